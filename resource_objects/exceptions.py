@@ -1,0 +1,494 @@
+"""Every error the library raises on purpose, one type per reason.
+
+Three families stand under :class:`ResourceObjectsError`:
+
+* :class:`InvalidInput` (a ``ValueError``): the caller handed over something that cannot be; it
+  names the value and what was expected.
+* :class:`CapacityException`: the input was fine and the answer is no; it carries its
+  :class:`Reason` objects as data.
+* :class:`LedgerError`: what is kept does not allow it, or cannot be reached.
+
+All of them survive ``pickle`` and compare by nothing but identity. This module imports nothing of
+the package: it is the lowest room.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "BackendNotFound",
+    "CannotDowngrade",
+    "CapacityException",
+    "ConsumerExists",
+    "ConsumerNotFound",
+    "DatabaseBusy",
+    "DatabaseUnavailable",
+    "DiscoveryError",
+    "DuplicateKey",
+    "FieldNotSet",
+    "FrozenValue",
+    "InvalidAmount",
+    "InvalidField",
+    "InvalidInput",
+    "InvalidInventory",
+    "InvalidName",
+    "InvalidPrimitive",
+    "InvalidRatio",
+    "InvalidRequest",
+    "InvalidResourceClass",
+    "InvalidRow",
+    "InvalidRule",
+    "InvalidText",
+    "InvalidTrait",
+    "InvalidTree",
+    "InvalidURL",
+    "InventoryInUse",
+    "InventoryNotFound",
+    "LedgerClosed",
+    "LedgerError",
+    "LostConnection",
+    "NegativeAmount",
+    "NoCandidates",
+    "OperationConflict",
+    "PluginError",
+    "ProviderExists",
+    "ProviderInUse",
+    "ProviderNotFound",
+    "ReadOnlyDatabase",
+    "Reason",
+    "ResourceObjectsError",
+    "Rule",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "SearchLimitReached",
+    "StaleDefinition",
+    "UnitRuleViolated",
+    "UnknownField",
+    "UnknownResourceClass",
+    "UnknownTrait",
+    "UnsupportedVersion",
+    "WrongAmountKind",
+]
+
+_SHOWN = 80
+
+
+class ResourceObjectsError(Exception):
+    """Base of every error the library raises on purpose."""
+
+
+def show(value: object) -> str:
+    """Return ``repr(value)`` cut to a length that fits an error message.
+
+    >>> show("x" * 200)[-4:]
+    "...'"
+    """
+    try:
+        text = repr(value)
+    except Exception as error:  # a foreign object's __repr__ must not hide the real error
+        return f"<{type(value).__name__} whose repr fails: {type(error).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}...{text[-1]}"
+
+
+# --- what the caller handed over cannot be ------------------------------------------------------
+
+
+class InvalidInput(ResourceObjectsError, ValueError):
+    """A value that cannot be: names what it was for, the value, and what was expected.
+
+    >>> raise InvalidInput("total", -1, "an integer from 1 to 2147483647")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidInput: total: got -1, expected an integer from 1 to 2147483647
+    """
+
+    def __init__(self, what: str, value: object, expected: str) -> None:
+        super().__init__(what, value, expected)
+        self.what = what
+        self.value = value
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.what}: got {show(self.value)}, expected {self.expected}"
+
+
+class InvalidField(InvalidInput):
+    """A field of a versioned object was given a value of the wrong type or range."""
+
+
+class UnknownField(InvalidInput):
+    """A constructor was given a field the object does not have."""
+
+
+class InvalidPrimitive(InvalidInput):
+    """A primitive (wire form) that is not the form of any object."""
+
+
+class InvalidAmount(InvalidInput):
+    """An amount that is not a whole number in range (bool, float and text are refused)."""
+
+
+class WrongAmountKind(InvalidInput):
+    """An amount of another kind than the inventory counts."""
+
+
+class NegativeAmount(InvalidInput):
+    """A negative amount where only asking, not giving back, has a meaning."""
+
+
+class InvalidInventory(InvalidInput):
+    """Figures of an inventory that contradict each other or are out of range."""
+
+
+class InvalidRatio(InvalidInput):
+    """An allocation ratio that is not a positive decimal of at most six places."""
+
+
+class InvalidResourceClass(InvalidInput):
+    """A name that no resource class can have."""
+
+
+class UnknownResourceClass(InvalidInput):
+    """A well-formed name that is neither standard, custom nor offered by a plug-in."""
+
+
+class InvalidTrait(InvalidInput):
+    """A name that no trait can have."""
+
+
+class UnknownTrait(InvalidInput):
+    """A well-formed name that is neither a standard trait nor a custom one."""
+
+
+class InvalidName(InvalidInput):
+    """A provider, consumer, project, user or uuid that cannot be one."""
+
+
+class InvalidText(InvalidInput):
+    """A text form that does not parse."""
+
+
+class DuplicateKey(InvalidInput):
+    """The same thing named twice where one is meant."""
+
+
+class InvalidTree(InvalidInput):
+    """Providers that do not form a tree."""
+
+
+class InvalidRequest(InvalidInput):
+    """A request that contradicts itself."""
+
+
+class InvalidURL(InvalidInput):
+    """A ledger URL that cannot be read."""
+
+
+class InvalidRow(InvalidInput):
+    """A foreign record (such as a ``compute_nodes`` row) that cannot be read."""
+
+
+class InvalidRule(InvalidInput):
+    """A device rule that cannot be read."""
+
+
+# --- the machinery of versioned objects ---------------------------------------------------------
+
+
+class FieldNotSet(ResourceObjectsError, AttributeError, NotImplementedError):
+    """A field was read that this object does not carry.
+
+    It is an ``AttributeError``, so that ``hasattr`` answers, and a ``NotImplementedError``, which
+    is what versioned objects raise by convention.
+    """
+
+
+class FrozenValue(ResourceObjectsError, AttributeError):
+    """A value (amount, request, candidate) was asked to change."""
+
+
+class CannotDowngrade(ResourceObjectsError):
+    """An older version of an object cannot say what this one says."""
+
+    def __init__(self, objname: str, version: str, reason: str) -> None:
+        super().__init__(objname, version, reason)
+        self.objname = objname
+        self.version = version
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.objname} cannot be said in version {self.version}: {self.reason}"
+
+
+class UnsupportedVersion(ResourceObjectsError):
+    """A wire form in a version this library does not know."""
+
+
+class PluginError(ResourceObjectsError):
+    """A plug-in failed to load: names the namespace, the plug-in and its reason."""
+
+    def __init__(self, namespace: str, name: str, reason: str) -> None:
+        super().__init__(namespace, name, reason)
+        self.namespace = namespace
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"plug-in {self.name!r} of {self.namespace} cannot be used: {self.reason}"
+
+
+# --- the answer is no ---------------------------------------------------------------------------
+
+
+class Rule(enum.StrEnum):
+    """The rules a refusal can name. ``bound`` of a :class:`Reason` means, for each:"""
+
+    CAPACITY = "capacity"  #: used would exceed the capacity (bound: the capacity)
+    LIMIT = "limit"  #: used would exceed the limit sent with the claim (bound: the limit)
+    MIN_UNIT = "min_unit"  #: less than one claim may ask (bound: min_unit)
+    MAX_UNIT = "max_unit"  #: more than one claim may ask (bound: max_unit)
+    STEP_SIZE = "step_size"  #: not a multiple (bound: step_size)
+    USED_BELOW_ZERO = "used_below_zero"  #: more given back than is used (bound: 0)
+    NO_INVENTORY = "no_inventory"  #: there is none of it here (bound: 0)
+    TRAIT_MISSING = "trait_missing"  #: nobody who could give it has the trait (bound: 0)
+    TRAIT_FORBIDDEN = "trait_forbidden"  #: everybody who could give it has the trait (bound: 0)
+
+
+UNIT_RULES = frozenset({Rule.MIN_UNIT, Rule.MAX_UNIT, Rule.STEP_SIZE})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """One constraint that failed, with its figures: the data behind a refusal.
+
+    ``requested`` is the amount asked (negative: given back), ``bound`` what the rule compares with
+    (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
+    are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
+    ``trait`` is set for the trait rules.
+
+    >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
+    ...              holders=(("job-1", 3),)))
+    host0: PGPU asked 3, free 1 of 4 (job-1 holds 3)
+    """
+
+    rule: Rule
+    requested: int
+    bound: int
+    used: int
+    resource: str | None = None
+    where: str | None = None
+    holders: tuple[tuple[str, int], ...] = ()
+    trait: str | None = None
+
+    @property
+    def free(self) -> int:
+        """What the rule leaves: bound less used (negative when over-full)."""
+        return self.bound - self.used
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return dataclasses.asdict(self) | {"rule": self.rule.value, "text": str(self)}
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        held = ", ".join(f"{name} holds {amount}" for name, amount in self.holders)
+        return f"{where}{self.resource or 'amount'} {self._finding()}{f' ({held})' if held else ''}"
+
+    def _finding(self) -> str:
+        match self.rule:
+            case Rule.CAPACITY:
+                return f"asked {self.requested}, free {self.free} of {self.bound}"
+            case Rule.LIMIT:
+                return f"asked {self.requested}, free {self.free} under the limit of {self.bound}"
+            case Rule.MIN_UNIT:
+                return f"asked {self.requested}, one claim takes at least {self.bound}"
+            case Rule.MAX_UNIT:
+                return f"asked {self.requested}, one claim takes at most {self.bound}"
+            case Rule.STEP_SIZE:
+                return f"asked {self.requested}, not a multiple of {self.bound}"
+            case Rule.USED_BELOW_ZERO:
+                return f"gives back {-self.requested}, only {self.used} used"
+            case Rule.NO_INVENTORY:
+                return f"asked {self.requested}, there is none"
+            case Rule.TRAIT_MISSING:
+                return f"asked {self.requested} with {self.trait}, nobody who has it"
+            case Rule.TRAIT_FORBIDDEN:
+                return f"asked {self.requested} without {self.trait}, everybody has it"
+
+
+class CapacityException(ResourceObjectsError):
+    """The answer is no: what was asked does not fit. ``reasons`` holds the data.
+
+    >>> raise CapacityException([Reason(Rule.CAPACITY, 8, bound=16, used=13, resource="VCPU")])
+    Traceback (most recent call last):
+    resource_objects.exceptions.CapacityException: VCPU asked 8, free 3 of 16
+    """
+
+    def __init__(self, reasons: Iterable[Reason]) -> None:
+        self.reasons: tuple[Reason, ...] = tuple(reasons)
+        super().__init__(self.reasons)
+
+    def __str__(self) -> str:
+        return "; ".join(str(reason) for reason in self.reasons)
+
+    @staticmethod
+    def of(reasons: Iterable[Reason]) -> CapacityException:
+        """Return the most telling exception type for these reasons (one type per reason).
+
+        >>> type(CapacityException.of([Reason(Rule.STEP_SIZE, 3, bound=2, used=0)])).__name__
+        'UnitRuleViolated'
+        """
+        found = tuple(reasons)
+        rules = {reason.rule for reason in found}
+        if rules and rules <= UNIT_RULES:
+            return UnitRuleViolated(found)
+        if rules == {Rule.NO_INVENTORY}:
+            return InventoryNotFound(found)
+        return CapacityException(found)
+
+
+class UnitRuleViolated(CapacityException):
+    """min_unit, max_unit or step_size, and nothing else, stands against it."""
+
+
+class InventoryNotFound(CapacityException):
+    """There is no inventory of the resource at all."""
+
+
+class SearchLimitReached(ResourceObjectsError):
+    """The budget of a search ran out before an answer: this is neither yes nor no."""
+
+    def __init__(self, budget: int, found: int = 0) -> None:
+        super().__init__(budget, found)
+        self.budget = budget
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"cut short after {self.budget} steps, {self.found} found: neither yes nor no"
+
+
+class NoCandidates(ResourceObjectsError):
+    """A claim was asked of a search that found nothing, or whose finds are all gone."""
+
+
+# --- what is kept does not allow it, or cannot be reached ---------------------------------------
+
+
+class LedgerError(ResourceObjectsError):
+    """What is kept does not allow it, or cannot be reached. ``subject`` names the thing."""
+
+    def __init__(self, subject: str, detail: str = "") -> None:
+        super().__init__(subject, detail)
+        self.subject = subject
+        self.detail = detail
+
+    #: what is wrong with the subject; the message is ``<subject> <problem>[: <detail>]``
+    problem = "failed"
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.problem}{f': {self.detail}' if self.detail else ''}"
+
+
+class ProviderNotFound(LedgerError):
+    """No provider of that name or uuid is kept."""
+
+    problem = "is not a provider of this ledger"
+
+
+class ProviderExists(LedgerError):
+    """The name or uuid belongs to another provider already."""
+
+    problem = "exists already elsewhere"
+
+
+class ProviderInUse(LedgerError):
+    """A provider with allocations cannot go."""
+
+    problem = "has allocations and cannot be removed"
+
+
+class InventoryInUse(LedgerError):
+    """An inventory with allocations cannot go."""
+
+    problem = "has allocations and its inventory cannot be removed"
+
+
+class StaleDefinition(LedgerError):
+    """Somebody changed the provider since it was read: read it again, then retry."""
+
+    problem = "was changed since it was read"
+
+
+class ConsumerNotFound(LedgerError):
+    """No consumer of that name holds anything."""
+
+    problem = "holds nothing in this ledger"
+
+
+class ConsumerExists(LedgerError):
+    """The consumer holds something already."""
+
+    problem = "holds something already; release it first"
+
+
+class OperationConflict(LedgerError):
+    """The operation id was used before, for something else."""
+
+    problem = "is the id of another operation"
+
+
+class LedgerClosed(LedgerError):
+    """The ledger was closed."""
+
+    problem = "is closed"
+
+
+class BackendNotFound(LedgerError):
+    """No backend of that name is installed."""
+
+    problem = "is not a backend"
+
+
+class DatabaseUnavailable(LedgerError):
+    """The database cannot be opened: missing path, refused connection, not a database."""
+
+    problem = "cannot be opened"
+
+
+class ReadOnlyDatabase(LedgerError):
+    """The database can be read but not written."""
+
+    problem = "cannot be written"
+
+
+class DatabaseBusy(LedgerError):
+    """Other writers kept the database for longer than the retries last. Nothing was done."""
+
+    problem = "is busy"
+
+
+class LostConnection(LedgerError):
+    """The connection broke. Retry with the same operation id: it happens at most once."""
+
+    problem = "lost its connection"
+
+
+class SchemaTooNew(LedgerError):
+    """The database was made by a newer library that does not admit this one."""
+
+    problem = "has a schema newer than this library"
+
+
+class SchemaTooOld(LedgerError):
+    """The database needs ``resource-objects db upgrade`` first."""
+
+    problem = "has an older schema; run `resource-objects db upgrade`"
+
+
+class DiscoveryError(LedgerError):
+    """A host's own description is missing or cannot be read."""
+
+    problem = "cannot be read"
