@@ -100,9 +100,9 @@ def show(value: object) -> str:
 class InvalidInput(ResourceObjectsError, ValueError):
     """A value that cannot be: names what it was for, the value, and what was expected.
 
-    >>> raise InvalidInput("total", -1, "an integer from 1 to 2147483647")
+    >>> raise InvalidInput("total", -1, "an integer from 1 to 9")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidInput: total: got -1, expected an integer from 1 to 2147483647
+    resource_objects.exceptions.InvalidInput: total: got -1, expected an integer from 1 to 9
     """
 
     def __init__(self, what: str, value: object, expected: str) -> None:

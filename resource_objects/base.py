@@ -1,0 +1,567 @@
+"""The versioned-object base of everything that crosses a wire or a database.
+
+There are two kinds of objects:
+
+* :class:`Value` (amounts, requests, candidates): frozen, hashable, equal by content, without
+  context and without change tracking;
+* :class:`ResourceObject` itself, the base of entities (providers, compute nodes) and inventories:
+  mutable through checked setters, with change tracking, and a context where they need one.
+
+Both are genuine oslo.versionedobjects. What this base adds, because the library leaves it open:
+
+* wire names are qualified (``resource_objects.IntegerAmount``): the library's registry is one dict
+  of bare names per process, and nova registers ``ComputeNode`` and ``Resource`` too;
+* an object that exists is valid: constructors refuse unknown and missing fields, setters and
+  hydration run the same checks, and a refused change leaves the object as it was;
+* children inside mappings and sequences, of mixed kinds, are seen by change tracking and taken
+  along when an object is said in an older version. That works on primitives alone: the rule for a
+  child is found by its concrete wire name, in the receiver's manifest or in the parent's
+  :attr:`ResourceObject.CHILD_VERSIONS`;
+* a field that is not set raises :class:`~resource_objects.exceptions.FieldNotSet`, so that
+  ``hasattr`` answers instead of exploding.
+
+What makes these objects fast is kept apart, in :mod:`resource_objects._fast`, and can be switched
+off; nothing here depends on it.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+from oslo_utils import versionutils
+
+from resource_objects import exceptions
+from resource_objects._ovo import base as ovo
+from resource_objects._ovo import exception as ovo_exception
+from resource_objects._ovo import fields as ovo_fields
+
+NAMESPACE = "resource_objects"
+
+_MISSING: Any = object()
+_BAD_VALUE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+
+_C = TypeVar("_C", bound="type[ResourceObject]")
+
+
+class IncompatibleVersion(exceptions.UnsupportedVersion, ovo_exception.IncompatibleObjectVersion):
+    """A wire form in a version this library does not know.
+
+    It is oslo.versionedobjects' own ``IncompatibleObjectVersion`` too, which its serializer
+    catches to ask the sender's side for an older version.
+    """
+
+
+class ResourceObject(ovo.VersionedObject):
+    """Base of all objects of the library; see the module for what it adds.
+
+    Subclasses declare ``fields`` and are decorated with :func:`register`. A subclass of another
+    distribution sets :attr:`WIRE_PREFIX` to its own name, so that two plug-ins never collide.
+    """
+
+    OBJ_PROJECT_NAMESPACE = NAMESPACE
+
+    #: First part of the wire name.
+    WIRE_PREFIX: ClassVar[str] = NAMESPACE
+    #: Whether fields may be left unset (a record that is read in part).
+    PARTIAL: ClassVar[bool] = False
+    #: ``{wire name of a child: [(own version, child's version), ...]}``, oldest first: what an
+    #: own version carried. Needed from the day a child's version leaves 1.0.
+    CHILD_VERSIONS: ClassVar[Mapping[str, list[tuple[str, str]]]] = {}
+
+    def __init__(self, **values: Any) -> None:
+        self._context = None
+        self._changed_fields = set()
+        self._fill(values)
+
+    @classmethod
+    def obj_name(cls) -> str:
+        """Return the wire name, ``<prefix>.<class name>``."""
+        return f"{cls.WIRE_PREFIX}.{cls.__name__}"
+
+    # --- being valid ---
+
+    def _validate(self) -> None:
+        """Check what concerns several fields together; raise on contradiction."""
+
+    def _fill(self, values: Mapping[str, Any]) -> None:
+        """Set every field from ``values`` or its default, or raise and leave nothing usable."""
+        for name in values:
+            if name not in self.fields:
+                raise exceptions.UnknownField(
+                    f"{type(self).__name__}.{name}", values[name], f"one of {sorted(self.fields)}"
+                )
+        for name, field in self.fields.items():
+            value = values.get(name, _MISSING)
+            if value is _MISSING:
+                if field.default is ovo_fields.UnspecifiedDefault:
+                    if self.PARTIAL:
+                        continue
+                    raise exceptions.InvalidField(
+                        f"{type(self).__name__}.{name}", None, f"{field.describe()}, required"
+                    )
+                value = copy.deepcopy(field.default)
+            self._store(name, self._coerce(name, value))
+        self._validate()
+
+    def _coerce(self, name: str, value: Any) -> Any:
+        """Return the value as the field keeps it, or raise one clear error."""
+        field = self.fields[name]
+        try:
+            if value is None and not field.nullable:
+                raise ValueError("None")
+            return field.coerce(self, name, value)
+        except exceptions.ResourceObjectsError:
+            raise
+        except _BAD_VALUE as error:
+            raise exceptions.InvalidField(
+                f"{type(self).__name__}.{name}", value, field.describe()
+            ) from error
+
+    def _store(self, name: str, value: Any) -> None:
+        """Write the raw storage of a field and mark it changed."""
+        object.__setattr__(self, f"_obj_{name}", value)
+        self._changed_fields.add(name)
+
+    def update(self, **values: Any) -> bool:
+        """Set several fields at once, checked together; return whether anything changed.
+
+        Refused: nothing changed.
+        """
+        before = dict(self.__dict__)
+        changed = set(self._changed_fields)
+        try:
+            for name, value in values.items():
+                if name not in self.fields:
+                    raise exceptions.UnknownField(
+                        f"{type(self).__name__}.{name}", value, f"one of {sorted(self.fields)}"
+                    )
+                self._store(name, self._coerce(name, value))
+            self._validate()
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            self._changed_fields = changed
+            raise
+        return any(
+            before.get(f"_obj_{name}", _MISSING) != self.__dict__[f"_obj_{name}"] for name in values
+        )
+
+    def obj_load_attr(self, attrname: str) -> None:
+        """Refuse to invent a field that is not set (loading never happens behind a read)."""
+        raise exceptions.FieldNotSet(f"{type(self).__name__}.{attrname} is not set")
+
+    # --- there and back ---
+
+    @classmethod
+    def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
+        """Return the object of a wire form.
+
+        :raises InvalidPrimitive: if it is not the wire form of this kind of object
+        :raises IncompatibleVersion: if its version is newer than this library knows
+        """
+        name, version = _read_header(cls, primitive)
+        try:
+            found: Any = super().obj_from_primitive(primitive, context)
+        except exceptions.ResourceObjectsError:
+            raise
+        except ovo_exception.IncompatibleObjectVersion as error:
+            raise IncompatibleVersion(**error.kwargs) from error
+        except (ovo_exception.VersionedObjectsException, *_BAD_VALUE) as error:
+            raise exceptions.InvalidPrimitive(
+                f"primitive of {name} {version}", primitive, f"a readable {cls.obj_name()}: {error}"
+            ) from error
+        if not isinstance(found, cls) and found.obj_name() != cls.obj_name():
+            raise exceptions.InvalidPrimitive("primitive", name, f"a {cls.obj_name()}")
+        return typing.cast(Self, found)
+
+    @classmethod
+    def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
+        """Hydrate without ever having an object whose fields are not all checked.
+
+        Unlike the library's own method it does not stamp the old version on the object: fields
+        that an older version lacks take their defaults, so the object *is* of this version.
+        """
+        self = cls.__new__(cls)
+        self._prepare(context)
+        data = primitive[cls._obj_primitive_key("data")]
+        values = {
+            name: field.from_primitive(self, name, data[name])
+            for name, field in cls.fields.items()
+            if name in data
+        }
+        self._fill(values)
+        changes = primitive.get(cls._obj_primitive_key("changes"), ())
+        self._reset_to({name for name in changes if name in cls.fields})
+        return self
+
+    def _prepare(self, context: Any) -> None:
+        """Give a bare instance what ``__init__`` gives it before the fields."""
+        self._context = context
+        self._changed_fields = set()
+
+    def _reset_to(self, changes: set[str]) -> None:
+        self._changed_fields = changes
+
+    def obj_to_primitive(
+        self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Return the wire form, in an older version where one is asked for.
+
+        :raises CannotDowngrade: if the older version cannot say it
+        """
+        primitive = super().obj_to_primitive(target_version, version_manifest)
+        changes = self._obj_primitive_key("changes")
+        if changes in primitive:
+            order = list(self.fields)
+            primitive[changes] = sorted(primitive[changes], key=order.index)
+        return primitive
+
+    def obj_make_compatible_from_manifest(
+        self,
+        primitive: dict[str, Any],
+        target_version: str,
+        version_manifest: dict[str, str] | None,
+    ) -> None:
+        """Rewrite ``primitive`` as an older version, children by the receiver's manifest."""
+        _make_compatible(type(self), primitive, target_version, version_manifest)
+
+    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
+        """Rewrite ``primitive`` (the data of a wire form) as ``target_version``.
+
+        Overrides undo their own changes, newest version first, and call this one, which takes
+        the children along. ``self`` is bare: read ``primitive``, never the fields.
+        """
+        manifest = getattr(self, "_obj_version_manifest", None)
+        for child in _children_of_primitive(primitive):
+            self._downgrade_child(child, target_version, manifest)
+
+    def _downgrade_child(
+        self, child: dict[str, Any], target_version: str, manifest: dict[str, str] | None
+    ) -> None:
+        name = child[self._obj_primitive_key("name")]
+        version = child[self._obj_primitive_key("version")]
+        if manifest is not None:
+            wanted = manifest.get(name, version)
+        else:
+            wanted = self._child_version(name, version, target_version)
+        if _tuple(wanted) > _tuple(version):
+            return
+        objclass = ovo.VersionedObject.obj_class_from_name(name, version)
+        data = child[self._obj_primitive_key("data")]
+        _make_compatible(objclass, data, wanted, manifest)
+        child[self._obj_primitive_key("version")] = wanted
+        changes = self._obj_primitive_key("changes")
+        if changes in child:
+            child[changes] = [field for field in child[changes] if field in data]
+
+    def _child_version(self, name: str, version: str, target_version: str) -> str:
+        """Return the version of child ``name`` that own version ``target_version`` carried."""
+        if name not in self.CHILD_VERSIONS:
+            if version == "1.0":
+                return version
+            raise exceptions.CannotDowngrade(
+                self.obj_name(), target_version, f"no rule for its child {name} {version}"
+            )
+        known = [
+            child
+            for own, child in self.CHILD_VERSIONS[name]
+            if _tuple(own) <= _tuple(target_version)
+        ]
+        if not known:
+            raise exceptions.CannotDowngrade(
+                self.obj_name(), target_version, f"it did not know {name} yet"
+            )
+        return known[-1]
+
+    # --- change tracking that sees children ---
+
+    def obj_what_changed(self) -> set[str]:
+        """Return the names of the fields that changed, also deep inside their containers."""
+        changed = {name for name in self._changed_fields if name in self.fields}
+        for name in self.fields:
+            value = getattr(self, f"_obj_{name}", None)
+            if name not in changed and any(c.obj_what_changed() for c in _children_of(value)):
+                changed.add(name)
+        return changed
+
+    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
+        """Forget what changed; ``recursive`` also in children, wherever they are held."""
+        names = set(self.fields if fields is None else fields)
+        if recursive:
+            for name in names:
+                for child in _children_of(getattr(self, f"_obj_{name}", None)):
+                    child.obj_reset_changes(recursive=True)
+        self._changed_fields -= names
+
+    # --- copies ---
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the fields and what changed; the context is shared."""
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin._prepare(self._context)
+        for name, value in self._set_fields():
+            object.__setattr__(twin, f"_obj_{name}", copy.deepcopy(value, memo))
+        twin._after_copy()
+        twin._reset_to(set(self._changed_fields))
+        return twin
+
+    def _after_copy(self) -> None:
+        """Derive again what is kept beside the fields."""
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle everything but the context, which belongs to a process."""
+        return {**self.__dict__, "_context": None}
+
+    def _set_fields(self) -> Iterator[tuple[str, Any]]:
+        for name in self.fields:
+            value = getattr(self, f"_obj_{name}", _MISSING)
+            if value is not _MISSING:
+                yield name, value
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._set_fields())
+        return f"{type(self).__name__}({shown})"
+
+
+class Value(ResourceObject):
+    """Base of values: frozen, hashable, equal when of the same class with equal fields.
+
+    A value carries no context and tracks no changes, so it can be shared between threads, used
+    as a key, and returned by its own ``copy``.
+    """
+
+    _context = None
+    _changed_fields: Any = frozenset()
+
+    def __init__(self, **values: Any) -> None:
+        self._fill(values)
+
+    def _store(self, name: str, value: Any) -> None:
+        object.__setattr__(self, f"_obj_{name}", value)
+
+    def _prepare(self, context: Any) -> None:
+        pass
+
+    def _reset_to(self, changes: set[str]) -> None:
+        pass
+
+    def update(self, **values: Any) -> bool:
+        """Refuse: a value does not change; use :meth:`replace`."""
+        raise exceptions.FrozenValue(f"{type(self).__name__} is a value; use replace()")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a value like this one but for ``changes``."""
+        twin = type(self).__new__(type(self))
+        twin._fill({**dict(self._set_fields()), **changes})
+        return twin
+
+    def obj_what_changed(self) -> set[str]:
+        """Return nothing: a value has no changes."""
+        return set()
+
+    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
+        """Do nothing: a value has no changes."""
+
+    def _key(self) -> tuple[Any, ...]:
+        """Return what equality and hash are about."""
+        return tuple(getattr(self, f"_obj_{name}", _MISSING) for name in self.fields)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return bool(self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._key()))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
+
+    def __delattr__(self, name: str) -> None:
+        raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self._set_fields()))
+
+
+def _rebuild(cls: type[Value], values: dict[str, Any]) -> Value:
+    self = cls.__new__(cls)
+    self._fill(values)
+    return self
+
+
+class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
+    """Serializer for message buses and files: objects to primitives and back, nested anywhere."""
+
+    OBJ_BASE_CLASS: type[ovo.VersionedObject] = ResourceObject
+
+
+# --- registration ---------------------------------------------------------------------------------
+
+
+def register(cls: _C) -> _C:
+    """Register a versioned object under its qualified wire name (class decorator).
+
+    :raises InvalidName: if another class holds that name and version already
+    """
+    _refuse_collision(cls)
+    ovo.VersionedObjectRegistry.register(cls)
+    for name in cls.fields:
+        setattr(cls, name, _guarded(cls, name))
+    abc.update_abstractmethods(cls)
+    from resource_objects import _fast
+
+    if _fast.ENABLED:
+        _fast.accelerate(cls)
+    return cls
+
+
+@typing.dataclass_transform(kw_only_default=True, eq_default=False)
+def register_record(cls: _C) -> _C:
+    """:func:`register` for an object made from keywords alone.
+
+    Type checkers then know its constructor from the annotations beside ``fields``.
+    """
+    return register(cls)
+
+
+def register_all() -> None:
+    """Import every module that defines objects, so that any wire form can be read.
+
+    Cost: the imports; nothing on the second call.
+    """
+    import importlib
+
+    for module in ("resources", "requests", "providers", "search.candidates", "host.compute_node"):
+        importlib.import_module(f"{NAMESPACE}.{module}")
+
+
+def object_classes() -> dict[str, type[ResourceObject]]:
+    """Return ``{wire name: newest class}`` of the library's own objects.
+
+    Other projects' classes in the same process-global registry are left out, and so are plug-ins'.
+    """
+    register_all()
+    return {
+        name: typing.cast(type[ResourceObject], classes[0])
+        for name, classes in sorted(ovo.VersionedObjectRegistry.obj_classes().items())
+        if name.startswith(f"{NAMESPACE}.")
+    }
+
+
+def version_manifest() -> dict[str, str]:
+    """Return ``{wire name: version}``: what a receiver sends to be sent what it understands."""
+    return {name: cls.VERSION for name, cls in object_classes().items()}
+
+
+def _refuse_collision(cls: type[ResourceObject]) -> None:
+    for other in ovo.VersionedObjectRegistry.obj_classes().get(cls.obj_name(), ()):
+        same_source = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+        if other.VERSION == cls.VERSION and not same_source:
+            raise exceptions.InvalidName(
+                f"wire name of {cls.__module__}.{cls.__qualname__}",
+                f"{cls.obj_name()} {cls.VERSION}",
+                f"a name not taken by {other.__module__}.{other.__qualname__}",
+            )
+
+
+def _guarded(cls: type[ResourceObject], name: str) -> property:
+    """Return the property of a field: the library's getter, our checked setter."""
+    stock: property = cls.__dict__[name]
+    read_only = cls.fields[name].read_only
+
+    def setter(self: ResourceObject, value: Any) -> None:
+        before = getattr(self, f"_obj_{name}", _MISSING)
+        if read_only and before is not _MISSING:
+            if self._coerce(name, value) != before:
+                raise ovo_exception.ReadOnlyFieldError(field=name)
+            return
+        self.update(**{name: value})
+
+    def deleter(self: ResourceObject) -> None:
+        if not self.PARTIAL or read_only:
+            raise exceptions.InvalidField(f"{cls.__name__}.{name}", "del", "a value")
+        object.__delattr__(self, f"_obj_{name}")
+
+    return property(stock.fget, setter, deleter, doc=f"{name}: {cls.fields[name].describe()}")
+
+
+# --- primitives -----------------------------------------------------------------------------------
+
+
+def _tuple(version: str) -> tuple[int, ...]:
+    return versionutils.convert_version_to_tuple(version)[:2]
+
+
+def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
+    """Return (name, version) of a wire form, or raise if it is not shaped like one."""
+    if not isinstance(primitive, dict):
+        raise exceptions.InvalidPrimitive("primitive", primitive, f"the dict of a {cls.obj_name()}")
+    for part, kind in (("name", str), ("namespace", str), ("version", str), ("data", dict)):
+        key = cls._obj_primitive_key(part)
+        if not isinstance(primitive.get(key), kind):
+            raise exceptions.InvalidPrimitive(key, primitive.get(key), f"a {kind.__name__}")
+    changes = primitive.get(cls._obj_primitive_key("changes"), [])
+    if not isinstance(changes, list) or not all(isinstance(name, str) for name in changes):
+        raise exceptions.InvalidPrimitive("changes", changes, "a list of field names")
+    version = primitive[cls._obj_primitive_key("version")]
+    try:
+        _tuple(version)
+    except ValueError as error:
+        raise exceptions.InvalidPrimitive("version", version, "a version like 1.0") from error
+    return primitive[cls._obj_primitive_key("name")], version
+
+
+def _make_compatible(
+    objclass: type[ovo.VersionedObject],
+    data: dict[str, Any],
+    target_version: str,
+    manifest: dict[str, str] | None,
+) -> None:
+    """Run a class's own downgrade on the data of a wire form, with a bare instance as self."""
+    shell = objclass.__new__(objclass)
+    if manifest is not None:
+        object.__setattr__(shell, "_obj_version_manifest", manifest)
+    shell.obj_make_compatible(data, target_version)
+
+
+_NAME_KEY = ResourceObject._obj_primitive_key("name")
+
+
+def _children_of_primitive(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the wire forms of the nearest objects inside a primitive."""
+    if isinstance(value, dict):
+        if _NAME_KEY in value:
+            yield value
+            return
+        for item in value.values():
+            yield from _children_of_primitive(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _children_of_primitive(item)
+
+
+def _children_of(value: Any) -> Iterator[ovo.VersionedObject]:
+    """Yield the nearest objects inside a field's value."""
+    if isinstance(value, ovo.VersionedObject):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _children_of(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _children_of(item)

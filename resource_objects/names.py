@@ -1,0 +1,109 @@
+"""The names of the field: resource classes, traits, providers, consumers, uuids. Pure checks.
+
+Names are checked at the door, by shape only; whether a class or trait is *known* is asked of the
+catalog (:mod:`resource_objects.resources.catalog`) and of the ledger.
+
+Source of the rules: Placement's API (``CUSTOM_[A-Z0-9_]+`` up to 255 characters, provider names
+up to 200), os-resource-classes and os-traits.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+
+import os_resource_classes
+
+from resource_objects import exceptions
+
+_STANDARD_ORDER = {name: index for index, name in enumerate(os_resource_classes.STANDARDS)}
+_SYMBOL = re.compile(r"[A-Z0-9_]{1,255}\Z")
+CUSTOM_PREFIX = "CUSTOM_"
+MAX_PROVIDER_NAME = 200
+MAX_CONSUMER_NAME = 255
+
+
+def resource_class_name(value: object) -> str:
+    """Return an interned resource class name, or raise ``InvalidResourceClass``.
+
+    >>> resource_class_name("CUSTOM_FPGA")
+    'CUSTOM_FPGA'
+    >>> resource_class_name("vcpu")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidResourceClass: resource class: got 'vcpu', expected ...
+    """
+    if not isinstance(value, str) or not _SYMBOL.match(value) or value == CUSTOM_PREFIX:
+        raise exceptions.InvalidResourceClass(
+            "resource class", value, "1 to 255 of A-Z, 0-9 and _, such as VCPU or CUSTOM_FPGA"
+        )
+    return sys.intern(str(value))
+
+
+def resource_class_order(name: str) -> tuple[int, str]:
+    """Return a sort key: standard classes as os-resource-classes has them, then by name.
+
+    >>> sorted(["CUSTOM_A", "MEMORY_MB", "VCPU"], key=resource_class_order)
+    ['VCPU', 'MEMORY_MB', 'CUSTOM_A']
+    """
+    return _STANDARD_ORDER.get(name, len(_STANDARD_ORDER)), name
+
+
+def trait_name(value: object) -> str:
+    """Return an interned trait name, or raise ``InvalidTrait``.
+
+    >>> trait_name("CUSTOM_H100")
+    'CUSTOM_H100'
+    """
+    if not isinstance(value, str) or not _SYMBOL.match(value) or value == CUSTOM_PREFIX:
+        raise exceptions.InvalidTrait(
+            "trait", value, "1 to 255 of A-Z, 0-9 and _, such as HW_CPU_X86_AVX2 or CUSTOM_SSD"
+        )
+    return sys.intern(str(value))
+
+
+def provider_name(value: object) -> str:
+    """Return a provider's name, or raise ``InvalidName``.
+
+    >>> provider_name("host0/gpu1")
+    'host0/gpu1'
+    """
+    return _printable("provider name", value, MAX_PROVIDER_NAME)
+
+
+def consumer_name(value: object) -> str:
+    """Return a consumer's name, or raise ``InvalidName``.
+
+    >>> consumer_name("job-17")
+    'job-17'
+    """
+    return _printable("consumer name", value, MAX_CONSUMER_NAME)
+
+
+def uuid_text(value: object) -> str:
+    """Return a uuid as its 36 lower-case characters, or raise ``InvalidName``.
+
+    >>> uuid_text("6B7C0A9E-0D0F-4F83-9C0B-0A4E8B7C1D2E")
+    '6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e'
+    """
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, str) and len(value) in (32, 36):
+        try:
+            return str(uuid.UUID(value))
+        except ValueError:
+            pass
+    raise exceptions.InvalidName("uuid", value, "a uuid of 32 hexadecimal digits")
+
+
+def _printable(what: str, value: object, longest: int) -> str:
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= longest
+        or not value.isprintable()
+        or value != value.strip()
+    ):
+        raise exceptions.InvalidName(
+            what, value, f"1 to {longest} printable characters without spaces at either end"
+        )
+    return str(value)

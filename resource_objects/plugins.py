@@ -1,0 +1,76 @@
+"""Loading of plug-ins, the same way for every plug-in point.
+
+A plug-in point is a stevedore namespace under ``resource_objects.``. What the library ships is
+declared there too; :data:`BUILT_IN` repeats it for a checkout that is not installed, where entry
+points do not exist. A plug-in that fails to load is named with its reason; it does not vanish.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from resource_objects.exceptions import PluginError
+
+#: ``{namespace: {name: "module:object"}}`` of what the library ships.
+BUILT_IN: dict[str, dict[str, str]] = {
+    "resource_objects.backends": {
+        "memory": "resource_objects.backends.memory:MemoryBackend",
+        "sqlite": "resource_objects.backends.sql.backend:SQLBackend",
+        "postgresql": "resource_objects.backends.sql.backend:SQLBackend",
+        "mysql": "resource_objects.backends.sql.backend:SQLBackend",
+        "mariadb": "resource_objects.backends.sql.backend:SQLBackend",
+    },
+    "resource_objects.discovery": {"linux": "resource_objects.host.linux:read_machine"},
+    "resource_objects.resources": {},
+}
+
+
+def names(namespace: str) -> list[str]:
+    """Return the names of the plug-ins of a namespace, without importing them.
+
+    >>> "memory" in names("resource_objects.backends")
+    True
+    """
+    return sorted({*BUILT_IN.get(namespace, {}), *_entry_points(namespace)})
+
+
+def load(namespace: str, name: str) -> Any:
+    """Return the object that the plug-in ``name`` of ``namespace`` declares.
+
+    :raises PluginError: if there is none of that name, or several, or its import fails
+    """
+    found = _entry_points(namespace).get(name, ())
+    if len(found) > 1:
+        raise PluginError(namespace, name, f"declared by several: {', '.join(sorted(found))}")
+    path = found[0] if found else BUILT_IN.get(namespace, {}).get(name)
+    if path is None:
+        known = ", ".join(names(namespace)) or "none"
+        raise PluginError(namespace, name, f"no such plug-in; installed: {known}")
+    try:
+        module, _, attribute = path.partition(":")
+        return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except Exception as error:  # a plug-in may fail in any way: it is named with its reason
+        raise PluginError(namespace, name, f"{type(error).__name__}: {error}") from error
+
+
+@functools.cache
+def _entry_points(namespace: str) -> dict[str, tuple[str, ...]]:
+    """Return ``{name: paths}`` as installed distributions declare them (nothing is imported)."""
+    from stevedore import NamedExtensionManager
+
+    manager: Any = NamedExtensionManager(namespace, names=[])
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in manager.list_entry_points():
+        if entry.value not in found.get(entry.name, ()):
+            found[entry.name] = (*found.get(entry.name, ()), entry.value)
+    return found
+
+
+def forget() -> None:
+    """Forget what was looked up, for a process that installs plug-ins while it runs."""
+    _entry_points.cache_clear()
+    from stevedore import ExtensionManager
+
+    ExtensionManager.ENTRY_POINT_CACHE.clear()

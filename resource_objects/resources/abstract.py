@@ -1,0 +1,198 @@
+"""The three abstract classes everything countable is built from.
+
+A :class:`Resource` is a kind of thing that can be had; an :class:`Amount` is a quantity of some
+resource, asked for, taken or given back; an :class:`Inventory` is what there is of it in one
+place. A kind (integers, NUMA topologies, PCI devices, a plug-in's own) is a triple of subclasses.
+
+Source: the *resource-objects* specification (Nova, Kilo to Mitaka), whose loop is the contract::
+
+    for resource, amount in request_spec.resources.items():
+        if compute_node.inventories[resource].can_provide(amount):
+            compute_node.inventories[resource].consume(amount)
+
+What the specification left open is decided here. *What would have to be negative* is ``used``
+(below zero) or what is left of ``min(capacity, limit)``, and the latter only for a change that
+makes it worse. *How ``-amount`` finds the same cells or devices again*: :meth:`Inventory.consume`
+returns the assigned amount, and that is what is given back.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from resource_objects import base, exceptions, fields
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class on_class_or_instance(Generic[_P, _R]):  # noqa: N801  # used like classmethod
+    """Method that works on the class (given the class) and on an instance (given the instance)."""
+
+    def __init__(self, function: Callable[Concatenate[Any, _P], _R]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+        self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
+
+    def __get__(self, instance: object, owner: type) -> Callable[_P, _R]:
+        return functools.partial(self._function, owner if instance is None else instance)
+
+
+@base.register
+class Amount(base.Value, abc.ABC):
+    """A quantity of a resource: a frozen, hashable value. It carries no resource: its key does.
+
+    ``==``, ``!=``, ``hash`` and unary ``-`` work for every kind; a negated amount is one that is
+    given back.
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    @property
+    @abc.abstractmethod
+    def is_zero(self) -> bool:
+        """Whether this is nothing at all."""
+
+    @property
+    @abc.abstractmethod
+    def is_negative(self) -> bool:
+        """Whether this gives back instead of asking."""
+
+    @abc.abstractmethod
+    def __neg__(self) -> Self:
+        """Return the amount that gives this one back."""
+
+
+@base.register
+class Inventory(base.ResourceObject, abc.ABC):
+    """What there is of a resource in one place, and how much of it is used.
+
+    Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving back: :meth:`consume`. All three
+    ask the same pure decision, :meth:`fit`. Equal when the figures are equal; not hashable,
+    because it changes.
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        #: of what; only for messages, so it plays no part in equality
+        "resource_class": fields.ResourceClassField(nullable=True, default=None),
+    }
+    resource_class: str | None
+
+    @abc.abstractmethod
+    def fit(self, amount: Amount, limit: Amount | None = None) -> Amount:
+        """Return the assigned amount: where ``amount`` would go. Nothing changes.
+
+        :param limit: a total set from outside for this one claim; None is no bound
+        :raises WrongAmountKind: (a ``ValueError``) for an amount of another kind
+        :raises CapacityException: if used would go below zero, or the change increases use
+            beyond min(capacity, limit) or breaks a unit rule
+        """
+
+    @abc.abstractmethod
+    def _take(self, assigned: Amount) -> None:
+        """Add an assigned amount that :meth:`fit` returned for the present state."""
+
+    def can_provide(self, amount: Amount, limit: Amount | None = None) -> bool:
+        """Return whether ``amount`` fits. Nothing changes.
+
+        :raises ValueError: for an amount of the wrong kind (``WrongAmountKind``) or a negative one
+            (``NegativeAmount``)
+        """
+        if isinstance(amount, Amount) and amount.is_negative:
+            raise exceptions.NegativeAmount("amount", amount, "one that asks; give back by consume")
+        try:
+            self.fit(amount, limit)
+        except exceptions.CapacityException:
+            return False
+        return True
+
+    def consume(self, amount: Amount, limit: Amount | None = None) -> Amount:
+        """Add ``amount`` to what is used and return the assigned amount; negative gives back.
+
+        Refused: nothing changed. Errors are those of :meth:`fit`.
+        """
+        assigned = self.fit(amount, limit)
+        self._take(assigned)
+        return assigned
+
+    def _figures(self) -> dict[str, Any]:
+        """Return what equality is about: the fields that are set, but for the label."""
+        return {name: value for name, value in self._set_fields() if name != "resource_class"}
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._figures() == other._figures()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+
+@base.register
+class Resource(base.Value, abc.ABC):
+    """A kind of thing that can be had: the key of every mapping.
+
+    ``name`` is its identity (its *resource class*): two resources of one name are equal. ``type``,
+    ``units`` and ``description`` are for people.
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "name": fields.ResourceClassField(),
+        "type": fields.TextField(default=""),
+        "units": fields.TextField(default=""),
+        "description": fields.TextField(default=""),
+    }
+    name: str
+    type: str
+    units: str
+    description: str
+
+    def __init__(self, name: str, type: str = "", units: str = "", description: str = "") -> None:
+        super().__init__(name=name, type=type, units=units, description=description)
+
+    @on_class_or_instance
+    @abc.abstractmethod
+    def make_amount(this: Any, /, *args: Any, **kwargs: Any) -> Amount:  # noqa: N805
+        """Return an amount of this resource's kind. Works on the class and on an instance."""
+
+    @on_class_or_instance
+    @abc.abstractmethod
+    def make_inventory(this: Any, /, *args: Any, **kwargs: Any) -> Inventory:  # noqa: N805
+        """Return an inventory of this resource's kind, labelled where called on an instance."""
+
+    @abc.abstractmethod
+    def parse_amount(self, text: str) -> Amount:
+        """Return the amount that ``text`` says, the part after ``NAME=`` of a text form."""
+
+    @abc.abstractmethod
+    def format_amount(self, amount: Amount) -> str:
+        """Return the text that :meth:`parse_amount` reads back."""
+
+    @abc.abstractmethod
+    def parse_inventory(self, text: str) -> Inventory:
+        """Return the inventory that ``text`` says, the part after ``NAME=`` of a text form."""
+
+    @abc.abstractmethod
+    def format_inventory(self, inventory: Inventory) -> str:
+        """Return the text that :meth:`parse_inventory` reads back."""
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.name,)
+
+    def __eq__(self, other: object) -> bool:
+        return self.name == other.name if isinstance(other, Resource) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._obj_name)  # type: ignore[attr-defined]  # the storage of the field
+
+    def __str__(self) -> str:
+        return self.name

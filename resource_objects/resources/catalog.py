@@ -1,0 +1,121 @@
+"""The catalog: every resource class, with its type, units and description for people.
+
+Standard classes are those of os-resource-classes; a class of a newer release that this table does
+not describe yet is there all the same. ``CUSTOM_*`` classes need no entry: whoever names one gets
+it. Plug-ins (namespace ``resource_objects.resources``) describe their own, or bring a kind of
+their own; they are asked first for custom names and are imported only when their name is looked
+up.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+
+import os_resource_classes
+
+from resource_objects import exceptions, names, plugins
+from resource_objects.resources.abstract import Resource
+from resource_objects.resources.integer import IntegerResource
+
+PLUGIN_NAMESPACE = "resource_objects.resources"
+
+#: The type of resources of which each unit is a thing with an identity.
+DEVICE = "device"
+
+#: ``name: (type, units, description)``
+_STANDARD: dict[str, tuple[str, str, str]] = {
+    "VCPU": ("processor", "CPUs", "CPU time, shared: several VCPUs may run on one CPU"),
+    "MEMORY_MB": ("memory", "MiB", "Main memory"),
+    "DISK_GB": ("storage", "GiB", "Disk space"),
+    "PCI_DEVICE": (DEVICE, "devices", "Whole PCI devices"),
+    "SRIOV_NET_VF": (DEVICE, "functions", "Virtual functions of SR-IOV network devices"),
+    "NUMA_SOCKET": ("processor", "sockets", "Processor sockets"),
+    "NUMA_CORE": ("processor", "cores", "Processor cores"),
+    "NUMA_THREAD": ("processor", "threads", "Hardware threads of processor cores"),
+    "NUMA_MEMORY_MB": ("memory", "MiB", "Memory local to a NUMA cell"),
+    "IPV4_ADDRESS": ("network", "addresses", "IPv4 addresses of a pool"),
+    "VGPU": (DEVICE, "GPUs", "Virtual GPUs"),
+    "VGPU_DISPLAY_HEAD": (DEVICE, "heads", "Display heads of virtual GPUs"),
+    "NET_BW_EGR_KILOBIT_PER_SEC": ("network", "kbit/s", "Outgoing network bandwidth"),
+    "NET_BW_IGR_KILOBIT_PER_SEC": ("network", "kbit/s", "Incoming network bandwidth"),
+    "PCPU": ("processor", "CPUs", "CPUs dedicated to one consumer each"),
+    "MEM_ENCRYPTION_CONTEXT": ("memory", "contexts", "Guests with encrypted memory"),
+    "FPGA": (DEVICE, "devices", "Field programmable gate arrays"),
+    "PGPU": (DEVICE, "GPUs", "Physical GPUs, whole"),
+    "NET_PACKET_RATE_KILOPACKET_PER_SEC": ("network", "kpacket/s", "Packets in both directions"),
+    "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC": ("network", "kpacket/s", "Outgoing packets"),
+    "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC": ("network", "kpacket/s", "Incoming packets"),
+}
+
+
+def resource(name: str | Resource) -> Resource:
+    """Return the resource of a name (a resource returns itself).
+
+    Cost: a dict look-up after the first time.
+
+    :raises InvalidResourceClass: for a name no class can have
+    :raises UnknownResourceClass: for a name that is not standard, custom or a plug-in's
+    :raises PluginError: if the plug-in that describes it cannot be loaded
+
+    >>> resource("MEMORY_MB").units
+    'MiB'
+    >>> resource("MEMORY")
+    Traceback (most recent call last):
+    resource_objects.exceptions.UnknownResourceClass: resource class: got 'MEMORY', expected a ...
+    """
+    if isinstance(name, Resource):
+        return name
+    return _by_name(names.resource_class_name(name))
+
+
+def standard_resources() -> tuple[Resource, ...]:
+    """Return the resources of os-resource-classes, in its order.
+
+    >>> [str(r) for r in standard_resources()[:3]]
+    ['VCPU', 'MEMORY_MB', 'DISK_GB']
+    """
+    return tuple(_by_name(name) for name in os_resource_classes.STANDARDS)
+
+
+def is_device(name: str) -> bool:
+    """Return whether each unit of a class is a thing with an identity, such as a GPU.
+
+    >>> is_device("PGPU"), is_device("VCPU")
+    (True, False)
+    """
+    return _by_name(name).type == DEVICE
+
+
+@functools.cache
+def _by_name(name: str) -> Resource:
+    if name in os_resource_classes.STANDARDS:
+        return IntegerResource(name, *_STANDARD.get(name, ("", "units", "")))
+    if name in plugins.names(PLUGIN_NAMESPACE):
+        return _from_plugin(name)
+    if name.startswith(names.CUSTOM_PREFIX):
+        return IntegerResource(name, "custom", "units", "A resource class of this site")
+    raise _unknown(name)
+
+
+def _from_plugin(name: str) -> Resource:
+    found = plugins.load(PLUGIN_NAMESPACE, name)
+    if not isinstance(found, Resource) or found.name != name:
+        raise exceptions.PluginError(
+            PLUGIN_NAMESPACE, name, f"it offers {exceptions.show(found)}, not the resource {name}"
+        )
+    return found
+
+
+def _unknown(name: str) -> exceptions.UnknownResourceClass:
+    known = [*os_resource_classes.STANDARDS, *plugins.names(PLUGIN_NAMESPACE)]
+    close = difflib.get_close_matches(name, [*known, f"CUSTOM_{name}"], n=2, cutoff=0.5)
+    return exceptions.UnknownResourceClass(
+        "resource class", name, f"a standard or CUSTOM_ class, such as {' or '.join(close)}"
+    )
+
+
+def forget() -> None:
+    """Forget plug-ins, for a process that installs one while it runs."""
+    plugins.forget()
+    _by_name.cache_clear()

@@ -1,0 +1,380 @@
+"""The integer kind: memory, disk, CPUs, licences, anything that is only counted.
+
+Source of the rules: reference rules of Placement (capacity, min_unit, max_unit, step_size) as
+restated in ``doc/source/explanation/modelling.rst``, with their holes closed: an inventory that
+contradicts itself cannot be made.
+
+Why storage is read as ``self._obj_used``: these methods run for every host of a fleet, and the
+storage name is the fastest genuine way to a versioned object's field. The checked setters stand
+for everybody else.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Self
+
+from resource_objects import base, exceptions, fields, ratio
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
+from resource_objects.resources import abstract, text
+from resource_objects.resources.abstract import on_class_or_instance
+
+
+@base.register
+class IntegerAmount(abstract.Amount):
+    """A whole number of units, negative when given back.
+
+    Frozen, hashable, ordered; ``+``, ``-`` and unary ``-`` give amounts again. Holds any integer
+    of 64 bits whose negative is one too; bool, float and text are refused. Cost: about 0.2
+    microseconds to make.
+
+    >>> IntegerAmount(3) + IntegerAmount(2) - IntegerAmount(4)
+    IntegerAmount(1)
+    >>> max(IntegerAmount(3), -IntegerAmount(5))
+    IntegerAmount(3)
+    >>> IntegerAmount(2.0)
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidAmount: amount: got 2.0, expected an integer within ±...
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    __slots__ = ("_obj_value",)
+
+    fields = {"value": fields.IntegerField()}
+    value: int
+
+    def __init__(self, value: int) -> None:
+        if type(value) is not int or not -MAX_AMOUNT <= value <= MAX_AMOUNT:
+            raise _not_an_amount(value)
+        _set_value(self, value)
+
+    def _fill(self, values: Any) -> None:
+        if set(values) != {"value"}:
+            raise exceptions.InvalidField("IntegerAmount", dict(values), "exactly the field value")
+        self.__init__(values["value"])  # type: ignore[misc]  # one set of checks for all ways in
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether this is 0."""
+        return self._obj_value == 0
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether this is below 0: given back."""
+        return self._obj_value < 0
+
+    def __int__(self) -> int:
+        return self._obj_value
+
+    def __str__(self) -> str:
+        return str(self._obj_value)
+
+    def __repr__(self) -> str:
+        return f"IntegerAmount({self._obj_value})"
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return self._obj_value == other._obj_value
+
+    def __hash__(self) -> int:
+        return hash(self._obj_value)
+
+    def __lt__(self, other: IntegerAmount) -> bool:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return self._obj_value < other._obj_value
+
+    def __le__(self, other: IntegerAmount) -> bool:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return self._obj_value <= other._obj_value
+
+    def __gt__(self, other: IntegerAmount) -> bool:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return self._obj_value > other._obj_value
+
+    def __ge__(self, other: IntegerAmount) -> bool:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return self._obj_value >= other._obj_value
+
+    def __add__(self, other: IntegerAmount) -> IntegerAmount:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return IntegerAmount(self._obj_value + other._obj_value)
+
+    def __sub__(self, other: IntegerAmount) -> IntegerAmount:
+        if other.__class__ is not IntegerAmount:
+            return NotImplemented
+        return IntegerAmount(self._obj_value - other._obj_value)
+
+    def __neg__(self) -> Self:
+        return type(self)(-self._obj_value)
+
+    _obj_value: int
+
+
+_set_value = IntegerAmount.__dict__["_obj_value"].__set__
+
+
+def _not_an_amount(value: object) -> exceptions.InvalidAmount:
+    return exceptions.InvalidAmount("amount", value, f"an integer within ±{MAX_AMOUNT}")
+
+
+@base.register
+class IntegerInventory(abstract.Inventory):
+    """What there is of a counted resource in one place.
+
+    ============================  ==================================================================
+    ``total``                     units there are, 1 to 2^31-1
+    ``reserved``                  units set aside for others, at most total
+    ``min_unit``, ``max_unit``    least and most one claim may take; ``max_unit`` None is no bound
+                                  of its own, else it is at least min_unit and at most total
+    ``step_size``                 one claim takes a multiple of it
+    ``allocation_ratio``          how often a unit is given out: above 0, at most six decimals
+    ``used``                      units taken, 0 to 2^63-1
+    ``capacity``                  floor((total - reserved) * allocation_ratio), exact
+    ``free``                      capacity - used, negative when over-full
+    ============================  ==================================================================
+
+    *Lowering* total, or raising reserved, *below what is used* is allowed, because hardware breaks
+    whatever a ledger says: ``free`` goes negative, nothing is taken away from anybody, and until
+    enough is given back only zero and negative amounts pass. Unit rules bind positive amounts
+    only; zero is always possible and changes nothing.
+
+    Setting a field checks the whole; to change fields that depend on each other use
+    :meth:`update`. Cost: about 4 microseconds to make, 0.3 to ask, whatever the figures.
+
+    >>> cpus = IntegerInventory(total=8, allocation_ratio="1.5")
+    >>> cpus.capacity, cpus.can_provide(IntegerAmount(12)), cpus.can_provide(IntegerAmount(13))
+    (12, True, False)
+    >>> cpus.consume(IntegerAmount(10)), cpus.free
+    (IntegerAmount(10), 2)
+    >>> cpus.total = 4
+    >>> cpus.capacity, cpus.free
+    (6, -4)
+    >>> cpus.consume(IntegerAmount(1))
+    Traceback (most recent call last):
+    resource_objects.exceptions.CapacityException: amount asked 1, free -4 of 6
+    >>> cpus.consume(-IntegerAmount(5)), cpus.free
+    (IntegerAmount(-5), 1)
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "total": fields.IntegerField(1, MAX_FIGURE),
+        "reserved": fields.IntegerField(0, MAX_FIGURE, default=0),
+        "min_unit": fields.IntegerField(1, MAX_FIGURE, default=1),
+        "max_unit": fields.IntegerField(1, MAX_FIGURE, nullable=True, default=None),
+        "step_size": fields.IntegerField(1, MAX_FIGURE, default=1),
+        "allocation_ratio": fields.RatioField(default=Decimal(1)),
+        "used": fields.IntegerField(0, MAX_AMOUNT, default=0),
+    }
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int | None
+    step_size: int
+    allocation_ratio: Decimal
+    used: int
+
+    def __init__(
+        self,
+        total: int,
+        reserved: int = 0,
+        min_unit: int = 1,
+        max_unit: int | None = None,
+        step_size: int = 1,
+        allocation_ratio: Decimal | int | str | float = 1,
+        used: int = 0,
+        *,
+        resource_class: str | None = None,
+    ) -> None:
+        super().__init__(
+            total=total,
+            reserved=reserved,
+            min_unit=min_unit,
+            max_unit=max_unit,
+            step_size=step_size,
+            allocation_ratio=allocation_ratio,
+            used=used,
+            resource_class=resource_class,
+        )
+
+    def _validate(self) -> None:
+        if self._obj_reserved > self._obj_total:
+            raise self._contradiction("reserved", f"at most the total of {self._obj_total}")
+        most = self._obj_max_unit
+        if most is not None and not self._obj_min_unit <= most <= self._obj_total:
+            raise self._contradiction(
+                "max_unit",
+                f"from the min_unit of {self._obj_min_unit} to the total of {self._obj_total}",
+            )
+        self._after_copy()
+
+    def _contradiction(self, field: str, expected: str) -> exceptions.InvalidInventory:
+        what = f"{self._obj_resource_class} {field}" if self._obj_resource_class else field
+        return exceptions.InvalidInventory(what, getattr(self, field), expected)
+
+    def _after_copy(self) -> None:
+        left = self._obj_total - self._obj_reserved
+        self._capacity = left * ratio.to_millionths(self._obj_allocation_ratio) // ratio.MILLION
+
+    @property
+    def capacity(self) -> int:
+        """Units that can be given out: floor((total - reserved) * allocation_ratio)."""
+        return self._capacity
+
+    @property
+    def free(self) -> int:
+        """Units left: capacity less used, negative when over-full."""
+        return self._capacity - self._obj_used
+
+    # --- the decision ---
+
+    def can_provide(self, amount: abstract.Amount, limit: abstract.Amount | None = None) -> bool:
+        """Return whether ``amount`` fits: one claim's rules, the capacity and the limit.
+
+        :raises ValueError: for an amount of another kind or a negative one
+        """
+        asked = _value_of(amount)
+        if asked < 0:
+            raise exceptions.NegativeAmount("amount", asked, "0 or more; give back by consume")
+        return self._broken_rule(asked, None if limit is None else _limit_of(limit)) is None
+
+    def fit(self, amount: abstract.Amount, limit: abstract.Amount | None = None) -> abstract.Amount:
+        """Return ``amount`` itself, if it fits: a counted unit has no place of its own.
+
+        :raises WrongAmountKind: for an amount of another kind
+        :raises CapacityException: naming the rule it breaks
+        """
+        asked = _value_of(amount)
+        bound = None if limit is None else _limit_of(limit)
+        rule = self._broken_rule(asked, bound)
+        if rule is not None:
+            raise exceptions.CapacityException.of([self._reason(rule, asked, bound)])
+        return amount
+
+    def _take(self, assigned: abstract.Amount) -> None:
+        self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
+        self._changed_fields.add("used")
+
+    def _broken_rule(self, asked: int, limit: int | None) -> Rule | None:
+        """Return the first rule that ``asked`` breaks: the one place where it is decided."""
+        if asked <= 0:
+            return Rule.USED_BELOW_ZERO if self._obj_used + asked < 0 else None
+        if asked < self._obj_min_unit:
+            return Rule.MIN_UNIT
+        if self._obj_max_unit is not None and asked > self._obj_max_unit:
+            return Rule.MAX_UNIT
+        if asked % self._obj_step_size:
+            return Rule.STEP_SIZE
+        after = self._obj_used + asked
+        if after > self._capacity:
+            return Rule.CAPACITY
+        if limit is not None and after > limit:
+            return Rule.LIMIT
+        return None
+
+    def _reason(self, rule: Rule, asked: int, limit: int | None) -> Reason:
+        bounds = {
+            Rule.USED_BELOW_ZERO: 0,
+            Rule.MIN_UNIT: self._obj_min_unit,
+            Rule.MAX_UNIT: self._obj_max_unit,
+            Rule.STEP_SIZE: self._obj_step_size,
+            Rule.CAPACITY: self._capacity,
+            Rule.LIMIT: limit,
+        }
+        return Reason(rule, asked, bounds[rule] or 0, self._obj_used, self._obj_resource_class)
+
+    # the storage of the fields, read by the methods above
+    _obj_total: int
+    _obj_reserved: int
+    _obj_min_unit: int
+    _obj_max_unit: int | None
+    _obj_step_size: int
+    _obj_allocation_ratio: Decimal
+    _obj_used: int
+    _obj_resource_class: str | None
+
+
+def _value_of(amount: object) -> int:
+    if amount.__class__ is not IntegerAmount:
+        raise exceptions.WrongAmountKind("amount", amount, "an IntegerAmount")
+    return amount._obj_value
+
+
+def _limit_of(limit: object) -> int:
+    if limit.__class__ is not IntegerAmount:
+        raise exceptions.WrongAmountKind("limit", limit, "an IntegerAmount or None")
+    value = limit._obj_value
+    if value < 0:
+        raise exceptions.NegativeAmount("limit", value, "0 or more")
+    return value
+
+
+@base.register
+class IntegerResource(abstract.Resource):
+    """A resource that is counted.
+
+    >>> licence = IntegerResource("CUSTOM_LICENCE", units="seats")
+    >>> licence.make_inventory(total=5).can_provide(licence.make_amount(2))
+    True
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    @on_class_or_instance
+    def make_amount(this: Any, /, value: int) -> IntegerAmount:  # noqa: N805
+        """Return the amount of ``value`` units."""
+        return IntegerAmount(value)
+
+    @on_class_or_instance
+    def make_inventory(this: Any, /, total: int, **figures: Any) -> IntegerInventory:  # noqa: N805
+        """Return an inventory; ``figures`` as :class:`IntegerInventory` has them."""
+        label = None if isinstance(this, type) else this.name
+        return IntegerInventory(total, **{"resource_class": label, **figures})
+
+    def parse_amount(self, text_form: str) -> IntegerAmount:
+        """Return the amount of decimal digits, with a sign where it gives back."""
+        return IntegerAmount(text.integer(text_form, f"amount of {self.name}"))
+
+    def format_amount(self, amount: abstract.Amount) -> str:
+        """Return the digits."""
+        return str(_value_of(amount))
+
+    def parse_inventory(self, text_form: str) -> IntegerInventory:
+        """Return the inventory of ``TOTAL[:figure=value]...``.
+
+        >>> IntegerResource("VCPU").parse_inventory("8:reserved=1:allocation_ratio=1.5").capacity
+        10
+        """
+        total, options = text.total_and_options(text_form, f"inventory of {self.name}", _FIGURES)
+        figures: dict[str, Any] = {
+            name: value if name == "allocation_ratio" else text.integer(value, name)
+            for name, value in options.items()
+        }
+        figures["resource_class"] = self.name
+        return IntegerInventory(text.integer(total, f"total of {self.name}"), **figures)
+
+    def format_inventory(self, inventory: abstract.Inventory) -> str:
+        """Return the total and every figure that is not its default."""
+        shown = [str(getattr(inventory, "total"))]  # noqa: B009  # of a kind checked by its reader
+        for name in _FIGURES:
+            value = getattr(inventory, name)
+            if value != IntegerInventory.fields[name].default:
+                shown.append(
+                    f"{name}={value:f}" if name == "allocation_ratio" else f"{name}={value}"
+                )
+        return ":".join(shown)
+
+
+_FIGURES = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")

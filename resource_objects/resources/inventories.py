@@ -1,0 +1,189 @@
+"""Inventories of several resources in one place, asked and consumed together.
+
+Several resources go through here, not through a loop over inventories, because all or nothing is
+one decision, and because NUMA cells and devices are chosen together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from resource_objects import base, exceptions, fields
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.resources import catalog, text
+from resource_objects.resources._by_resource import ByResource, by_name
+from resource_objects.resources.abstract import Amount, Inventory, Resource
+from resource_objects.resources.amounts import Amounts, Limits
+
+_NO_LIMITS = Limits()
+
+
+def _labelled(resource: Resource, inventory: Any) -> Inventory:
+    """Return a copy of the inventory that knows what it is of (a plain value is a total)."""
+    if not isinstance(inventory, Inventory):
+        inventory = resource.make_inventory(inventory)
+    if inventory.resource_class not in (None, resource.name):
+        raise exceptions.InvalidInventory(
+            f"inventory of {resource.name}", inventory, f"one of {resource.name}"
+        )
+    copied: Inventory = inventory.obj_clone()
+    if copied.resource_class is None:
+        changed = copied.obj_what_changed()
+        copied.resource_class = resource.name
+        copied._changed_fields = changed
+    return copied
+
+
+@base.register
+class Inventories(base.ResourceObject, ByResource[Inventory]):
+    """What there is in one place, by resource. Keys may be resources or their names.
+
+    It owns its inventories: what is put in is copied, what is taken out is the live one, so that
+    ``inventories[resource].consume(amount)`` counts. Making: from a mapping, keywords or text,
+    where a plain integer is a total. Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving
+    back, all or nothing: :meth:`consume`. Changing: ``inventories[resource] = inventory``,
+    ``del inventories[resource]``.
+
+    >>> host = Inventories("VCPU=8:allocation_ratio=2,MEMORY_MB=16384")
+    >>> host.can_provide("VCPU=16,MEMORY_MB=1024")
+    True
+    >>> print(host.consume("VCPU=10"), host["VCPU"].free)
+    VCPU=10 6
+    >>> host.consume("VCPU=7,MEMORY_MB=20000,FPGA=1")
+    Traceback (most recent call last):
+    resource_objects.exceptions.CapacityException: VCPU asked 7, free 6 of 16; MEMORY_MB asked ...
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {"by_class": fields.MapOfObjectsField("Inventory")}
+
+    def __init__(self, given: Any = None, /, **named: Any) -> None:
+        if given is not None and named:
+            raise exceptions.DuplicateKey("inventories", given, "either a mapping or keywords")
+        super().__init__(by_class=self._read(named if given is None else given))
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """Return ``given`` itself if it is one already, else one made from it."""
+        return given if isinstance(given, cls) else cls(given)
+
+    @classmethod
+    def parse(cls, text_form: str) -> Self:
+        """Return what ``CLASS=TOTAL[:figure=value]...,...`` says; :func:`str` gives it back.
+
+        >>> str(Inventories.parse("VCPU=8:reserved=1, CUSTOM_FPGA=2"))
+        'VCPU=8:reserved=1,CUSTOM_FPGA=2'
+        """
+        if not isinstance(text_form, str):
+            raise exceptions.InvalidText("inventories", text_form, "text such as VCPU=8,DISK_GB=9")
+        return cls(text_form)
+
+    def _read(self, given: Any) -> dict[str, Inventory]:
+        if isinstance(given, str):
+            pairs = text.pairs(given, "inventories")
+            return by_name(
+                pairs, lambda resource, part: resource.parse_inventory(part), "inventory"
+            )
+        if isinstance(given, Mapping):
+            return by_name(given, _labelled, "inventories")
+        raise exceptions.InvalidInventory("inventories", given, "a mapping of resources or text")
+
+    def _validate(self) -> None:
+        wrong = {n: kept for n, kept in self.by_name() if kept.resource_class != n}
+        labelled = {name: _labelled(catalog.resource(name), kept) for name, kept in wrong.items()}
+        if labelled:
+            self._store("by_class", fields.FrozenDict({**self._obj_by_class, **labelled}))
+
+    def __setitem__(self, key: Resource | str, inventory: Any) -> None:
+        resource = catalog.resource(key)
+        kept = {**self._obj_by_class, resource.name: _labelled(resource, inventory)}
+        self._put(kept)
+
+    def __delitem__(self, key: Resource | str) -> None:
+        name = catalog.resource(key).name
+        if name not in self._obj_by_class:
+            raise KeyError(name)
+        self._put({kept: value for kept, value in self.by_name() if kept != name})
+
+    def _put(self, by_class: dict[str, Inventory]) -> None:
+        self._store("by_class", self.fields["by_class"].coerce(self, "by_class", by_class))
+
+    # --- the decision over several ---
+
+    def refusals(self, amounts: Any, limits: Any = None) -> tuple[Reason, ...]:
+        """Return every reason why ``amounts`` does not fit, none if it does. Nothing changes."""
+        return self._decide(amounts, limits)[1]
+
+    def can_provide(self, amounts: Any, limits: Any = None) -> bool:
+        """Return whether all of ``amounts`` fit together. Nothing changes.
+
+        :param amounts: :class:`Amounts`, or what one is made from
+        :param limits: :class:`Limits`, or what they are made from
+        :raises NegativeAmount: for an amount that gives back
+        :raises WrongAmountKind: for an amount of another kind than its inventory
+        """
+        asked = Amounts.of(amounts)
+        for name, amount in asked.by_name():
+            if amount.is_negative:
+                raise exceptions.NegativeAmount(name, amount, "0 or more; give back by consume")
+        return not self.refusals(asked, limits)
+
+    def fit(self, amounts: Any, limits: Any = None) -> Amounts:
+        """Return the assigned amounts: where all of ``amounts`` would go. Nothing changes.
+
+        :raises CapacityException: with a reason for each resource that refuses
+        """
+        assigned, reasons = self._decide(amounts, limits)
+        if reasons:
+            raise exceptions.CapacityException.of(reasons)
+        return Amounts(assigned)
+
+    def consume(self, amounts: Any, limits: Any = None) -> Amounts:
+        """Take (negative: give back) all of ``amounts`` or nothing; return the assigned ones.
+
+        :raises CapacityException: as :meth:`fit`; nothing changed
+        """
+        assigned = self.fit(amounts, limits)
+        for name, amount in assigned.by_name():
+            self._obj_by_class[name]._take(amount)
+        return assigned
+
+    def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
+        bounds = _NO_LIMITS if limits is None else Limits.of(limits)
+        assigned: dict[str, Amount] = {}
+        reasons: list[Reason] = []
+        for name, amount in Amounts.of(amounts).by_name():
+            inventory = self._obj_by_class.get(name)
+            if inventory is None:
+                reasons.append(_absent(name, amount))
+                continue
+            try:
+                assigned[name] = inventory.fit(amount, bounds.get(name))  # type: ignore[call-overload]
+            except exceptions.CapacityException as refusal:
+                reasons += refusal.reasons
+        return assigned, tuple(reasons)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Inventories):
+            return NotImplemented
+        return dict(self._obj_by_class) == dict(other._obj_by_class)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __str__(self) -> str:
+        return ",".join(
+            f"{resource.name}={resource.format_inventory(kept)}" for resource, kept in self.items()
+        )
+
+    def __repr__(self) -> str:
+        return f"Inventories({str(self)!r})"
+
+
+def _absent(name: str, amount: Amount) -> Reason:
+    asked = int(amount) if hasattr(amount, "__int__") else 1
+    if amount.is_negative:
+        return Reason(Rule.USED_BELOW_ZERO, asked, bound=0, used=0, resource=name)
+    return Reason(Rule.NO_INVENTORY, asked, bound=0, used=0, resource=name)
