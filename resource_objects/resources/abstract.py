@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
+from resource_objects.resources.records import AmountRecord, InventoryRecord
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -65,6 +66,10 @@ class Amount(base.Value, abc.ABC):
     @abc.abstractmethod
     def __neg__(self) -> Self:
         """Return the amount that gives this one back."""
+
+    @abc.abstractmethod
+    def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
+        """Return what of an assigned amount is kept, given the class it is of."""
 
 
 @base.register
@@ -122,6 +127,10 @@ class Inventory(base.ResourceObject, abc.ABC):
         self._take(assigned)
         return assigned
 
+    @abc.abstractmethod
+    def to_records(self) -> tuple[InventoryRecord, ...]:
+        """Return how this inventory is kept; its resource's class must be known."""
+
     def _figures(self) -> dict[str, Any]:
         """Return what equality is about: the fields that are set, but for the label."""
         return {name: value for name, value in self._set_fields() if name != "resource_class"}
@@ -168,6 +177,10 @@ class Resource(base.Value, abc.ABC):
     @abc.abstractmethod
     def make_inventory(this: Any, /, *args: Any, **kwargs: Any) -> Inventory:  # noqa: N805
         """Return an inventory of this resource's kind, labelled where called on an instance."""
+
+    @abc.abstractmethod
+    def inventory_from_records(self, records: Sequence[InventoryRecord]) -> Inventory:
+        """Return the inventory that was kept as ``records``."""
 
     @abc.abstractmethod
     def parse_amount(self, text: str) -> Amount:

@@ -11,6 +11,7 @@ for everybody else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.resources import abstract, text
 from resource_objects.resources.abstract import on_class_or_instance
+from resource_objects.resources.records import AmountRecord, InventoryRecord
 
 
 @base.register
@@ -115,6 +117,10 @@ class IntegerAmount(abstract.Amount):
 
     def __neg__(self) -> Self:
         return type(self)(-self._obj_value)
+
+    def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
+        """Return the one count."""
+        return (AmountRecord(resource_class, self._obj_value),)
 
     _obj_value: int
 
@@ -294,6 +300,21 @@ class IntegerInventory(abstract.Inventory):
         }
         return Reason(rule, asked, bounds[rule] or 0, self._obj_used, self._obj_resource_class)
 
+    def to_records(self) -> tuple[InventoryRecord, ...]:
+        """Return the one record of this inventory."""
+        record = InventoryRecord(
+            self._obj_resource_class or "",
+            self._obj_total,
+            self._obj_reserved,
+            self._obj_min_unit,
+            self._obj_max_unit,
+            self._obj_step_size,
+            ratio.to_millionths(self._obj_allocation_ratio),
+            self._capacity,
+            self._obj_used,
+        )
+        return (record,)
+
     # the storage of the fields, read by the methods above
     _obj_total: int
     _obj_reserved: int
@@ -342,6 +363,20 @@ class IntegerResource(abstract.Resource):
         """Return an inventory; ``figures`` as :class:`IntegerInventory` has them."""
         label = None if isinstance(this, type) else this.name
         return IntegerInventory(total, **{"resource_class": label, **figures})
+
+    def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
+        """Return the inventory of one record."""
+        (record,) = records
+        return IntegerInventory(
+            record.total,
+            record.reserved,
+            record.min_unit,
+            record.max_unit,
+            record.step_size,
+            ratio.from_millionths(record.ratio_millionths),
+            record.used,
+            resource_class=record.resource_class,
+        )
 
     def parse_amount(self, text_form: str) -> IntegerAmount:
         """Return the amount of decimal digits, with a sign where it gives back."""

@@ -1,0 +1,19 @@
+"""What is kept: providers, claims and allocations, and the contract of who keeps them.
+
+==================  ===============================================================================
+``provider``        Provider: something with inventories, in a tree
+``definition``      what changes when a tree is synced: pure, typed, printable
+``allocation``      Allocation and Claim: who uses what
+``columns``         what a backend returns when it is read
+``backend``         the contract of a backend
+==================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+from resource_objects.providers.allocation import Allocation, Claim
+from resource_objects.providers.backend import Backend
+from resource_objects.providers.definition import DefinitionChanges, diff
+from resource_objects.providers.provider import Provider
+
+__all__ = ["Allocation", "Backend", "Claim", "DefinitionChanges", "Provider", "diff"]

@@ -1,0 +1,164 @@
+"""The contract of a backend: where a ledger is kept.
+
+A backend keeps providers with their inventories and traits, and consumers with their claims and
+allocations. It knows nothing of requests, candidates or hosts: a search reads :class:`Columns` and
+decides, and the backend has the last word when the decision is written.
+
+The laws a backend keeps, under any number of threads and processes and a kill at any instruction:
+
+* every writing method happens whole or not at all;
+* ``used`` of an inventory is the sum of the allocations there, and a change that increases it never
+  takes it above the capacity (one that does not is never refused for that);
+* a write whose operation was done before returns the recorded outcome and does nothing; the same
+  id with other content is refused (``OperationConflict``);
+* definitions change only at the generation they were compared with; claims neither look at nor
+  change it.
+
+:mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import datetime
+import uuid as uuids
+from typing import Self
+
+from resource_objects.providers.allocation import HELD
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.definition import DefinitionChanges
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """One write, by an id that makes retries harmless. ``id`` is a uuid in text form."""
+
+    id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delta:
+    """A change of one resource class at one provider, in units.
+
+    In an order to claim it is positive; in an adjustment negative ones give back.
+    """
+
+    provider_uuid: str
+    resource_class: str
+    amount: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClaimOrder:
+    """Take ``deltas`` for a consumer that holds nothing yet. One delta per (provider, class)."""
+
+    consumer: str
+    deltas: tuple[Delta, ...]
+    claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
+    request: str | None = None  # the request it was made for, as JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adjustment:
+    """Change what a consumer holds by ``deltas``; it is made if need be, and goes when empty."""
+
+    consumer: str
+    deltas: tuple[Delta, ...]
+    claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """One allocation as kept."""
+
+    provider_uuid: str
+    provider: str
+    resource_class: str
+    amount: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClaimRecord:
+    """A claim as kept: the outcome of every write about consumers."""
+
+    id: str
+    consumer: str
+    consumer_uuid: str
+    created_at: datetime.datetime
+    held: tuple[Held, ...]
+    state: str = HELD
+    request: str | None = None
+
+
+class Backend(abc.ABC):
+    """Where a ledger is kept. Safe for use by several threads."""
+
+    @classmethod
+    @abc.abstractmethod
+    def open(cls, url: str) -> Self:
+        """Open (an embedded one: create and upgrade) what ``url`` names.
+
+        :raises InvalidURL: if the URL is none of this backend's
+        :raises DatabaseUnavailable: if it cannot be reached or is no ledger
+        :raises SchemaTooNew: if a newer library made it
+        :raises SchemaTooOld: if it is a server's and needs ``upgrade``
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give back every connection. Closing twice is allowed."""
+
+    @abc.abstractmethod
+    def read(self, tree: str | None = None) -> Columns:
+        """Return everything kept, or one tree, at one moment. Never writes.
+
+        :param tree: name or uuid of any provider of the tree; an unknown one gives empty columns
+        """
+
+    @abc.abstractmethod
+    def define(self, operation: Operation, changes: DefinitionChanges) -> None:
+        """Apply changes of definitions, all or none, and bump the generation of each provider.
+
+        :raises StaleDefinition: if one is not at its generation any more
+        :raises ProviderExists: if a name or uuid to create is taken
+        :raises ProviderInUse: if one to remove has allocations
+        :raises InventoryInUse: if a class to remove has allocations
+        """
+
+    @abc.abstractmethod
+    def claim(self, operation: Operation, order: ClaimOrder) -> ClaimRecord:
+        """Take all deltas of an order for a new consumer, or none.
+
+        :raises ConsumerExists: if the consumer holds something
+        :raises ProviderNotFound: if a provider is gone
+        :raises CapacityException: with a reason, and who holds what, for each delta that does not
+            fit; unit rules are checked too
+        """
+
+    @abc.abstractmethod
+    def adjust(self, operation: Operation, order: Adjustment) -> ClaimRecord:
+        """Change what one consumer holds by all deltas of an order, or by none.
+
+        Deltas that give back are not checked against unit rules, and never touch what another
+        consumer holds.
+
+        :raises ProviderNotFound: if a provider is gone
+        :raises CapacityException: if a delta does not fit (:meth:`claim`), or gives back more than
+            the consumer holds there (rule ``used_below_zero``, ``used`` what it holds)
+        """
+
+    @abc.abstractmethod
+    def release(self, operation: Operation, consumer: str) -> ClaimRecord:
+        """Give back all that a consumer holds and forget the consumer; return what it held.
+
+        :raises ConsumerNotFound: if it holds nothing
+        """
+
+    @abc.abstractmethod
+    def held(self, consumer: str) -> ClaimRecord | None:
+        """Return what a consumer holds, None if nothing. Never writes."""
+
+    def upgrade(self) -> list[str]:
+        """Bring the schema up to this library's; return the names of the steps that were run."""
+        return []

@@ -1,0 +1,124 @@
+"""The provider: something with inventories, in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from resource_objects import base, exceptions, fields
+from resource_objects.resources import Inventories
+from resource_objects.resources.traits import known_traits
+
+
+@base.register
+class Provider(base.ResourceObject):
+    """Something with inventories and traits; with its children, a tree.
+
+    A tree is built top down and handed to ``ledger.sync``. The ``used`` figures of its inventories
+    are the ledger's: they are filled when a provider is read and ignored when it is synced.
+    ``generation`` is the version of the definition: None for a tree that was built and not read,
+    which then states what is there whatever was known before; a number makes ``sync`` refuse if
+    somebody changed the provider since.
+
+    >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
+    >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    >>> [provider.name for provider in host.walk()]
+    ['host0', 'host0/gpu0']
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "uuid": fields.UUIDField(nullable=True, default=None),
+        "name": fields.NameField(),
+        "generation": fields.IntegerField(0, nullable=True, default=None),
+        "inventories": fields.ObjectField("Inventories"),
+        "traits": fields.TraitsField(default=frozenset()),
+        "children": fields.TupleOfObjectsField("Provider", default=()),
+    }
+    uuid: str | None
+    name: str
+    generation: int | None
+    inventories: Inventories
+    traits: frozenset[str]
+    children: tuple[Provider, ...]
+
+    def __init__(
+        self,
+        name: str,
+        inventories: Any = None,
+        *,
+        traits: Iterable[str] = (),
+        uuid: str | None = None,
+        generation: int | None = None,
+        children: Iterable[Provider] = (),
+    ) -> None:
+        super().__init__(
+            name=name,
+            inventories=Inventories({} if inventories is None else inventories),
+            traits=known_traits(traits),
+            uuid=uuid,
+            generation=generation,
+            children=tuple(children),
+        )
+
+    def add(
+        self,
+        name: str,
+        inventories: Any = None,
+        *,
+        traits: Iterable[str] = (),
+        uuid: str | None = None,
+    ) -> Provider:
+        """Add a child and return it.
+
+        :raises InvalidTree: if the name is in this subtree already
+        """
+        child = Provider(name, inventories, traits=traits, uuid=uuid)
+        self.update(children=(*self.children, child))
+        return child
+
+    def walk(self) -> Iterator[Provider]:
+        """Yield this provider and all below it, parents before children."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def find(self, name: str) -> Provider:
+        """Return the provider of that name in this subtree.
+
+        :raises ProviderNotFound: if there is none
+        """
+        for provider in self.walk():
+            if provider.name == name:
+                return provider
+        raise exceptions.ProviderNotFound(name, f"not in the tree of {self.name}")
+
+    def parents(self) -> Iterator[tuple[Provider, Provider | None]]:
+        """Yield ``(provider, parent)`` top down; the parent of this one is None."""
+        yield self, None
+        for provider in self.walk():
+            for child in provider.children:
+                yield child, provider
+
+    def _validate(self) -> None:
+        known_traits(self.traits)
+        seen: set[str] = set()
+        for provider in self.walk():
+            for name in filter(None, (provider.name, provider.uuid)):
+                if name in seen:
+                    raise exceptions.InvalidTree(
+                        f"tree of {self.name}", name, "each name and uuid once"
+                    )
+                seen.add(name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Provider):
+            return NotImplemented
+        return dict(self._set_fields()) == dict(other._set_fields())
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.inventories}"

@@ -1,0 +1,41 @@
+"""How inventories and amounts are kept: flat records that every backend understands.
+
+A kind turns itself into records and back, purely (``Inventory.to_records``,
+``Resource.inventory_from_records``); the rooms above ask the kind and name none, so a plug-in's
+kind is kept like ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InventoryRecord:
+    """The figures of one (provider, resource class), integers only.
+
+    ``ratio_millionths`` is the allocation ratio times 1,000,000; ``capacity`` is
+    floor((total - reserved) * ratio), stored because databases guard it.
+    """
+
+    resource_class: str
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int | None
+    step_size: int
+    ratio_millionths: int
+    capacity: int
+    used: int = 0
+
+    def definition(self) -> InventoryRecord:
+        """Return the record without what is used: what a provider declares."""
+        return dataclasses.replace(self, used=0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AmountRecord:
+    """A plain count of one resource class."""
+
+    resource_class: str
+    amount: int

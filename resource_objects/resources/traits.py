@@ -1,0 +1,41 @@
+"""Which traits there are: the standard ones of os-traits, and any ``CUSTOM_`` name."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable
+
+from resource_objects import exceptions, names
+
+
+@functools.cache
+def standard_traits() -> frozenset[str]:
+    """Return the names of os-traits (imported on first use, about 30 ms)."""
+    import os_traits
+
+    return frozenset(os_traits.get_traits())  # type: ignore[no-untyped-call]
+
+
+def known_traits(given: Iterable[str]) -> frozenset[str]:
+    """Return the traits as a set, or raise for one that does not exist.
+
+    :raises InvalidTrait: for a name no trait can have
+    :raises UnknownTrait: for a name that is neither standard nor custom
+
+    >>> sorted(known_traits(["CUSTOM_SSD", "HW_CPU_X86_AVX2"]))
+    ['CUSTOM_SSD', 'HW_CPU_X86_AVX2']
+    >>> known_traits(["HW_CPU_X86_AVX9"])
+    Traceback (most recent call last):
+    resource_objects.exceptions.UnknownTrait: trait: got 'HW_CPU_X86_AVX9', expected a ...
+    """
+    if isinstance(given, str):
+        raise exceptions.InvalidTrait("traits", given, "a list of trait names, not one text")
+    checked = frozenset(names.trait_name(trait) for trait in given)
+    for trait in checked:
+        if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():
+            close = difflib.get_close_matches(trait, standard_traits(), n=2, cutoff=0.6)
+            raise exceptions.UnknownTrait(
+                "trait", trait, f"a standard or CUSTOM_ trait, such as {' or '.join(close)}"
+            )
+    return checked
