@@ -9,8 +9,10 @@ The laws a backend keeps, under any number of threads and processes and a kill a
 * every writing method happens whole or not at all;
 * ``used`` of an inventory is the sum of the allocations there, and a change that increases it never
   takes it above the capacity (one that does not is never refused for that);
-* a write whose operation was done before returns the recorded outcome and does nothing; the same
-  id with other content is refused (``OperationConflict``);
+* a write whose operation was done before returns the recorded outcome and does nothing. An
+  operation is one kind of write (``define``, ``claim``, ``adjust``, ``release``) for one subject
+  (the root's uuid, the consumer); the amounts do not count, because a retry may have searched
+  again. The same id for another kind or subject is refused (``OperationConflict``);
 * definitions change only at the generation they were compared with; claims neither look at nor
   change it.
 
