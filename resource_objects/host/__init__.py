@@ -1,0 +1,1 @@
+"""One host: what it is, what it offers, and who holds it."""

@@ -1,0 +1,54 @@
+"""The plug-in point for finding out what a machine is.
+
+A driver is a callable that returns a :class:`~resource_objects.host.facts.Machine`, declared in
+the stevedore namespace ``resource_objects.discovery``::
+
+    [options.entry_points]
+    resource_objects.discovery =
+        mylab = mylab.hosts:read_from_inventory
+
+The library ships ``linux``, :func:`resource_objects.host.linux.read_machine`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resource_objects import plugins
+from resource_objects.exceptions import PluginError
+from resource_objects.host.facts import Machine
+
+__all__ = ["NAMESPACE", "discover", "drivers"]
+
+NAMESPACE = "resource_objects.discovery"
+
+
+def drivers() -> list[str]:
+    """Return the names of the drivers there are, without loading them.
+
+    >>> "linux" in drivers()
+    True
+    """
+    return plugins.names(NAMESPACE)
+
+
+def discover(driver: str = "linux", **options: Any) -> Machine:
+    """Return the machine as the driver of that name describes it; ``options`` go to the driver.
+
+    >>> discover().cpus == discover("linux", root="/").cpus
+    True
+    >>> discover("solaris")
+    Traceback (most recent call last):
+    resource_objects.exceptions.PluginError: plug-in 'solaris' of resource_objects.discovery ...
+
+    :raises PluginError: if there is no such driver (the known ones are named), it does not load,
+        it cannot be called, or what it returns is no machine
+    :raises DiscoveryError: if the machine's own description is missing or cannot be read
+    """
+    found = plugins.load(NAMESPACE, driver)
+    if not callable(found):
+        raise PluginError(NAMESPACE, driver, f"it is a {type(found).__name__}, not callable")
+    machine = found(**options)
+    if not isinstance(machine, Machine):
+        raise PluginError(NAMESPACE, driver, f"it returned a {type(machine).__name__}, no Machine")
+    return machine

@@ -1,0 +1,410 @@
+"""What a machine is: CPUs, cores, NUMA cells, memory pages, a disk, PCI devices.
+
+Facts only: nothing here says what is free, reserved or shared out, and nothing here reads
+anything. A :class:`Machine` comes from :func:`resource_objects.host.discovery.discover`, or is
+written down by hand; either way one that exists is consistent, or its making raised
+:class:`~resource_objects.exceptions.InvalidInput`.
+
+The words are the kernel's and Nova's: a *CPU* is a logical CPU (hwloc's PU, a hardware thread), a
+*core* is the CPUs that share one execution core, a *package* is what sits in a socket, a *cell* is
+a NUMA node. Sets of ids are ascending tuples; memory is in bytes unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from resource_objects.exceptions import InvalidInput
+
+__all__ = [
+    "MIB",
+    "Core",
+    "DeviceKind",
+    "Disk",
+    "Machine",
+    "NUMACell",
+    "PCIDevice",
+    "Pages",
+]
+
+#: Bytes in a mebibyte, the unit of ``MEMORY_MB``.
+MIB = 1024 * 1024
+
+
+class DeviceKind(enum.StrEnum):
+    """What a PCI function is to SR-IOV, in Nova's words."""
+
+    PCI = "type-PCI"  #: a function that cannot be split
+    PF = "type-PF"  #: a physical function: it can have virtual functions, and may have none now
+    VF = "type-VF"  #: a virtual function of the device at ``parent_address``
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Core:
+    """A core and the online CPUs (threads) on it, ascending.
+
+    ``core_id`` is the hardware's number, which repeats from package to package and from die to
+    die: only ``cpus`` identifies a core. Both ids are None where the kernel does not know them.
+
+    >>> Core(package_id=0, core_id=3, cpus=(3, 19))
+    Core(package_id=0, core_id=3, cpus=(3, 19))
+    """
+
+    package_id: int | None
+    core_id: int | None
+    cpus: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _require(len(self.cpus) > 0, "Core.cpus", self.cpus, "at least one CPU")
+        _require_ids("Core.cpus", self.cpus)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pages:
+    """The memory pages of one size: how many there are, and how many nobody uses.
+
+    ``free`` is None for base pages: the kernel's count leaves out what it could reclaim, so it
+    says nothing about what could be had.
+
+    >>> Pages(size_bytes=2 * MIB, total=512, free=500).memory_bytes // MIB
+    1024
+    """
+
+    size_bytes: int
+    total: int
+    free: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.size_bytes > 0, "Pages.size_bytes", self.size_bytes, "a positive size")
+        _require(self.total >= 0, "Pages.total", self.total, "zero or more")
+        free = self.free
+        _require(free is None or 0 <= free <= self.total, "Pages.free", free, "0 to total, or None")
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory these pages make up, free or not."""
+        return self.size_bytes * self.total
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NUMACell:
+    """A NUMA node: online CPUs and the memory next to them. Either may be missing.
+
+    ``pages`` ascend by size, base pages first; the base pages are what huge pages leave over, so
+    together they do not exceed the memory.
+    ``package_id`` (Nova's *socket*) is None when the CPUs of the cell are of several packages or
+    there are none. ``distances`` holds one figure per cell of the machine, in the machine's order
+    (10 is the cell itself), or nothing where unknown. ``initiators`` are the ids of the cells
+    whose CPUs reach this memory best, where the firmware says so.
+
+    >>> NUMACell(id=0, cpus=(0, 1), memory_bytes=64 * MIB).memory_mb
+    64
+    """
+
+    id: int
+    cpus: tuple[int, ...]
+    memory_bytes: int
+    pages: tuple[Pages, ...] = ()
+    package_id: int | None = None
+    distances: tuple[int, ...] = ()
+    initiators: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(self.id >= 0, "NUMACell.id", self.id, "zero or more")
+        _require_ids("NUMACell.cpus", self.cpus)
+        _require_ids("NUMACell.initiators", self.initiators)
+        _require_ids("sizes of NUMACell.pages", [pages.size_bytes for pages in self.pages])
+        least = sum(pages.memory_bytes for pages in self.pages)
+        size = self.memory_bytes
+        _require(size >= least, "NUMACell.memory_bytes", size, f"{least} at least, for its pages")
+
+    @property
+    def memory_mb(self) -> int:
+        """The memory in whole MiB."""
+        return self.memory_bytes // MIB
+
+    @property
+    def huge_pages(self) -> tuple[Pages, ...]:
+        """The pages larger than the base page, smallest first."""
+        return self.pages[1:]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Disk:
+    """The file system that holds ``path``: its size, and what an ordinary user may still write.
+
+    >>> Disk("/srv", total_bytes=1024**4, free_bytes=1024**3).total_gb
+    1024
+    """
+
+    path: str
+    total_bytes: int
+    free_bytes: int
+
+    def __post_init__(self) -> None:
+        _require(self.total_bytes >= 0, "Disk.total_bytes", self.total_bytes, "zero or more")
+        fits = 0 <= self.free_bytes <= self.total_bytes
+        _require(fits, "Disk.free_bytes", self.free_bytes, "0 to total_bytes")
+
+    @property
+    def total_gb(self) -> int:
+        """The size in whole GiB, the unit of ``DISK_GB``."""
+        return self.total_bytes // (1024 * MIB)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PCIDevice:
+    """A PCI function. Ids are lower-case hexadecimal without ``0x``, as ``lspci -n`` prints them.
+
+    ``class_id`` has six digits: class, subclass, programming interface. ``numa_node`` is the id of
+    a cell, None where the firmware does not say; ``parent_address`` is the physical function of a
+    virtual one. ``sriov_totalvfs`` is how many virtual functions there could be and
+    ``sriov_numvfs`` how many there are; None for a function without SR-IOV.
+
+    >>> PCIDevice("0000:3b:00.0", vendor_id="10de", product_id="2330", class_id="030200").kind
+    <DeviceKind.PCI: 'type-PCI'>
+    """
+
+    address: str
+    vendor_id: str
+    product_id: str
+    class_id: str
+    numa_node: int | None = None
+    kind: DeviceKind = DeviceKind.PCI
+    parent_address: str | None = None
+    sriov_totalvfs: int | None = None
+    sriov_numvfs: int | None = None
+    driver: str | None = None
+    revision: str | None = None
+    subsystem_vendor_id: str | None = None
+    subsystem_product_id: str | None = None
+
+    def __post_init__(self) -> None:
+        is_vf = self.kind is DeviceKind.VF
+        has_parent = self.parent_address not in (None, self.address)
+        good = has_parent if is_vf else self.parent_address is None
+        expected = "another address for a VF, None for any other"
+        _require(good, "PCIDevice.parent_address", self.parent_address, expected)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine, as it describes itself.
+
+    Facts: ``hostname`` ``architecture`` ``cpus`` (online) ``offline_cpus`` ``cores``
+    ``memory_bytes`` ``cells`` ``huge_pages`` ``disk`` ``devices``. Counts: :attr:`packages`
+    :attr:`physical_cores` :attr:`threads_per_core` :attr:`memory_mb`. Looking up: :meth:`cell`
+    :meth:`distance` :meth:`virtual_functions`. Less of it: :meth:`restrict`. As data:
+    :meth:`to_dict`.
+
+    Every online CPU is on exactly one core and in at most one cell. ``memory_bytes`` and
+    ``huge_pages`` are what the kernel counts for the whole machine, which need not be the sum over
+    the cells: old kernels count memory they keep for themselves as a cell's, and do not say where
+    huge pages are. A device's ``numa_node`` may name a cell that is not in ``cells``.
+
+    >>> cores = [Core(0, 0, (0, 2)), Core(0, 1, (1, 3))]
+    >>> machine = Machine(cpus=(0, 1, 2, 3), cores=tuple(cores), memory_bytes=512 * MIB)
+    >>> machine.packages, machine.physical_cores, machine.threads_per_core, machine.memory_mb
+    (1, 2, 2, 512)
+    """
+
+    cpus: tuple[int, ...]
+    cores: tuple[Core, ...]
+    memory_bytes: int
+    cells: tuple[NUMACell, ...] = ()
+    hostname: str | None = None
+    architecture: str | None = None
+    offline_cpus: tuple[int, ...] = ()
+    huge_pages: tuple[Pages, ...] = ()
+    disk: Disk | None = None
+    devices: tuple[PCIDevice, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
+        _require_ids("Machine.cpus", self.cpus)
+        _require_ids("Machine.offline_cpus", self.offline_cpus)
+        _require(self.memory_bytes >= 0, "Machine.memory_bytes", self.memory_bytes, "0 or more")
+        _require_ids("sizes of Machine.huge_pages", [pages.size_bytes for pages in self.huge_pages])
+        _require_apart("CPU of Machine.offline_cpus", (self.cpus, self.offline_cpus))
+        self._check_cores()
+        self._check_cells()
+        _require_apart("address of Machine.devices", ([each.address] for each in self.devices))
+
+    def _check_cores(self) -> None:
+        _require_apart("CPU of Machine.cores", (core.cpus for core in self.cores))
+        on_cores = sorted(cpu for core in self.cores for cpu in core.cpus)
+        _require(on_cores == list(self.cpus), "Machine.cores", on_cores, "the online CPUs")
+
+    def _check_cells(self) -> None:
+        _require_ids("ids of Machine.cells", [cell.id for cell in self.cells])
+        _require_apart("CPU of Machine.cells", (cell.cpus for cell in self.cells))
+        stray = {cpu for cell in self.cells for cpu in cell.cpus}.difference(self.cpus)
+        _require(not stray, "Machine.cells", sorted(stray), "online CPUs only")
+        for cell in self.cells:
+            known = len(cell.distances) in (0, len(self.cells))
+            _require(known, "NUMACell.distances", cell.distances, "one per cell, or none")
+
+    @property
+    def packages(self) -> int:
+        """How many packages there are; a machine has one at least."""
+        known = {core.package_id for core in self.cores} | {cell.package_id for cell in self.cells}
+        return max(1, len(known - {None}))
+
+    @property
+    def physical_cores(self) -> int:
+        """How many cores have a CPU online."""
+        return len(self.cores)
+
+    @property
+    def thread_siblings(self) -> tuple[tuple[int, ...], ...]:
+        """The online CPUs of each core, as ``lscpu`` would group them."""
+        return tuple(core.cpus for core in self.cores)
+
+    @property
+    def threads_per_core(self) -> int:
+        """The most threads that any core has online: 1 without SMT. Hybrid machines mix."""
+        return max(len(core.cpus) for core in self.cores)
+
+    @property
+    def memory_mb(self) -> int:
+        """The memory in whole MiB."""
+        return self.memory_bytes // MIB
+
+    def cell(self, cell_id: int) -> NUMACell:
+        """Return the cell of that id; ids need not be consecutive.
+
+        :raises InvalidInput: if there is none
+        """
+        return self.cells[self._position(cell_id)]
+
+    def distance(self, from_id: int, to_id: int) -> int | None:
+        """Return the distance between two cells (10 is the cell itself), None where unknown.
+
+        :raises InvalidInput: if there is no such cell
+        """
+        distances, position = self.cell(from_id).distances, self._position(to_id)
+        return distances[position] if distances else None
+
+    def _position(self, cell_id: int) -> int:
+        ids = [cell.id for cell in self.cells]
+        _require(cell_id in ids, "cell", cell_id, f"one of {', '.join(map(str, ids)) or 'none'}")
+        return ids.index(cell_id)
+
+    def virtual_functions(self, address: str) -> tuple[PCIDevice, ...]:
+        """Return the virtual functions of the device at ``address``; O(devices)."""
+        return tuple(each for each in self.devices if each.parent_address == address)
+
+    def restrict(
+        self, cpus: Collection[int] | None = None, cells: Collection[int] | None = None
+    ) -> Machine:
+        """Return the part that may use only these CPUs and the memory of these cells.
+
+        None leaves that side whole; ids the machine does not have do not count. A cell stays while
+        its CPUs or its memory may be used; where only its CPUs may, its memory is 0. Where the
+        memory of a cell may not be used, the machine's memory and huge pages are the sums over
+        what may. The disk and the devices are no part of it. This is what a cpuset does
+        (cpuset(7)).
+
+        >>> two = (Core(0, 0, (0,)), Core(0, 1, (1,)))
+        >>> Machine(cpus=(0, 1), cores=two, memory_bytes=0).restrict(cpus=[1]).cores
+        (Core(package_id=0, core_id=1, cpus=(1,)),)
+
+        :raises InvalidInput: if no CPU would be left
+        """
+        allowed = set(self.cpus if cpus is None else cpus)
+        every = {cell.id for cell in self.cells}
+        memory = every if cells is None else every.intersection(cells)
+        kept = self._restricted_cells(allowed, memory)
+        return dataclasses.replace(
+            self,
+            cpus=_within(self.cpus, allowed),
+            offline_cpus=self.offline_cpus if cpus is None else _within(self.offline_cpus, allowed),
+            cores=tuple(
+                dataclasses.replace(core, cpus=_within(core.cpus, allowed))
+                for core in self.cores
+                if not allowed.isdisjoint(core.cpus)
+            ),
+            cells=kept,
+            memory_bytes=self.memory_bytes if memory == every else _memory(kept),
+            huge_pages=self.huge_pages if memory == every else _huge_pages(kept),
+        )
+
+    def _restricted_cells(self, cpus: set[int], memory: set[int]) -> tuple[NUMACell, ...]:
+        staying = [
+            (index, cell)
+            for index, cell in enumerate(self.cells)
+            if cell.id in memory or not cpus.isdisjoint(cell.cpus)
+        ]
+        indexes, left = [index for index, _ in staying], {cell.id for _, cell in staying}
+        return tuple(
+            dataclasses.replace(
+                cell,
+                cpus=_within(cell.cpus, cpus),
+                memory_bytes=cell.memory_bytes if cell.id in memory else 0,
+                pages=cell.pages if cell.id in memory else (),
+                distances=tuple(cell.distances[index] for index in indexes if cell.distances),
+                initiators=_within(cell.initiators, left),
+            )
+            for _, cell in staying
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: numbers, text, lists and dicts.
+
+        >>> machine = Machine(cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=MIB)
+        >>> machine.to_dict()["cores"]
+        [{'package_id': 0, 'core_id': 0, 'cpus': [0]}]
+        """
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _within(ids: Iterable[int], allowed: Collection[int]) -> tuple[int, ...]:
+    return tuple(each for each in ids if each in allowed)
+
+
+def _memory(cells: Iterable[NUMACell]) -> int:
+    return sum(cell.memory_bytes for cell in cells)
+
+
+def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
+    """Return the huge pages of several cells together; free is None if any cell's is."""
+    totals: Counter[int] = Counter()
+    free: dict[int, int | None] = {}
+    for pages in (pages for cell in cells for pages in cell.huge_pages):
+        totals[pages.size_bytes] += pages.total
+        before = free.get(pages.size_bytes, 0)
+        unknown = before is None or pages.free is None
+        free[pages.size_bytes] = None if unknown else (before or 0) + (pages.free or 0)
+    return tuple(Pages(size, totals[size], free[size]) for size in sorted(totals))
+
+
+def _require(condition: bool, what: str, value: object, expected: str) -> None:
+    if not condition:
+        raise InvalidInput(what, value, expected)
+
+
+def _require_ids(what: str, ids: Sequence[int]) -> None:
+    ascending = all(low < high for low, high in itertools.pairwise(ids))
+    _require(ascending and (not ids or ids[0] >= 0), what, ids, "ascending, zero or more each")
+
+
+def _require_apart(what: str, groups: Iterable[Iterable[object]]) -> None:
+    """Refuse a thing that is in two groups, naming it."""
+    seen: set[object] = set()
+    for each in (each for group in groups for each in group):
+        _require(each not in seen, what, each, "each once")
+        seen.add(each)

@@ -1,0 +1,69 @@
+"""What the tests of a host share: generated trees, captured machines."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import pathlib
+import sys
+import tarfile
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+_HERE = pathlib.Path(__file__).parent
+_DATA = _HERE.parents[1].parent / "shared" / "data"
+
+
+def _load(name: str) -> ModuleType:
+    """Import a helper next to this file: test folders are no packages and not on the path."""
+    spec = importlib.util.spec_from_file_location(
+        f"resource_objects_tests_host_{name}", _HERE / f"{name}.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+_TREES = _load("trees")
+
+
+@pytest.fixture(scope="session")
+def trees() -> ModuleType:
+    """The generator of machines, ``tests/host/trees.py``."""
+    return _TREES
+
+
+def _data(path: str) -> pathlib.Path:
+    file = _DATA / path
+    if not file.exists():
+        pytest.skip(f"captured machines are not in this checkout: no {path} below {_DATA}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def hwloc_counts() -> dict:
+    """hwloc's own counts of its captured machines."""
+    return json.loads(_data("hwloc-linux/expected-topology.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathlib.Path]:
+    """Return a function: the name of a captured machine to the root of its unpacked files."""
+
+    @functools.cache
+    def unpacked(archive: pathlib.Path, top: bool) -> pathlib.Path:
+        target = tmp_path_factory.mktemp("machine")
+        with tarfile.open(archive) as tar:
+            tar.extractall(target, filter="data")
+        return next(target.iterdir()) if top else target
+
+    def root(name: str) -> pathlib.Path:
+        if name.startswith("linux-amd64-"):
+            return unpacked(_data(f"ghw-snapshots/{name}.tar.gz"), False)
+        return unpacked(_data(f"hwloc-linux/{name}.tar.bz2"), True)
+
+    return root

@@ -1,0 +1,245 @@
+"""Device rules: their text form, what they match, and physical against virtual functions."""
+
+from __future__ import annotations
+
+import os_resource_classes
+import os_traits
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects.exceptions import DuplicateKey, InvalidRule
+from resource_objects.host.facts import DeviceKind, PCIDevice
+from resource_objects.host.rules import ANY, DeviceRule, match_rules
+
+HEX = "0123456789abcdef"
+
+
+def hexadecimal(digits: int) -> st.SearchStrategy[str]:
+    return st.text(HEX, min_size=digits, max_size=digits)
+
+
+CUSTOM = st.text("ABCXYZ0189_", min_size=1, max_size=20).map("CUSTOM_{}".format)
+RULES = st.builds(
+    DeviceRule,
+    vendor_id=st.just(ANY) | hexadecimal(4),
+    product_id=st.just(ANY) | hexadecimal(4),
+    resource_class=st.sampled_from(os_resource_classes.STANDARDS) | CUSTOM,
+    traits=st.lists(st.sampled_from(os_traits.get_traits()) | CUSTOM, max_size=3, unique=True).map(
+        tuple
+    ),
+    address=st.none() | st.text(HEX + ":.*?[]-!", min_size=1, max_size=16),
+    class_id=st.none() | st.sampled_from([2, 4, 6]).flatmap(hexadecimal),
+)
+
+
+def gpu(address: str = "0000:3b:00.0", **changes: object) -> PCIDevice:
+    facts = {"vendor_id": "10de", "product_id": "2330", "class_id": "030200"}
+    return PCIDevice(address, **(facts | changes))
+
+
+def pf(address: str = "0000:60:00.0") -> PCIDevice:
+    return PCIDevice(
+        address, "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8, sriov_numvfs=2
+    )
+
+
+def vf(index: int, parent: str = "0000:60:00.0") -> PCIDevice:
+    address = f"{parent[:7]}:02.{index}"
+    return PCIDevice(address, "8086", "154c", "020000", kind=DeviceKind.VF, parent_address=parent)
+
+
+def addresses(rules: list[str], devices: list[PCIDevice]) -> list[str]:
+    parsed = [DeviceRule.parse(each) for each in rules]
+    return [each.device.address for each in match_rules(parsed, devices)]
+
+
+# --- the text form ------------------------------------------------------------------------------
+
+
+@given(RULES)
+def test_a_rule_is_its_text(rule):
+    assert DeviceRule.parse(str(rule)) == rule
+
+
+@given(RULES)
+def test_hexadecimal_digits_may_be_upper_case(rule):
+    what, equals, rest = str(rule).partition("=")
+    assert DeviceRule.parse(f" {what.upper()}{equals}{rest} ") == rule
+
+
+@given(st.text(max_size=40) | st.text("0de:*/@=+PGU_[", max_size=40))
+def test_any_text_is_a_rule_or_refused(text):
+    try:
+        rule = DeviceRule.parse(text)
+    except InvalidRule as error:
+        assert error.expected
+    else:
+        assert DeviceRule.parse(str(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("10de:*=PGPU", DeviceRule("10de", "*", "PGPU")),
+        ("*:*=PCI_DEVICE", DeviceRule("*", "*", "PCI_DEVICE")),
+        ("10de:*/0302=PGPU", DeviceRule("10de", "*", "PGPU", class_id="0302")),
+        (
+            "10de:2330@0000:3b:*=CUSTOM_GPU+CUSTOM_H100+HW_GPU_API_VULKAN",
+            DeviceRule(
+                "10de",
+                "2330",
+                "CUSTOM_GPU",
+                ("CUSTOM_H100", "HW_GPU_API_VULKAN"),
+                address="0000:3b:*",
+            ),
+        ),
+    ],
+)
+def test_text_forms(text, rule):
+    assert DeviceRule.parse(text) == rule
+    assert str(rule) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "device rule"),
+        ("10de=PGPU", "device rule"),
+        ("10de:2330", "device rule"),
+        ("10de:2330=PGPU=VGPU", "device rule"),
+        (None, "device rule"),
+        (b"10de:*=PGPU", "device rule"),
+        ("nvidia:*=PGPU", "vendor of a device rule"),
+        ("10d:*=PGPU", "vendor of a device rule"),
+        ("0x10de:*=PGPU", "vendor of a device rule"),
+        ("10d*:*=PGPU", "vendor of a device rule"),
+        ("10de:23300=PGPU", "product of a device rule"),
+        ("10de:*/030=PGPU", "class of a device rule"),
+        ("10de:*/=PGPU", "class of a device rule"),
+        ("10de:*@=PGPU", "address of a device rule"),
+        ("10de:*@eth0=PGPU", "address of a device rule"),
+        ("10de:*=", "resource class of a device rule"),
+        ("10de:*=pgpu", "resource class of a device rule"),
+        ("10de:*=PGPUS", "resource class of a device rule"),
+        ("10de:*=CUSTOM_", "resource class of a device rule"),
+        (f"10de:*=CUSTOM_{'X' * 249}", "resource class of a device rule"),
+        ("10de:*=PGPU+", "trait of a device rule"),
+        ("10de:*=PGPU+H100", "trait of a device rule"),
+        ("10de:*=PGPU+CUSTOM_A+CUSTOM_A", "trait of a device rule"),
+        ("10de:*=PGPU + CUSTOM_A", "resource class of a device rule"),
+    ],
+)
+def test_a_bad_rule_names_the_part_that_is_wrong(text, wrong):
+    with pytest.raises(InvalidRule) as caught:
+        DeviceRule.parse(text)
+    assert caught.value.what == wrong
+    assert caught.value.expected
+
+
+def test_a_rule_made_by_hand_is_checked_too():
+    with pytest.raises(InvalidRule):
+        DeviceRule("10DE", "*", "PGPU")
+    with pytest.raises(InvalidRule):
+        DeviceRule("10de", "*", "PGPU", traits=("nonsense",))
+
+
+# --- what is matched ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        ("*:*=PGPU", True),
+        ("10de:*=PGPU", True),
+        ("*:2330=PGPU", True),
+        ("10de:2331=PGPU", False),
+        ("8086:*=PGPU", False),
+        ("10de:*/03=PGPU", True),
+        ("10de:*/0302=PGPU", True),
+        ("10de:*/0300=PGPU", False),
+        ("10de:*@0000:3b:*=PGPU", True),
+        ("10de:*@*.[1-7]=PGPU", False),
+        ("10de:*@0000:3b:00.?=PGPU", True),
+        ("10de:*@3b:00.0=PGPU", False),  # the whole address, with its domain
+    ],
+)
+def test_what_a_rule_matches(rule, matches):
+    assert DeviceRule.parse(rule).matches(gpu()) is matches
+
+
+def test_the_first_rule_that_matches_decides():
+    rules = [
+        DeviceRule.parse("10de:2330=PGPU+CUSTOM_H100"),
+        DeviceRule.parse("10de:*=CUSTOM_OLD_GPU"),
+    ]
+    old = gpu("0000:5e:00.0", product_id="1db4")
+    found = match_rules(rules, [gpu(), old])
+    assert [(each.resource_class, each.traits) for each in found] == [
+        ("PGPU", ("CUSTOM_H100",)),
+        ("CUSTOM_OLD_GPU", ()),
+    ]
+    (only,) = match_rules(rules[::-1], [gpu()])
+    assert only.resource_class == "CUSTOM_OLD_GPU"
+
+
+def test_devices_that_no_rule_matches_are_left_out():
+    assert match_rules([], [gpu()]) == ()
+    assert addresses(["8086:*=PGPU"], [gpu()]) == []
+
+
+def test_a_device_twice_is_refused():
+    with pytest.raises(DuplicateKey, match=r"0000:3b:00\.0"):
+        match_rules([], [gpu(), gpu()])
+
+
+# --- physical and virtual functions -------------------------------------------------------------
+
+
+def test_a_physical_function_with_virtual_functions_that_match_is_not_takeable():
+    assert addresses(["8086:*=SRIOV_NET_VF"], [pf(), vf(0), vf(1)]) == [
+        "0000:60:02.0",
+        "0000:60:02.1",
+    ]
+
+
+def test_one_virtual_function_that_matches_is_enough():
+    rules = ["8086:37d2=PCI_DEVICE", "8086:154c@*.1=SRIOV_NET_VF"]
+    assert addresses(rules, [pf(), vf(0), vf(1)]) == ["0000:60:02.1"]
+
+
+def test_a_physical_function_whose_virtual_functions_do_not_match_is_takeable():
+    assert addresses(["8086:37d2=PCI_DEVICE"], [pf(), vf(0), vf(1)]) == ["0000:60:00.0"]
+
+
+def test_the_virtual_functions_of_one_do_not_keep_another():
+    assert addresses(["8086:*=PCI_DEVICE"], [pf(), vf(0), pf("0000:61:00.0")]) == [
+        "0000:60:02.0",
+        "0000:61:00.0",
+    ]
+
+
+@given(
+    rules=st.lists(
+        st.builds(
+            DeviceRule,
+            vendor_id=st.sampled_from(["8086", ANY]),
+            product_id=st.sampled_from(["37d2", "154c", ANY]),
+            resource_class=st.just("PCI_DEVICE"),
+            address=st.none() | st.sampled_from(["0000:60:*", "*.0", "*.1"]),
+        ),
+        max_size=3,
+    ),
+    devices=st.permutations([pf(), vf(0), vf(1), pf("0000:61:00.0"), vf(0, "0000:61:00.0")]),
+)
+def test_never_a_physical_function_and_its_own_virtual_ones(rules, devices):
+    found = match_rules(rules, devices)
+    taken = {each.device.address for each in found}
+    assert not taken & {each.device.parent_address for each in found}
+    assert [each.device for each in found] == [each for each in devices if each.address in taken]
+    for each in found:
+        assert each.rule == next(rule for rule in rules if rule.matches(each.device))
+    left_out = [each for each in devices if each.address not in taken]
+    for device in left_out:  # nothing is left out without a reason
+        split = any(each.device.parent_address == device.address for each in found)
+        assert split or not any(rule.matches(device) for rule in rules)

@@ -1,0 +1,396 @@
+"""Generated machines: a shape, the /proc and /sys a kernel would show of it, and its facts.
+
+:func:`write` and :func:`expected` go from the same shape by different ways: the first writes files,
+the second builds the :class:`Machine` without knowing any.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+
+from hypothesis import strategies as st
+
+from resource_objects.host.facts import Core, DeviceKind, Machine, NUMACell, Pages, PCIDevice
+
+PAGE = 4096
+CPU = "sys/devices/system/cpu"
+NODE = "sys/devices/system/node"
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A PCI function; ``vfs`` virtual functions of it are made out of ``totalvfs``."""
+
+    bus: int
+    node: int | None = None
+    vendor: str = "8086"
+    product: str = "37d2"
+    class_id: str = "020000"
+    totalvfs: int = 0
+    vfs: int = 0
+    driver: str | None = "i40e"
+
+    @property
+    def address(self) -> str:
+        return f"0000:{self.bus:02x}:00.0"
+
+    def vf_address(self, index: int) -> str:
+        return f"0000:{self.bus:02x}:{2 + index // 8:02x}.{index % 8}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A machine to generate. ``memory_kib`` and ``huge`` (size in KiB: count) are per node."""
+
+    packages: int = 1
+    nodes_per_package: int = 1
+    cores_per_node: int = 2
+    threads: int = 1
+    node_ids: tuple[int, ...] = (0,)  # a permutation: nodes are numbered in any order
+    memory_kib: tuple[int, ...] = (1 << 20,)  # one per node; more than nodes: memory only
+    huge: tuple[dict[int, int], ...] = ({},)
+    interleaved: bool = False  # the siblings of CPU 0 are 0 and cores, not 0 and 1
+    offline: frozenset[int] = frozenset()
+    numa: bool = True
+    old: bool = False  # masks, per-CPU online files, no node/online, no physical package
+    initiators: tuple[tuple[int, ...], ...] = ()  # positions, for the memory-only nodes
+    functions: tuple[Function, ...] = ()
+    absolute_links: bool = False
+    hostname: str | None = "gen"
+
+    @property
+    def cpu_nodes(self) -> int:
+        return self.packages * self.nodes_per_package
+
+    @property
+    def cores(self) -> int:
+        return self.cpu_nodes * self.cores_per_node
+
+    def cpus(self, core: int) -> tuple[int, ...]:
+        every = (
+            thread * self.cores + core if self.interleaved else core * self.threads + thread
+            for thread in range(self.threads)
+        )
+        return tuple(cpu for cpu in every if cpu not in self.offline)
+
+    def package_of(self, core: int) -> int:
+        return core // (self.nodes_per_package * self.cores_per_node)
+
+    def core_id(self, core: int) -> int:
+        return core % (self.nodes_per_package * self.cores_per_node)
+
+    def node_cpus(self, position: int) -> tuple[int, ...]:
+        first = position * self.cores_per_node
+        cores = range(first, first + self.cores_per_node) if position < self.cpu_nodes else ()
+        return tuple(sorted(itertools.chain.from_iterable(map(self.cpus, cores))))
+
+    @property
+    def all_cpus(self) -> range:
+        return range(self.cores * self.threads)
+
+    @property
+    def online(self) -> tuple[int, ...]:
+        return tuple(cpu for cpu in self.all_cpus if cpu not in self.offline)
+
+    @property
+    def by_id(self) -> list[tuple[int, int]]:
+        """(node id, position) in the order of ids."""
+        return sorted((each, position) for position, each in enumerate(self.node_ids))
+
+    def memory(self, position: int) -> int:
+        """KiB of a node: base and huge pages."""
+        huge = sum(size * count for size, count in self.huge[position].items())
+        return self.memory_kib[position] + huge
+
+    def machine_huge(self) -> dict[int, int]:
+        sizes = sorted({size for each in self.huge for size in each})
+        return {size: sum(each.get(size, 0) for each in self.huge) for size in sizes}
+
+    def distance(self, one: int, other: int) -> int:
+        return 10 if one == other else 20 + abs(one - other)
+
+
+# --- the facts of a shape -----------------------------------------------------------------------
+
+
+def expected(shape: Shape) -> Machine:
+    """Return what should be read of the shape."""
+    cores = sorted(
+        (core for core in range(shape.cores) if shape.cpus(core)), key=lambda core: shape.cpus(core)
+    )
+    names: dict[int, int] = {}  # a kernel that does not number packages: by first CPU
+    for core in cores:
+        package = shape.package_of(core)
+        names.setdefault(package, len(names) if shape.old else package)
+    return Machine(
+        hostname=shape.hostname,
+        cpus=shape.online,
+        offline_cpus=tuple(sorted(shape.offline)),
+        cores=tuple(
+            Core(names[shape.package_of(core)], shape.core_id(core), shape.cpus(core))
+            for core in cores
+        ),
+        memory_bytes=1024 * sum(map(shape.memory, range(len(shape.node_ids)))),
+        huge_pages=_pages(shape.machine_huge()),
+        cells=_cells(shape, names) if shape.numa else (_one_cell(shape, names),),
+        devices=tuple(_devices(shape)),
+    )
+
+
+def _pages(counts: dict[int, int]) -> tuple[Pages, ...]:
+    return tuple(Pages(size * 1024, counts[size], counts[size] // 2) for size in sorted(counts))
+
+
+def _base(kib: int) -> Pages:
+    return Pages(PAGE, kib * 1024 // PAGE)
+
+
+def _one_cell(shape: Shape, names: dict[int, int]) -> NUMACell:
+    return NUMACell(
+        id=0,
+        cpus=shape.online,
+        memory_bytes=1024 * sum(map(shape.memory, range(len(shape.node_ids)))),
+        pages=(_base(sum(shape.memory_kib)), *_pages(shape.machine_huge())),
+        package_id=next(iter(names.values())) if len(names) == 1 else None,
+    )
+
+
+def _cells(shape: Shape, names: dict[int, int]) -> tuple[NUMACell, ...]:
+    cells = []
+    for node, position in shape.by_id:
+        cpus = shape.node_cpus(position)
+        memory_only = position - shape.cpu_nodes
+        near = shape.initiators[memory_only] if shape.initiators and memory_only >= 0 else ()
+        cells.append(
+            NUMACell(
+                id=node,
+                cpus=cpus,
+                memory_bytes=shape.memory(position) * 1024,
+                pages=(_base(shape.memory_kib[position]), *_pages(shape.huge[position])),
+                package_id=names[position // shape.nodes_per_package] if cpus else None,
+                distances=tuple(shape.distance(node, other) for other, _ in shape.by_id),
+                initiators=tuple(sorted(shape.node_ids[each] for each in near)),
+            )
+        )
+    return tuple(cells)
+
+
+def _devices(shape: Shape) -> list[PCIDevice]:
+    devices = []
+    for each in shape.functions:
+        devices.append(_device(each))
+        devices.extend(
+            dataclasses.replace(
+                _device(dataclasses.replace(each, totalvfs=0)),
+                address=each.vf_address(index),
+                product_id="154c",
+                kind=DeviceKind.VF,
+                parent_address=each.address,
+            )
+            for index in range(each.vfs)
+        )
+    return sorted(devices, key=lambda device: device.address)
+
+
+def _device(each: Function) -> PCIDevice:
+    return PCIDevice(
+        address=each.address,
+        vendor_id=each.vendor,
+        product_id=each.product,
+        class_id=each.class_id,
+        numa_node=each.node,
+        kind=DeviceKind.PF if each.totalvfs else DeviceKind.PCI,
+        sriov_totalvfs=each.totalvfs or None,
+        sriov_numvfs=each.vfs if each.totalvfs else None,
+        driver=each.driver,
+        revision="a1",
+        subsystem_vendor_id="1043",
+        subsystem_product_id="87c1",
+    )
+
+
+# --- the files of a shape -----------------------------------------------------------------------
+
+
+def write(root: pathlib.Path, shape: Shape) -> None:
+    """Write what a kernel would show of the shape below ``root``."""
+    files: dict[str, str] = {"proc/meminfo": _meminfo(shape)}
+    if shape.hostname:
+        files["proc/sys/kernel/hostname"] = shape.hostname
+    files |= _cpu_files(shape) | _huge_files("sys/kernel/mm/hugepages", shape.machine_huge())
+    if shape.numa:
+        files |= _node_files(shape)
+    for path, text in files.items():
+        put(root, path, text + "\n")
+    for device in _devices(shape):
+        _write_device(root, shape, device)
+
+
+def put(root: pathlib.Path, path: str, text: str) -> None:
+    """Write one file, with its directories."""
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="latin-1")
+
+
+def as_list(ids) -> str:
+    """Return ids as the kernel lists them: ``0-3,8``."""
+    runs = itertools.groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
+    ends = [[each for _, each in run] for _, run in runs]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in ends)
+
+
+def as_mask(ids, bits: int) -> str:
+    """Return ids as the kernel masks them: words of 32 bits, the highest first."""
+    mask = sum(1 << each for each in ids)
+    words = range((bits + 31) // 32 - 1, -1, -1)
+    return ",".join(f"{mask >> 32 * word & 0xFFFFFFFF:08x}" for word in words)
+
+
+def _ids_files(shape: Shape, path: str, names: tuple[str, str], ids) -> dict[str, str]:
+    """Return the file of a set of CPUs: a mask of old, a list and a mask today."""
+    masked = {f"{path}/{names[0]}": as_mask(ids, len(shape.all_cpus))}
+    return masked if shape.old else masked | {f"{path}/{names[1]}": as_list(ids)}
+
+
+def _cpu_files(shape: Shape) -> dict[str, str]:
+    files = {}
+    if not shape.old:
+        files[f"{CPU}/online"] = as_list(shape.online)
+        files[f"{CPU}/present"] = as_list(shape.all_cpus)
+        files[f"{CPU}/possible"] = as_list(range(len(shape.all_cpus) + 64))
+    for cpu in shape.all_cpus:
+        if cpu:  # CPU 0 has no such file where it cannot be taken offline
+            files[f"{CPU}/cpu{cpu}/online"] = str(int(cpu not in shape.offline))
+        elif 0 in shape.offline:
+            files[f"{CPU}/cpu0/online"] = "0"
+    for core in range(shape.cores):
+        package = shape.package_of(core)
+        mates = [each for each in range(shape.cores) if shape.package_of(each) == package]
+        in_package = [cpu for each in mates for cpu in shape.cpus(each)]
+        for cpu in shape.cpus(core):
+            path = f"{CPU}/cpu{cpu}/topology"
+            files[f"{path}/core_id"] = str(shape.core_id(core))
+            files[f"{path}/physical_package_id"] = "-1" if shape.old else str(package)
+            siblings = ("thread_siblings", "core_cpus_list")
+            files |= _ids_files(shape, path, siblings, shape.cpus(core))
+            files |= _ids_files(shape, path, ("core_siblings", "package_cpus_list"), in_package)
+    return files
+
+
+def _meminfo(shape: Shape) -> str:
+    total = sum(map(shape.memory, range(len(shape.node_ids))))
+    return f"MemTotal:       {total} kB\nMemFree:        {total // 2} kB\nHugePages_Total:   0"
+
+
+def _huge_files(path: str, counts: dict[int, int]) -> dict[str, str]:
+    files = {}
+    for size, count in counts.items():
+        files[f"{path}/hugepages-{size}kB/nr_hugepages"] = str(count)
+        files[f"{path}/hugepages-{size}kB/free_hugepages"] = str(count // 2)
+        files[f"{path}/hugepages-{size}kB/surplus_hugepages"] = "0"
+    return files
+
+
+def _node_files(shape: Shape) -> dict[str, str]:
+    ids = [node for node, _ in shape.by_id]
+    files = {f"{NODE}/has_cpu": as_list(ids[:1])}
+    if not shape.old:
+        files[f"{NODE}/online"] = as_list(ids)
+    for node, position in shape.by_id:
+        path = f"{NODE}/node{node}"
+        total = shape.memory(position)
+        files[f"{path}/meminfo"] = (
+            f"{'' if not shape.old else chr(10)}Node {node} MemTotal: {total} kB\n"
+            f"Node {node} MemFree: {total // 2} kB"
+        )
+        files[f"{path}/distance"] = " ".join(str(shape.distance(node, other)) for other in ids)
+        # Old kernels kept the CPUs that went offline in the mask of their node.
+        whole = dataclasses.replace(shape, offline=frozenset()) if shape.old else shape
+        files |= _ids_files(shape, path, ("cpumap", "cpulist"), whole.node_cpus(position))
+        files |= _huge_files(f"{path}/hugepages", shape.huge[position])
+        memory_only = position - shape.cpu_nodes
+        for near in shape.initiators[memory_only] if shape.initiators and memory_only >= 0 else ():
+            files[f"{path}/access1/initiators/node{shape.node_ids[near]}/x"] = ""
+    return files
+
+
+def _write_device(root: pathlib.Path, shape: Shape, device: PCIDevice) -> None:
+    home = f"sys/devices/pci0000:00/{device.address}"
+    texts = {
+        "vendor": f"0x{device.vendor_id}",
+        "device": f"0x{device.product_id}",
+        "class": f"0x{device.class_id}",
+        "numa_node": str(-1 if device.numa_node is None else device.numa_node),
+        "revision": f"0x{device.revision}",
+        "subsystem_vendor": f"0x{device.subsystem_vendor_id}",
+        "subsystem_device": f"0x{device.subsystem_product_id}",
+    }
+    if device.kind is DeviceKind.PF:
+        texts["sriov_totalvfs"] = str(device.sriov_totalvfs)
+        texts["sriov_numvfs"] = str(device.sriov_numvfs)
+    for name, text in texts.items():
+        put(root, f"{home}/{name}", f"{text}\n")
+    absolute = shape.absolute_links
+    links = {f"sys/bus/pci/devices/{device.address}": ("/" if absolute else "../../../../") + home}
+    if device.parent_address:
+        links[f"{home}/physfn"] = f"../{device.parent_address}"
+    if device.driver:  # dangling, as in captures
+        links[f"{home}/driver"] = f"../../../bus/pci/drivers/{device.driver}"
+    for path, target in links.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(target, root / path)
+
+
+# --- shapes to try ------------------------------------------------------------------------------
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    """Draw a machine of up to 48 CPUs and 11 nodes, of any layout."""
+    packages, per_package = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    cores, threads = draw(st.integers(1, 2)), draw(st.sampled_from([1, 2, 4]))
+    only = draw(st.integers(0, 2))
+    nodes = packages * per_package + only
+    every = packages * per_package * cores * threads
+    offline = draw(st.frozensets(st.integers(0, every - 1), max_size=every - 1))
+    near = st.lists(st.integers(0, packages * per_package - 1), min_size=1, max_size=2, unique=True)
+    sizes = draw(st.sampled_from([(), (2048,), (2048, 1048576), (64, 16384)]))
+    huge = st.fixed_dictionaries({size: st.integers(0, 600) for size in sizes})
+    return Shape(
+        packages=packages,
+        nodes_per_package=per_package,
+        cores_per_node=cores,
+        threads=threads,
+        node_ids=tuple(
+            draw(st.lists(st.integers(0, 99), min_size=nodes, max_size=nodes, unique=True))
+        ),
+        memory_kib=tuple(draw(st.lists(st.integers(1, 1 << 24), min_size=nodes, max_size=nodes))),
+        huge=tuple(draw(st.lists(huge, min_size=nodes, max_size=nodes))),
+        interleaved=draw(st.booleans()),
+        offline=offline,
+        numa=draw(st.sampled_from([True, True, True, False])),
+        old=draw(st.booleans()),
+        initiators=tuple(map(tuple, draw(st.lists(near, min_size=only, max_size=only)))),
+        functions=tuple(draw(st.lists(functions(), max_size=3, unique_by=lambda each: each.bus))),
+        absolute_links=draw(st.booleans()),
+        hostname=draw(st.sampled_from([None, "gen", "node-17.example.org"])),
+    )
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> Function:
+    """Draw a PCI function, of which some are SR-IOV."""
+    total = draw(st.sampled_from([0, 0, 8, 64]))
+    return Function(
+        bus=draw(st.integers(0, 255)),
+        node=draw(st.none() | st.integers(0, 99)),
+        vendor=draw(st.sampled_from(["8086", "10de"])),
+        class_id=draw(st.sampled_from(["020000", "030200", "0b4000"])),
+        totalvfs=total,
+        vfs=draw(st.integers(0, min(total, 9))),
+        driver=draw(st.sampled_from([None, "i40e"])),
+    )
