@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m benchmarks`` prints one table and writes a result file."""

@@ -1,0 +1,77 @@
+"""Run the benchmarks, print one table, write one result file.
+
+``python -m benchmarks [--only PART] [--write FILE]``. Takes some seconds. Figures are of one noisy
+machine: believe the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import sys
+
+from benchmarks.measure import Row
+
+PARTS = ("algebra", "imports", "ledgers")
+RESULTS = pathlib.Path(__file__).parent / "results"
+_VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
+
+
+def main() -> int:
+    """Return 0 if every target was met, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=PARTS, action="append", help="run only this part")
+    parser.add_argument("--write", metavar="FILE", help="result file; '-' writes none")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for part in options.only or PARTS:
+        for row in importlib.import_module(f"benchmarks.{part}").rows():
+            print(_line(row), flush=True)
+            rows.append(row)
+    if options.write != "-":
+        path = pathlib.Path(options.write) if options.write else RESULTS / "benchmarks.json"
+        _write(path, rows)
+        print(f"\nwritten to {path}")
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+def _line(row: Row) -> str:
+    ours = f"{row.ours:>12,.{0 if row.ours >= 100 else 2}f} {row.unit}"
+    peer = "" if row.peer is None else f"{row.peer_name} {row.peer:,.0f} {row.unit}"
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f} times"
+    verdict = {None: "", True: "met", False: "MISSED"}[row.met]
+    return f"{row.name:<62}{ours:<26}{peer:<28}{ratio:<14}{row.target} {verdict}".rstrip()
+
+
+def _write(path: pathlib.Path, rows: list[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result = {
+        "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "host": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cpus": os.cpu_count(),
+            "processor": _processor(),
+        },
+        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+        "rows": [row.to_dict() for row in rows],
+    }
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _processor() -> str:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Sphinx settings."""
+
+from __future__ import annotations
+
+from resource_objects import __version__
+
+project = "resource_objects"
+author = "the resource_objects authors"
+copyright = f"2026, {author}"
+version = release = __version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",
+]
+intersphinx_mapping: dict[str, tuple[str, str | None]] = {}  # a build needs no network
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+
+html_theme = "furo"
+html_title = f"resource_objects {version}"
+html_static_path = ["_static"]
+exclude_patterns: list[str] = []
+nitpicky = False
