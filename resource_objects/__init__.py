@@ -19,6 +19,15 @@ from resource_objects._version import __version__
 if TYPE_CHECKING:
     from resource_objects.exceptions import CapacityException as CapacityException
     from resource_objects.exceptions import ResourceObjectsError as ResourceObjectsError
+    from resource_objects.exceptions import SearchLimitReached as SearchLimitReached
+    from resource_objects.host.compute_node import ComputeNode as ComputeNode
+    from resource_objects.ledger import Ledger as Ledger
+    from resource_objects.ledger import RetryPolicy as RetryPolicy
+    from resource_objects.ledger import connect as connect
+    from resource_objects.providers import Allocation as Allocation
+    from resource_objects.providers import Claim as Claim
+    from resource_objects.providers import Provider as Provider
+    from resource_objects.requests import Request as Request
     from resource_objects.resources import Amount as Amount
     from resource_objects.resources import Amounts as Amounts
     from resource_objects.resources import IntegerAmount as IntegerAmount
@@ -28,33 +37,100 @@ if TYPE_CHECKING:
     from resource_objects.resources import Inventory as Inventory
     from resource_objects.resources import Limits as Limits
     from resource_objects.resources import Resource as Resource
+    from resource_objects.resources import SlotResource as SlotResource
     from resource_objects.resources import resource as resource
+    from resource_objects.resources import standard_resources as standard_resources
+
+    VCPU: Resource
+    MEMORY_MB: Resource
+    DISK_GB: Resource
+    PCI_DEVICE: Resource
+    SRIOV_NET_VF: Resource
+    NUMA_SOCKET: Resource
+    NUMA_CORE: Resource
+    NUMA_THREAD: Resource
+    NUMA_MEMORY_MB: Resource
+    IPV4_ADDRESS: Resource
+    VGPU: Resource
+    VGPU_DISPLAY_HEAD: Resource
+    NET_BW_EGR_KILOBIT_PER_SEC: Resource
+    NET_BW_IGR_KILOBIT_PER_SEC: Resource
+    PCPU: Resource
+    MEM_ENCRYPTION_CONTEXT: Resource
+    FPGA: Resource
+    PGPU: Resource
+    NET_PACKET_RATE_KILOPACKET_PER_SEC: Resource
+    NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC: Resource
+    NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC: Resource
 
 #: ``{public name: module that defines it}``
 _HOME = {
+    "Allocation": "providers",
     "Amount": "resources",
     "Amounts": "resources",
     "CapacityException": "exceptions",
+    "Claim": "providers",
+    "ComputeNode": "host.compute_node",
     "IntegerAmount": "resources",
     "IntegerInventory": "resources",
     "IntegerResource": "resources",
     "Inventories": "resources",
     "Inventory": "resources",
+    "Ledger": "ledger",
     "Limits": "resources",
+    "Provider": "providers",
+    "Request": "requests",
     "Resource": "resources",
     "ResourceObjectsError": "exceptions",
+    "RetryPolicy": "ledger",
+    "SearchLimitReached": "exceptions",
+    "SlotResource": "resources",
+    "connect": "ledger",
     "resource": "resources",
+    "standard_resources": "resources",
 }
 
-__all__ = ["__version__", *sorted(_HOME)]
+#: The standard resources, which are public names too.
+_STANDARD = (
+    "VCPU",
+    "MEMORY_MB",
+    "DISK_GB",
+    "PCI_DEVICE",
+    "SRIOV_NET_VF",
+    "NUMA_SOCKET",
+    "NUMA_CORE",
+    "NUMA_THREAD",
+    "NUMA_MEMORY_MB",
+    "IPV4_ADDRESS",
+    "VGPU",
+    "VGPU_DISPLAY_HEAD",
+    "NET_BW_EGR_KILOBIT_PER_SEC",
+    "NET_BW_IGR_KILOBIT_PER_SEC",
+    "PCPU",
+    "MEM_ENCRYPTION_CONTEXT",
+    "FPGA",
+    "PGPU",
+    "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+    "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+    "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+)
+
+__all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
+    "__version__",
+    *sorted(_HOME),
+    *_STANDARD,
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    elif name in _STANDARD:
+        value = importlib.import_module(f"{__name__}.resources.catalog").resource(name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

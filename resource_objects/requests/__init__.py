@@ -1,0 +1,14 @@
+"""What is asked: requests and their groups. Pure: no I/O.
+
+==================  ===============================================================================
+``request``         Request: the whole question, ``request.resources`` over all groups
+``group``           RequestGroup: amounts that share their conditions
+==================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+from resource_objects.requests.group import RequestGroup
+from resource_objects.requests.request import Request
+
+__all__ = ["Request", "RequestGroup"]

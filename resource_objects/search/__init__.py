@@ -1,0 +1,46 @@
+"""Who could hold it: snapshots, candidates, and why the others cannot. Pure: no I/O.
+
+==================  ===============================================================================
+``snapshot``        Snapshot: an immutable picture of the ledger; ``candidates`` is asked of it
+``fleet``           the picture as NumPy arrays, and how they are made from columns
+``question``        one request laid over one fleet
+``necessary``       conditions for whole fleets at once, which rule most hosts out
+``tree``            the decision on one tree: who gives what, and who has which trait
+``split``           one amount in parts that each keep the unit rules
+``matcher``         the search over all trees, within a limit and a budget
+``candidates``      Candidate and Candidates, the answer
+``explain``         Explanation: why the hosts that were left out cannot hold it
+``findings``        what stands against one tree, as reasons
+==================  ===============================================================================
+
+NumPy is imported in this room only, and only when a snapshot is made: whoever reads a candidate
+from a wire does not load it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resource_objects.search.candidates import Candidate as Candidate
+    from resource_objects.search.candidates import Candidates as Candidates
+    from resource_objects.search.explain import Explanation as Explanation
+    from resource_objects.search.snapshot import Snapshot as Snapshot
+
+_HOME = {
+    "Candidate": "candidates",
+    "Candidates": "candidates",
+    "Explanation": "explain",
+    "Snapshot": "snapshot",
+}
+
+__all__ = ["Candidate", "Candidates", "Explanation", "Snapshot"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,135 @@
+"""The answer: candidates, each one complete way to hold a request."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from resource_objects import base, exceptions, fields
+from resource_objects.providers import Allocation
+from resource_objects.requests import Request
+from resource_objects.resources import Amounts
+
+if typing.TYPE_CHECKING:
+    from resource_objects.search.explain import Explanation
+
+
+@base.register_record
+class Candidate(base.Value):
+    """One complete way to hold a request: what to take of whom, all in the tree of one host.
+
+    ``host`` is the name of the root. There is one allocation per provider and resource class.
+
+    >>> from resource_objects.resources import IntegerAmount
+    >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
+    >>> print(Candidate(host="host0", allocations=(cpus,)))
+    VCPU=2 of host0
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "host": fields.NameField(),
+        "allocations": fields.TupleOfObjectsField("Allocation"),
+    }
+    host: str
+    allocations: tuple[Allocation, ...]
+
+    def _validate(self) -> None:
+        if not self.allocations:
+            raise exceptions.InvalidField("Candidate.allocations", (), "at least one allocation")
+        seen: set[tuple[str, str]] = set()
+        for taken in self.allocations:
+            if taken.amount.is_negative or taken.amount.is_zero:
+                raise exceptions.InvalidField(
+                    "Candidate.allocations", str(taken), "amounts above 0"
+                )
+            key = taken.provider, taken.resource_class
+            if key in seen:
+                raise exceptions.DuplicateKey("Candidate.allocations", key, "each only once")
+            seen.add(key)
+
+    @property
+    def amounts(self) -> Amounts:
+        """All that is taken, summed over providers."""
+        total = Amounts()
+        for taken in self.allocations:
+            total = total + Amounts({taken.resource_class: taken.amount})
+        return total
+
+    def by_provider(self) -> dict[str, Amounts]:
+        """Return ``{provider name: amounts}``, in the order of the allocations."""
+        taken: dict[str, dict[str, typing.Any]] = {}
+        for allocation in self.allocations:
+            taken.setdefault(allocation.provider, {})[allocation.resource_class] = allocation.amount
+        return {name: Amounts(amounts) for name, amounts in taken.items()}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())
+
+
+class Candidates(Sequence[Candidate]):
+    """What a search found: a sequence of candidates that knows what it means to be empty.
+
+    True: there are some. False: refused, no host can hold the request; :meth:`explain` says why.
+    If the budget ran out before one was found the answer is neither, and every look at it (``if``,
+    ``len``, iterating, indexing) raises :class:`~resource_objects.exceptions.SearchLimitReached`.
+    If it ran out after some were found, :attr:`cut_short` is True: there may be more.
+
+    It does not change, and any number of threads may read it.
+    """
+
+    __slots__ = ("_explain", "_found", "budget", "cut_short", "request", "steps")
+
+    def __init__(
+        self,
+        found: Iterable[Candidate],
+        request: Request,
+        *,
+        explain: Callable[[], Explanation],
+        budget: int,
+        steps: int = 0,
+        cut_short: bool = False,
+    ) -> None:
+        self._found = tuple(found)
+        self._explain = explain
+        #: what was asked
+        self.request = request
+        #: steps the search was allowed
+        self.budget = budget
+        #: steps the search took
+        self.steps = steps
+        #: whether the budget ran out, so that hosts are left of which nothing is known
+        self.cut_short = cut_short
+
+    def explain(self) -> Explanation:
+        """Return why the hosts that were left out cannot hold the request."""
+        return self._explain()
+
+    def _answer(self) -> tuple[Candidate, ...]:
+        if self.cut_short and not self._found:
+            raise exceptions.SearchLimitReached(self.budget)
+        return self._found
+
+    def __bool__(self) -> bool:
+        return bool(self._answer())
+
+    def __len__(self) -> int:
+        return len(self._answer())
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self._answer())
+
+    @typing.overload
+    def __getitem__(self, index: int) -> Candidate: ...
+
+    @typing.overload
+    def __getitem__(self, index: slice) -> tuple[Candidate, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
+        return self._answer()[index]
+
+    def __repr__(self) -> str:
+        short = ", cut short" if self.cut_short else ""
+        return f"<Candidates: {len(self._found)} for {self.request}{short}>"
