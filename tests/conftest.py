@@ -1,0 +1,96 @@
+"""What every test shares: Hypothesis profiles, scratch databases, and which tests are peers'.
+
+Hypothesis: profile ``ci`` (chosen by ``CI=true``, or ``--hypothesis-profile=ci``) tries the same
+examples every time and prints how to repeat a failure; ``default`` tries new ones. Neither has a
+deadline: how long an example takes says more about the machine than about the code.
+
+Databases: the fixtures ``database_url`` and ``prepared_database``, see ``databases.py``.
+
+Peers: ``peers/<name>`` compares with another system in the same process and needs it installed.
+Such a directory is collected only when it is named on the command line, as ``tox -e <name>`` does
+after installing it; then a missing peer is an error.
+
+Laws: ``@pytest.mark.law`` and ``--laws-table`` come from :mod:`resource_objects.testing.laws`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests import databases
+
+pytest_plugins = ["resource_objects.testing.laws"]
+
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+
+_PEERS = Path(__file__).resolve().parent / "peers"
+
+
+def _peers_are_named(config: pytest.Config) -> bool:
+    base = config.invocation_params.dir
+    return any((base / arg.split("::")[0]).resolve().is_relative_to(_PEERS) for arg in config.args)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the peers out unless they are named."""
+    return True if collection_path == _PEERS and not _peers_are_named(config) else None
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what is left out, and who runs it."""
+    if _peers_are_named(config):
+        return None
+    names = sorted(path.name for path in _PEERS.iterdir() if path.is_dir())
+    return f"not collected: tests/peers (run by tox -e {','.join(names)})"
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[databases.Scratch]:
+    """The maker of scratch databases of this test process."""
+    made = databases.Scratch(tmp_path_factory.mktemp("databases"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=databases.KINDS)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Run the test on each kind of database that can be reached."""
+    kind: str = request.param
+    if kind != "sqlite":
+        require_server(kind)
+    return kind
+
+
+def require_server(kind: str) -> None:
+    """Skip the test, or fail it where databases are required, if there is no such server."""
+    try:
+        databases.find_server(kind)
+    except databases.Unreachable as error:
+        if databases.required():
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def database_url(database_kind: str, scratch: databases.Scratch) -> Iterator[str]:
+    """The URL of an empty database of this test's own."""
+    url = scratch.create(database_kind)
+    yield url
+    scratch.drop(url)
+
+
+@pytest.fixture
+def prepared_database(
+    database_kind: str, scratch: databases.Scratch
+) -> Iterator[Callable[[databases.Prepare], str]]:
+    """A function ``prepare -> URL`` of a database as ``prepare(url)`` leaves it."""
+    with contextlib.ExitStack() as lent:
+        yield lambda prepare: lent.enter_context(scratch.prepared(database_kind, prepare))
