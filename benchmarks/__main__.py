@@ -19,6 +19,8 @@ import sys
 from benchmarks.measure import Row
 
 PARTS = ("algebra", "imports", "ledgers")
+#: Parts that need a peer installed: ``tox -e placement``.
+PEERS = ("placement",)
 RESULTS = pathlib.Path(__file__).parent / "results"
 _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
 
@@ -26,7 +28,9 @@ _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy
 def main() -> int:
     """Return 0 if every target was met, else 1."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=PARTS, action="append", help="run only this part")
+    parser.add_argument(
+        "--only", choices=(*PARTS, *PEERS), action="append", help="run only this part"
+    )
     parser.add_argument("--write", metavar="FILE", help="result file; '-' writes none")
     options = parser.parse_args()
     rows: list[Row] = []

@@ -18,12 +18,12 @@ call it through ``asyncio.to_thread``. Reading never writes.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import uuid as uuids
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
-
-from oslo_serialization import jsonutils
 
 from resource_objects import exceptions, names, plugins
 from resource_objects.providers import Allocation, Backend, Claim, DefinitionChanges, Provider, diff
@@ -309,8 +309,8 @@ class Ledger:
             for allocation in candidate.allocations
             for record in allocation.amount.to_records(allocation.resource_class)
         )
-        asked = None if request is None else jsonutils.dumps(request.obj_to_primitive())
-        return _claim(self.backend.claim(doing, ClaimOrder(consumer, deltas, request=asked)))
+        order = ClaimOrder(consumer, deltas, request=_request_text(request))
+        return _claim(self.backend.claim(doing, order))
 
     def adjust(
         self, consumer: str, changes: Mapping[str, Any], *, operation: str | None = None
@@ -355,6 +355,12 @@ class Ledger:
                     raise exceptions.NegativeAmount(kind, amount, "0 or more; give back by release")
                 for record in amount.to_records(kind):
                     yield Delta(uuids[name], record.resource_class, record.amount)
+
+
+@functools.lru_cache(maxsize=256)
+def _request_text(request: Request | None) -> str | None:
+    """Return a request as JSON; the same one is often claimed for many consumers."""
+    return None if request is None else json.dumps(request.obj_to_primitive())
 
 
 def _operation(given: str | None) -> Operation:

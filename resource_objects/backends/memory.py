@@ -11,7 +11,7 @@ import datetime
 import itertools
 import threading
 import uuid as uuids
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Self
 
 from resource_objects import exceptions
@@ -40,7 +40,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
 )
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.resources.records import InventoryRecord, inventory_row
 
 URL = "memory://"
 
@@ -98,6 +98,12 @@ class MemoryBackend(Backend):
             kept = self._providers.get(self._uuid_of.get(tree, tree))
             return self._columns([] if kept is None else list(self._below(self._top(kept))))
 
+    def uuids(self, names: Collection[str]) -> dict[str, str]:
+        """Return ``{name: uuid}`` of the providers of these names that are kept."""
+        with self._lock:
+            self._check_open()
+            return {name: self._uuid_of[name] for name in names if name in self._uuid_of}
+
     def held(self, consumer: str) -> ClaimRecord | None:
         """Return what a consumer holds, None if nothing."""
         with self._lock:
@@ -118,7 +124,7 @@ class MemoryBackend(Backend):
             for one in kept
         ]
         inventories = [
-            (one.number, *dataclasses.astuple(record))
+            (one.number, *inventory_row(record))
             for one in kept
             for record in one.inventories.values()
         ]

@@ -8,6 +8,8 @@ kind is kept like ours.
 from __future__ import annotations
 
 import dataclasses
+import operator
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class InventoryRecord:
     def definition(self) -> InventoryRecord:
         """Return the record without what is used: what a provider declares."""
         return dataclasses.replace(self, used=0)
+
+
+#: ``inventory_row(record)`` is its figures as a tuple, in the order of the fields.
+inventory_row: operator.attrgetter[tuple[Any, ...]] = operator.attrgetter(
+    *(field.name for field in dataclasses.fields(InventoryRecord))
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
