@@ -84,7 +84,8 @@ def _inventories(machine: Machine, reserved: Any, ratios: Any) -> dict[str, Any]
         figures["MEMORY_MB"]["reserved"] = min(_huge_pages_mb(machine), totals["MEMORY_MB"])
     for kind, amount in Amounts.of(reserved).items():
         _require_offered("reserved", kind.name, totals)
-        figures[kind.name]["reserved"] = figures[kind.name].get("reserved", 0) + int(str(amount))
+        asked = sum(record.amount for record in amount.to_records(kind.name))
+        figures[kind.name]["reserved"] = figures[kind.name].get("reserved", 0) + asked
     for name, ratio in _ratios(ratios).items():
         _require_offered("ratios", name, totals)
         figures[name]["allocation_ratio"] = ratio

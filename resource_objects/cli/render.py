@@ -1,0 +1,179 @@
+"""Trees with bars, as text. Pure: nothing here reads or prints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from resource_objects.providers import Provider
+from resource_objects.providers.usage import Usage, Use
+from resource_objects.resources import Inventories, resource
+
+#: Cells of a bar.
+BAR = 20
+#: So many holders are named, the largest; the others are counted.
+MOST_HOLDERS = 3
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters trees and bars are drawn with."""
+
+    full: str
+    empty: str
+    branch: str
+    last: str
+    pass_by: str
+    gap: str = "   "
+
+
+UNICODE = Glyphs(full="█", empty="░", branch="├─ ", last="└─ ", pass_by="│  ")
+ASCII = Glyphs(full="#", empty=".", branch="|- ", last="`- ", pass_by="|  ")
+
+
+def glyphs_for(encoding: str | None) -> Glyphs:
+    """Return the glyphs an encoding can say (None: text that is not encoded).
+
+    >>> glyphs_for("utf-8") is UNICODE, glyphs_for("ascii") is ASCII
+    (True, True)
+    """
+    try:
+        "".join(dataclasses.astuple(UNICODE)).encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return UNICODE
+
+
+def bar(used: int, capacity: int, glyphs: Glyphs = UNICODE, width: int = BAR) -> str:
+    """Return how full something is. Only nothing shows as empty, and only full shows as full.
+
+    >>> bar(1, 2, ASCII), bar(1, 1000, ASCII), bar(999, 1000, ASCII)
+    ('##########..........', '#...................', '###################.')
+    >>> bar(0, 0, ASCII, 4), bar(5, 4, ASCII, 4)
+    ('....', '####')
+    """
+    if used <= 0:
+        cells = 0
+    elif used >= capacity:
+        cells = width
+    else:
+        cells = min(max(used * width // capacity, 1), width - 1)
+    return glyphs.full * cells + glyphs.empty * (width - cells)
+
+
+def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE) -> str:
+    """Return who uses how much of what, tree by tree, one line per inventory.
+
+    >>> from resource_objects.providers import Provider
+    >>> use = Use("box", 0, "VCPU", 4, 0, 4, 1, (("job-1", 1),))
+    >>> print(usage_tree(Usage((Provider("box", "VCPU=4"),), (use,)), ASCII))
+    box
+    `- VCPU  #####...............  1 of 4  job-1 1
+    """
+    uses: dict[str, list[Use]] = {}
+    for use in usage:
+        uses.setdefault(use.provider, []).append(use)
+    rows = list(_usage_rows(usage.providers, uses, glyphs))
+    label = max((len(text) for text, use in rows if use), default=0)
+    figures = max((len(_figures(use)) for _, use in rows if use), default=0)
+    return "\n".join(
+        text if use is None else _usage_line(text.ljust(label), use, figures, glyphs)
+        for text, use in rows
+    )
+
+
+def _usage_rows(
+    providers: Iterable[Provider], uses: Mapping[str, list[Use]], glyphs: Glyphs
+) -> Iterator[tuple[str, Use | None]]:
+    for root in providers:
+        yield root.name, None
+        yield from _usage_below(root, uses, glyphs, "")
+
+
+def _usage_below(
+    provider: Provider, uses: Mapping[str, list[Use]], glyphs: Glyphs, indent: str
+) -> Iterator[tuple[str, Use | None]]:
+    own: Sequence[Use | Provider] = [*uses.get(provider.name, ()), *provider.children]
+    for item, edge, inner in _edges(own, glyphs, indent):
+        if isinstance(item, Use):
+            yield f"{edge}{item.resource_class}", item
+        else:
+            yield f"{edge}{item.name}", None
+            yield from _usage_below(item, uses, glyphs, inner)
+
+
+def _edges(items: Sequence[_T], glyphs: Glyphs, indent: str) -> Iterator[tuple[_T, str, str]]:
+    """Yield each item with the edge drawn before it and the indent of what is below it."""
+    for number, item in enumerate(items, 1):
+        is_last = number == len(items)
+        edge = glyphs.last if is_last else glyphs.branch
+        yield item, indent + edge, indent + (glyphs.gap if is_last else glyphs.pass_by)
+
+
+def _usage_line(label: str, use: Use, figures: int, glyphs: Glyphs) -> str:
+    drawn = bar(use.used, use.capacity, glyphs)
+    over = f"{-use.free} over; " if use.free < 0 else ""
+    held = f"{over}{_holders(use.holders)}"
+    return f"{label}  {drawn}  {_figures(use).rjust(figures)}  {held}".rstrip()
+
+
+def _figures(use: Use) -> str:
+    return f"{use.used} of {use.capacity}"
+
+
+def _holders(holders: Iterable[tuple[str, int]]) -> str:
+    """Return the largest holders by name, and how many more there are.
+
+    >>> _holders([("a", 1), ("b", 5), ("c", 1), ("d", 1)])
+    'b 5, a 1, c 1, 1 more'
+    """
+    ordered = sorted(holders, key=lambda held: (-held[1], held[0]))
+    said = [f"{name} {amount}" for name, amount in ordered[:MOST_HOLDERS]]
+    left = len(ordered) - len(said)
+    return ", ".join([*said, *([f"{left} more"] if left else [])])
+
+
+def provider_tree(roots: Iterable[Provider], glyphs: Glyphs = UNICODE) -> str:
+    """Return what providers have, one line each.
+
+    >>> host = Provider("box", "VCPU=4")
+    >>> gpu = host.add("box/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    >>> print(provider_tree([host], ASCII))
+    box  VCPU=4
+    `- box/gpu0  PGPU=1  CUSTOM_H100
+    """
+    return "\n".join(
+        line for root in roots for line in (_provider_line(root), *_below(root, glyphs, ""))
+    )
+
+
+def _below(provider: Provider, glyphs: Glyphs, indent: str) -> Iterator[str]:
+    for child, edge, inner in _edges(provider.children, glyphs, indent):
+        yield f"{edge}{_provider_line(child)}"
+        yield from _below(child, glyphs, inner)
+
+
+def _provider_line(provider: Provider) -> str:
+    parts = (provider.name, definition(provider), " ".join(sorted(provider.traits)))
+    return "  ".join(filter(None, parts))
+
+
+def definition(provider: Provider) -> str:
+    """Return what a provider has as text, without what is used of it.
+
+    >>> definition(Provider("box", "VCPU=4:reserved=1:used=2"))
+    'VCPU=4:reserved=1'
+    """
+    return str(
+        Inventories(
+            {
+                name: resource(name).inventory_from_records(
+                    [record.definition() for record in kept.to_records()]
+                )
+                for name, kept in provider.inventories.by_name()
+            }
+        )
+    )

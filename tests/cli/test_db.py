@@ -1,0 +1,146 @@
+"""Bringing a database up to date, and which ledger a command opens."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.cli.database import database_url, default_path
+
+needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+
+
+# --- db upgrade ---------------------------------------------------------------------------------
+
+
+def test_upgrade_makes_the_tables_once(run, tmp_path):
+    url = f"sqlite:///{tmp_path}/lab.db"
+    done = run("db", "upgrade", "--database", url)
+    assert (done.status, done.err) == (0, "")
+    assert done.lines[0].startswith("0001 ")
+    assert run("db", "upgrade", "--database", url).out == "nothing to do\n"
+    assert run("provider", "list", "--database", url, "-f", "json").out == "[]\n"
+
+
+def test_upgrade_of_a_ledger_in_memory_has_nothing_to_do(run):
+    assert run("db", "upgrade", "--database", "memory://").out == "nothing to do\n"
+
+
+# --- which ledger -------------------------------------------------------------------------------
+
+
+def test_the_default_ledger_is_a_file_in_a_directory_of_the_user_s_own(run, default_ledger):
+    assert run("provider", "list").status == 0
+    assert default_ledger.is_file()
+    assert stat.S_IMODE(default_ledger.parent.stat().st_mode) == 0o700
+
+
+def test_the_data_directory_of_the_user_is_heeded(run, monkeypatch, tmp_path, home):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert run("provider", "list").status == 0
+    assert (tmp_path / "data" / "resource_objects" / "ledger.db").is_file()
+    assert list(home.iterdir()) == []
+
+
+def test_a_relative_data_directory_is_ignored_as_its_specification_says():
+    environ = {"XDG_DATA_HOME": "data", "HOME": "/home/me"}
+    expected = "/home/me/.local/share/resource_objects/ledger.db"
+    assert str(default_path(environ)) == expected
+
+
+def test_the_option_goes_before_the_environment_and_that_before_the_default(tmp_path):
+    environ = {"RESOURCE_OBJECTS_DATABASE": "memory://", "HOME": str(tmp_path)}
+    assert database_url("sqlite:///lab.db", environ) == "sqlite:///lab.db"
+    assert database_url(None, environ) == "memory://"
+    assert list(tmp_path.iterdir()) == []
+    empty = {"RESOURCE_OBJECTS_DATABASE": "", "HOME": str(tmp_path)}
+    path = tmp_path / ".local/share/resource_objects/ledger.db"
+    assert database_url(None, empty) == f"sqlite:///{path}"
+
+
+def test_a_ledger_named_by_the_environment_leaves_the_home_alone(run, monkeypatch, tmp_path, home):
+    monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", f"sqlite:///{tmp_path}/lab.db")
+    assert run("provider", "list").status == 0
+    assert (tmp_path / "lab.db").is_file()
+    assert list(home.iterdir()) == []
+
+
+def test_a_user_without_a_home_is_told_what_to_do(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(pathlib.Path, "home", homeless)
+    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+        default_path({})
+    assert str(refused.value) == (
+        "the ledger of this user cannot be opened: no home; "
+        "choose another ledger with --database or RESOURCE_OBJECTS_DATABASE"
+    )
+
+
+# --- ledgers that cannot be opened --------------------------------------------------------------
+
+
+def test_a_home_that_is_no_directory_is_one_line(run, home):
+    home.rmdir()
+    home.write_text("")
+    done = run("usage")
+    directory = home / ".local/share/resource_objects"
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
+        f"resource-objects: {directory} cannot be opened: Not a directory; "
+        "choose another ledger with --database or RESOURCE_OBJECTS_DATABASE\n"
+    )
+
+
+@needs_permissions
+def test_a_home_that_cannot_be_written_is_one_line(run, home):
+    home.chmod(0o500)
+    done = run("usage")
+    home.chmod(0o700)
+    assert (done.status, done.out) == (1, "")
+    assert "cannot be opened: Permission denied; choose another ledger" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_home_that_refuses_is_one_line_whoever_runs(run, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
+    done = run("tour")
+    assert (done.status, done.out) == (1, "")
+    assert "cannot be opened: Read-only file system; choose another ledger" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["usage"], ["tour"], ["db", "upgrade"], ["release", "x"]])
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("sqlite:////no/such/lab.db", "there is no directory /no/such"),
+        ("lab.db", "ledger URL: got 'lab.db', expected a URL"),
+        ("nosuch://lab", "nosuch is not a backend: installed: "),
+        ("memory://x", "ledger URL: got 'memory://x'"),
+    ],
+)
+def test_a_ledger_that_cannot_be_opened_is_one_line(run, command, url, line):
+    done = run(*command, "--database", url)
+    assert done.status == 1
+    assert line in done.err
+    assert done.err.startswith("resource-objects: ")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_file_that_is_no_database_is_one_line(run, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database\n" * 100)
+    done = run("usage", "--database", f"sqlite:///{path}")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith(f"resource-objects: {path} cannot be opened")
+    assert len(done.err.splitlines()) == 1
+    assert path.read_text() == "not a database\n" * 100

@@ -1,0 +1,206 @@
+"""This machine: showing it, keeping it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import socket
+
+import pytest
+
+from resource_objects.host.discovery import discover
+
+
+@pytest.fixture(autouse=True)
+def _on_machine(on_machine):
+    """Every test here sees the machine of the fixture, unless it asks another process."""
+
+
+# --- show ---------------------------------------------------------------------------------------
+
+
+def test_show_lists_resources_and_facts(run):
+    done = run("host", "show")
+    assert (done.status, done.err) == (0, "")
+    assert done.lines == [
+        "+----------+-------------+-------+----------+---------+------------------------------+",
+        "| kind     | what        | total | reserved | units   | details                      |",
+        "+----------+-------------+-------+----------+---------+------------------------------+",
+        "| resource | VCPU        |     4 |        0 | CPUs    | 2 cores, 1 package           |",
+        "| resource | MEMORY_MB   |  8192 |     1024 | MiB     | reserved: 512 pages of 2 MiB |",
+        "| resource | DISK_GB     |   100 |        0 | GiB     | file system of /             |",
+        "| fact     | NUMA cell 0 |  8000 |          | MiB     | CPUs 0-3                     |",
+        "| fact     | NUMA cell 5 |     1 |          | MiB     | no CPUs                      |",
+        "| fact     | PCI devices |     3 |          | devices | see --pci                    |",
+        "+----------+-------------+-------+----------+---------+------------------------------+",
+    ]
+
+
+def test_show_counts_the_devices_of_a_rule_as_a_resource(run):
+    done = run("host", "show", "--rule", "10de:*=PGPU", "--rule", "8086:*=PCI_DEVICE", "-f", "json")
+    rows = {row["what"]: row for row in json.loads(done.out)}
+    assert rows["PGPU"] == {
+        "kind": "resource",
+        "what": "PGPU",
+        "total": 2,
+        "reserved": 0,
+        "units": "GPUs",
+        "details": "0000:3b:00.0, 0000:86:00.0",
+    }
+    assert rows["PCI_DEVICE"]["total"] == 1
+    assert rows["PCI devices"]["total"] == 3
+    assert rows["NUMA cell 0"]["reserved"] is None
+
+
+def test_show_names_three_devices_and_counts_the_others(run, machine, on_machine):
+    devices = tuple(
+        dataclasses.replace(machine.devices[1], address=f"0000:{bus:02x}:00.0") for bus in range(5)
+    )
+    on_machine(dataclasses.replace(machine, devices=devices))
+    rows = json.loads(run("host", "show", "--rule", "10de:*=PGPU", "-f", "json").out)
+    (gpus,) = [row for row in rows if row["what"] == "PGPU"]
+    assert gpus["details"] == "0000:00:00.0, 0000:01:00.0, 0000:02:00.0, 2 more"
+
+
+def test_show_numa_lists_the_cells(run):
+    done = run("host", "show", "--numa")
+    assert done.lines[1:5] == [
+        "| cell | cpus | memory_mb | huge_pages         | package | distances |",
+        "+------+------+-----------+--------------------+---------+-----------+",
+        "|    0 | 0-3  |      8000 | 512 pages of 2 MiB | 0       | 10, 21    |",
+        "|    5 |      |         1 |                    |         |           |",
+    ]
+    assert json.loads(run("host", "show", "--numa", "-f", "json").out)[0] == {
+        "cell": 0,
+        "cpus": [0, 1, 2, 3],
+        "memory_mb": 8000,
+        "huge_pages": ["512 pages of 2 MiB"],
+        "package": 0,
+        "distances": [10, 21],
+    }
+
+
+def test_show_pci_lists_the_devices_and_what_they_are_taken_as(run):
+    done = run("host", "show", "--pci", "--rule", "10de:*=PGPU", "-f", "csv", "--quote", "none")
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [(row["address"], row["id"], row["taken_as"]) for row in rows] == [
+        ("0000:01:00.0", "8086:1572", "None"),
+        ("0000:3b:00.0", "10de:2330", "PGPU"),
+        ("0000:86:00.0", "10de:2330", "PGPU"),
+    ]
+    assert json.loads(run("host", "show", "--pci", "-f", "json").out)[1] == {
+        "address": "0000:3b:00.0",
+        "id": "10de:2330",
+        "class": "030200",
+        "kind": "type-PCI",
+        "numa_cell": 0,
+        "driver": "nvidia",
+        "taken_as": None,
+    }
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "yaml", "value"])
+@pytest.mark.parametrize("which", [[], ["--numa"], ["--pci"]])
+def test_show_speaks_every_format(run, form, which):
+    done = run("host", "show", *which, "-f", form)
+    assert (done.status, done.err) == (0, "")
+    assert done.out
+
+
+def test_show_of_this_machine_tells_what_discovery_finds(shell):
+    rows = {row["what"]: row for row in json.loads(shell("host", "show", "-f", "json").out)}
+    assert rows["VCPU"]["total"] == len(discover("linux").cpus)
+
+
+def test_show_of_a_directory_without_a_machine_is_one_line(shell):
+    done = shell("host", "show", "--root", "/no/such/directory")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
+        "resource-objects: /no/such/directory cannot be read: "
+        "expected a directory that holds proc and sys\n"
+    )
+
+
+def test_show_of_a_rule_that_is_none_is_one_line(run):
+    done = run("host", "show", "--rule", "10de=PGPU")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("resource-objects: device rule: got '10de=PGPU', expected VENDOR:")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_show_touches_no_ledger(run, home):
+    assert run("host", "show").status == 0
+    assert list(home.iterdir()) == []
+
+
+# --- sync ---------------------------------------------------------------------------------------
+
+
+def test_sync_keeps_the_machine_and_says_what_changed(run):
+    assert run("host", "sync").out == "+ box\n"
+    assert run("host", "sync").out == "nothing changed\n"
+    done = run("host", "sync", "--rule", "10de:*=PGPU+CUSTOM_H100", "--ratio", "VCPU=1.5")
+    assert done.out == "+ box/0000:3b:00.0\n+ box/0000:86:00.0\n~ box: VCPU=4\n"
+    assert run("provider", "tree").lines == [
+        "box  VCPU=4:allocation_ratio=1.5,MEMORY_MB=8192:reserved=1024,DISK_GB=100  "
+        "HW_ARCH_X86_64 HW_CPU_HYPERTHREADING",
+        "├─ box/0000:3b:00.0  PGPU=1  CUSTOM_H100",
+        "└─ box/0000:86:00.0  PGPU=1  CUSTOM_H100",
+    ]
+    assert run("host", "sync", "--reserved", "MEMORY_MB=512,DISK_GB=9").lines == [
+        "~ box: VCPU=4 MEMORY_MB=8192 DISK_GB=100",
+        "- box/0000:86:00.0",
+        "- box/0000:3b:00.0",
+    ]
+
+
+def test_sync_under_a_name(run):
+    assert run("host", "sync", "--name", "rack1/box").out == "+ rack1/box\n"
+    assert json.loads(run("provider", "list", "-f", "json").out)[0]["provider"] == "rack1/box"
+
+
+def test_sync_leaves_what_is_held_and_refuses_to_take_it_away(run):
+    run("host", "sync", "--rule", "10de:*=PGPU")
+    run("claim", "job-1", "PGPU=2")
+    done = run("host", "sync", "--reserved", "VCPU=1")
+    assert (done.status, done.out) == (1, "")
+    assert "has allocations and cannot be removed" in done.err
+    assert len(done.err.splitlines()) == 1
+    shown = json.loads(run("provider", "show", "box", "-f", "json").out)
+    assert shown["inventories"].startswith("VCPU=4,")
+    assert run("host", "sync", "--rule", "10de:*=PGPU", "--ratio", "VCPU=2").status == 0
+    assert run("release", "job-1").status == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--reserved", "MEMORY_MB=9999"], "MEMORY_MB reserved: got 11023, expected at most"),
+        (["--reserved", "PGPU=1"], "reserved: got 'PGPU', expected one of what the host offers"),
+        (["--reserved", "nonsense"], "amounts: got 'nonsense', expected NAME=VALUE"),
+        (["--ratio", "VCPU=0"], "allocation_ratio: got '0'"),
+        (["--ratio", "VCPU=1.1234567"], "allocation_ratio: got '1.1234567'"),
+        (["--rule", "x"], "device rule: got 'x'"),
+        (["--name", " box"], "got ' box'"),
+    ],
+)
+def test_sync_with_bad_arguments_is_one_line_and_keeps_nothing(run, argv, line):
+    done = run("host", "sync", *argv)
+    assert (done.status, done.out) == (1, "")
+    assert line in done.err
+    assert len(done.err.splitlines()) == 1
+    assert run("provider", "list", "-f", "json").out == "[]\n"
+
+
+def test_sync_of_a_machine_without_a_name_needs_one(run, machine, on_machine):
+    on_machine(dataclasses.replace(machine, hostname=None))
+    done = run("host", "sync")
+    assert (done.status, done.out) == (1, "")
+    assert "host name: got None, expected a name" in done.err
+    assert run("host", "sync", "--name", "given").out == "+ given\n"
+
+
+def test_sync_of_this_machine_is_kept_under_its_host_name(shell):
+    assert shell("host", "sync").out == f"+ {socket.gethostname()}\n"

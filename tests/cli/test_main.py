@@ -1,0 +1,352 @@
+"""The program: its help, its options, and how errors and ends are said."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import resource_objects
+from resource_objects import exceptions, plugins
+from resource_objects.cli import commands
+from resource_objects.cli import main as program
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEAVY = {
+    "numpy", "sqlalchemy", "alembic", "oslo_db", "oslo_versionedobjects", "psutil", "cmd2", "yaml",
+    "prettytable", "os_traits",
+}  # fmt: skip
+
+
+# --- help and version ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
+def test_the_help_lists_every_command(run, argv):
+    done = run(*argv)
+    assert (done.status, done.err) == (0, "")
+    assert done.lines[0] == "usage: resource-objects [options] COMMAND [arguments]"
+    listed = done.out.partition("Commands:\n")[2]
+    for name in commands.BUILT_IN:
+        assert f"  {name} " in listed
+    assert "  tour           See in a minute what it is about, on this machine\n" in listed
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["claim", "--help"],
+        ["--help", "claim"],
+        ["help", "claim"],
+        ["claim", "job-1", "-f", "json", "--help"],
+    ],
+)
+def test_the_help_of_a_command_tells_its_arguments(run, argv):
+    done = run(*argv)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("usage: resource-objects claim [-h]")
+    assert "Take resources for a consumer, wherever they fit." in done.out
+    assert "--required TRAIT" in done.out
+
+
+def test_every_command_has_a_help_of_its_own(run):
+    for name in commands.BUILT_IN:
+        done = run(*name.split(), "--help")
+        assert (done.status, done.err) == (0, "")
+        assert done.out.startswith(f"usage: resource-objects {name} ")
+
+
+def test_the_version_is_the_library_s(run):
+    done = run("--version")
+    assert (done.status, done.err) == (0, "")
+    assert done.out == f"resource-objects {resource_objects.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["claim", "--nonsense"]])
+def test_help_and_version_import_nothing_heavy(shell, home, argv):
+    code = (
+        "import sys; from resource_objects.cli.main import main; main(sys.argv[1:]); "
+        "print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *argv],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        cwd=home,
+    )
+    assert done.returncode == 0
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    formatters = {"prettytable"} if argv[0] == "claim" else set()
+    assert loaded & HEAVY == formatters
+
+
+# --- which commands there are -------------------------------------------------------------------
+
+
+def test_setup_cfg_declares_every_command_that_works_uninstalled():
+    parsed = configparser.ConfigParser()
+    parsed.read(ROOT / "setup.cfg")
+    lines = parsed["options.entry_points"][commands.NAMESPACE].strip().splitlines()
+    declared = dict(line.replace(" ", "").split("=") for line in lines)
+    assert declared == {name.replace(" ", "_"): path for name, path in commands.BUILT_IN.items()}
+    for path in declared.values():
+        module, _, name = path.partition(":")
+        assert hasattr(importlib.import_module(module), name)
+
+
+def test_commands_work_from_a_checkout_that_is_not_installed(home, tmp_path):
+    """Only the sources are there, and what they depend on: no entry points of ours."""
+    sources, others = tmp_path / "sources", tmp_path / "others"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "resource_objects", sources / "resource_objects", ignore=ignored)
+    others.mkdir()
+    for path in filter(os.path.isdir, sys.path):
+        if path.endswith("-packages"):
+            for each in pathlib.Path(path).iterdir():
+                if "resource_objects" not in each.name and not (others / each.name).exists():
+                    (others / each.name).symlink_to(each)
+
+    def run_copy(*argv: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-S", "-W", "error", "-m", "resource_objects", *argv],
+            env={**os.environ, "PYTHONPATH": f"{sources}{os.pathsep}{others}"},
+            capture_output=True,
+            text=True,
+            cwd=home,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    where = subprocess.run(
+        [sys.executable, "-S", "-c", "import resource_objects as ro; print(ro.__file__)"],
+        env={**os.environ, "PYTHONPATH": str(sources)},
+        capture_output=True,
+        text=True,
+        cwd=home,
+    )
+    assert where.stdout.startswith(str(sources))
+    assert run_copy("host", "sync", "--name", "box") == "+ box\n"
+    assert json.loads(run_copy("provider", "list", "-f", "json"))[0]["provider"] == "box"
+    assert "host sync" in run_copy("--help")
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """Declare commands of another distribution."""
+
+    def declare(**entries: str) -> None:
+        real = plugins._entry_points
+        monkeypatch.setattr(
+            plugins,
+            "_entry_points",
+            lambda namespace: (
+                {
+                    **real(namespace),
+                    **{name: (path,) for name, path in entries.items()},
+                }
+                if namespace == commands.NAMESPACE
+                else real(namespace)
+            ),
+        )
+
+    return declare
+
+
+def test_a_plug_in_adds_a_command(run, plugin):
+    plugin(lab_report="resource_objects.cli.provider:Tree")
+    assert run("lab", "report").out == "nothing is kept\n"
+    assert "  lab report " in run("--help").out
+
+
+def test_a_plug_in_that_fails_to_load_is_named_with_its_reason(run, plugin):
+    plugin(lab_report="no_such_module:Report")
+    reason = (
+        "plug-in 'lab_report' of resource_objects.cli cannot be used: "
+        "ModuleNotFoundError: No module named 'no_such_module'"
+    )
+    done = run("lab", "report")
+    assert (done.status, done.out, done.err) == (1, "", f"resource-objects: {reason}\n")
+    assert reason in run("--help").out
+    assert run("provider", "tree").status == 0
+
+
+def test_a_plug_in_does_not_replace_a_command_of_ours(run, plugin):
+    plugin(provider_tree="no_such_module:Tree")
+    assert run("provider", "tree").out == "nothing is kept\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["host"], "'host' is no command; there is host show, host sync"),
+        (["clam", "x"], "'clam x' is no command; there is claim"),
+        (["clam", "-f", "json"], "'clam' is no command; there is claim"),
+        (["frobnicate"], "'frobnicate' is no command; see resource-objects --help"),
+        (["help", "host"], "'host' is no command; there is host show, host sync"),
+        (["help", "zzz"], "'zzz' is no command; see resource-objects --help"),
+    ],
+)
+def test_what_is_no_command_is_said_in_one_line_with_what_is_near(run, argv, line):
+    done = run(*argv)
+    assert (done.status, done.out, done.err) == (2, "", f"resource-objects: {line}\n")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--nonsense"],
+        ["claim"],
+        ["claim", "job-1"],
+        ["usage", "--nonsense"],
+        ["usage", "-f", "nonsense"],
+        ["host", "show", "--numa", "--pci"],
+        ["db", "upgrade", "now"],
+        ["--database"],
+    ],
+)
+def test_bad_arguments_end_with_status_2_and_nothing_on_the_output(run, argv):
+    done = run(*argv)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("usage: resource-objects")
+    assert "error: " in done.err.splitlines()[-1]
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def test_an_error_is_one_line_and_status_1(run):
+    done = run("release", "job-1")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == "resource-objects: job-1 holds nothing in this ledger\n"
+
+
+@pytest.mark.parametrize("argv", [["--debug", "release", "job-1"], ["release", "job-1", "--debug"]])
+def test_debug_shows_where_an_error_comes_from_and_then_the_line(run, argv):
+    done = run(*argv)
+    assert done.status == 1
+    assert done.err.startswith("Traceback (most recent call last):\n")
+    assert done.err.splitlines()[-1] == "resource-objects: job-1 holds nothing in this ledger"
+
+
+def test_an_unexpected_error_is_one_line_that_names_its_type(run, monkeypatch):
+    def broken(*arguments, **options):
+        raise KeyError("lost\nkey")
+
+    monkeypatch.setattr("resource_objects.ledger.connect", broken)
+    done = run("usage")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
+        "resource-objects: KeyError: 'lost\\nkey' (unexpected; --debug shows where)\n"
+    )
+
+
+def test_an_error_of_several_lines_is_said_in_one(run, monkeypatch):
+    def broken(*arguments, **options):
+        raise exceptions.DatabaseUnavailable("lab.db", "first\n  second\n")
+
+    monkeypatch.setattr("resource_objects.ledger.connect", broken)
+    done = run("usage")
+    assert done.err == "resource-objects: lab.db cannot be opened: first; second\n"
+
+
+def test_an_unknown_column_is_one_line(run):
+    done = run("usage", "-c", "nonsense")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("resource-objects: No recognized column names in ['nonsense'].")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_what_libraries_log_is_shown_only_when_asked(shell):
+    assert shell("provider", "list").err == ""
+    assert "alembic" in shell("-v", "db", "upgrade", "--database", "sqlite:///new.db").err
+
+
+# --- how it ends --------------------------------------------------------------------------------
+
+
+def test_an_interrupt_is_silent(run, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("resource_objects.ledger.connect", interrupted)
+    done = run("usage")
+    assert (done.status, done.out, done.err) == (130, "", "")
+
+
+def test_ctrl_c_in_a_process_is_silent(home):
+    code = (
+        "import sys, resource_objects.ledger as front; from resource_objects.cli import main\n"
+        "front.connect = lambda url: print('inside', flush=True) or input()\n"
+        "sys.exit(main.main(['usage']))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home,
+    )
+    assert child.stdout.readline() == b"inside\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("argv", [["provider", "list"], ["--help"], ["tour"], ["host", "show"]])
+def test_a_closed_pipe_is_silent(home, argv):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "resource_objects", *argv],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            cwd=home,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_full_disk_is_one_line(home):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "resource_objects", "host", "show"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=home,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "resource-objects: [Errno 28] No space left on device\n"
+
+
+def test_a_closed_output_is_no_error(home):
+    done = subprocess.run(
+        f"{sys.executable} -W error -m resource_objects host show >&-",
+        shell=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        cwd=home,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_text_that_the_output_cannot_say_is_escaped(shell):
+    ledger = "sqlite:///lab.db"
+    assert shell("host", "sync", "--name", "höst", "--database", ledger).out == "+ höst\n"
+    done = shell("usage", "--tree", "--database", ledger, PYTHONIOENCODING="ascii")
+    assert (done.status, done.err) == (0, "")
+    assert done.lines[0] == "h\\xf6st"
+    assert done.lines[1].startswith("|- VCPU ")
+    assert program.PROGRAM == "resource-objects"
