@@ -35,6 +35,7 @@ from resource_objects.providers.backend import (
     Operation,
 )
 from resource_objects.providers.columns import trees
+from resource_objects.providers.definition import ProviderRemoval
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts, resource
@@ -118,7 +119,7 @@ class Ledger:
     """Providers, what they have, and who uses it, kept in a backend.
 
     ==============  ===============================================================================
-    declare         :meth:`sync`
+    declare         :meth:`sync`, :meth:`remove`
     read            :meth:`provider`, :meth:`providers`, :meth:`usage`, :meth:`held`
     search          :meth:`snapshot`, then ``candidates``
     take, give      :meth:`claim`, :meth:`adjust`, :meth:`release`
@@ -202,6 +203,24 @@ class Ledger:
                     raise
             else:
                 return changes
+
+    def remove(self, name: str, *, operation: str | None = None) -> SyncResult:
+        """Remove a provider (by name or uuid) and all below it, in one transaction.
+
+        :raises ProviderNotFound: if it is not there
+        :raises ProviderInUse: if it or one below has allocations
+        :raises StaleDefinition: if somebody changes it at this moment
+        """
+        gone = list(self.provider(name).walk())
+        changes = DefinitionChanges(
+            gone[0].uuid or "",
+            removals=tuple(
+                ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+                for one in reversed(gone)
+            ),
+        )
+        self.backend.define(_operation(operation), changes)
+        return SyncResult(0, 0, len(gone), (changes,))
 
     # --- read ---
 

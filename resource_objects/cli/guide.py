@@ -15,8 +15,6 @@ from resource_objects.host.discovery import discover
 from resource_objects.host.model import provider_tree
 from resource_objects.ledger import Ledger, connect
 from resource_objects.providers import Claim, Provider
-from resource_objects.providers.backend import Operation
-from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.requests import Request
 
 if TYPE_CHECKING:
@@ -189,9 +187,7 @@ class Guide:
             return
         ledger, uuid = self._added
         with contextlib.suppress(exceptions.ProviderNotFound):
-            machine = ledger.provider(uuid)
-            removal = ProviderRemoval(uuid, machine.name, machine.generation or 0)
-            ledger.backend.define(Operation(), DefinitionChanges(uuid, removals=(removal,)))
+            ledger.remove(uuid)
         self._added = None
 
     # --- how it is told ---

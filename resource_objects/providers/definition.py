@@ -11,6 +11,7 @@ import uuid as uuids
 
 from resource_objects import exceptions
 from resource_objects.providers.provider import Provider
+from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
 
@@ -140,7 +141,11 @@ def _update(
 
 
 def _said(update: ProviderUpdate) -> str:
-    parts = [f"{record.resource_class}={record.total}" for record in update.changed]
+    parts = [
+        f"{record.resource_class}={kind.format_inventory(kind.inventory_from_records([record]))}"
+        for record in update.changed
+        for kind in [resource(record.resource_class)]
+    ]
     parts += [f"-{name}" for name in update.removed]
     parts += [f"+{trait}" for trait in sorted(update.traits_added)]
     parts += [f"-{trait}" for trait in sorted(update.traits_removed)]
