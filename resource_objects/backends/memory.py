@@ -94,7 +94,8 @@ class MemoryBackend(Backend):
         with self._lock:
             self._check_open()
             if tree is None:
-                return self._columns(list(self._providers.values()))
+                roots = [one for one in self._providers.values() if one.parent_uuid is None]
+                return self._columns([one for root in roots for one in self._below(root)])
             kept = self._providers.get(self._uuid_of.get(tree, tree))
             return self._columns([] if kept is None else list(self._below(self._top(kept))))
 
@@ -108,7 +109,16 @@ class MemoryBackend(Backend):
         """Return what a consumer holds, None if nothing."""
         with self._lock:
             self._check_open()
-            return self._claims.get(consumer)
+            claim = self._claims.get(consumer)
+            return claim and self._with_names_of_today(claim)
+
+    def _with_names_of_today(self, claim: ClaimRecord) -> ClaimRecord:
+        """Return the claim with the names its providers have now."""
+        held = tuple(
+            dataclasses.replace(one, provider=self._providers[one.provider_uuid].name)
+            for one in claim.held
+        )
+        return dataclasses.replace(claim, held=held)
 
     def _columns(self, kept: list[_Kept]) -> Columns:
         numbers = {one.uuid: one.number for one in kept}
@@ -315,7 +325,7 @@ class MemoryBackend(Backend):
             for held in claim.held:
                 self._add(held.provider_uuid, held.resource_class, -held.amount)
             del self._claims[consumer]
-            released = dataclasses.replace(claim, state=RELEASED)
+            released = dataclasses.replace(self._with_names_of_today(claim), state=RELEASED)
             self._record(operation, "release", consumer, released)
             return released
 

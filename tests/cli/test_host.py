@@ -150,7 +150,7 @@ def test_sync_keeps_the_machine_and_says_what_changed(run):
         "└─ box/0000:86:00.0  PGPU=1  CUSTOM_H100",
     ]
     assert run("host", "sync", "--reserved", "MEMORY_MB=512,DISK_GB=9").lines == [
-        "~ box: VCPU=4 MEMORY_MB=8192 DISK_GB=100",
+        "~ box: VCPU=4 MEMORY_MB=8192:reserved=1536 DISK_GB=100:reserved=9",
         "- box/0000:86:00.0",
         "- box/0000:3b:00.0",
     ]
