@@ -29,12 +29,12 @@ from __future__ import annotations
 import abc
 import copy
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from oslo_utils import versionutils
 
-from resource_objects import exceptions
+from resource_objects import _fast, exceptions
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import exception as ovo_exception
 from resource_objects._ovo import fields as ovo_fields
@@ -55,6 +55,10 @@ class IncompatibleVersion(exceptions.UnsupportedVersion, ovo_exception.Incompati
     """
 
 
+class ReadOnlyField(ovo_exception.ReadOnlyFieldError, exceptions.FrozenValue):
+    """A read-only field that is set already was asked to change."""
+
+
 class ResourceObject(ovo.VersionedObject):
     """Base of all objects of the library; see the module for what it adds.
 
@@ -71,6 +75,8 @@ class ResourceObject(ovo.VersionedObject):
     #: ``{wire name of a child: [(own version, child's version), ...]}``, oldest first: what an
     #: own version carried. Needed from the day a child's version leaves 1.0.
     CHILD_VERSIONS: ClassVar[Mapping[str, list[tuple[str, str]]]] = {}
+    #: Fields that play no part in equality.
+    NOT_COMPARED: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, **values: Any) -> None:
         self._context = None
@@ -90,10 +96,7 @@ class ResourceObject(ovo.VersionedObject):
     def _fill(self, values: Mapping[str, Any]) -> None:
         """Set every field from ``values`` or its default, or raise and leave nothing usable."""
         for name in values:
-            if name not in self.fields:
-                raise exceptions.UnknownField(
-                    f"{type(self).__name__}.{name}", values[name], f"one of {sorted(self.fields)}"
-                )
+            self._refuse_unknown(name, values[name])
         for name, field in self.fields.items():
             value = values.get(name, _MISSING)
             if value is _MISSING:
@@ -106,6 +109,12 @@ class ResourceObject(ovo.VersionedObject):
                 value = copy.deepcopy(field.default)
             self._store(name, self._coerce(name, value))
         self._validate()
+
+    def _refuse_unknown(self, name: str, value: Any) -> None:
+        if name not in self.fields:
+            raise exceptions.UnknownField(
+                f"{type(self).__name__}.{name}", value, f"one of {sorted(self.fields)}"
+            )
 
     def _coerce(self, name: str, value: Any) -> Any:
         """Return the value as the field keeps it, or raise one clear error."""
@@ -124,27 +133,41 @@ class ResourceObject(ovo.VersionedObject):
     def _store(self, name: str, value: Any) -> None:
         """Write the raw storage of a field and mark it changed."""
         object.__setattr__(self, f"_obj_{name}", value)
-        self._changed_fields.add(name)
+        self._mark((name,))
+
+    def _mark(self, names: Iterable[str]) -> None:
+        """Note that fields changed."""
+        self._changed_fields.update(names)
+
+    def _key(self) -> tuple[Any, ...]:
+        """Return what equality is about."""
+        return tuple(
+            getattr(self, f"_obj_{name}", _MISSING)
+            for name in self.fields
+            if name not in self.NOT_COMPARED
+        )
 
     def update(self, **values: Any) -> bool:
         """Set several fields at once, checked together; return whether anything changed.
 
-        Refused: nothing changed.
+        Refused: nothing changed. Cost: a copy of the object's attributes and one check of each
+        value.
         """
         before = dict(self.__dict__)
-        changed = set(self._changed_fields)
+        self._changed_fields = set(self._changed_fields)
         try:
             for name, value in values.items():
-                if name not in self.fields:
-                    raise exceptions.UnknownField(
-                        f"{type(self).__name__}.{name}", value, f"one of {sorted(self.fields)}"
-                    )
-                self._store(name, self._coerce(name, value))
+                self._refuse_unknown(name, value)
+                coerced = self._coerce(name, value)
+                if self.fields[name].read_only and f"_obj_{name}" in before:
+                    if coerced != before[f"_obj_{name}"]:
+                        raise ReadOnlyField(f"{type(self).__name__}.{name} is read-only")
+                    continue
+                self._store(name, coerced)
             self._validate()
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
-            self._changed_fields = changed
             raise
         return any(
             before.get(f"_obj_{name}", _MISSING) != self.__dict__[f"_obj_{name}"] for name in values
@@ -165,7 +188,7 @@ class ResourceObject(ovo.VersionedObject):
         """
         name, version = _read_header(cls, primitive)
         try:
-            found: Any = super().obj_from_primitive(primitive, context)
+            found = _class_for(cls, name, version)._obj_from_primitive(context, version, primitive)
         except exceptions.ResourceObjectsError:
             raise
         except ovo_exception.IncompatibleObjectVersion as error:
@@ -174,8 +197,6 @@ class ResourceObject(ovo.VersionedObject):
             raise exceptions.InvalidPrimitive(
                 f"primitive of {name} {version}", primitive, f"a readable {cls.obj_name()}: {error}"
             ) from error
-        if not isinstance(found, cls) and found.obj_name() != cls.obj_name():
-            raise exceptions.InvalidPrimitive("primitive", name, f"a {cls.obj_name()}")
         return typing.cast(Self, found)
 
     @classmethod
@@ -188,8 +209,9 @@ class ResourceObject(ovo.VersionedObject):
         self = cls.__new__(cls)
         self._prepare(context)
         data = primitive[cls._obj_primitive_key("data")]
+        reader: Any = _Reader(context)
         values = {
-            name: field.from_primitive(self, name, data[name])
+            name: field.from_primitive(reader, name, data[name])
             for name, field in cls.fields.items()
             if name in data
         }
@@ -211,14 +233,30 @@ class ResourceObject(ovo.VersionedObject):
     ) -> dict[str, Any]:
         """Return the wire form, in an older version where one is asked for.
 
+        :param version_manifest: ``{wire name: version}`` that the receiver reads; what it does
+            not name follows :attr:`CHILD_VERSIONS`
         :raises CannotDowngrade: if the older version cannot say it
+        :raises IncompatibleVersion: if the version asked for is newer than this one
         """
+        if target_version is not None:
+            self._refuse_target(target_version)
         primitive = super().obj_to_primitive(target_version, version_manifest)
         changes = self._obj_primitive_key("changes")
         if changes in primitive:
             order = list(self.fields)
             primitive[changes] = sorted(primitive[changes], key=order.index)
         return primitive
+
+    def _refuse_target(self, target_version: str) -> None:
+        target = _tuple(target_version)
+        if target < _FIRST:
+            raise exceptions.CannotDowngrade(
+                self.obj_name(), target_version, "the first version is 1.0"
+            )
+        if target > _tuple(self.VERSION):
+            raise IncompatibleVersion(
+                objname=self.obj_name(), objver=target_version, supported=self.VERSION
+            )
 
     def obj_make_compatible_from_manifest(
         self,
@@ -244,12 +282,10 @@ class ResourceObject(ovo.VersionedObject):
     ) -> None:
         name = child[self._obj_primitive_key("name")]
         version = child[self._obj_primitive_key("version")]
-        if manifest is not None:
-            wanted = manifest.get(name, version)
+        if manifest and name in manifest:
+            wanted = min(manifest[name], version, key=_tuple)
         else:
-            wanted = self._child_version(name, version, target_version)
-        if _tuple(wanted) > _tuple(version):
-            return
+            wanted = min(self._child_version(name, version, target_version), version, key=_tuple)
         objclass = ovo.VersionedObject.obj_class_from_name(name, version)
         data = child[self._obj_primitive_key("data")]
         _make_compatible(objclass, data, wanted, manifest)
@@ -257,11 +293,13 @@ class ResourceObject(ovo.VersionedObject):
         changes = self._obj_primitive_key("changes")
         if changes in child:
             child[changes] = [field for field in child[changes] if field in data]
+            if not child[changes]:
+                del child[changes]
 
     def _child_version(self, name: str, version: str, target_version: str) -> str:
         """Return the version of child ``name`` that own version ``target_version`` carried."""
         if name not in self.CHILD_VERSIONS:
-            if version == "1.0":
+            if _tuple(version) == _FIRST:
                 return version
             raise exceptions.CannotDowngrade(
                 self.obj_name(), target_version, f"no rule for its child {name} {version}"
@@ -344,8 +382,8 @@ class Value(ResourceObject):
     def __init__(self, **values: Any) -> None:
         self._fill(values)
 
-    def _store(self, name: str, value: Any) -> None:
-        object.__setattr__(self, f"_obj_{name}", value)
+    def _mark(self, names: Iterable[str]) -> None:
+        pass
 
     def _prepare(self, context: Any) -> None:
         pass
@@ -369,10 +407,6 @@ class Value(ResourceObject):
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
         """Do nothing: a value has no changes."""
-
-    def _key(self) -> tuple[Any, ...]:
-        """Return what equality and hash are about."""
-        return tuple(getattr(self, f"_obj_{name}", _MISSING) for name in self.fields)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -409,6 +443,17 @@ class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
 
     OBJ_BASE_CLASS: type[ovo.VersionedObject] = ResourceObject
 
+    def _do_backport(self, context: Any, objprim: Any, objclass: Any) -> Any:
+        """Ask for a form that this side reads, naming every kind that may be inside.
+
+        The library names only the kinds that fields declare; what is held is of derived ones.
+        """
+        api: Any = self.OBJ_BASE_CLASS.indirection_api
+        try:
+            return api.object_backport_versions(context, objprim, _known_versions())
+        except NotImplementedError:
+            return api.object_backport(context, objprim, objclass.VERSION)
+
 
 # --- registration ---------------------------------------------------------------------------------
 
@@ -416,17 +461,17 @@ class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
 def register(cls: _C) -> _C:
     """Register a versioned object under its qualified wire name (class decorator).
 
-    :raises InvalidName: if another class holds that name and version already
+    :raises InvalidName: if another class holds that name and version already, or a class of
+        another distribution claims a name of this one
     """
+    _refuse_foreign(cls)
     _refuse_collision(cls)
     ovo.VersionedObjectRegistry.register(cls)
     for name in cls.fields:
         setattr(cls, name, _guarded(cls, name))
     abc.update_abstractmethods(cls)
-    from resource_objects import _fast
-
     if _fast.ENABLED:
-        _fast.accelerate(cls)
+        _fast.accelerate(cls, ResourceObject)
     return cls
 
 
@@ -464,8 +509,36 @@ def object_classes() -> dict[str, type[ResourceObject]]:
 
 
 def version_manifest() -> dict[str, str]:
-    """Return ``{wire name: version}``: what a receiver sends to be sent what it understands."""
-    return {name: cls.VERSION for name, cls in object_classes().items()}
+    """Return ``{wire name: version}``: what a receiver sends to be sent what it understands.
+
+    Objects of plug-ins that are loaded are in it.
+    """
+    register_all()
+    return _known_versions()
+
+
+def _known_versions() -> dict[str, str]:
+    """Return ``{wire name: newest version}`` of what is registered now."""
+    return {
+        name: classes[0].VERSION
+        for name, classes in sorted(ovo.VersionedObjectRegistry.obj_classes().items())
+        if classes and issubclass(classes[0], ResourceObject)
+    }
+
+
+def _refuse_foreign(cls: type[ResourceObject]) -> None:
+    distribution = cls.__module__.partition(".")[0]
+    if cls.WIRE_PREFIX == NAMESPACE != distribution:
+        raise exceptions.InvalidName(
+            f"wire name of {cls.__module__}.{cls.__qualname__}",
+            cls.obj_name(),
+            "a WIRE_PREFIX of its own, such as the name of its distribution",
+        )
+    slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
+    if slots and not issubclass(cls, Value):
+        raise exceptions.InvalidName(
+            f"{cls.__qualname__}.__slots__", slots, "none: only a value may keep fields in slots"
+        )
 
 
 def _refuse_collision(cls: type[ResourceObject]) -> None:
@@ -482,20 +555,17 @@ def _refuse_collision(cls: type[ResourceObject]) -> None:
 def _guarded(cls: type[ResourceObject], name: str) -> property:
     """Return the property of a field: the library's getter, our checked setter."""
     stock: property = cls.__dict__[name]
-    read_only = cls.fields[name].read_only
 
     def setter(self: ResourceObject, value: Any) -> None:
-        before = getattr(self, f"_obj_{name}", _MISSING)
-        if read_only and before is not _MISSING:
-            if self._coerce(name, value) != before:
-                raise ovo_exception.ReadOnlyFieldError(field=name)
-            return
         self.update(**{name: value})
 
     def deleter(self: ResourceObject) -> None:
-        if not self.PARTIAL or read_only:
+        if not self.PARTIAL or self.fields[name].read_only:
             raise exceptions.InvalidField(f"{cls.__name__}.{name}", "del", "a value")
+        if not self.obj_attr_is_set(name):
+            self.obj_load_attr(name)
         object.__delattr__(self, f"_obj_{name}")
+        self._changed_fields.discard(name)
 
     return property(stock.fget, setter, deleter, doc=f"{name}: {cls.fields[name].describe()}")
 
@@ -503,8 +573,17 @@ def _guarded(cls: type[ResourceObject], name: str) -> property:
 # --- primitives -----------------------------------------------------------------------------------
 
 
+#: The version every object starts with.
+_FIRST = (1, 0)
+
+
 def _tuple(version: str) -> tuple[int, ...]:
-    return versionutils.convert_version_to_tuple(version)[:2]
+    """Return the two numbers of a version (a third one changes nothing that is said)."""
+    try:
+        major, minor, *_ = versionutils.convert_version_to_tuple(version)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise exceptions.InvalidPrimitive("version", version, "a version like 1.0") from error
+    return major, minor
 
 
 def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
@@ -518,12 +597,36 @@ def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
     changes = primitive.get(cls._obj_primitive_key("changes"), [])
     if not isinstance(changes, list) or not all(isinstance(name, str) for name in changes):
         raise exceptions.InvalidPrimitive("changes", changes, "a list of field names")
+    namespace = primitive[cls._obj_primitive_key("namespace")]
+    if namespace != cls.OBJ_PROJECT_NAMESPACE:
+        raise exceptions.InvalidPrimitive("namespace", namespace, cls.OBJ_PROJECT_NAMESPACE)
     version = primitive[cls._obj_primitive_key("version")]
-    try:
-        _tuple(version)
-    except ValueError as error:
-        raise exceptions.InvalidPrimitive("version", version, "a version like 1.0") from error
+    _tuple(version)
     return primitive[cls._obj_primitive_key("name")], version
+
+
+def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:
+    """Return the registered class of a wire name that ``cls`` may stand for."""
+    if not ovo.VersionedObjectRegistry.obj_classes().get(name):
+        raise exceptions.InvalidPrimitive("primitive", name, "the wire name of a known object")
+    found = cls.obj_class_from_name(name, version)
+    if not issubclass(found, cls) and (
+        found.obj_name() != cls.obj_name() or not issubclass(found, ResourceObject)
+    ):
+        raise exceptions.InvalidPrimitive("primitive", name, f"a {cls.obj_name()}")
+    return found
+
+
+class _Reader:
+    """What fields see as their object while data is read: it reads objects of any kind."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def obj_from_primitive(self, primitive: Any, context: Any = None) -> ResourceObject:
+        return ResourceObject.obj_from_primitive(primitive, context)
 
 
 def _make_compatible(

@@ -53,6 +53,7 @@ __all__ = [
     "LostConnection",
     "NegativeAmount",
     "NoCandidates",
+    "NotBound",
     "OperationConflict",
     "PluginError",
     "ProviderExists",
@@ -438,6 +439,12 @@ class OperationConflict(LedgerError):
     """The operation id was used before, for something else."""
 
     problem = "is the id of another operation"
+
+
+class NotBound(LedgerError):
+    """A compute node was asked to save or reload, and no ledger belongs to it."""
+
+    problem = "is not bound to a ledger; use bind() or load()"
 
 
 class LedgerClosed(LedgerError):

@@ -13,11 +13,13 @@ import datetime
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from resource_objects import exceptions, names, ratio
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import fields as ovo_fields
+
+_T = TypeVar("_T")
 
 Unspecified = ovo_fields.UnspecifiedDefault
 
@@ -46,6 +48,13 @@ class FrozenDict(dict[Any, Any]):
         return self
 
 
+class Field(ovo_fields.Field[_T]):
+    """A field that describes itself in words."""
+
+    def describe(self) -> str:
+        return f"{self._type.describe()}{' or None' if self.nullable else ''}"
+
+
 class StrictInteger(ovo_fields.FieldType[int]):
     """A whole number in a range; bool, float and text are refused."""
 
@@ -66,7 +75,7 @@ class StrictInteger(ovo_fields.FieldType[int]):
         return {"type": ["integer"], "minimum": self.minimum, "maximum": self.maximum}
 
 
-class IntegerField(ovo_fields.Field[int]):
+class IntegerField(Field[int]):
     """A whole number from ``minimum`` to ``maximum``."""
 
     def __init__(
@@ -94,7 +103,7 @@ class Checked(ovo_fields.FieldType[str]):
         return {"type": ["string"], "pattern": self.pattern}
 
 
-class ResourceClassField(ovo_fields.Field[str]):
+class ResourceClassField(Field[str]):
     """A resource class by name, as a string.
 
     Wire-compatible with the enum it replaces: both say the bare name. An old receiver that only
@@ -106,21 +115,21 @@ class ResourceClassField(ovo_fields.Field[str]):
         super().__init__(check, **kwargs)
 
 
-class NameField(ovo_fields.Field[str]):
+class NameField(Field[str]):
     """A provider's name."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(Checked(names.provider_name, "a name", "^.{1,200}$"), **kwargs)
 
 
-class ConsumerNameField(ovo_fields.Field[str]):
+class ConsumerNameField(Field[str]):
     """A consumer's name."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(Checked(names.consumer_name, "a name", "^.{1,255}$"), **kwargs)
 
 
-class UUIDField(ovo_fields.Field[str]):
+class UUIDField(Field[str]):
     """A uuid, kept as 36 lower-case characters. Anything else is refused."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -130,10 +139,11 @@ class UUIDField(ovo_fields.Field[str]):
 def _plain_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("text")
+    value.encode()  # half of a surrogate pair is no text: no wire or database takes it
     return str(value)
 
 
-class TextField(ovo_fields.Field[str]):
+class TextField(Field[str]):
     """Any text; nothing else is turned into text."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -155,7 +165,7 @@ class Boolean(ovo_fields.FieldType[bool]):
         return {"type": ["boolean"]}
 
 
-class BooleanField(ovo_fields.Field[bool]):
+class BooleanField(Field[bool]):
     """True or False."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -178,11 +188,17 @@ class RatioType(ovo_fields.FieldType[Decimal]):
         return {"type": ["string"], "pattern": r"^[0-9]+(\.[0-9]{1,6})?$"}
 
 
-class RatioField(ovo_fields.Field[Decimal]):
+class RatioField(Field[Decimal]):
     """An allocation ratio."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(RatioType(), **kwargs)
+
+    def get_schema(self) -> dict[str, Any]:
+        schema = super().get_schema()
+        if isinstance(schema.get("default"), Decimal):
+            schema["default"] = f"{schema['default']:f}"
+        return schema
 
 
 class Timestamp(ovo_fields.FieldType[datetime.datetime]):
@@ -207,7 +223,7 @@ class Timestamp(ovo_fields.FieldType[datetime.datetime]):
         return {"type": ["string"], "format": "date-time"}
 
 
-class TimestampField(ovo_fields.Field[datetime.datetime]):
+class TimestampField(Field[datetime.datetime]):
     """A moment in UTC."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -215,11 +231,11 @@ class TimestampField(ovo_fields.Field[datetime.datetime]):
 
 
 class Nested(ovo_fields.FieldType[Any]):
-    """An object of the library, or of a class derived from it, named by its class name."""
+    """An object of a class, or of one derived from it, by class name (a plug-in's: wire name)."""
 
-    def __init__(self, name: str, namespace: str = "resource_objects") -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.objname = f"{namespace}.{name}"
+        self.objname = name if "." in name else f"resource_objects.{name}"
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
         if self.objname not in _family(type(value)):  # type: ignore[arg-type]  # classes hash
@@ -249,7 +265,7 @@ def _family(cls: Any) -> frozenset[str]:
     )
 
 
-class ObjectField(ovo_fields.Field[Any]):
+class ObjectField(Field[Any]):
     """One object, concrete or derived."""
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -291,7 +307,7 @@ class FrozenDictOf(ovo_fields.FieldType[FrozenDict]):
         return {"type": ["object"], "additionalProperties": self.element.get_schema()}
 
 
-class MapOfObjectsField(ovo_fields.Field[FrozenDict]):
+class MapOfObjectsField(Field[FrozenDict]):
     """Objects by resource class name, of mixed kinds."""
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -326,7 +342,7 @@ class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
         return {"type": ["array"], "items": self.element.get_schema()}
 
 
-class TupleOfObjectsField(ovo_fields.Field[tuple[Any, ...]]):
+class TupleOfObjectsField(Field[tuple[Any, ...]]):
     """A sequence of objects, of mixed kinds."""
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -356,7 +372,7 @@ class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
         return {"type": ["array"], "items": {"type": ["string"]}}
 
 
-class TraitsField(ovo_fields.Field[frozenset[str]]):
+class TraitsField(Field[frozenset[str]]):
     """A set of trait names."""
 
     def __init__(self, **kwargs: Any) -> None:

@@ -19,6 +19,9 @@ from resource_objects import exceptions
 
 _STANDARD_ORDER = {name: index for index, name in enumerate(os_resource_classes.STANDARDS)}
 _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}\Z")
+_UUID = re.compile(
+    r"([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})\Z", re.IGNORECASE
+)
 CUSTOM_PREFIX = "CUSTOM_"
 MAX_PROVIDER_NAME = 200
 MAX_CONSUMER_NAME = 255
@@ -88,12 +91,11 @@ def uuid_text(value: object) -> str:
     """
     if isinstance(value, uuid.UUID):
         return str(value)
-    if isinstance(value, str) and len(value) in (32, 36):
-        try:
-            return str(uuid.UUID(value))
-        except ValueError:
-            pass
-    raise exceptions.InvalidName("uuid", value, "a uuid of 32 hexadecimal digits")
+    # uuid.UUID() would also read blanks, underscores, braces and hyphens anywhere
+    match = _UUID.match(value) if isinstance(value, str) and len(value) in (32, 36) else None
+    if match is None:
+        raise exceptions.InvalidName("uuid", value, "a uuid of 32 hexadecimal digits")
+    return "-".join(match.groups()).lower()
 
 
 def _printable(what: str, value: object, longest: int) -> str:

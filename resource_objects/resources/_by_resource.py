@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from resource_objects import exceptions
+from resource_objects import base, exceptions
 from resource_objects.resources import catalog
 from resource_objects.resources.abstract import Resource
 
@@ -38,6 +38,16 @@ def by_name(
             raise exceptions.DuplicateKey(what, resource.name, "each resource once")
         found[resource.name] = make(resource, value)
     return found
+
+
+def load_kinds(primitive: Mapping[str, Any]) -> None:
+    """Import the plug-ins that bring the kinds of the resource classes in a wire form.
+
+    A process that receives a plug-in's amount has perhaps never named its resource before.
+    """
+    by_class = primitive[base.ResourceObject._obj_primitive_key("data")].get("by_class")
+    for name in by_class if isinstance(by_class, dict) else ():
+        catalog.resource(name)
 
 
 class ByResource(Mapping[Resource, _T]):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
 from resource_objects.resources.records import AmountRecord, InventoryRecord
@@ -78,7 +78,7 @@ class Inventory(base.ResourceObject, abc.ABC):
 
     Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving back: :meth:`consume`. All three
     ask the same pure decision, :meth:`fit`. Equal when the figures are equal; not hashable,
-    because it changes.
+    because it changes. Not made for several threads at once: what they share, they lock.
     """
 
     # Version 1.0: Initial version
@@ -88,6 +88,7 @@ class Inventory(base.ResourceObject, abc.ABC):
         #: of what; only for messages, so it plays no part in equality
         "resource_class": fields.ResourceClassField(nullable=True, default=None),
     }
+    NOT_COMPARED = frozenset({"resource_class"})
     resource_class: str | None
 
     @abc.abstractmethod
@@ -127,18 +128,25 @@ class Inventory(base.ResourceObject, abc.ABC):
         self._take(assigned)
         return assigned
 
+    def update(self, **values: Any) -> bool:
+        """Set several fields at once, checked together; return whether anything changed.
+
+        :raises InvalidInventory: if the figures contradict each other, or another resource's
+            label is put on; nothing changed
+        """
+        label = values.get("resource_class", self.resource_class)
+        if self.resource_class is not None and label != self.resource_class:
+            raise exceptions.InvalidInventory("resource_class", label, self.resource_class)
+        return super().update(**values)
+
     @abc.abstractmethod
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how this inventory is kept; its resource's class must be known."""
 
-    def _figures(self) -> dict[str, Any]:
-        """Return what equality is about: the fields that are set, but for the label."""
-        return {name: value for name, value in self._set_fields() if name != "resource_class"}
-
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._figures() == other._figures()
+        return self._key() == other._key()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -148,11 +156,18 @@ class Resource(base.Value, abc.ABC):
     """A kind of thing that can be had: the key of every mapping.
 
     ``name`` is its identity (its *resource class*): two resources of one name are equal. ``type``,
-    ``units`` and ``description`` are for people.
+    ``units`` and ``description`` are for people. A kind says in :attr:`amount_kind` and
+    :attr:`inventory_kind` what it is counted in; other kinds are then refused where they are put
+    under its name, and not when they are asked or printed.
     """
 
     # Version 1.0: Initial version
     VERSION = "1.0"
+
+    #: The class of its amounts.
+    amount_kind: ClassVar[type[Amount]] = Amount  # type: ignore[type-abstract]  # any kind
+    #: The class of its inventories.
+    inventory_kind: ClassVar[type[Inventory]] = Inventory  # type: ignore[type-abstract]
 
     fields = {
         "name": fields.ResourceClassField(),

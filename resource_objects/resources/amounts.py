@@ -6,19 +6,27 @@ bound. (The same distinction as between quantities and limits in Mesos.)
 
 from __future__ import annotations
 
+import operator
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import text
-from resource_objects.resources._by_resource import ByResource, by_name
+from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
 from resource_objects.resources.abstract import Amount, Resource
+
+_NOTHING: Any = {}
 
 
 def _amount_of(resource: Resource, value: Any) -> Amount:
     """Return an amount as it is, or made by its resource from a plain value."""
-    return value if isinstance(value, Amount) else resource.make_amount(value)
+    amount = value if isinstance(value, Amount) else resource.make_amount(value)
+    if not isinstance(amount, resource.amount_kind):
+        raise exceptions.WrongAmountKind(
+            resource.name, amount, f"of the kind {resource.amount_kind.__name__}"
+        )
+    return amount
 
 
 class _AmountMapping(base.Value, ByResource[Amount]):
@@ -26,10 +34,10 @@ class _AmountMapping(base.Value, ByResource[Amount]):
 
     _WHAT = "amounts"
 
-    def __init__(self, given: Any = None, /, **named: Any) -> None:
-        if given is not None and named:
+    def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
+        if given is not _NOTHING and named:
             raise exceptions.DuplicateKey(self._WHAT, given, "either a mapping or keywords")
-        self._fill({"by_class": self._read(named if given is None else given)})
+        self._fill({"by_class": self._read(named or given)})
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -55,10 +63,16 @@ class _AmountMapping(base.Value, ByResource[Amount]):
             return by_name(given, _amount_of, self._WHAT)
         raise exceptions.InvalidAmount(self._WHAT, given, "a mapping of resources or text")
 
+    @classmethod
+    def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
+        load_kinds(primitive)
+        return super()._obj_from_primitive(context, objver, primitive)
+
     def _validate(self) -> None:
         for resource in self:  # a class that is not known fails here, whichever way it came in
-            if not isinstance(self[resource], Amount):
-                raise exceptions.InvalidAmount(resource.name, self[resource], "an amount")
+            _amount_of(resource, self[resource])
+
+    __contains__ = ByResource.__contains__  # not whether it has a field of that name
 
     def __str__(self) -> str:
         return ",".join(
@@ -89,17 +103,17 @@ class Amounts(_AmountMapping):
 
     fields = {"by_class": fields.MapOfObjectsField("Amount")}
 
-    def _fill(self, values: Any) -> None:
-        super()._fill(values)
+    def _validate(self) -> None:
+        super()._validate()
         kept = {name: amount for name, amount in self.by_name() if not amount.is_zero}
         if len(kept) != len(self):
             self._store("by_class", fields.FrozenDict(kept))
 
     def __add__(self, other: Amounts) -> Amounts:
-        return self._combine(other, lambda mine, theirs: mine + theirs)
+        return self._combine(other, operator.add, lambda theirs: theirs)
 
     def __sub__(self, other: Amounts) -> Amounts:
-        return self._combine(other, lambda mine, theirs: mine - theirs)
+        return self._combine(other, operator.sub, operator.neg)
 
     def __neg__(self) -> Amounts:
         return Amounts({name: -amount for name, amount in self.by_name()})
@@ -109,16 +123,16 @@ class Amounts(_AmountMapping):
         """Whether this is nothing at all."""
         return not self
 
-    def _combine(self, other: object, operate: Callable[[Any, Any], Any]) -> Amounts:
+    def _combine(
+        self, other: object, both: Callable[[Any, Any], Any], alone: Callable[[Any], Any]
+    ) -> Amounts:
+        """Combine class by class; a kind without ``+`` works where only one side has it."""
         if not isinstance(other, Amounts):
             return typing.cast(Amounts, NotImplemented)
-        combined: dict[str, Amount] = {}
-        for name in {**self._obj_by_class, **other._obj_by_class}:
-            some = self._obj_by_class.get(name) or other._obj_by_class[name]
-            nothing = some - some  # type: ignore[operator]  # the zero of its kind
-            combined[name] = operate(
-                self._obj_by_class.get(name, nothing), other._obj_by_class.get(name, nothing)
-            )
+        combined = dict(self._obj_by_class)
+        for name, theirs in other.by_name():
+            mine = combined.get(name)
+            combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
 
 

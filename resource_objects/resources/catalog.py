@@ -87,7 +87,7 @@ def is_device(name: str) -> bool:
     return _by_name(name).type == DEVICE
 
 
-@functools.cache
+@functools.lru_cache(maxsize=4096)  # names come from outside: they must not pile up
 def _by_name(name: str) -> Resource:
     if name in os_resource_classes.STANDARDS:
         return IntegerResource(name, *_STANDARD.get(name, ("", "units", "")))
@@ -101,8 +101,9 @@ def _by_name(name: str) -> Resource:
 def _from_plugin(name: str) -> Resource:
     found = plugins.load(PLUGIN_NAMESPACE, name)
     if not isinstance(found, Resource) or found.name != name:
+        offered = found.name if isinstance(found, Resource) else exceptions.show(found)
         raise exceptions.PluginError(
-            PLUGIN_NAMESPACE, name, f"it offers {exceptions.show(found)}, not the resource {name}"
+            PLUGIN_NAMESPACE, name, f"it offers {offered}, not the resource {name}"
         )
     return found
 

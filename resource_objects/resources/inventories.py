@@ -12,10 +12,11 @@ from typing import Any, Self
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import catalog, text
-from resource_objects.resources._by_resource import ByResource, by_name
+from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
 from resource_objects.resources.abstract import Amount, Inventory, Resource
 from resource_objects.resources.amounts import Amounts, Limits
 
+_NOTHING: Any = {}
 _NO_LIMITS = Limits()
 
 
@@ -27,12 +28,22 @@ def _labelled(resource: Resource, inventory: Any) -> Inventory:
         raise exceptions.InvalidInventory(
             f"inventory of {resource.name}", inventory, f"one of {resource.name}"
         )
+    _check_kind(resource, inventory)
     copied: Inventory = inventory.obj_clone()
     if copied.resource_class is None:
         changed = copied.obj_what_changed()
         copied.resource_class = resource.name
         copied._changed_fields = changed
     return copied
+
+
+def _check_kind(resource: Resource, inventory: Inventory) -> None:
+    if not isinstance(inventory, resource.inventory_kind):
+        raise exceptions.InvalidInventory(
+            f"inventory of {resource.name}",
+            inventory,
+            f"of the kind {resource.inventory_kind.__name__}",
+        )
 
 
 @base.register
@@ -60,10 +71,10 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     fields = {"by_class": fields.MapOfObjectsField("Inventory")}
 
-    def __init__(self, given: Any = None, /, **named: Any) -> None:
-        if given is not None and named:
+    def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
+        if given is not _NOTHING and named:
             raise exceptions.DuplicateKey("inventories", given, "either a mapping or keywords")
-        super().__init__(by_class=self._read(named if given is None else given))
+        super().__init__(by_class=self._read(named or given))
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -91,9 +102,24 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             return by_name(given, _labelled, "inventories")
         raise exceptions.InvalidInventory("inventories", given, "a mapping of resources or text")
 
+    @classmethod
+    def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
+        load_kinds(primitive)
+        return super()._obj_from_primitive(context, objver, primitive)
+
+    def update(self, **values: Any) -> bool:
+        """Set ``by_class`` to a copy of what is given; return whether anything changed."""
+        if "by_class" in values:
+            values["by_class"] = self._read(values["by_class"])
+        return super().update(**values)
+
     def _validate(self) -> None:
-        wrong = {n: kept for n, kept in self.by_name() if kept.resource_class != n}
-        labelled = {name: _labelled(catalog.resource(name), kept) for name, kept in wrong.items()}
+        labelled: dict[str, Inventory] = {}
+        for name, kept in self.by_name():
+            resource = catalog.resource(name)  # a class that is not known fails here
+            _check_kind(resource, kept)
+            if kept.resource_class != name:
+                labelled[name] = _labelled(resource, kept)
         if labelled:
             self._store("by_class", fields.FrozenDict({**self._obj_by_class, **labelled}))
 
@@ -147,8 +173,15 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         :raises CapacityException: as :meth:`fit`; nothing changed
         """
         assigned = self.fit(amounts, limits)
-        for name, amount in assigned.by_name():
-            self._obj_by_class[name]._take(amount)
+        taken: list[tuple[Inventory, Amount]] = []
+        try:
+            for name, amount in assigned.by_name():
+                self._obj_by_class[name]._take(amount)
+                taken.append((self._obj_by_class[name], amount))
+        except BaseException:  # a plug-in's kind may fail here, or an interrupt arrive
+            for inventory, amount in reversed(taken):
+                inventory._take(-amount)
+            raise
         return assigned
 
     def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
@@ -165,6 +198,8 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             except exceptions.CapacityException as refusal:
                 reasons += refusal.reasons
         return assigned, tuple(reasons)
+
+    __contains__ = ByResource.__contains__  # not whether it has a field of that name
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventories):

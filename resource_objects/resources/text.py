@@ -40,23 +40,27 @@ def pairs(text: object, what: str) -> dict[str, str]:
     return found
 
 
-def integer(text: str, what: str) -> int:
+def integer(text: object, what: str) -> int:
     """Return the integer of decimal digits with an optional sign.
 
     >>> integer("-3", "amount")
     -3
     """
-    if not _INTEGER.match(text):
+    if not isinstance(text, str) or not _INTEGER.match(text):
         raise exceptions.InvalidText(what, text, "a whole number in decimal digits")
     return int(text)
 
 
-def total_and_options(text: str, what: str, known: Collection[str]) -> tuple[str, dict[str, str]]:
+def total_and_options(
+    text: object, what: str, known: Collection[str]
+) -> tuple[str, dict[str, str]]:
     """Return the parts of ``TOTAL[:option=value]...``.
 
     >>> total_and_options("8:reserved=1", "inventory", ["reserved"])
     ('8', {'reserved': '1'})
     """
+    if not isinstance(text, str) or len(text) > MAX_LENGTH:
+        raise exceptions.InvalidText(what, text, "text such as 8:reserved=1")
     total, *rest = (part.strip() for part in text.split(":"))
     options: dict[str, str] = {}
     for item in rest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from resource_objects import exceptions, names
 
@@ -29,8 +29,8 @@ def known_traits(given: Iterable[str]) -> frozenset[str]:
     Traceback (most recent call last):
     resource_objects.exceptions.UnknownTrait: trait: got 'HW_CPU_X86_AVX9', expected a ...
     """
-    if isinstance(given, str):
-        raise exceptions.InvalidTrait("traits", given, "a list of trait names, not one text")
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise exceptions.InvalidTrait("traits", given, "a list of trait names")
     checked = frozenset(names.trait_name(trait) for trait in given)
     for trait in checked:
         if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():

@@ -1,0 +1,15 @@
+"""For those who test what they build on this library. Nothing here is imported by the rest.
+
+==================  ===============================================================================
+``conformance``     the rules every backend keeps, as tests: subclass them for your own
+``checker``         what must hold in the tables of a ledger, read by plain SQL
+``laws``            which test proves which published law
+``reference``       naive matchers: obviously right, for small inputs only
+``strategies``      Hypothesis strategies for amounts, inventories, ratios and names
+==================  ===============================================================================
+
+Each is imported by its own name. They need what the extra ``resource_objects[test]`` installs,
+such as pytest and Hypothesis.
+"""
+
+from __future__ import annotations

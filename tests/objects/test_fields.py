@@ -1,0 +1,282 @@
+"""Fields: what each takes, what it refuses, and the form it keeps and sends."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import json
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects import base, exceptions, fields
+from resource_objects._ovo import fields as ovo_fields
+from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories
+from tests.objects.versions import PREFIX, Disk, Shelf, Tape
+
+UTC = datetime.UTC
+UUID = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
+
+
+class Five(enum.IntEnum):
+    FIVE = 5
+
+
+class Upper(str):
+    """Text that shows itself differently."""
+
+    def __repr__(self) -> str:
+        return "Upper"
+
+
+integer = fields.IntegerField(-2, 9)
+resource_class = fields.ResourceClassField()
+name = fields.NameField()
+text = fields.TextField()
+flag = fields.BooleanField()
+ratio = fields.RatioField()
+moment = fields.TimestampField()
+uuid_field = fields.UUIDField()
+traits = fields.TraitsField()
+one = fields.ObjectField(f"{PREFIX}.Medium")
+amount = fields.ObjectField("Amount")
+row = fields.TupleOfObjectsField(f"{PREFIX}.Medium")
+by_class = fields.MapOfObjectsField(f"{PREFIX}.Medium")
+
+TAKEN: list[tuple[Any, Any, Any, Any]] = [
+    # field, given, kept, sent
+    (integer, -2, -2, -2),
+    (integer, 9, 9, 9),
+    (resource_class, "CUSTOM_A", "CUSTOM_A", "CUSTOM_A"),
+    (resource_class, "A" * 255, "A" * 255, "A" * 255),
+    (name, "host0/gpu 1", "host0/gpu 1", "host0/gpu 1"),
+    (name, "é" * 200, "é" * 200, "é" * 200),
+    (text, "", "", ""),
+    (text, "a\nb", "a\nb", "a\nb"),
+    (flag, False, False, False),
+    (ratio, "1.50", Decimal("1.5"), "1.5"),
+    (ratio, 16, Decimal(16), "16"),
+    (ratio, Decimal("0.000001"), Decimal("0.000001"), "0.000001"),
+    (uuid_field, UUID.upper(), UUID, UUID),
+    (uuid_field, UUID.replace("-", ""), UUID, UUID),
+    (uuid_field, uuid.UUID(UUID), UUID, UUID),
+    (
+        moment,
+        "2026-01-02T03:04:05.000006+02:00",
+        datetime.datetime(2026, 1, 2, 1, 4, 5, 6, UTC),
+        "2026-01-02T01:04:05.000006+00:00",
+    ),
+    (
+        moment,
+        datetime.datetime(2026, 1, 2),
+        datetime.datetime(2026, 1, 2, tzinfo=UTC),
+        "2026-01-02T00:00:00+00:00",
+    ),
+    (
+        traits,
+        ["CUSTOM_B", "CUSTOM_A"],
+        frozenset({"CUSTOM_A", "CUSTOM_B"}),
+        ["CUSTOM_A", "CUSTOM_B"],
+    ),
+    (traits, (), frozenset(), []),
+    (one, Disk(size_mb=1), Disk(size_mb=1), Disk(size_mb=1).obj_to_primitive()),
+    (amount, IntegerAmount(1), IntegerAmount(1), IntegerAmount(1).obj_to_primitive()),
+    (row, [Tape(length=1)], (Tape(length=1),), [Tape(length=1).obj_to_primitive()]),
+    (
+        by_class,
+        {"VCPU": Tape(length=1)},
+        {"VCPU": Tape(length=1)},
+        {"VCPU": Tape(length=1).obj_to_primitive()},
+    ),
+]
+
+REFUSED: list[tuple[Any, list[Any]]] = [
+    (integer, [-3, 10, True, 3.0, "3", Five.FIVE, None, Decimal(3), [3], 10**5000]),
+    (resource_class, ["vcpu", "", "CUSTOM_", "A" * 256, "A B", "VCPU\n", "ÄB", b"VCPU", 1, None]),
+    (name, ["", " a", "a ", "a\nb", "a\x00b", "x" * 201, "\ud800", b"a", 1, None]),
+    (text, [b"a", 1, None, ["a"], "\ud800"]),
+    (flag, [0, 1, "true", None, []]),
+    (ratio, [0, -1, 4001, "nan", "inf", "", "1.1234567", True, None, "1_0", " 1", [], b"1"]),
+    (
+        uuid_field,
+        [
+            UUID[:-1],
+            UUID + "0",
+            "{" + UUID.replace("-", "") + "}",
+            UUID.replace("-", "") + "----",
+            "+" + UUID.replace("-", "")[1:],
+            " " + UUID.replace("-", "")[1:],
+            UUID.replace("6b7c0a9e", "6b7c_0a9e")[:32],
+            "urn:uuid:" + UUID.replace("-", "")[:27],
+            UUID.replace("6", "\N{FULLWIDTH DIGIT SIX}"),
+            17,
+            None,
+        ],
+    ),
+    (
+        moment,
+        [
+            "yesterday",
+            "",
+            17,
+            None,
+            datetime.date(2026, 1, 2),
+            datetime.datetime.min.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+        ],
+    ),
+    (traits, ["CUSTOM_A", b"CUSTOM_A", {"CUSTOM_A": 1}, ["bad"], [1], 17, None, [["CUSTOM_A"]]]),
+    (one, [IntegerAmount(1), {}, "Disk", None, Disk, IntegerInventory(1), ...]),
+    (amount, [1, "1", Disk(size_mb=1), IntegerInventory(1), IntegerAmount]),
+    (row, [Disk(size_mb=1), "ab", {"a": 1}, [1], [None], None, {Disk(size_mb=1)}]),
+    (by_class, [[], "VCPU=1", {"vcpu": Tape(length=1)}, {"VCPU": 1}, {"VCPU": None}, None]),
+]
+
+
+class Holder(base.ResourceObject):
+    """Bears whatever field is being tried."""
+
+
+@pytest.mark.parametrize(("field", "given", "kept", "sent"), TAKEN)
+def test_what_a_field_takes_it_keeps_sends_and_reads_back(
+    field: Any, given: Any, kept: Any, sent: Any
+) -> None:
+    holder = Holder()
+    value = field.coerce(holder, "field", given)
+    assert value == kept
+    assert type(value) is type(kept) or isinstance(value, type(kept))
+    assert field.to_primitive(holder, "field", value) == sent
+    json.dumps(sent)
+    assert field.coerce(holder, "field", field.from_primitive(holder, "field", sent)) == kept
+
+
+@pytest.mark.law(8)
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [(field, value) for field, values in REFUSED for value in values],
+    ids=lambda value: exceptions.show(value).encode("ascii", "backslashreplace").decode(),
+)
+def test_what_a_field_refuses_is_one_clear_error(field: Any, bad: Any) -> None:
+    holder = Holder()
+    holder.fields = {"field": field}
+    with pytest.raises(exceptions.InvalidInput) as caught:
+        holder._coerce("field", bad)
+    assert caught.value.value is bad or isinstance(bad, list | dict)
+    assert caught.value.expected
+
+
+def test_a_kept_name_is_plain_text() -> None:
+    for field in (resource_class, name, text):
+        kept = field.coerce(Holder(), "field", Upper("VCPU"))
+        assert type(kept) is str
+        assert kept == "VCPU"
+
+
+def test_nullable_is_said_in_words() -> None:
+    assert fields.IntegerField(0, 3).describe() == "an integer from 0 to 3"
+    assert fields.IntegerField(0, 3, nullable=True).describe() == "an integer from 0 to 3 or None"
+    assert row.describe() == "a list, each a Medium"
+    assert by_class.describe() == "a mapping of names to a Medium"
+
+
+def test_a_default_is_not_given_for_none() -> None:
+    with pytest.raises(exceptions.InvalidField, match="got None"):
+        IntegerInventory(8, reserved=None)  # type: ignore[arg-type]
+    assert IntegerInventory(8, max_unit=None).max_unit is None
+
+
+def test_a_map_keeps_the_order_of_the_field_not_of_the_giver() -> None:
+    given_map = {name: Tape(length=1) for name in ("CUSTOM_B", "DISK_GB", "CUSTOM_A", "VCPU")}
+    kept = by_class.coerce(Holder(), "field", given_map)
+    assert list(kept) == ["VCPU", "DISK_GB", "CUSTOM_A", "CUSTOM_B"]
+
+
+def test_containers_come_out_frozen() -> None:
+    shelf = Shelf(by_class={"VCPU": Tape(length=1)}, row=[Tape(length=1)])
+    assert type(shelf.by_class) is fields.FrozenDict
+    assert type(shelf.row) is tuple
+    with pytest.raises(exceptions.FrozenValue):
+        shelf.by_class["VCPU"] = Tape(length=2)
+
+
+def test_a_derived_class_fits_where_its_base_is_named() -> None:
+    class Tagged(IntegerInventory):
+        WIRE_PREFIX = "test_fields"
+
+    base.register(Tagged)
+    inventories = Inventories({"VCPU": Tagged(8)})
+    assert type(inventories["VCPU"]) is Tagged
+    again = Inventories.obj_from_primitive(inventories.obj_to_primitive())
+    assert type(again["VCPU"]) is Tagged
+    assert again == inventories
+
+
+@given(st.datetimes(timezones=st.timezones() | st.none()))
+def test_a_moment_is_kept_to_the_microsecond(given_moment: datetime.datetime) -> None:
+    try:
+        kept = moment.coerce(Holder(), "field", given_moment)
+    except OverflowError:
+        return  # a zone at the very end of time
+    sent = moment.to_primitive(Holder(), "field", kept)
+    assert moment.coerce(Holder(), "field", sent) == kept
+    if given_moment.tzinfo is not None:
+        assert kept == given_moment.astimezone(UTC)
+    assert (kept.microsecond, kept.utcoffset()) == (given_moment.microsecond, datetime.timedelta())
+
+
+# --- schemas ---
+
+
+def strict(schema: dict[str, Any]) -> dict[str, Any]:
+    jsonschema.Draft4Validator.check_schema(schema)
+    json.dumps(schema)
+    return schema
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        IntegerAmount(3),
+        IntegerInventory(8, max_unit=4, allocation_ratio="1.5", used=2),
+        Amounts("VCPU=2"),
+        Inventories("VCPU=2:used=1"),
+    ],
+)
+def test_the_json_schema_takes_what_is_sent(ours: base.ResourceObject) -> None:
+    schema = strict(ours.to_json_schema())
+    jsonschema.validate(ours.obj_to_primitive(), schema, jsonschema.Draft4Validator)
+
+
+@pytest.mark.parametrize(
+    ("field_name", "bad"),
+    [
+        ("total", 0),
+        ("total", "8"),
+        ("reserved", -1),
+        ("max_unit", 0),
+        ("allocation_ratio", 1.5),
+        ("allocation_ratio", "1.1234567"),
+        ("resource_class", "vcpu"),
+    ],
+)
+def test_the_json_schema_refuses_what_we_refuse(field_name: str, bad: Any) -> None:
+    primitive = IntegerInventory(8).obj_to_primitive()
+    primitive["versioned_object.data"][field_name] = bad
+    schema = strict(IntegerInventory.to_json_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(primitive, schema, jsonschema.Draft4Validator)
+
+
+def test_the_precision_of_the_thread_does_not_reach_a_ratio() -> None:
+    with decimal.localcontext(prec=2):
+        assert ratio.coerce(Holder(), "field", "1.2345") == Decimal("1.2345")
+
+
+def test_our_fields_are_the_librarys() -> None:
+    for field in (integer, text, ratio, one, row, by_class, traits):
+        assert isinstance(field, ovo_fields.Field)

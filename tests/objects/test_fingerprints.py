@@ -1,0 +1,189 @@
+"""No object changes its wire form without a new version.
+
+``PINNED`` holds a fingerprint of every class: its version, then a digest of its fields. When the
+test fails, the form of an object has changed. If that was meant: raise ``VERSION``, say above it
+what changed, teach ``obj_make_compatible`` to say the older form, pin the older form in
+``test_primitives.py``, and put the fingerprint that the failure shows here. If only the version
+is new and nothing was ever released with the old form, the fingerprint alone changes.
+
+The library's own fingerprint is blind to what ``extra`` adds: the name of a nested object, the
+type of elements, read-only, bounds and patterns.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import resource_objects
+from resource_objects import base, fields
+from resource_objects._ovo import base as ovo
+from resource_objects._ovo import fields as ovo_fields
+
+pytestmark = pytest.mark.law(10)
+
+#: Imported late: by itself it would import the library before our silencer of its warnings has.
+fixture: Any = importlib.import_module("oslo_versionedobjects.fixture")
+
+PINNED: dict[str, str] = {
+    "resource_objects.Allocation": "1.0-5abb72e7982a8255baba962a92900bed",
+    "resource_objects.Amount": "1.0-579a264ce51709307e3410254be5aebd",
+    "resource_objects.Amounts": "1.0-50642b813a984a283124f664bd367c66",
+    "resource_objects.Candidate": "1.0-c264f555c57b85757e36f3e527ec6039",
+    "resource_objects.Claim": "1.0-fde2b49562abcfb5bf4c0d69e827c1d6",
+    "resource_objects.ComputeNode": "1.0-f77725aeb7e5f07dabca23bb36f855ce",
+    "resource_objects.IntegerAmount": "1.0-48cf6af49be08f04229dcf9004f698bb",
+    "resource_objects.IntegerInventory": "1.0-030e9887e67ec79dd98c17eda0b70473",
+    "resource_objects.IntegerResource": "1.0-06bda4c6fb261a6edb28eb98f28506df",
+    "resource_objects.Inventories": "1.0-4fbb845ff60e9d8ca6e938c6b07ca6e6",
+    "resource_objects.Inventory": "1.0-48eed1c6f826bab0ae671f947f2f2f08",
+    "resource_objects.Limits": "1.0-4b906cba80dc42ddf98dc19f946b91b3",
+    "resource_objects.Provider": "1.0-28628f1c99e0c57afdb32335007da8a4",
+    "resource_objects.Request": "1.0-c260c69846e35262c36cf7998fece13b",
+    "resource_objects.RequestGroup": "1.0-7e2d916d3793b02204d5aaf09e2e23e6",
+    "resource_objects.Resource": "1.0-38fc104ba440c5bc68ac3ec8d6e60f1a",
+    "resource_objects.SlotResource": "1.0-9258e79e129f3f681d391d239f906ef2",
+}
+
+PACKAGE = Path(resource_objects.__file__).parent
+
+
+def describe(thing: Any) -> Any:
+    """Return what a field, field type or default says, so that it reads the same everywhere."""
+    if isinstance(thing, ovo_fields.Field | ovo_fields.FieldType):
+        own = sorted((key.lstrip("_"), describe(value)) for key, value in vars(thing).items())
+        return (type(thing).__name__, own)
+    if callable(thing):
+        return thing.__name__
+    if isinstance(thing, frozenset | set):
+        return sorted(map(describe, thing))
+    return repr(thing)
+
+
+def extra(cls: type[Any]) -> tuple[Any, ...]:
+    """Return what the library's fingerprint leaves out."""
+    return (
+        cls.obj_name(),
+        [(name, describe(field)) for name, field in sorted(cls.fields.items())],
+        sorted(getattr(cls, "CHILD_VERSIONS", {}).items()),
+        getattr(cls, "PARTIAL", False),
+    )
+
+
+def fingerprints(classes: dict[str, Any]) -> dict[str, str]:
+    checker = fixture.ObjectVersionChecker({name: [cls] for name, cls in classes.items()})
+    return checker.get_hashes(extra_data_func=extra)
+
+
+def modules_with_objects() -> dict[str, list[str]]:
+    """Return ``{module: names of the classes it registers}``, as the source says."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        classes = [
+            node.name
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ClassDef)
+            and {"base.register", "base.register_record"}
+            & set(map(ast.unparse, node.decorator_list))
+        ]
+        if classes:
+            parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+            found[".".join(parts)] = classes
+    return found
+
+
+def classes_of_ours() -> dict[str, Any]:
+    """Return ``{wire name: class}`` of every object that exists in the source."""
+    return {
+        f"resource_objects.{name}": getattr(importlib.import_module(module), name)
+        for module, classes in modules_with_objects().items()
+        for name in classes
+    }
+
+
+def test_every_object_has_the_pinned_fingerprint() -> None:
+    found = fingerprints(classes_of_ours())
+    unpinned = sorted(found.keys() - PINNED.keys())
+    gone = sorted(PINNED.keys() - found.keys())
+    changed = sorted(name for name in found.keys() & PINNED.keys() if found[name] != PINNED[name])
+    how = "".join(f"\n    {name!r}: {found[name]!r}," for name in [*unpinned, *changed])
+    assert not unpinned, f"new objects: pin their fingerprints in PINNED:{how}"
+    assert not changed, f"changed: raise VERSION, see the head of {__file__}, then pin:{how}"
+    assert not gone, f"these objects are gone, and with them what others still send: {gone}"
+
+
+def test_a_pinned_fingerprint_begins_with_the_version_of_its_class() -> None:
+    classes = classes_of_ours()
+    versions = {name: pin.partition("-")[0] for name, pin in PINNED.items() if name in classes}
+    assert versions == {name: classes[name].VERSION for name in versions}
+
+
+def test_every_version_is_explained_above_it() -> None:
+    for module, classes in modules_with_objects().items():
+        source = (PACKAGE.parent / Path(*module.split("."))).with_suffix(".py").read_text()
+        assert source.count("# Version 1.0: Initial version") == len(classes), module
+
+
+def test_registering_all_finds_every_object() -> None:
+    assert base.object_classes() == classes_of_ours()
+
+
+def test_the_manifest_names_every_object_with_its_version() -> None:
+    manifest = base.version_manifest()
+    assert {
+        name: cls.VERSION for name, cls in classes_of_ours().items()
+    }.items() <= manifest.items()
+
+
+# --- the blind spots ---
+
+
+def pair(**declared: Any) -> tuple[str, str]:
+    """Return the plain and our fingerprint of an object with these fields."""
+    cls = type("Tried", (ovo.VersionedObject,), {"fields": declared})
+    checker = fixture.ObjectVersionChecker({"Tried": [cls]})
+    return checker.get_hashes()["Tried"], checker.get_hashes(extra_data_func=extra)["Tried"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ovo_fields.ObjectField("A"), ovo_fields.ObjectField("B")),
+        (ovo_fields.ObjectField("A"), ovo_fields.ObjectField("A", subclasses=True)),
+        (ovo_fields.ListOfIntegersField(), ovo_fields.ListOfStringsField()),
+        (ovo_fields.IntegerField(), ovo_fields.IntegerField(read_only=True)),
+        (fields.IntegerField(), fields.IntegerField(read_only=True)),
+        (fields.IntegerField(0), fields.IntegerField(1)),
+        (fields.ObjectField("A"), fields.ObjectField("B")),
+        (fields.TupleOfObjectsField("A"), fields.TupleOfObjectsField("B")),
+        (fields.MapOfObjectsField("A"), fields.MapOfObjectsField("B")),
+        (fields.ResourceClassField(), fields.NameField()),
+        (fields.TextField(), fields.NameField()),
+    ],
+)
+def test_a_blind_spot_of_the_library_is_seen_by_ours(one: Any, other: Any) -> None:
+    (plain_one, our_one), (plain_other, our_other) = pair(field=one), pair(field=other)
+    assert plain_one == plain_other
+    assert our_one != our_other
+    assert pair(field=one)[1] == our_one
+
+
+def test_the_wire_name_and_the_table_of_children_are_part_of_the_fingerprint() -> None:
+    class Tried(base.Value):
+        WIRE_PREFIX = "test_fingerprints"
+
+    class Elsewhere:
+        class Tried(base.Value):
+            WIRE_PREFIX = "test_fingerprints_elsewhere"
+
+    class Tabled:
+        class Tried(base.Value):
+            WIRE_PREFIX = "test_fingerprints"
+            CHILD_VERSIONS = {"x": [("1.0", "1.0")]}
+
+    seen = {fingerprints({"T": cls})["T"] for cls in (Tried, Elsewhere.Tried, Tabled.Tried)}
+    assert len(seen) == 3

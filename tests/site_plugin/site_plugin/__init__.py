@@ -1,0 +1,1 @@
+"""Resources of a site of our imagination."""

@@ -1,0 +1,142 @@
+"""Errors: one type per reason, its data on it, the same after a pickle."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects import base, exceptions
+from resource_objects.exceptions import CapacityException, Reason, Rule
+
+REASON = Reason(Rule.CAPACITY, 3, 4, 3, "PGPU", "host0", (("job-1", 2), ("job-2", 1)))
+
+
+def every_type() -> list[type[exceptions.ResourceObjectsError]]:
+    found = [base.IncompatibleVersion, base.ReadOnlyField]
+    for value in vars(exceptions).values():
+        if inspect.isclass(value) and issubclass(value, exceptions.ResourceObjectsError):
+            found.append(value)
+    return found
+
+
+def example(cls: type[Any]) -> Any:
+    """Return an error of the type with data of the shape it takes."""
+    if issubclass(cls, exceptions.InvalidInput):
+        return cls("total", -1, "an integer from 1 to 9")
+    if issubclass(cls, CapacityException):
+        return cls([REASON])
+    if issubclass(cls, exceptions.LedgerError):
+        return cls("host0", "generation 3, read at 2")
+    if cls is base.IncompatibleVersion:
+        return cls(objname="A", objver="2.0", supported="1.0")
+    if cls in (exceptions.CannotDowngrade, exceptions.PluginError):
+        return cls("a", "b", "c")
+    if cls is exceptions.SearchLimitReached:
+        return cls(100, 3)
+    return cls("what happened")
+
+
+each_type = pytest.mark.parametrize("cls", every_type(), ids=lambda cls: cls.__name__)
+
+
+@each_type
+def test_an_error_is_the_same_after_a_pickle(cls: type[Any]) -> None:
+    error = example(cls)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(error, protocol))
+        assert type(again) is cls
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+@each_type
+def test_an_error_says_something_and_explains_its_type(cls: type[Any]) -> None:
+    assert str(example(cls))
+    assert cls.__doc__
+    assert issubclass(cls, exceptions.ResourceObjectsError)
+
+
+def test_every_public_name_exists_and_no_error_is_left_out() -> None:
+    defined = {
+        name
+        for name, value in vars(exceptions).items()
+        if inspect.isclass(value) and issubclass(value, exceptions.ResourceObjectsError)
+    }
+    assert defined | {"Reason", "Rule"} == set(exceptions.__all__)
+
+
+def test_bad_input_is_a_value_error_and_a_refusal_is_none() -> None:
+    assert issubclass(exceptions.InvalidInput, ValueError)
+    assert not issubclass(CapacityException, ValueError)
+    assert not issubclass(exceptions.LedgerError, ValueError)
+
+
+def test_bad_input_names_what_it_was_for_the_value_and_what_was_expected() -> None:
+    error = exceptions.InvalidField("total", "x" * 1000, "an integer")
+    assert (error.what, error.value, error.expected) == ("total", "x" * 1000, "an integer")
+    assert str(error).startswith("total: got 'xxx")
+    assert len(str(error)) < 150
+
+
+@given(st.text() | st.integers() | st.lists(st.integers()))
+def test_what_is_shown_of_a_value_is_short(value: Any) -> None:
+    shown = exceptions.show(value)
+    assert len(shown) <= 80
+    assert shown == repr(value) or "..." in shown
+
+
+def test_a_value_that_cannot_be_shown_does_not_hide_the_error() -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    for value in (Hostile(), 10**5000, nested):
+        assert "repr fails" in str(exceptions.InvalidAmount("amount", value, "an integer"))
+    while nested:
+        nested = nested[0]  # else the interpreter would take it apart recursively
+
+
+@pytest.mark.parametrize(
+    ("rules", "error"),
+    [
+        ([Rule.CAPACITY], CapacityException),
+        ([Rule.LIMIT], CapacityException),
+        ([Rule.STEP_SIZE], exceptions.UnitRuleViolated),
+        ([Rule.MIN_UNIT, Rule.MAX_UNIT], exceptions.UnitRuleViolated),
+        ([Rule.MIN_UNIT, Rule.CAPACITY], CapacityException),
+        ([Rule.NO_INVENTORY], exceptions.InventoryNotFound),
+        ([Rule.NO_INVENTORY, Rule.NO_INVENTORY], exceptions.InventoryNotFound),
+        ([Rule.NO_INVENTORY, Rule.STEP_SIZE], CapacityException),
+        ([], CapacityException),
+    ],
+)
+def test_the_type_of_a_refusal_is_the_most_telling_one(
+    rules: list[Rule], error: type[CapacityException]
+) -> None:
+    refusal = CapacityException.of(Reason(rule, 1, 1, 0) for rule in rules)
+    assert type(refusal) is error
+    assert [reason.rule for reason in refusal.reasons] == rules
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_every_rule_has_words_with_its_figures(rule: Rule) -> None:
+    reason = Reason(rule, -7 if rule is Rule.USED_BELOW_ZERO else 7, 5, 3, "VCPU", trait="CUSTOM_T")
+    assert str(reason).startswith("VCPU ")
+    assert "7" in str(reason)
+    plain = reason.to_dict()
+    assert json.loads(json.dumps(plain))["rule"] == rule.value
+    assert plain["text"] == str(reason)
+
+
+def test_a_reason_names_the_place_and_who_holds_it() -> None:
+    assert str(REASON) == "host0: PGPU asked 3, free 1 of 4 (job-1 holds 2, job-2 holds 1)"
+    assert REASON.free == 1

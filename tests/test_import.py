@@ -1,0 +1,219 @@
+"""Importing the library: light, silent, and downwards only.
+
+oslo.versionedobjects itself imports much (among it psutil, through oslo.messaging), and warns on
+the way. What it brings cannot be helped; what we add to it can, and is measured against it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import resource_objects as ro
+
+PACKAGE = Path(ro.__file__).parent
+
+#: What a program that only counts must not load.
+HEAVY = ["sqlalchemy", "alembic", "oslo_db", "numpy", "cliff", "psutil", "hypothesis"]
+
+ALGEBRA = """
+import resource_objects as ro
+ro.IntegerAmount(1) + ro.IntegerAmount(2)
+host = ro.Inventories.parse("VCPU=8:allocation_ratio=1.5,CUSTOM_A=2")
+host.consume("VCPU=2")
+ro.Inventories.obj_from_primitive(host.obj_to_primitive())
+"""
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the names of the modules that are loaded after ``program``."""
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{program}\nimport json, sys\njson.dump(list(sys.modules), sys.stdout)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(ran.stdout))
+
+
+def test_importing_the_package_loads_nothing_but_itself() -> None:
+    ours = loaded_by("import resource_objects") - loaded_by("import importlib, typing")
+    assert ours == {"resource_objects", "resource_objects._version"}
+
+
+@pytest.mark.parametrize("heavy", HEAVY)
+def test_counting_loads_nothing_heavy_beyond_versioned_objects(heavy: str) -> None:
+    below = loaded_by(
+        "import warnings; warnings.simplefilter('ignore'); import oslo_versionedobjects.base"
+    )
+    added = loaded_by(ALGEBRA) - below
+    assert not [name for name in added if name.split(".")[0] == heavy]
+    if heavy != "psutil":
+        assert heavy not in below
+
+
+@pytest.mark.parametrize("flags", [["-W", "error"], ["-W", "always"], ["-X", "dev"], ["-bb"]])
+def test_counting_prints_nothing_whatever_is_asked_of_warnings(flags: list[str]) -> None:
+    ran = subprocess.run([sys.executable, *flags, "-c", ALGEBRA], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_the_warnings_filters_of_the_program_stay_its_own() -> None:
+    program = "import warnings; before = list(warnings.filters)"
+    program += f"{ALGEBRA}assert warnings.filters == before, warnings.filters"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ro.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    assert getattr(ro, name) is getattr(ro, name)
+    assert name in dir(ro)
+
+
+def test_what_is_no_public_name_says_so() -> None:
+    with pytest.raises(AttributeError, match="module 'resource_objects' has no attribute 'Amont'"):
+        ro.Amont  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(ro, "Amont")
+    assert len(set(ro.__all__)) == len(ro.__all__)
+
+
+def test_a_type_checker_sees_the_public_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    said = set()
+    for node in checked.body:
+        if isinstance(node, ast.ImportFrom):
+            said |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.AnnAssign):
+            said.add(ast.unparse(node.target))
+    assert said == set(ro.__all__) - {"__version__"}
+
+
+# --- imports point downwards only ---
+
+#: The rooms, lowest first: a module imports from its own room and from those before it.
+ROOMS = [
+    "_version",
+    "exceptions",
+    "_ovo",
+    "_fast",
+    "names",
+    "ratio",
+    "base",
+    "fields",
+    "plugins",
+    "resources",
+    "requests",
+    "providers",
+    "backends",
+    "search",
+    "ledger",
+    "host",
+    "scheduler",
+    "interop",
+    "testing",
+    "cli",
+    "__main__",
+]
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, module of ours) of every import, also inside functions.
+
+    What only a type checker reads does not count.
+    """
+    package = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts[:-1])
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+            continue
+        todo += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            origin = ".".join([*(above if node.level else []), *filter(None, [node.module])])
+            names = [f"{origin}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == PACKAGE.name:
+                yield node.lineno, name  # type: ignore[attr-defined]
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_name)
+def test_imports_point_downwards_only(path: Path) -> None:
+    here = room_of(module_name(path))
+    assert here in ROOMS, f"{here} has no place in the order of rooms: see ROOMS"
+    below = {*ROOMS[: ROOMS.index(here) + 1], "__version__"}
+    wrong = [
+        f"line {line}: {here} imports {name}"
+        for line, name in imports(path)
+        if name.count(".") == 0 or room_of(name) not in below
+    ]
+    assert not wrong
+
+
+def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:
+    assert "resource_objects.base.ResourceObject" in {n for _, n in imports(PACKAGE / "fields.py")}
+    assert list(imports(PACKAGE / "_fast.py")) == []
+
+
+def test_the_rooms_of_the_algebra_are_pure() -> None:
+    """No input or output below the ledger's rooms, but for looking up plug-ins."""
+    forbidden = {"os", "io", "socket", "subprocess", "pathlib", "sqlite3", "logging", "random"}
+    forbidden |= {"time", "threading", "asyncio", "tempfile", "shutil"}
+    pure = [path for path in modules() if room_of(module_name(path)) in ("resources", "requests")]
+    for path in [*pure, PACKAGE / "names.py", PACKAGE / "ratio.py", PACKAGE / "fields.py"]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add((node.module or "").split(".")[0])
+        assert not found & forbidden, path
+
+
+def test_the_one_module_that_imports_versioned_objects_silences_it() -> None:
+    for path in modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        direct = [
+            node.lineno
+            for node in ast.walk(tree)
+            if (isinstance(node, ast.ImportFrom) and "oslo_versionedobjects" in (node.module or ""))
+            or (
+                isinstance(node, ast.Import)
+                and any("oslo_versionedobjects" in alias.name for alias in node.names)
+            )
+        ]
+        assert not direct or path.name == "_ovo.py", f"{path}: line {direct}"
