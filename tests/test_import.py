@@ -111,6 +111,7 @@ ROOMS = [
     "_version",
     "exceptions",
     "_ovo",
+    "_wire",
     "_fast",
     "names",
     "ratio",

@@ -25,8 +25,11 @@ import abc
 import dataclasses
 import datetime
 import uuid as uuids
+from collections.abc import Collection
 from typing import Self
 
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.allocation import HELD
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
@@ -51,23 +54,53 @@ class Delta:
     amount: int
 
 
+def _check_deltas(deltas: tuple[Delta, ...], least: int) -> None:
+    if not deltas:
+        raise exceptions.InvalidAmount("deltas", deltas, "at least one")
+    seen: set[tuple[str, str]] = set()
+    for delta in deltas:
+        key = delta.provider_uuid, delta.resource_class
+        if key in seen:
+            raise exceptions.DuplicateKey("deltas", key, "each provider and class once")
+        seen.add(key)
+        amount = delta.amount
+        if type(amount) is not int or amount == 0 or not least <= amount <= MAX_AMOUNT:
+            raise exceptions.InvalidAmount(
+                f"delta of {delta.resource_class}", amount, f"an integer from {least}, not 0"
+            )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClaimOrder:
-    """Take ``deltas`` for a consumer that holds nothing yet. One delta per (provider, class)."""
+    """Take ``deltas``, at least one, for a consumer that holds nothing yet.
+
+    :raises DuplicateKey: for two deltas of one (provider, class)
+    :raises InvalidAmount: for a delta that is not a positive integer
+    """
 
     consumer: str
     deltas: tuple[Delta, ...]
     claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
     request: str | None = None  # the request it was made for, as JSON
 
+    def __post_init__(self) -> None:
+        _check_deltas(self.deltas, 1)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Adjustment:
-    """Change what a consumer holds by ``deltas``; it is made if need be, and goes when empty."""
+    """Change what a consumer holds by ``deltas``; it is made if need be, and goes when empty.
+
+    :raises DuplicateKey: for two deltas of one (provider, class)
+    :raises InvalidAmount: for a delta of 0
+    """
 
     consumer: str
     deltas: tuple[Delta, ...]
     claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
+
+    def __post_init__(self) -> None:
+        _check_deltas(self.deltas, -MAX_AMOUNT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,8 +137,22 @@ class Backend(abc.ABC):
         :raises InvalidURL: if the URL is none of this backend's
         :raises DatabaseUnavailable: if it cannot be reached or is no ledger
         :raises SchemaTooNew: if a newer library made it
-        :raises SchemaTooOld: if it is a server's and needs ``upgrade``
+        :raises SchemaTooOld: if it is a server's and needs :meth:`upgrade_database`
         """
+
+    @classmethod
+    def upgrade_database(cls, url: str) -> list[str]:
+        """Bring what ``url`` names to this library's schema; return the steps that were run.
+
+        For a database that :meth:`open` refuses as too old: an empty one, or an older library's.
+        Safe while others do the same, and again after it was cut short. Errors are those of
+        :meth:`open`.
+        """
+        backend = cls.open(url)
+        try:
+            return backend.upgrade()
+        finally:
+            backend.close()
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -117,6 +164,10 @@ class Backend(abc.ABC):
 
         :param tree: name or uuid of any provider of the tree; an unknown one gives empty columns
         """
+
+    @abc.abstractmethod
+    def uuids(self, names: Collection[str]) -> dict[str, str]:
+        """Return ``{name: uuid}`` of the providers of these names that are kept. Never writes."""
 
     @abc.abstractmethod
     def define(self, operation: Operation, changes: DefinitionChanges) -> None:

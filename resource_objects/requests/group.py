@@ -41,7 +41,7 @@ class RequestGroup(base.Value):
 
     def __init__(
         self,
-        resources: Any = None,
+        resources: Any,
         /,
         *,
         required: Iterable[str] = (),

@@ -42,7 +42,7 @@ class Request(base.Value):
 
     def __init__(
         self,
-        resources: Any = None,
+        resources: Any,
         /,
         *,
         required: Iterable[str] = (),
@@ -75,4 +75,8 @@ class Request(base.Value):
         return "; ".join(str(group) for group in self.groups)
 
     def __repr__(self) -> str:
-        return f"Request({str(self)!r})"
+        group = self.groups[0]
+        parts = [repr(str(self.resources))]
+        parts += [f"required={sorted(group.required)}"] if group.required else []
+        parts += [f"forbidden={sorted(group.forbidden)}"] if group.forbidden else []
+        return f"Request({', '.join(parts)})"

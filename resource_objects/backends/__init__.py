@@ -1,0 +1,11 @@
+"""Where a ledger is kept: the backends that come with the library.
+
+==================  ===============================================================================
+``memory``          dicts under one lock, gone when closed
+``sql``             SQLite files, PostgreSQL, MariaDB, Galera and MySQL
+==================  ===============================================================================
+
+They keep the contract of :class:`resource_objects.providers.Backend`; others come from plug-ins of
+the namespace ``resource_objects.backends``, and pass the same suite,
+:mod:`resource_objects.testing.conformance`.
+"""

@@ -1,0 +1,134 @@
+"""Reading and writing foreign records of a host: rows of ``compute_nodes``, Nova's own objects.
+
+Nova is not needed for either: its object is known by what it can do (``fields``,
+``obj_attr_is_set``). Nothing here decides anything; it finds columns and names the wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from resource_objects import exceptions
+from resource_objects.exceptions import InvalidField, InvalidInput, InvalidRow
+from resource_objects.host._compute_columns import COLUMNS, DERIVED, NOVA_FIELDS, CarriedValue
+
+_CARRIED = CarriedValue()
+_SOURCE = "a row of compute_nodes (a mapping), a nova.objects.ComputeNode or a ComputeNode"
+_TARGET = "a row of compute_nodes (a mapping that can change) or a nova.objects.ComputeNode"
+
+
+def is_nova_object(source: Any) -> bool:
+    """Return whether this looks like Nova's compute node: its fields, and telling which are set."""
+    known = getattr(source, "fields", None)
+    return (
+        isinstance(known, Mapping)
+        and "vcpus" in known
+        and callable(getattr(source, "obj_attr_is_set", None))
+        and not isinstance(source, type)
+    )
+
+
+def row_of_nova(node: Any) -> dict[str, Any]:
+    """Return the columns of Nova's object that are set, as its own ``save`` would write them.
+
+    Fields that Nova 34 does not have are left with Nova's object, which keeps them.
+
+    :raises InvalidRow: if it is no such object, or a field of it cannot be read
+    """
+    if not is_nova_object(node):
+        raise InvalidRow("source", node, "a nova.objects.ComputeNode")
+    row: dict[str, Any] = {}
+    for column, field in NOVA_FIELDS.items():
+        try:
+            if field.name not in node.fields or not node.obj_attr_is_set(field.name):
+                continue
+            value = getattr(node, field.name)
+            row[column] = value if value is None or field.read is None else field.read(value)
+        except exceptions.ResourceObjectsError:
+            raise
+        except Exception as error:  # a foreign object fails in its own ways
+            raise InvalidRow(column, node, f"a readable field {field.name}: {error}") from error
+    return row
+
+
+def row_of_mapping(source: Any) -> dict[str, Any]:
+    """Return the columns of a row: a mapping, SQLAlchemy's ``Row``, or a model with ``items``.
+
+    :raises InvalidRow: if it is none of these, or a name of a column is not text
+    """
+    found = getattr(source, "_mapping", source)  # SQLAlchemy's Row
+    if not isinstance(found, Mapping) and not hasattr(found, "items"):
+        raise InvalidRow("source", source, _SOURCE)
+    try:
+        row = dict(found.items())
+    except (TypeError, ValueError) as error:
+        raise InvalidRow("source", source, _SOURCE) from error
+    for name in row:
+        if not isinstance(name, str):
+            raise InvalidRow("column", name, "the name of a column")
+    return row
+
+
+def split(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the columns that have a field here, and the others. Derived ones are only checked.
+
+    :raises InvalidRow: for a derived figure that is no figure, or another column whose value no
+        row holds
+    """
+    known: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for column, value in row.items():
+        if column in COLUMNS:
+            known[column] = value
+        elif column in DERIVED:
+            if value is not None and type(value) is not int:
+                raise InvalidRow(column, value, "an integer or None")
+        else:
+            others[column] = _carried(column, value)
+    return known, others
+
+
+def _carried(column: str, value: Any) -> Any:
+    try:
+        column.encode()
+        return None if value is None else _CARRIED.coerce(None, column, value)
+    except ValueError as error:
+        raise InvalidRow(column, value, f"{_CARRIED.describe()} or None") from error
+
+
+def as_row_error(error: InvalidInput) -> InvalidRow:
+    """Return the error that names the column, for one that names the field."""
+    return InvalidRow(error.what.removeprefix("ComputeNode."), error.value, error.expected)
+
+
+def write(target: Any, changes: Mapping[str, Any]) -> None:
+    """Set columns on a row, or the fields that stand for them on Nova's object.
+
+    :raises InvalidRow: if the target is neither
+    :raises InvalidField: for a column that Nova's object has no field for, or whose field only
+        Nova can make; nothing was set. Also if Nova's object refuses a value
+    """
+    if isinstance(target, MutableMapping):
+        target.update(changes)
+    elif is_nova_object(target):
+        _write_nova(target, changes)
+    elif hasattr(target, "__setitem__"):
+        for column, value in changes.items():
+            target[column] = value
+    else:
+        raise InvalidRow("target", target, _TARGET)
+
+
+def _write_nova(target: Any, changes: Mapping[str, Any]) -> None:
+    values: dict[str, Any] = {}
+    for column, value in changes.items():
+        field = NOVA_FIELDS.get(column)
+        if field is None or field.write is None or field.name not in target.fields:
+            raise InvalidField(column, value, "a column that Nova's object can be given")
+        values[field.name] = None if value is None else field.write(value)
+    for name, value in values.items():
+        try:
+            setattr(target, name, value)
+        except Exception as error:  # a foreign object refuses in its own ways
+            raise InvalidField(name, value, f"what Nova's object takes: {error}") from error

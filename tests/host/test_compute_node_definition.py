@@ -1,0 +1,477 @@
+"""The compute node as a view of a ledger: its definition is merged, and what binding takes over."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.exceptions import Rule
+from resource_objects.host.compute_node import ComputeNode
+
+HOST = "VCPU=8:allocation_ratio=2,MEMORY_MB=16384:reserved=512,CUSTOM_SEATS=3"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def connect(request, tmp_path) -> Iterator[Callable[[], ro.Ledger]]:
+    """A function that opens one ledger, for a database each time anew, as another process would."""
+    opened = [ro.connect("memory://")] if request.param == "memory" else []
+
+    def connect() -> ro.Ledger:
+        if request.param == "sqlite":
+            opened.append(ro.connect(f"sqlite:///{tmp_path}/lab.db"))
+        return opened[-1]
+
+    yield connect
+    for ledger in opened:
+        ledger.close()
+
+
+@pytest.fixture
+def ledger(connect) -> ro.Ledger:
+    """A ledger with host0, which has a child, a trait, and a class no compute node knows."""
+    made = connect()
+    host = ro.Provider("host0", HOST, traits=["CUSTOM_SSD"])
+    host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    made.sync(host)
+    return made
+
+
+def held(ledger: ro.Ledger, consumer: str) -> str:
+    try:
+        return str(ledger.held(consumer).amounts)
+    except exceptions.ConsumerNotFound:
+        return "nothing"
+
+
+def used(ledger: ro.Ledger, kind: str = "VCPU") -> int:
+    return ledger.usage()["host0", kind].used
+
+
+# --- saving the definition ----------------------------------------------------------------------
+
+
+def test_a_changed_definition_touches_nothing_else(ledger):
+    before = ledger.provider("host0")
+    ledger.claim("job-1", {"host0": "VCPU=3"})
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].update(total=16, reserved=1, allocation_ratio="1.5")
+    node.update_inventories({"DISK_GB": ro.IntegerInventory(100)})
+    result = node.save()
+    assert result and result.claim is None
+    (update,) = result.definition.updates
+    assert [record.resource_class for record in update.changed] == ["VCPU", "DISK_GB"]
+    assert str(result) == str(result.definition)
+    kept = ledger.provider("host0")
+    assert str(kept.inventories) == (
+        "VCPU=16:reserved=1:allocation_ratio=1.5:used=3,MEMORY_MB=16384:reserved=512,"
+        "DISK_GB=100:max_unit=100,CUSTOM_SEATS=3"
+    )
+    assert kept.traits == before.traits
+    assert [child.uuid for child in kept.children] == [child.uuid for child in before.children]
+    assert held(ledger, "job-1") == "VCPU=3" and node.vcpus_used == 4
+    assert not node.save()
+
+
+def test_a_new_class_and_its_use(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.update_inventories({"DISK_GB": ro.IntegerInventory(10, reserved=1, used=6)})
+    assert node.pending == ro.Amounts(DISK_GB=6)
+    node.save()
+    assert held(ledger, "host0/unattributed") == "DISK_GB=6"
+    assert ledger.usage()["host0", "DISK_GB"].free == 3
+
+
+@pytest.mark.parametrize("total", [4, 16])
+def test_the_largest_claim_follows_the_total(connect, total):
+    ledger = connect()
+    ledger.sync(ro.Provider("host0", "VCPU=8:max_unit=8"))
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = total
+    node.save()
+    kept = ledger.provider("host0").inventories["VCPU"]
+    assert (kept.total, kept.max_unit) == (total, total) and not node.save()
+
+
+def test_total_zero_takes_the_inventory_away(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.update_inventories({"MEMORY_MB": None})
+    node.save()
+    assert list(ledger.provider("host0").inventories.names()) == ["VCPU", "CUSTOM_SEATS"]
+    assert node.memory_mb == 0
+
+
+def test_what_is_used_is_not_taken_away(ledger):
+    ledger.claim("job-1", {"host0": "MEMORY_MB=1"})
+    node = ComputeNode.load(ledger, "host0")
+    node.update_inventories({"MEMORY_MB": None})
+    with pytest.raises(exceptions.InventoryInUse):
+        node.save()
+    assert used(ledger, "MEMORY_MB") == 1
+
+
+def test_shrinking_below_use_is_allowed_and_shows(ledger):
+    ledger.claim("job-1", {"host0": "VCPU=12"})
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = 4
+    node.save()
+    assert used(ledger) == 12 and ledger.usage()["host0", "VCPU"].free == -4
+    assert node.inventories["VCPU"].free == -4
+
+
+def test_figures_that_different_views_change_are_merged(connect, ledger):
+    one, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
+    one.inventories["VCPU"].total = 16
+    other.inventories["VCPU"].reserved = 2
+    other.inventories["MEMORY_MB"].allocation_ratio = "1.5"
+    one.save()
+    other.save()
+    kept = ledger.provider("host0").inventories
+    assert (kept["VCPU"].total, kept["VCPU"].reserved) == (16, 2)
+    assert (
+        kept["MEMORY_MB"].allocation_ratio
+        == ro.IntegerInventory(1, allocation_ratio=1.5).allocation_ratio
+    )
+    assert other.vcpus == 16
+
+
+def test_one_figure_changed_by_two_views_is_a_conflict(connect, ledger):
+    one, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
+    one.inventories["VCPU"].total = 16
+    one.save()
+    other.inventories["VCPU"].total = 12
+    before = copy.deepcopy(other)
+    with pytest.raises(exceptions.StaleDefinition, match="VCPU total was 8, is 16 now"):
+        other.save()
+    assert other == before and ledger.provider("host0").inventories["VCPU"].total == 16
+    other.reload()
+    other.inventories["VCPU"].total = 12
+    other.save()
+    assert ledger.provider("host0").inventories["VCPU"].total == 12
+
+
+def test_the_same_change_by_two_views_is_none(connect, ledger):
+    one, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
+    for view in (one, other):
+        view.inventories["VCPU"].total = 16
+        view.update_inventories({"DISK_GB": ro.IntegerInventory(9), "MEMORY_MB": None})
+    assert one.save() and not other.save()
+    assert other.vcpus == 16 and not other.save()
+
+
+def test_a_class_that_somebody_took_away_does_not_come_back(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    host = connect().provider("host0")
+    del host.inventories["MEMORY_MB"]
+    ledger.sync(host)
+    node.inventories["MEMORY_MB"].reserved = 0
+    with pytest.raises(exceptions.StaleDefinition, match="MEMORY_MB reserved"):
+        node.save()
+
+
+def interleave(monkeypatch, target: object, name: str, meanwhile: Callable[[], object]) -> None:
+    """Let something happen once, just before a method of an object runs."""
+    method = getattr(target, name)
+    left = [meanwhile]
+
+    def delayed(*args, **kwargs):
+        if left:
+            left.pop()()
+        return method(*args, **kwargs)
+
+    monkeypatch.setattr(target, name, delayed)
+
+
+def test_a_child_that_appears_meanwhile_stays(connect, ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = 16
+
+    def somebody_adds_a_child():
+        host = connect().provider("host0")
+        host.add("host0/gpu1", "PGPU=1")
+        connect().sync(host)
+
+    interleave(monkeypatch, ledger.backend, "define", somebody_adds_a_child)
+    node.save()
+    kept = ledger.provider("host0")
+    assert [child.name for child in kept.children] == ["host0/gpu0", "host0/gpu1"]
+    assert kept.inventories["VCPU"].total == 16
+
+
+def test_a_lost_race_for_the_definition_is_merged_again(connect, ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    other = ComputeNode.load(connect(), "host0")
+    other.inventories["MEMORY_MB"].total = 1024
+    node.inventories["VCPU"].total = 16
+    monkeypatched = pytest.MonkeyPatch()
+
+    def somebody_saves():
+        monkeypatched.undo()
+        other.save()
+
+    interleave(monkeypatched, ledger.backend, "define", somebody_saves)
+    node.save()
+    kept = ledger.provider("host0").inventories
+    assert (kept["VCPU"].total, kept["MEMORY_MB"].total, node.memory_mb) == (16, 1024, 1024)
+
+
+def test_races_lost_for_ever_end(ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = 16
+
+    def always_stale(*_args):
+        raise exceptions.StaleDefinition("host0")
+
+    monkeypatch.setattr(ledger.backend, "define", always_stale)
+    with pytest.raises(exceptions.StaleDefinition):
+        node.save()
+    assert node.vcpus == 16
+
+
+# --- both at once -------------------------------------------------------------------------------
+
+
+def test_a_definition_and_the_usage_it_makes_room_for(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = 16
+    node.inventories.consume("VCPU=16")
+    node.inventories.consume("VCPU=10")
+    result = node.save()
+    assert str(result.claim) == "host0/unattributed holds VCPU=26 of host0"
+    assert str(result) == f"{result.definition}\n{result.claim}"
+    assert used(ledger) == 26 and node.changes() == {"vcpus": 16, "vcpus_used": 26}
+
+
+def test_usage_that_will_not_fit_leaves_the_definition_alone_too(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    connect().claim("job-1", {"host0": "VCPU=12"})
+    node.inventories["VCPU"].total = 10
+    node.inventories.consume("VCPU=9")
+    before_ledger, before_view = ledger.provider("host0"), copy.deepcopy(node)
+    with pytest.raises(ro.CapacityException, match=r"asked 9, free 8 of 20 \(job-1 holds 12\)"):
+        node.save()
+    assert ledger.provider("host0") == before_ledger and node == before_view
+
+
+def test_giving_back_too_much_leaves_the_definition_alone_too(ledger):
+    ledger.claim("job-1", {"host0": "VCPU=12"})
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = 10
+    node.inventories.consume("VCPU=-9")
+    before = ledger.provider("host0")
+    with pytest.raises(ro.CapacityException, match="gives back 9, only 0 used"):
+        node.save()
+    assert ledger.provider("host0") == before
+
+
+def test_usage_of_what_is_taken_away_leaves_the_definition_alone_too(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("MEMORY_MB=1")
+    node.update_inventories({"MEMORY_MB": None})
+    before = ledger.provider("host0")
+    with pytest.raises(exceptions.InventoryNotFound, match="host0: MEMORY_MB asked 1"):
+        node.save()
+    assert ledger.provider("host0") == before
+
+
+def test_who_takes_the_room_between_the_two_writes_keeps_it(connect, ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories["VCPU"].total = 10
+    node.inventories.consume("VCPU=9")
+    other = connect()
+
+    def somebody_claims():
+        monkeypatch.undo()
+        other.claim("job-1", {"host0": "VCPU=8"})
+        other.claim("job-2", {"host0": "VCPU=8"})
+
+    interleave(monkeypatch, ledger, "adjust", somebody_claims)
+    with pytest.raises(ro.CapacityException, match="asked 9, free 4 of 20"):
+        node.save()
+    assert ledger.provider("host0").inventories["VCPU"].total == 10  # what the host has is true
+    assert held(ledger, "host0/unattributed") == "nothing"
+    assert node.pending == ro.Amounts(VCPU=9) and node.vcpus_used == 9
+    ledger.release("job-1")
+    node.save()
+    assert used(ledger) == 17 and node.vcpus_used == 17
+
+
+# --- binding ------------------------------------------------------------------------------------
+
+ROW = {
+    "hypervisor_hostname": "host0",
+    "vcpus": 8,
+    "vcpus_used": 5,
+    "cpu_allocation_ratio": None,
+    "memory_mb": 16384,
+    "memory_mb_used": 1536,
+    "ram_allocation_ratio": 1.0,
+}
+
+
+def test_an_unbound_node_does_not_save():
+    node = ComputeNode.from_row(ROW)
+    for use in (node.save, node.reload, lambda: node.consumer):
+        with pytest.raises(exceptions.NotBound, match=r"host0 is not bound to a ledger; use bind"):
+            use()
+    with pytest.raises(exceptions.LedgerError, match="compute node is not bound"):
+        ComputeNode().save()
+
+
+def test_after_bind_the_ledger_says_what_is_used(ledger):
+    ledger.claim("job-1", {"host0": "VCPU=2"})
+    node = ComputeNode.from_row(ROW)
+    node.inventories.consume("VCPU=1")
+    cpus = node.inventories["VCPU"]
+    assert node.bind(ledger) is node
+    assert (node.vcpus_used, cpus.used, node.pending) == (3, 3, ro.Amounts(VCPU=1))
+    node.save()
+    assert used(ledger) == 3 and held(ledger, "host0/unattributed") == "VCPU=1"
+
+
+def test_after_bind_a_report_counts_from_what_the_ledger_says(connect):
+    ledger = connect()
+    ledger.sync(ro.Provider("host0", "DISK_GB=100"))
+    row = {"host": "host0", "local_gb": 100, "local_gb_used": 50, "disk_available_least": 20}
+    assert ComputeNode.from_row(row).bind(ledger).limits == ro.Limits(DISK_GB=20)
+
+
+def test_bind_keeps_what_the_node_states_and_takes_the_rest(ledger):
+    node = ComputeNode.from_row(ROW).bind(ledger)
+    # no reserved was given and no ratio of VCPU stated: they are the ledger's
+    assert node.reserved == ro.Amounts(MEMORY_MB=512)
+    assert node.inventories["VCPU"].allocation_ratio == 2
+    assert node.cpu_allocation_ratio is None and "cpu_allocation_ratio" not in node.changes()
+    assert not node.save()
+    stating = ComputeNode.from_row(
+        {**ROW, "vcpus": 12, "ram_allocation_ratio": 1.5, "cpu_allocation_ratio": 0.0},
+        reserved="VCPU=1",
+    ).bind(ledger)
+    assert stating.save()
+    kept = ledger.provider("host0").inventories
+    assert str(kept) == (
+        "VCPU=12:reserved=1:allocation_ratio=2,MEMORY_MB=16384:allocation_ratio=1.5,CUSTOM_SEATS=3"
+    )
+
+
+def test_bind_leaves_what_is_not_set_to_the_ledger(ledger):
+    node = ComputeNode(host="host0").bind(ledger, "job-1")
+    assert node.vcpus == 8 and not node.save()
+    assert ledger.provider("host0").inventories["VCPU"].total == 8
+
+
+def test_the_first_save_makes_the_host(connect):
+    ledger = connect()
+    uuid = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
+    node = ComputeNode.from_row({**ROW, "uuid": uuid}, reserved="MEMORY_MB=512").bind(ledger)
+    assert node.vcpus_used == 0  # nobody has claimed anything
+    node.inventories.consume("VCPU=2")
+    result = node.save()
+    assert [created.name for created in result.definition.creates] == ["host0"]
+    assert str(result.claim) == "host0/unattributed holds VCPU=2 of host0"
+    made = ledger.provider("host0")
+    assert made.uuid == uuid
+    assert str(made.inventories) == (
+        "VCPU=8:max_unit=8:allocation_ratio=4:used=2,MEMORY_MB=16384:reserved=512:max_unit=16384"
+    )
+    assert not node.save()
+
+
+def test_usage_that_will_not_fit_does_not_make_the_host(connect):
+    ledger = connect()
+    node = ComputeNode.from_row(ROW).bind(ledger)
+    node.update_inventories({"VCPU": ro.IntegerInventory(4, used=5)})
+    with pytest.raises(exceptions.UnitRuleViolated, match="asked 5, one claim takes at most 4"):
+        node.save()
+    with pytest.raises(exceptions.ProviderNotFound):
+        ledger.provider("host0")
+
+
+def test_a_host_made_by_two_at_once_is_made_once(connect, monkeypatch):
+    ledger = connect()
+    one = ComputeNode.from_row(ROW).bind(ledger)
+    other = ComputeNode.from_row({**ROW, "local_gb": 9}).bind(connect())
+    one.inventories.consume("VCPU=1")
+    other.inventories.consume("VCPU=2")
+
+    def somebody_makes_it():
+        monkeypatch.undo()
+        other.save()
+
+    interleave(monkeypatch, ledger.backend, "define", somebody_makes_it)
+    one.save()
+    assert used(ledger) == 3 and one.local_gb == 9
+
+
+def test_a_host_is_known_by_its_uuid_too(ledger):
+    other = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
+    node = ComputeNode.from_row({**ROW, "uuid": other})
+    before = copy.deepcopy(node)
+    with pytest.raises(exceptions.ProviderExists, match=f"not {other}"):
+        node.bind(ledger)
+    assert node == before
+    with pytest.raises(exceptions.NotBound):
+        node.save()
+
+
+def test_names_that_cannot_be_are_refused(ledger):
+    for node, provider, consumer in (
+        (ComputeNode(), None, None),
+        (ComputeNode(host=" "), None, None),
+        (ComputeNode(host="host0"), "x" * 201, None),
+        (ComputeNode(host="host0"), None, "\n"),
+        (ComputeNode(host="host0", uuid="7f5c"), None, None),
+    ):
+        with pytest.raises(exceptions.InvalidName):
+            node.bind(ledger, consumer, provider)
+    assert ComputeNode(host="other").bind(ledger, provider="host0").vcpus == 8
+
+
+def test_what_is_pending_to_be_given_back_has_to_be_there(ledger):
+    node = ComputeNode.from_row(ROW)
+    node.inventories.consume("VCPU=-3")
+    before = copy.deepcopy(node)
+    with pytest.raises(ro.CapacityException) as refusal:
+        node.bind(ledger)
+    assert refusal.value.reasons[0].rule is Rule.USED_BELOW_ZERO
+    assert node == before
+
+
+def test_a_reserve_of_the_ledger_that_contradicts_the_node_is_refused(ledger):
+    node = ComputeNode.from_row({**ROW, "memory_mb": 256, "memory_mb_used": 0})
+    before = copy.deepcopy(node)
+    with pytest.raises(exceptions.InvalidInventory, match="memory_mb: got 256"):
+        node.bind(ledger)
+    assert node == before and node.changes() == before.changes() == {}
+    assert node.inventories == before.inventories
+
+
+def test_two_ledgers_never_mix(ledger):
+    other = ro.connect("memory://")
+    other.sync(ro.Provider("host0", "VCPU=8"))
+    here, there = ComputeNode.load(ledger, "host0"), ComputeNode.load(other, "host0")
+    here.inventories.consume("VCPU=1")
+    here.save()
+    there.inventories.consume("VCPU=2")
+    there.save()
+    assert (used(ledger), used(other)) == (1, 2)
+
+
+def test_a_copy_is_a_view_of_the_same_ledger_and_a_pickle_of_none(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=1")
+    wire = json.loads(json.dumps(node.obj_to_primitive()))
+    for twin in (pickle.loads(pickle.dumps(node)), ComputeNode.obj_from_primitive(wire)):
+        with pytest.raises(exceptions.NotBound):
+            twin.save()
+        twin.bind(ledger)
+        assert twin.pending == ro.Amounts(VCPU=1)
+    twin = copy.deepcopy(node)
+    node.save()
+    twin.save()
+    assert used(ledger) == 2

@@ -1,0 +1,478 @@
+"""The compute node as a view of a ledger: what it saves, what it never touches, what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.host.compute_node import ComputeNode, unattributed
+
+HOST = "VCPU=8:allocation_ratio=2,MEMORY_MB=16384:reserved=512,CUSTOM_SEATS=3"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def connect(request, tmp_path) -> Iterator[Callable[[], ro.Ledger]]:
+    """A function that opens one ledger, for a database each time anew, as another process would."""
+    opened = [ro.connect("memory://")] if request.param == "memory" else []
+
+    def connect() -> ro.Ledger:
+        if request.param == "sqlite":
+            opened.append(ro.connect(f"sqlite:///{tmp_path}/lab.db"))
+        return opened[-1]
+
+    yield connect
+    for ledger in opened:
+        ledger.close()
+
+
+@pytest.fixture
+def ledger(connect) -> ro.Ledger:
+    """A ledger with host0, which has a child, a trait, and a class no compute node knows."""
+    made = connect()
+    host = ro.Provider("host0", HOST, traits=["CUSTOM_SSD"])
+    host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    made.sync(host)
+    return made
+
+
+def held(ledger: ro.Ledger, consumer: str) -> str:
+    try:
+        return str(ledger.held(consumer).amounts)
+    except exceptions.ConsumerNotFound:
+        return "nothing"
+
+
+def used(ledger: ro.Ledger, kind: str = "VCPU") -> int:
+    return ledger.usage()["host0", kind].used
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+
+def test_load_turns_the_ledger_s_figures_into_columns(ledger):
+    ledger.claim("job-1", {"host0": "VCPU=3,MEMORY_MB=1024"})
+    node = ComputeNode.load(ledger, "host0")
+    assert node.to_row() == {
+        "uuid": ledger.provider("host0").uuid,
+        "host": "host0",
+        "hypervisor_hostname": "host0",
+        "vcpus": 8,
+        "vcpus_used": 3,
+        "cpu_allocation_ratio": 2.0,
+        "memory_mb": 16384,
+        "memory_mb_used": 1536,
+        "ram_allocation_ratio": 1.0,
+        "local_gb": 0,
+        "local_gb_used": 0,
+        "free_ram_mb": 14848,
+        "free_disk_gb": 0,
+    }
+    assert node.changes() == {} and not node.pending
+    assert node.reserved == ro.Amounts(MEMORY_MB=512)
+    assert node.consumer == "host0/unattributed" == unattributed("host0")
+
+
+def test_load_takes_a_uuid_too(ledger):
+    uuid = ledger.provider("host0").uuid
+    assert ComputeNode.load(ledger, uuid) == ComputeNode.load(ledger, "host0")
+
+
+def test_load_of_an_unknown_host_is_refused(ledger):
+    with pytest.raises(exceptions.ProviderNotFound, match="host9"):
+        ComputeNode.load(ledger, "host9")
+
+
+def test_a_view_decides_by_the_ledger_s_unit_rules(ledger):
+    host = ledger.provider("host0")
+    host.inventories["VCPU"].update(min_unit=2, max_unit=4, step_size=2)
+    ledger.sync(host)
+    node = ComputeNode.load(ledger, "host0")
+    assert [node.inventories.can_provide(f"VCPU={n}") for n in (1, 2, 3, 4, 6)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    node.inventories["VCPU"].total = 16
+    node.save()
+    kept = ledger.provider("host0").inventories["VCPU"]
+    assert (kept.total, kept.min_unit, kept.max_unit, kept.step_size) == (16, 2, 4, 2)
+
+
+def test_reading_writes_nothing(ledger):
+    before = ledger.provider("host0")
+    node = ComputeNode.load(ledger, "host0")
+    assert not node.save() and str(node.save()) == "nothing changed"
+    node.reload()
+    assert ledger.provider("host0") == before
+
+
+# --- saving what is used ------------------------------------------------------------------------
+
+
+def test_save_is_one_claim_of_the_unattributed_consumer(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2,MEMORY_MB=1024")
+    node.inventories["VCPU"].consume(ro.IntegerAmount(1))
+    assert held(ledger, "host0/unattributed") == "nothing"
+    result = node.save()
+    assert result and str(result) == "host0/unattributed holds VCPU=3,MEMORY_MB=1024 of host0"
+    assert str(ledger.held("host0/unattributed")) == str(result.claim)
+    assert not node.pending and node.vcpus_used == 3
+
+
+def test_save_is_a_claim_of_the_consumer_it_is_bound_to(ledger):
+    node = ComputeNode.load(ledger, "host0", "job-7")
+    node.inventories.consume("VCPU=2")
+    node.save()
+    node.inventories.consume("VCPU=1")
+    node.save()
+    assert held(ledger, "job-7") == "VCPU=3" and held(ledger, "host0/unattributed") == "nothing"
+    node.inventories.consume("VCPU=-3")
+    node.save()
+    assert held(ledger, "job-7") == "nothing" and used(ledger) == 0
+
+
+def test_save_and_reload_give_the_same_view(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2,MEMORY_MB=1024")
+    node.save()
+    saved = copy.deepcopy(node)
+    node.reload()
+    assert node == saved
+    fresh = ComputeNode.load(ledger, "host0")
+    assert fresh.to_row() == node.to_row() and fresh.inventories == node.inventories
+
+
+def test_consumed_and_given_back_is_nothing_to_save(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    node.inventories.consume("VCPU=-2")
+    assert not node.save() and held(ledger, "host0/unattributed") == "nothing"
+
+
+def test_two_views_never_overwrite_each_other(connect, ledger):
+    one = ComputeNode.load(ledger, "host0")
+    other = ComputeNode.load(connect(), "host0", "job-1")
+    one.inventories.consume("VCPU=3")
+    other.inventories.consume("VCPU=4")
+    one.save()
+    other.save()
+    assert used(ledger) == 7 and other.vcpus_used == 7 and one.vcpus_used == 3
+    one.inventories.consume("VCPU=-1")
+    one.save()
+    assert one.vcpus_used == 6 == used(ledger) and held(ledger, "job-1") == "VCPU=4"
+
+
+def test_two_views_of_one_consumer_add_up(connect, ledger):
+    views = [ComputeNode.load(connect(), "host0") for _ in range(3)]
+    for view in views:
+        view.inventories.consume("VCPU=2")
+    for view in views:
+        view.save()
+    assert held(ledger, "host0/unattributed") == "VCPU=6"
+
+
+def test_what_was_set_absolutely_is_saved_as_a_difference(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    connect().claim("job-1", {"host0": "VCPU=5"})
+    node.update_inventories(
+        {"VCPU": ro.IntegerInventory(8, allocation_ratio=2, used=2)}  # it saw 0 before
+    )
+    node.save()
+    assert used(ledger) == 7 and held(ledger, "host0/unattributed") == "VCPU=2"
+
+
+def test_refused_nothing_changed_in_the_ledger_nor_in_the_view(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=8,MEMORY_MB=100")
+    connect().claim("job-1", {"host0": "VCPU=8"})
+    connect().claim("job-2", {"host0": "VCPU=6"})
+    before_ledger, before_view = ledger.provider("host0"), copy.deepcopy(node)
+    with pytest.raises(ro.CapacityException) as refusal:
+        node.save()
+    assert str(refusal.value) == (
+        "host0: VCPU asked 8, free 2 of 16 (job-1 holds 8, job-2 holds 6)"
+    )
+    assert ledger.provider("host0") == before_ledger and node == before_view
+    assert node.pending == ro.Amounts("VCPU=8,MEMORY_MB=100")
+    assert node.inventories["VCPU"].used == 8
+    ledger.release("job-1")
+    assert node.save() and held(ledger, "host0/unattributed") == "VCPU=8,MEMORY_MB=100"
+    assert node.vcpus_used == 14
+
+
+def test_after_a_refusal_less_can_be_saved(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=8")
+    connect().claim("job-1", {"host0": "VCPU=13"})
+    with pytest.raises(ro.CapacityException):
+        node.save()
+    node.inventories.consume("VCPU=-5")
+    node.save()
+    assert held(ledger, "host0/unattributed") == "VCPU=3" and node.vcpus_used == 16
+
+
+def test_what_is_pending_is_one_claim_to_the_unit_rules_too(ledger):
+    host = ledger.provider("host0")
+    host.inventories["VCPU"].max_unit = 8
+    ledger.sync(host)
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=6")
+    assert node.inventories.can_provide("VCPU=2") and not node.inventories.can_provide("VCPU=3")
+    with pytest.raises(
+        exceptions.UnitRuleViolated, match="VCPU asked 9, one claim takes at most 8"
+    ):
+        node.inventories.consume("VCPU=3")
+    node.save()
+    node.inventories.consume("VCPU=3")
+    node.save()
+    assert used(ledger) == 9
+
+
+def test_somebody_else_s_allocation_is_never_given_back(ledger):
+    ledger.claim("job-1", {"host0": "VCPU=5"})
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=-2")
+    with pytest.raises(ro.CapacityException, match=r"host0: VCPU gives back 2, only 0 used"):
+        node.save()
+    assert used(ledger) == 5 and held(ledger, "job-1") == "VCPU=5"
+    assert node.pending == ro.Amounts(VCPU=-2)
+
+
+def test_reload_drops_what_is_pending(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    cpus = node.inventories["VCPU"]
+    node.inventories.consume("VCPU=8")
+    connect().claim("job-1", {"host0": "VCPU=5"})
+    node.reload()
+    assert not node.pending and node.vcpus_used == 5 and cpus.used == 5
+    assert node.inventories["VCPU"] is cpus
+    assert not node.save() and used(ledger) == 5
+
+
+def test_reload_shows_what_others_defined(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    memory = node.inventories["MEMORY_MB"]
+    host = connect().provider("host0")
+    host.inventories["VCPU"].update(total=16, allocation_ratio="1.5")
+    host.inventories["DISK_GB"] = 50
+    del host.inventories["MEMORY_MB"]
+    ledger.sync(host)
+    node.reload()
+    assert node.changes() == {
+        "vcpus": 16,
+        "cpu_allocation_ratio": 1.5,
+        "memory_mb": 0,
+        "memory_mb_used": 0,
+        "free_ram_mb": 0,
+        "local_gb": 50,
+        "free_disk_gb": 50,
+    }
+    assert not memory.can_provide(ro.IntegerAmount(1)) and "MEMORY_MB" not in node.inventories
+    assert not node.save()
+
+
+def test_a_host_that_is_gone_is_said_to_be(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=1")
+    empty = ro.Provider("host1", {}, uuid=ledger.provider("host0").uuid)
+    ledger.sync(empty)  # renamed, and everything on it taken away
+    with pytest.raises(exceptions.ProviderNotFound):
+        node.save()
+    with pytest.raises(exceptions.ProviderNotFound):
+        node.reload()
+    assert node.pending == ro.Amounts(VCPU=1)
+    node.inventories["VCPU"].total = 9
+    with pytest.raises(exceptions.ProviderNotFound):
+        node.save()
+
+
+def test_carried_columns_and_reports_of_disk_write_nothing_to_the_ledger(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    before = ledger.provider("host0")
+    for free in (50, 40):
+        node.update(disk_available_least=free, running_vms=free, stats="{}")
+        assert not node.save()
+    assert ledger.provider("host0") == before
+    assert node.changes() == {"disk_available_least": 40, "running_vms": 40, "stats": "{}"}
+
+
+def test_a_report_counts_what_others_take_after_it(connect, ledger):
+    host = ledger.provider("host0")
+    host.inventories["DISK_GB"] = 100
+    ledger.sync(host)
+    node = ComputeNode.load(ledger, "host0")
+    node.disk_available_least = 20
+    connect().claim("job-1", {"host0": "DISK_GB=15"})
+    node.inventories.consume("DISK_GB=2")
+    node.save()
+    assert node.local_gb_used == 17 and node.limits == ro.Limits(DISK_GB=20)
+    assert not node.inventories.can_provide("DISK_GB=4") and node.inventories.can_provide(
+        "DISK_GB=3"
+    )
+
+
+def test_save_does_not_forget_what_a_row_still_has_to_be_told(ledger):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    node.save()
+    assert node.changes() == {"vcpus_used": 2}
+
+
+# --- lost acknowledgements ----------------------------------------------------------------------
+
+
+def lose_connection(monkeypatch, ledger: ro.Ledger, *, done: bool) -> None:
+    """Lose the connection at the next adjustment, after or before it is done."""
+    adjust = ledger.adjust
+
+    def lost(*args, **kwargs):
+        monkeypatch.undo()
+        if done:
+            adjust(*args, **kwargs)
+        raise exceptions.LostConnection("ledger")
+
+    monkeypatch.setattr(ledger, "adjust", lost)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_after_a_lost_connection_saving_again_takes_it_once(ledger, monkeypatch, done):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    lose_connection(monkeypatch, ledger, done=done)
+    with pytest.raises(exceptions.LostConnection):
+        node.save()
+    assert node.pending == ro.Amounts(VCPU=2) and used(ledger) == (2 if done else 0)
+    assert node.save()
+    assert used(ledger) == 2 and node.vcpus_used == 2 and not node.pending
+    assert not node.save()
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("further", [3, -1, -2])
+def test_what_is_consumed_after_a_lost_connection_is_saved_too(ledger, monkeypatch, done, further):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    lose_connection(monkeypatch, ledger, done=done)
+    with pytest.raises(exceptions.LostConnection):
+        node.save()
+    node.inventories.consume({"VCPU": further})
+    node.save()
+    assert used(ledger) == 2 + further == node.vcpus_used
+
+
+def test_what_was_sent_and_not_done_can_still_be_refused(connect, ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=8")
+    lose_connection(monkeypatch, ledger, done=False)
+    with pytest.raises(exceptions.LostConnection):
+        node.save()
+    connect().claim("job-1", {"host0": "VCPU=8"})
+    connect().claim("job-2", {"host0": "VCPU=8"})
+    with pytest.raises(ro.CapacityException):
+        node.save()
+    assert node.pending == ro.Amounts(VCPU=8)
+    ledger.release("job-1")
+    node.save()
+    assert used(ledger) == 16
+
+
+def test_an_operation_of_one_s_own_is_done_once(connect, ledger):
+    operation = "0b6f7c1e-58a5-4a5b-8c39-3d7f3f0f5f11"
+    first = ComputeNode.load(connect(), "host0", "job-1")
+    first.inventories.consume("VCPU=2")
+    again = copy.deepcopy(first)
+    first.save(operation=operation)
+    again.save(operation=operation)
+    assert used(ledger) == 2
+    with pytest.raises(exceptions.InvalidName):
+        again.save(operation="again")
+
+
+def test_one_operation_is_not_for_two_changes(ledger, monkeypatch):
+    operation = "0b6f7c1e-58a5-4a5b-8c39-3d7f3f0f5f11"
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    lose_connection(monkeypatch, ledger, done=True)
+    with pytest.raises(exceptions.LostConnection):
+        node.save(operation=operation)
+    node.inventories.consume("VCPU=1")
+    with pytest.raises(exceptions.OperationConflict):
+        node.save(operation=operation)
+    node.save()
+    assert used(ledger) == 3
+
+
+def test_a_reload_gives_up_what_was_sent(ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    lose_connection(monkeypatch, ledger, done=True)
+    with pytest.raises(exceptions.LostConnection):
+        node.save()
+    node.reload()
+    assert node.vcpus_used == 2 and not node.pending and not node.save()
+
+
+def test_binding_again_to_the_same_ledger_still_knows_what_was_sent(ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=2")
+    lose_connection(monkeypatch, ledger, done=True)
+    with pytest.raises(exceptions.LostConnection):
+        node.save()
+    node.bind(ledger)
+    node.save()
+    assert used(ledger) == 2
+
+
+# --- many processes -----------------------------------------------------------------------------
+
+TAKER = """
+import sys
+import resource_objects as ro
+from resource_objects.host.compute_node import ComputeNode
+
+url, consumer = sys.argv[1:]
+with ro.connect(url) as ledger:
+    node = ComputeNode.load(ledger, "host0", consumer or None)
+    taken = 0
+    while node.inventories.can_provide("VCPU=1"):
+        node.inventories.consume("VCPU=1")
+        try:
+            node.save()
+            taken += 1
+        except ro.CapacityException:
+            node.reload()
+print(taken)
+"""
+
+
+@pytest.mark.parametrize("consumers", [["", "", ""], ["a", "b", ""]])
+def test_many_processes_take_exactly_what_there_is(tmp_path, consumers):
+    url = f"sqlite:///{tmp_path}/lab.db"
+    with ro.connect(url) as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=10:allocation_ratio=2"))
+    takers = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", TAKER, url, consumer],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for consumer in consumers
+    ]
+    taken = [int(taker.communicate(timeout=120)[0]) for taker in takers]
+    with ro.connect(url) as ledger:
+        assert sum(taken) == 20 == used(ledger)
+        held_by = dict(ledger.usage()["host0", "VCPU"].holders)
+    expected: dict[str, int] = {}
+    for consumer, units in zip(consumers, taken, strict=True):
+        name = consumer or "host0/unattributed"
+        expected[name] = expected.get(name, 0) + units
+    assert held_by == {name: units for name, units in expected.items() if units}

@@ -1,0 +1,168 @@
+"""A request is valid from the day it exists, and comes back from the wire as it went."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects import exceptions
+from resource_objects.base import ResourceObject
+from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources import Amounts, IntegerAmount, resource
+
+JOB = Request(
+    "VCPU=16,MEMORY_MB=65536,PGPU=3",
+    required=["CUSTOM_H100", "CUSTOM_FAST"],
+    forbidden=["HW_CPU_X86_AVX2"],
+)
+
+
+def test_the_loop_of_the_specification_runs_over_a_request():
+    assert [(kind.name, int(amount)) for kind, amount in JOB.resources.items()] == [
+        ("VCPU", 16),
+        ("MEMORY_MB", 65536),
+        ("PGPU", 3),
+    ]
+    assert isinstance(JOB.resources, Amounts)
+    assert JOB.resources[resource("VCPU")] == IntegerAmount(16)
+
+
+def test_a_request_is_one_group_without_a_name():
+    (group,) = JOB.groups
+    assert group.suffix == ""
+    assert group.resources == JOB.resources
+    assert group.required == {"CUSTOM_H100", "CUSTOM_FAST"}
+    assert group.forbidden == {"HW_CPU_X86_AVX2"}
+
+
+def test_text_is_one_line_in_a_fixed_order():
+    assert str(JOB) == (
+        "VCPU=16,MEMORY_MB=65536,PGPU=3 required=CUSTOM_FAST,CUSTOM_H100 forbidden=HW_CPU_X86_AVX2"
+    )
+    assert str(Request("MEMORY_MB=1,VCPU=1")) == "VCPU=1,MEMORY_MB=1"
+    assert repr(Request("VCPU=1")) == "Request('VCPU=1')"
+    assert eval(repr(JOB)) == JOB
+
+
+@pytest.mark.parametrize(
+    "given", ["VCPU=2", {"VCPU": 2}, {resource("VCPU"): IntegerAmount(2)}, Amounts(VCPU=2)]
+)
+def test_a_request_is_made_from_whatever_amounts_are_made_from(given):
+    assert Request(given) == Request.of(given) == Request("VCPU=2")
+
+
+def test_a_request_stays_itself():
+    assert Request.of(JOB) is JOB
+    assert copy.deepcopy(JOB) is JOB
+
+
+def test_equal_requests_are_one_key():
+    again = Request(JOB.resources, required={"CUSTOM_FAST", "CUSTOM_H100"},
+                    forbidden=("HW_CPU_X86_AVX2",))  # fmt: skip
+    assert {JOB: 1}[again] == 1
+    assert Request(JOB.resources) != JOB
+    assert JOB.groups[0] != JOB.groups[0].replace(suffix="A")
+
+
+@pytest.mark.parametrize("nothing", ["", {}, "VCPU=0", Amounts()])
+def test_asking_for_nothing_is_refused(nothing):
+    with pytest.raises(exceptions.InvalidRequest, match="expected an amount of something"):
+        Request(nothing)
+
+
+def test_a_negative_amount_is_refused():
+    with pytest.raises(exceptions.InvalidRequest, match=r"VCPU: got IntegerAmount\(-1\)"):
+        Request("VCPU=-1,PGPU=1")
+
+
+def test_a_trait_cannot_be_required_and_forbidden():
+    with pytest.raises(exceptions.InvalidRequest, match="CUSTOM_B"):
+        Request("VCPU=1", required=["CUSTOM_A", "CUSTOM_B"], forbidden=["CUSTOM_B"])
+
+
+@pytest.mark.parametrize("which", ["required", "forbidden"])
+@pytest.mark.parametrize(
+    ("traits", "error"),
+    [
+        (["HW_CPU_X86_AVX9"], exceptions.UnknownTrait),
+        (["no trait"], exceptions.InvalidTrait),
+        ("CUSTOM_A", exceptions.InvalidTrait),
+        ({"CUSTOM_A": True}, exceptions.InvalidTrait),
+        (None, exceptions.InvalidTrait),
+        ([None], exceptions.InvalidTrait),
+        (7, exceptions.InvalidTrait),
+    ],
+)
+def test_what_is_no_list_of_known_traits_is_refused(which, traits, error):
+    with pytest.raises(error):
+        Request("VCPU=1", **{which: traits})
+
+
+def test_exactly_one_group_without_a_name_is_known_today():
+    group = RequestGroup("VCPU=1")
+    for groups in ([], [group, group], [group.replace(suffix="1")]):
+        with pytest.raises(exceptions.InvalidRequest, match="one group"):
+            JOB.replace(groups=groups)
+
+
+def test_a_request_does_not_change():
+    with pytest.raises(exceptions.FrozenValue):
+        JOB.groups = ()
+    with pytest.raises(exceptions.FrozenValue):
+        JOB.groups[0].resources.by_class["VCPU"] = IntegerAmount(1)
+
+
+@pytest.mark.parametrize("value", [JOB, JOB.groups[0], Request("CUSTOM_FPGA=1")])
+def test_there_and_back(value):
+    assert ResourceObject.obj_from_primitive(value.obj_to_primitive()) == value
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert value.obj_to_primitive() == value.obj_to_primitive(target_version="1.0")
+
+
+def test_wire_names_are_qualified_and_traits_are_in_order():
+    primitive = JOB.obj_to_primitive()
+    assert primitive["versioned_object.name"] == "resource_objects.Request"
+    (group,) = primitive["versioned_object.data"]["groups"]
+    assert group["versioned_object.name"] == "resource_objects.RequestGroup"
+    assert group["versioned_object.data"]["required"] == ["CUSTOM_FAST", "CUSTOM_H100"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("required", ["HW_CPU_X86_AVX2"], exceptions.InvalidRequest),
+        ("required", ["NOBODY_KNOWS"], exceptions.UnknownTrait),
+        ("required", "CUSTOM_A", exceptions.ResourceObjectsError),
+        ("suffix", "X", exceptions.InvalidRequest),
+        ("resources", None, exceptions.ResourceObjectsError),
+    ],
+)
+def test_a_wire_form_is_checked_like_a_constructor(field, value, error):
+    primitive = copy.deepcopy(JOB.obj_to_primitive())
+    (group,) = primitive["versioned_object.data"]["groups"]
+    group["versioned_object.data"][field] = value
+    with pytest.raises(error):
+        Request.obj_from_primitive(primitive)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+almost = st.from_regex(r"[A-Z=,0-9_ -]{0,30}", fullmatch=True) | st.dictionaries(
+    st.sampled_from(["VCPU", "PGPU", "CUSTOM_X", "NOPE"]), anything
+)
+
+
+@given(anything | almost, anything | st.just([]), anything | st.just([]))
+def test_bad_input_is_refused_with_an_error_of_the_library(given_amounts, required, forbidden):
+    try:
+        request = Request(given_amounts, required=required, forbidden=forbidden)
+    except exceptions.ResourceObjectsError as error:
+        assert str(error)
+    else:
+        assert all(int(amount) > 0 for amount in request.resources.values())
