@@ -45,7 +45,8 @@ def provider_tree(
     :param rules: which devices can be taken and as what, as rules or their text
     :param reserved: what is kept for the machine itself, such as ``"MEMORY_MB=512"``; memory in
         huge pages is reserved besides
-    :param ratios: how often a unit is given out, such as ``"VCPU=16"`` or ``{"VCPU": "1.5"}``
+    :param ratios: how often a unit is given out, such as ``"VCPU=16"`` or ``{"VCPU": "1.5"}``; one
+        consumer then takes at most what exists once
     :param name: of the host, by default its host name
     :raises InvalidName: if there is no host name and no ``name`` either
     :raises InvalidInventory: if more is reserved than there is, or an argument is about a resource
@@ -60,7 +61,7 @@ def provider_tree(
     >>> tree = provider_tree(machine, rules=["10de:*=PGPU+CUSTOM_H100"], reserved="MEMORY_MB=512",
     ...                      ratios="VCPU=16")
     >>> print(*tree.walk(), sep="\\n")
-    box: VCPU=2:allocation_ratio=16,MEMORY_MB=4096:reserved=512
+    box: VCPU=2:max_unit=2:allocation_ratio=16,MEMORY_MB=4096:reserved=512
     box/0000:3b:00.0: PGPU=1
     >>> sorted(tree.traits)
     ['HW_CPU_HYPERTHREADING']
@@ -89,6 +90,8 @@ def _inventories(machine: Machine, reserved: Any, ratios: Any) -> dict[str, Any]
     for name, ratio in _ratios(ratios).items():
         _require_offered("ratios", name, totals)
         figures[name]["allocation_ratio"] = ratio
+        # given out more often than it exists: one consumer still cannot use more than exists
+        figures[name]["max_unit"] = totals[name]
     return {
         name: resource(name).make_inventory(total, **figures[name])
         for name, total in totals.items()

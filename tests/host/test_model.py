@@ -196,7 +196,7 @@ def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
     mappings = provider_tree(
         box(), reserved=ro.Amounts(VCPU=1), ratios={ro.resource("VCPU"): "1.50"}
     )
-    assert said(texts) == ["box: VCPU=2:reserved=1:allocation_ratio=1.5,MEMORY_MB=4096"]
+    assert said(texts) == ["box: VCPU=2:reserved=1:max_unit=2:allocation_ratio=1.5,MEMORY_MB=4096"]
     assert texts == mappings
 
 
