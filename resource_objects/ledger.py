@@ -187,6 +187,7 @@ class Ledger:
 
     def _sync_tree(self, wanted: Provider, operation: str | None) -> DefinitionChanges:
         """Compare and write, again if somebody changed the tree in between."""
+        wanted.check()
         tries = self._retries.definitions
         while True:
             kept = trees(self.backend.read(wanted.uuid or wanted.name))

@@ -104,6 +104,13 @@ class Provider(base.ResourceObject):
 
     def _validate(self) -> None:
         known_traits(self.traits)
+        self.check()
+
+    def check(self) -> None:
+        """Raise if this subtree is none. A child does not know what is above it, so sync asks.
+
+        :raises InvalidTree: if a name or uuid is in it twice
+        """
         seen: set[str] = set()
         for provider in self.walk():
             for name in filter(None, (provider.name, provider.uuid)):

@@ -1,0 +1,149 @@
+"""Providers: trees that are trees, and their comparison."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.base import ResourceObject
+from resource_objects.providers import Provider, diff
+
+
+def _tree() -> Provider:
+    host = Provider("host0", "VCPU=8", traits=["CUSTOM_SSD"])
+    shelf = host.add("host0/shelf", {})
+    shelf.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    host.add("host0/gpu1", "PGPU=1")
+    return host
+
+
+def test_walking_gives_parents_before_children() -> None:
+    seen: set[str] = set()
+    for provider, parent in _tree().parents():
+        assert parent is None or parent.name in seen
+        seen.add(provider.name)
+    assert seen == {"host0", "host0/shelf", "host0/gpu0", "host0/gpu1"}
+
+
+def test_a_name_is_in_a_tree_once() -> None:
+    host = _tree()
+    with pytest.raises(exceptions.InvalidTree, match="host0/gpu0"):
+        host.add("host0/gpu0")
+    assert len(list(host.walk())) == 4
+
+
+def test_a_name_given_twice_in_different_branches_is_refused_by_sync() -> None:
+    host = _tree()
+    host.find("host0/shelf").add("host0/gpu1", "PGPU=1")  # the shelf does not know its siblings
+    ledger = ro.connect("memory://")
+    with pytest.raises(exceptions.InvalidTree, match="host0/gpu1"):
+        ledger.sync(host)
+    assert list(ledger.providers()) == []
+
+
+def test_finding_what_is_not_there_names_it() -> None:
+    with pytest.raises(exceptions.ProviderNotFound, match=r"gpu9 .* not in the tree of host0"):
+        _tree().find("gpu9")
+
+
+def test_a_tree_goes_over_the_wire_whole() -> None:
+    host = _tree()
+    again = ResourceObject.obj_from_primitive(host.obj_to_primitive())
+    assert again == host
+    assert [p.name for p in again.walk()] == [p.name for p in host.walk()]
+
+
+def test_a_copy_is_equal_and_its_own() -> None:
+    host = _tree()
+    twin = copy.deepcopy(host)
+    twin.find("host0/gpu0").inventories["PGPU"].total = 2
+    assert twin != host
+    assert host.find("host0/gpu0").inventories["PGPU"].total == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Provider(""),
+        lambda: Provider(" host"),
+        lambda: Provider(7),  # type: ignore[arg-type]
+        lambda: Provider("h" * 201),
+        lambda: Provider("h", "VCPU=0"),
+        lambda: Provider("h", 7),
+        lambda: Provider("h", traits=["HW_NO_SUCH"]),
+        lambda: Provider("h", traits="CUSTOM_A"),
+        lambda: Provider("h", uuid="7"),
+        lambda: Provider("h", children=["x"]),  # type: ignore[list-item]
+    ],
+)
+def test_what_is_no_provider_is_refused(make: Callable[[], Provider]) -> None:
+    with pytest.raises(exceptions.InvalidInput) as refused:
+        make()
+    assert "expected" in str(refused.value)
+
+
+# --- comparing ---
+
+
+def _kept(tree: Provider) -> Provider:
+    """Return the tree as a ledger returns it: with uuids and generations."""
+    ledger = ro.connect("memory://")
+    ledger.sync(tree)
+    return ledger.provider(tree.name)
+
+
+@pytest.mark.law(5)
+def test_comparing_changes_neither_tree() -> None:
+    kept, wanted = _kept(_tree()), _tree()
+    wanted.inventories["VCPU"].total = 4
+    before = kept.obj_to_primitive(), wanted.obj_to_primitive()
+    diff(kept, wanted)
+    assert (kept.obj_to_primitive(), wanted.obj_to_primitive()) == before
+
+
+def test_nothing_changed_is_false_and_says_so() -> None:
+    changes = diff(_kept(_tree()), _tree())
+    assert not changes
+    assert str(changes) == "nothing changed"
+
+
+def test_what_changed_is_told_in_words() -> None:
+    wanted = _tree()
+    wanted.inventories["VCPU"].update(total=4, allocation_ratio="1.5")
+    wanted.traits = frozenset()
+    wanted.children = tuple(c for c in wanted.children if c.name != "host0/gpu1")
+    wanted.add("host0/gpu2", "PGPU=1")
+    assert str(diff(_kept(_tree()), wanted)).splitlines() == [
+        "+ host0/gpu2",
+        "~ host0: VCPU=4:allocation_ratio=1.5 -CUSTOM_SSD",
+        "- host0/gpu1",
+    ]
+
+
+def test_removals_go_from_the_bottom_up() -> None:
+    wanted = Provider("host0", "VCPU=8", traits=["CUSTOM_SSD"])
+    gone = [removal.name for removal in diff(_kept(_tree()), wanted).removals]
+    assert gone.index("host0/gpu0") < gone.index("host0/shelf")
+
+
+def test_a_uuid_makes_a_rename_of_what_else_is_another_provider() -> None:
+    kept = _kept(Provider("old", "VCPU=8"))
+    renamed = diff(kept, Provider("new", "VCPU=8", uuid=kept.uuid))
+    assert [update.definition.name for update in renamed.updates] == ["new"]
+    assert not renamed.creates
+    assert not renamed.removals
+
+
+def test_a_tree_that_was_read_is_compared_at_its_generation() -> None:
+    ledger = ro.connect("memory://")
+    ledger.sync(Provider("host0", "VCPU=8"))
+    read = ledger.provider("host0")
+    ledger.sync(Provider("host0", "VCPU=16"))
+    read.inventories["VCPU"].total = 4
+    with pytest.raises(exceptions.StaleDefinition, match="host0"):
+        ledger.sync(read)
+    assert ledger.usage()["host0", "VCPU"].total == 16
