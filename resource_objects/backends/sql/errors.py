@@ -1,0 +1,134 @@
+"""What drivers, SQLAlchemy and oslo.db raise, in the words of the library.
+
+oslo.db translates much, but not all that matters here: a locked SQLite file, PostgreSQL's
+serialization failures and refused connections, MariaDB's violated CHECKs and Galera's lost quorum
+come through raw. So the driver's own error is asked for its code, which unlike its text does not
+change with language and version.
+
+Sources: https://sqlite.org/rescode.html, PostgreSQL's appendix "Error Codes", MariaDB's "Error
+Codes".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+
+import sqlalchemy.exc
+from oslo_db import exception as oslo
+
+from resource_objects import exceptions
+from resource_objects.backends.sql.retry import Transient
+
+#: What SQLAlchemy and oslo.db raise, and SQLite where it is asked without them.
+DATABASE_ERRORS = (sqlalchemy.exc.SQLAlchemyError, oslo.DBError, sqlite3.Error)
+
+# Codes are SQLite's extended ones or their low byte, MySQL's numbers, and SQLSTATEs or their class.
+_DUPLICATE = {"sqlite:2067", "sqlite:1555", "mysql:1062", "23505"}
+#: Somebody was faster between our look and our write: the next look sees it.
+_OVERTAKEN = {
+    *_DUPLICATE,
+    *("sqlite:787", "mysql:1451", "mysql:1452", "23503"),  # foreign keys
+    *("mysql:1050", "mysql:1061", "mysql:1684", "42P07"),  # tables, by another upgrade
+}
+#: Somebody else holds a lock.
+_BUSY = {
+    *("sqlite:5", "sqlite:6", "sqlite:15"),  # BUSY, LOCKED, PROTOCOL (a race for the WAL)
+    *("40001", "40P01", "55P03"),  # serialization failure, deadlock, lock timeout
+    *("mysql:1213", "mysql:1205", "mysql:1020"),  # deadlock, lock wait, record has changed
+}
+_READ_ONLY = {
+    "sqlite:8",
+    *("25006", "42501"),  # read-only transaction (a standby), no privilege
+    *("mysql:1290", "mysql:1792", "mysql:1836", "mysql:1142"),  # --read-only, no privilege
+}
+#: The connection is gone; whether a commit went through is not known.
+_LOST = {
+    "08",
+    *("57P01", "57P02", "57P03", "57P05", "25P03"),  # shutdown, crash, starting, idle timeouts
+    *("mysql:2006", "mysql:2013", "mysql:2055", "mysql:1053", "mysql:1927", "mysql:1317"),
+    *("mysql:1047", "mysql:1180"),  # Galera: not prepared, lost the quorum at COMMIT
+}
+_UNAVAILABLE = {
+    *("sqlite:3", "sqlite:10", "sqlite:11", "sqlite:13"),  # PERM, IOERR, CORRUPT, FULL
+    *("sqlite:14", "sqlite:23", "sqlite:26"),  # CANTOPEN, AUTH, NOTADB
+    *("28", "3D000", "42P01", "53", "58", "XX"),  # access, no database or table, resources, I/O
+    *("mysql:1040", "mysql:1203", "mysql:1044", "mysql:1045", "mysql:1698"),  # too many, access
+    *("mysql:1049", "mysql:1146", "mysql:1114", "mysql:1021"),  # no database or table, full
+    *("mysql:2002", "mysql:2003"),  # nobody answers
+}
+
+
+def translate(
+    error: Exception, where: str, *, connecting: bool = False, lost: bool = False
+) -> exceptions.LedgerError | Transient:
+    """Return the library's exception for a database's, to be raised from it.
+
+    :param where: the database, as it is shown to people
+    :param connecting: whether nothing had been asked of the database yet
+    :param lost: whether the connection is known to be gone
+    """
+    if isinstance(error, sqlalchemy.exc.TimeoutError):
+        return exceptions.DatabaseBusy(where, "every pooled connection is in use")
+    codes = _codes(driver_error(error))
+    if codes & _OVERTAKEN:
+        return Transient(exceptions.LedgerError(where, detail(error)))
+    if codes & _BUSY:
+        return Transient(exceptions.DatabaseBusy(where, detail(error)))
+    lost = lost or bool(codes & _LOST) or _is_disconnect(error)
+    return _kind(codes, lost, connecting)(where, detail(error))
+
+
+def _kind(codes: set[str], lost: bool, connecting: bool) -> type[exceptions.LedgerError]:
+    if codes & _READ_ONLY:
+        return exceptions.ReadOnlyDatabase
+    if codes & _UNAVAILABLE or connecting:
+        return exceptions.DatabaseUnavailable
+    return exceptions.LostConnection if lost else exceptions.LedgerError
+
+
+def _is_disconnect(error: Exception) -> bool:
+    return isinstance(error, oslo.DBConnectionError) or bool(
+        getattr(error, "connection_invalidated", False)
+    )
+
+
+@contextlib.contextmanager
+def on_duplicate(instead: exceptions.LedgerError) -> Iterator[None]:
+    """Raise ``instead`` where a unique constraint refuses what the block writes."""
+    try:
+        yield
+    except exceptions.ResourceObjectsError:
+        raise
+    except Exception as error:
+        if _codes(driver_error(error)) & _DUPLICATE:
+            raise instead from error
+        raise
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """Return the driver's own error inside what SQLAlchemy and oslo.db made of it."""
+    while True:
+        inner = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
+        if not isinstance(inner, BaseException):
+            return error
+        error = inner
+
+
+def _codes(error: BaseException) -> set[str]:
+    """Return the names that the tables above know an error by."""
+    sqlite_code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(sqlite_code, int):
+        return {f"sqlite:{sqlite_code}", f"sqlite:{sqlite_code & 0xFF}"}
+    if error.args and isinstance(error.args[0], int):
+        return {f"mysql:{error.args[0]}"}  # PyMySQL knows a SQLSTATE too, but only its class
+    state = getattr(error, "sqlstate", None)
+    return {state, state[:2]} if isinstance(state, str) else set()
+
+
+def detail(error: Exception) -> str:
+    """Return what the driver said, in one line."""
+    said = driver_error(error)
+    parts = [str(part) for part in said.args if not isinstance(part, int)] or [str(said)]
+    return " ".join(" ".join(parts).split())

@@ -1,0 +1,207 @@
+"""The tables, as Core metadata: what the newest migration leaves behind.
+
+Names follow the field (Placement) where it has the table. Rules that hold on all databases alike:
+
+* names compare by their code points: upper and lower case differ, accents differ;
+* figures are integers, ratios are millionths: nothing is a DECIMAL or a FLOAT;
+* times are UTC without a zone, to the microsecond;
+* the number of an operation is never given out again, which makes it the generation of whatever
+  the operation wrote: no later life of a consumer repeats it.
+
+Each index beyond the primary key and the unique constraints says which query it is for. A foreign
+key to ``resource_classes`` or ``traits`` needs none: their rows never go (MySQL makes one anyway).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
+from resource_objects.ratio import MAX_RATIO, MILLION
+
+#: SQLite counts only a column of this very type up by itself.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+#: Fewer than six digits of a second is what MySQL keeps unless told.
+_TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+#: MySQL's TEXT ends at 64 KiB.
+_LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+_NAME = sa.String(255)
+_UUID = sa.String(36)
+
+#: ``uniq_<table>0<column>...`` is what oslo.db reads the columns of a duplicate from.
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        *parts,
+        mysql_engine="InnoDB",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+        **options,
+    )
+
+
+def _id() -> sa.Column[int]:
+    return sa.Column("id", _NUMBER, primary_key=True, autoincrement=True)
+
+
+def _unique(table: str, *columns: str) -> sa.UniqueConstraint:
+    return sa.UniqueConstraint(*columns, name="0".join((f"uniq_{table}", *columns)))
+
+
+def _figure(name: str, nullable: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.Integer, nullable=nullable)
+
+
+def _count(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+#: One row: which libraries may use the database (see ``migrations``).
+schema_info = _table(
+    "schema_info",
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    _figure("oldest_library"),
+    sa.CheckConstraint("id = 1", name="one_row"),
+)
+
+resource_classes = _table(
+    "resource_classes",
+    _id(),
+    sa.Column("name", _NAME, nullable=False),
+    _unique("resource_classes", "name"),
+)
+
+traits = _table(
+    "traits",
+    _id(),
+    sa.Column("name", _NAME, nullable=False),
+    _unique("traits", "name"),
+)
+
+resource_providers = _table(
+    "resource_providers",
+    _id(),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("name", _NAME, nullable=False),
+    _count("generation"),
+    # null only inside the transaction that makes a root, which learns its own number there
+    sa.Column("root_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
+    sa.Column("parent_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    sa.Column("updated_at", _TIME, nullable=False),
+    _unique("resource_providers", "uuid"),
+    _unique("resource_providers", "name"),
+    # read one tree
+    sa.Index(None, "root_id"),
+    # is there a child left of one that goes (asked by its foreign key)
+    sa.Index(None, "parent_id"),
+)
+
+inventories = _table(
+    "inventories",
+    _id(),
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=False),
+    sa.Column("class_id", _NUMBER, sa.ForeignKey("resource_classes.id"), nullable=False),
+    _figure("total"),
+    _figure("reserved"),
+    _figure("min_unit"),
+    _figure("max_unit", nullable=True),
+    _figure("step_size"),
+    _count("ratio_millionths"),
+    _count("capacity"),
+    _count("used"),
+    _unique("inventories", "provider_id", "class_id"),
+    sa.CheckConstraint(f"total BETWEEN 1 AND {MAX_FIGURE}", name="total"),
+    sa.CheckConstraint("reserved BETWEEN 0 AND total", name="reserved"),
+    sa.CheckConstraint(f"min_unit BETWEEN 1 AND {MAX_FIGURE}", name="min_unit"),
+    sa.CheckConstraint("max_unit IS NULL OR max_unit BETWEEN min_unit AND total", name="max_unit"),
+    sa.CheckConstraint(f"step_size BETWEEN 1 AND {MAX_FIGURE}", name="step_size"),
+    sa.CheckConstraint(
+        f"ratio_millionths BETWEEN 1 AND {int(MAX_RATIO * MILLION)}", name="ratio_millionths"
+    ),
+    # capacity = floor((total - reserved) * ratio), said without a division, which the databases
+    # do differently; within the ranges above no product leaves 64 bits
+    sa.CheckConstraint(
+        f"(total - reserved) * ratio_millionths - capacity * {MILLION} BETWEEN 0 AND {MILLION - 1}",
+        name="capacity",
+    ),
+    # above the capacity is allowed: shrinking below what is used is
+    sa.CheckConstraint(f"used BETWEEN 0 AND {MAX_AMOUNT}", name="used"),
+)
+
+resource_provider_traits = _table(
+    "resource_provider_traits",
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("trait_id", _NUMBER, sa.ForeignKey("traits.id"), primary_key=True),
+)
+
+consumers = _table(
+    "consumers",
+    _id(),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("name", _NAME, nullable=False),
+    # the number of the operation that wrote last: never twice the same, whoever comes and goes
+    _count("generation"),
+    sa.Column("project_id", _NAME, nullable=True),
+    sa.Column("user_id", _NAME, nullable=True),
+    sa.Column("consumer_type", _NAME, nullable=True),
+    sa.Column("request", _LONG_TEXT, nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    _unique("consumers", "uuid"),
+    _unique("consumers", "name"),
+)
+
+claims = _table(
+    "claims",
+    _id(),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("consumer_id", _NUMBER, sa.ForeignKey("consumers.id"), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("expires_at", _TIME, nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    _unique("claims", "uuid"),
+    # the claim of a consumer
+    sa.Index(None, "consumer_id"),
+)
+
+allocations = _table(
+    "allocations",
+    _id(),
+    sa.Column("consumer_id", _NUMBER, sa.ForeignKey("consumers.id"), nullable=False),
+    sa.Column("provider_id", _NUMBER, nullable=False),
+    sa.Column("class_id", _NUMBER, nullable=False),
+    _count("used"),
+    sa.ForeignKeyConstraint(
+        ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
+    ),
+    _unique("allocations", "consumer_id", "provider_id", "class_id"),
+    sa.CheckConstraint(f"used BETWEEN 1 AND {MAX_AMOUNT}", name="used"),
+    # who holds most of an inventory; and its foreign key
+    sa.Index(None, "provider_id", "class_id", "used"),
+)
+
+operations = _table(
+    "operations",
+    _id(),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("subject", _NAME, nullable=False),
+    sa.Column("outcome", _LONG_TEXT, nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    _unique("operations", "uuid"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,48 @@
+"""The tests every backend passes, also yours.
+
+Subclass :class:`BackendConformance`, name the backend, and override two fixtures::
+
+    from resource_objects.testing.conformance import BackendConformance
+
+    class TestMine(BackendConformance):
+        backend_class = MyBackend
+        backend_name = "mine"
+
+        @pytest.fixture
+        def url(self, tmp_path):
+            return f"mine://{tmp_path}/ledger"
+
+        @pytest.fixture
+        def another_url(self, tmp_path):
+            return f"mine://{tmp_path}/another"
+
+Both name ledgers that are empty and that nobody else uses; ``url`` must not be kept from one test
+to the next. What a backend cannot do is said by its capabilities, which are class attributes, never
+by its name; see :class:`~resource_objects.testing.conformance.base.Kit`. Tests are marked with the
+laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
+["resource_objects.testing.laws"]``.
+
+Further: :func:`state_machine` compares a backend with a naive model of dicts, by Hypothesis, and
+:mod:`resource_objects.testing.checker` reads the tables of a SQL database apart from the library.
+Needs the extra ``resource_objects[test]``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+_PARTS = ("base", "claims", "concurrency", "definitions", "model", "names", "operations")
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+
+from resource_objects.testing.conformance.claims import ClaimRules  # noqa: E402
+from resource_objects.testing.conformance.concurrency import ConcurrencyRules  # noqa: E402
+from resource_objects.testing.conformance.definitions import DefinitionRules  # noqa: E402
+from resource_objects.testing.conformance.model import state_machine  # noqa: E402
+from resource_objects.testing.conformance.names import NameRules  # noqa: E402
+from resource_objects.testing.conformance.operations import OperationRules  # noqa: E402
+
+__all__ = ["BackendConformance", "state_machine"]
+
+
+class BackendConformance(DefinitionRules, ClaimRules, OperationRules, NameRules, ConcurrencyRules):
+    """Every rule of the contract, as tests; subclass it (see the module)."""

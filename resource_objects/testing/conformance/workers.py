@@ -1,0 +1,97 @@
+"""What test processes run: functions of a module that a new process can import."""
+
+from __future__ import annotations
+
+import multiprocessing.context
+import os
+import random
+from collections.abc import Sequence
+
+from resource_objects import exceptions
+from resource_objects.providers import Backend
+from resource_objects.testing.conformance.base import adjust, claim, define, host, release
+
+#: (consumer, resource class): amount
+Holdings = dict[tuple[str, str], int]
+
+
+def processes() -> multiprocessing.context.ForkServerContext:
+    """Return what makes processes for tests: clean ones, that have the library imported already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "resource_objects.backends.sql.backend"])
+    return context
+
+
+def define_and_claim(backend_class: type[Backend], url: str, number: int) -> None:
+    """Open a ledger, define a host of one's own and claim of it."""
+    backend = backend_class.open(url)
+    try:
+        names = define(backend, host(f"host{number}"))
+        claim(backend, f"job{number}", {names[f"host{number}"]: "VCPU=1"})
+    finally:
+        backend.close()
+
+
+def hammer(backend: Backend, uuid: str, who: str, tries: int) -> Holdings:
+    """Claim, adjust and release at random; return what this worker believes to hold."""
+    chance = random.Random(who)
+    holds: Holdings = {}
+    for number in range(tries):
+        consumer = f"{who}-{number}"
+        amounts = {name: chance.randint(1, 3) for name in ("VCPU", "MEMORY_MB")}
+        try:
+            claim(backend, consumer, {uuid: amounts})
+            holds.update({(consumer, name): amount for name, amount in amounts.items()})
+        except exceptions.CapacityException:
+            _give_back(backend, uuid, holds, chance)
+    return holds
+
+
+def _give_back(backend: Backend, uuid: str, holds: Holdings, chance: random.Random) -> None:
+    """Release or shrink one holding, so that the others go on."""
+    if not holds:
+        return
+    consumer, resource_class = chance.choice(sorted(holds))
+    amount = holds[consumer, resource_class]
+    if amount > 1 and chance.random() < 0.5:
+        adjust(backend, consumer, {uuid: {resource_class: -1}})
+        holds[consumer, resource_class] = amount - 1
+        return
+    release(backend, consumer)
+    for name in ("VCPU", "MEMORY_MB"):
+        holds.pop((consumer, name), None)
+
+
+def hammer_elsewhere(
+    backend_class: type[Backend], url: str, uuid: str, who: str, tries: int
+) -> Holdings:
+    """Open a ledger and :func:`hammer` it."""
+    backend = backend_class.open(url)
+    try:
+        return hammer(backend, uuid, who, tries)
+    finally:
+        backend.close()
+
+
+def claim_until_killed(
+    backend_class: type[Backend], url: str, uuids: Sequence[str], who: str, diary: str
+) -> None:
+    """Claim and release for ever; write into a file what was acknowledged.
+
+    Lines are ``claimed NAME``, ``releasing NAME`` (asked, not yet answered) and ``released NAME``.
+    """
+    backend = backend_class.open(url)
+    with open(diary, "ab", buffering=0) as file:
+        number = 0
+        while True:
+            name = f"{who}-{os.getpid()}-{number}"
+            number += 1
+            try:
+                claim(backend, name, dict.fromkeys(uuids, "VCPU=1,MEMORY_MB=3"))
+            except exceptions.CapacityException:
+                continue
+            file.write(f"claimed {name}\n".encode())
+            if number % 2 == 0:
+                file.write(f"releasing {name}\n".encode())
+                release(backend, name)
+                file.write(f"released {name}\n".encode())

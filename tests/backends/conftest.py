@@ -1,0 +1,55 @@
+"""Ledgers for the tests of backends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from resource_objects.backends.sql.backend import SQLBackend
+from tests import databases
+
+#: ``prepare`` of the databases that the tests of this room share.
+upgrade = SQLBackend.upgrade_database
+
+
+@pytest.fixture(scope="session")
+def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an empty ledger, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    SQLBackend.open(f"sqlite:///{path}").close()
+    assert [found.name for found in path.parent.iterdir()] == ["empty.db"]
+    return path
+
+
+@pytest.fixture
+def sqlite_url(empty_ledger: Path, tmp_path: Path) -> Callable[[str], str]:
+    """A function ``name -> URL`` of an empty ledger in a file of that name."""
+
+    def copy(name: str) -> str:
+        return f"sqlite:///{shutil.copy(empty_ledger, tmp_path / name)}"
+
+    return copy
+
+
+@pytest.fixture
+def ledger_url(
+    database_kind: str,
+    sqlite_url: Callable[[str], str],
+    request: pytest.FixtureRequest,
+) -> str:
+    """The URL of an empty ledger, once for each kind of database."""
+    if database_kind == "sqlite":
+        return sqlite_url("ledger.db")
+    prepared: Callable[[databases.Prepare], str] = request.getfixturevalue("prepared_database")
+    return prepared(upgrade)
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[SQLBackend]:
+    """An open empty ledger, once for each kind of database."""
+    backend = SQLBackend.open(ledger_url)
+    yield backend
+    backend.close()

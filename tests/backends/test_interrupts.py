@@ -1,0 +1,53 @@
+"""An interrupted write leaves nothing behind, on every kind of database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from resource_objects.backends.sql import claim as claim_module
+from resource_objects.backends.sql import consumers, places
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.providers.backend import ClaimOrder, Operation
+from resource_objects.testing import checker
+from resource_objects.testing.conformance.base import claim, define, deltas, host, picture
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [
+        (claim_module, "decide"),
+        (places, "change"),
+        (consumers, "make"),
+        (consumers, "make_claim"),
+        (consumers, "make_allocations"),
+    ],
+    ids=["decide", "change", "make", "make_claim", "make_allocations"],
+)
+def test_an_interrupt_at_any_step_changes_nothing(
+    ledger: SQLBackend,
+    ledger_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    step: str,
+    kind: type[BaseException],
+) -> None:
+    names = define(ledger, host())
+    claim(ledger, "other", {names["host0"]: "VCPU=1"})
+    before = picture(ledger)
+
+    def interrupt(*_: Any) -> None:
+        raise kind
+
+    monkeypatch.setattr(module, step, interrupt)
+    operation = Operation()
+    order = ClaimOrder("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
+    with pytest.raises(kind):
+        ledger.claim(operation, order)
+    monkeypatch.undo()
+    assert picture(ledger) == before
+    assert ledger.claim(operation, order) == ledger.held("job")
+    assert checker.problems(ledger_url) == []

@@ -1,0 +1,33 @@
+"""The memory backend keeps the contract."""
+
+from __future__ import annotations
+
+import hypothesis
+import hypothesis.stateful
+import pytest
+
+from resource_objects.backends.memory import MemoryBackend
+from resource_objects.testing.conformance import BackendConformance, state_machine
+
+
+class TestMemoryBackend(BackendConformance):
+    """The conformance kit."""
+
+    backend_class = MemoryBackend
+    backend_name = "memory"
+    persistent = False
+    multi_process = False
+
+    @pytest.fixture
+    def url(self) -> str:
+        return "memory://"
+
+    @pytest.fixture
+    def another_url(self) -> str:
+        return "memory://"
+
+
+def test_random_steps_agree_with_the_model() -> None:
+    machine = state_machine(lambda: MemoryBackend.open("memory://"))
+    settings = hypothesis.settings(max_examples=50, stateful_step_count=30)
+    hypothesis.stateful.run_state_machine_as_test(machine, settings=settings)

@@ -1,0 +1,182 @@
+"""The tables, on every kind of database: as the models say, guarded, and of which version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.pool import NullPool
+
+from resource_objects import exceptions
+from resource_objects.backends.sql import migrations, schema
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.backends.sql.migrations import steps
+from resource_objects.testing.conformance.base import claim, define, host, picture
+from resource_objects.testing.conformance.concurrency import together
+
+
+@pytest.fixture
+def tables(database_url: str) -> Iterator[sqlalchemy.Engine]:
+    """An engine of the test's own on a database just upgraded."""
+    SQLBackend.upgrade_database(database_url)
+    engine = sqlalchemy.create_engine(database_url, poolclass=NullPool)
+    yield engine
+    engine.dispose()
+
+
+def _run(url: str, *statements: str) -> None:
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+# --- migrations and models ---
+
+
+def test_migrations_make_what_the_models_say(tables: sqlalchemy.Engine) -> None:
+    _check_tables(tables)
+
+
+def _check_tables(tables: sqlalchemy.Engine) -> None:
+    with tables.connect() as connection:
+        options = {"version_table": migrations.VERSION_TABLE, "compare_type": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, schema.metadata) == []
+    inspector = sqlalchemy.inspect(tables)
+    assert set(inspector.get_table_names()) == {*schema.metadata.tables, migrations.VERSION_TABLE}
+    for table in schema.metadata.sorted_tables:  # Alembic does not look at CHECKs
+        wanted = {
+            constraint.name
+            for constraint in table.constraints
+            if isinstance(constraint, sqlalchemy.CheckConstraint)
+        }
+        assert {found["name"] for found in inspector.get_check_constraints(table.name)} == wanted
+
+
+_GOOD = {
+    "total": 8,
+    "reserved": 1,
+    "min_unit": 1,
+    "max_unit": None,
+    "step_size": 1,
+    "ratio_millionths": 1_500_000,
+    "capacity": 10,
+    "used": 0,
+}
+
+
+_WRONG: list[dict[str, Any]] = [
+    {"total": 0, "reserved": 0, "capacity": 0},
+    {"reserved": -1, "capacity": 13},
+    {"reserved": 9, "capacity": -2},
+    {"min_unit": 0},
+    {"max_unit": 0},
+    {"max_unit": 9},
+    {"min_unit": 3, "max_unit": 2},
+    {"step_size": 0},
+    {"ratio_millionths": 0, "capacity": 0},
+    {"ratio_millionths": 4_000_000_001, "capacity": 28_000_000_007},
+    {"capacity": 11},
+    {"capacity": 9},
+    {"capacity": 2**62},
+    {"used": -1},
+]
+
+
+@pytest.mark.law(7, 8)
+def test_the_database_refuses_figures_that_cannot_be(ledger: SQLBackend, ledger_url: str) -> None:
+    define(ledger, host("host0", "VCPU=1"), host("host1", {}))
+    provider, resource_class = schema.resource_providers.c, schema.resource_classes.c
+    insert = sqlalchemy.insert(schema.inventories)
+    engine = sqlalchemy.create_engine(ledger_url, poolclass=NullPool)
+    with engine.connect() as connection:
+        numbers = {
+            "provider_id": connection.scalar(
+                sqlalchemy.select(provider.id).where(provider.name == "host1")
+            ),
+            "class_id": connection.scalar(sqlalchemy.select(resource_class.id)),
+        }
+        for wrong in _WRONG:
+            with pytest.raises(sqlalchemy.exc.DBAPIError):
+                connection.execute(insert, {**numbers, **_GOOD, **wrong})
+            connection.rollback()
+        connection.execute(insert, {**numbers, **_GOOD})
+        connection.rollback()
+
+
+# --- versions ---
+
+
+def test_upgrading_says_what_it_did_and_does_it_once(database_url: str) -> None:
+    [step] = SQLBackend.upgrade_database(database_url)
+    assert step.startswith("0001 ")
+    assert SQLBackend.upgrade_database(database_url) == []
+
+
+def test_many_upgrades_at_once_run_each_step_once(database_url: str) -> None:
+    outcomes = together(lambda _: SQLBackend.upgrade_database(database_url), workers=4)
+    assert sorted(map(len, outcomes)) == [0, 0, 0, 1], outcomes
+
+
+def test_an_upgrade_that_was_cut_short_goes_on(
+    database_kind: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(steps, "create_index", die)
+    with pytest.raises(RuntimeError, match="killed"):
+        SQLBackend.upgrade_database(database_url)
+    monkeypatch.undo()
+    engine = sqlalchemy.create_engine(database_url, poolclass=NullPool)
+    left = set(sqlalchemy.inspect(engine).get_table_names())
+    # MySQL commits each table as it is made
+    assert ("resource_providers" in left) == (database_kind == "mysql")
+    assert len(SQLBackend.upgrade_database(database_url)) == 1
+    _check_tables(engine)
+
+
+def test_a_newer_database_that_admits_this_library_is_used(database_url: str) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _run(database_url, f"UPDATE {migrations.VERSION_TABLE} SET version_num = '0007'")
+    assert SQLBackend.upgrade_database(database_url) == []
+    backend = SQLBackend.open(database_url)
+    names = define(backend, host())
+    claim(backend, "job", {names["host0"]: "VCPU=1"})
+    assert len(picture(backend).allocations) == 1
+    backend.close()
+
+
+def test_a_newer_database_that_shuts_it_out_is_left_alone(database_url: str) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _run(database_url, "UPDATE schema_info SET oldest_library = 2")
+    for version in ("0007", "a17be"):
+        _run(database_url, f"UPDATE {migrations.VERSION_TABLE} SET version_num = '{version}'")
+        for use in (SQLBackend.open, SQLBackend.upgrade_database):
+            with pytest.raises(exceptions.SchemaTooNew):
+                use(database_url)
+
+
+def test_an_older_database_needs_an_upgrade(database_kind: str, database_url: str) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _run(database_url, f"DELETE FROM {migrations.VERSION_TABLE}")
+    if database_kind == "sqlite":  # which opening does
+        SQLBackend.open(database_url).close()
+    else:
+        with pytest.raises(exceptions.SchemaTooOld, match="db upgrade"):
+            SQLBackend.open(database_url)
+        assert len(SQLBackend.upgrade_database(database_url)) == 1
+    assert SQLBackend.upgrade_database(database_url) == []
+
+
+def test_tables_of_another_program_are_left_alone(database_url: str) -> None:
+    _run(database_url, "CREATE TABLE resource_providers (id INTEGER, name VARCHAR(10))")
+    for use in (SQLBackend.open, SQLBackend.upgrade_database):
+        with pytest.raises(exceptions.DatabaseUnavailable, match="not those of a ledger"):
+            use(database_url)
+    _run(database_url, "INSERT INTO resource_providers VALUES (1, 'mine')")

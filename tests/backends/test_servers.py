@@ -1,0 +1,194 @@
+"""What is particular about databases behind a server: first steps, and lost connections."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import hypothesis.stateful
+import pytest
+import sqlalchemy
+from sqlalchemy.pool import NullPool
+
+from resource_objects import exceptions
+from resource_objects.backends.sql import consumers
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.providers.backend import ClaimOrder, Operation
+from resource_objects.testing import checker
+from resource_objects.testing.conformance import state_machine
+from resource_objects.testing.conformance.base import (
+    claim,
+    define,
+    deltas,
+    host,
+    picture,
+    release,
+)
+from tests import conftest, databases
+
+upgrade = SQLBackend.upgrade_database
+
+
+@pytest.fixture(params=["postgresql", "mysql"])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    conftest.require_server(kind)
+    return kind
+
+
+def throw_out(url: str) -> int:
+    """End every other connection to a database; return how many there were."""
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            query = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            return len(connection.exec_driver_sql(query).all())
+        query = (
+            "SELECT id FROM information_schema.processlist"
+            " WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        )
+        others = connection.exec_driver_sql(query).all()
+        for (number,) in others:
+            with contextlib.suppress(sqlalchemy.exc.OperationalError):
+                connection.exec_driver_sql(f"KILL {number}")
+        return len(others)
+
+
+def test_random_steps_agree_with_the_model(database_kind: str, scratch: databases.Scratch) -> None:
+    with contextlib.ExitStack() as lent:
+
+        def fresh() -> SQLBackend:
+            lent.close()  # puts back what the example before has written
+            return SQLBackend.open(lent.enter_context(scratch.prepared(database_kind, upgrade)))
+
+        settings = hypothesis.settings(max_examples=6, stateful_step_count=20)
+        hypothesis.stateful.run_state_machine_as_test(state_machine(fresh), settings=settings)
+
+
+# --- opening ---
+
+
+def test_an_empty_database_needs_an_upgrade(database_url: str) -> None:
+    with pytest.raises(exceptions.SchemaTooOld, match="db upgrade") as refused:
+        SQLBackend.open(database_url)
+    assert "no tables" in str(refused.value)
+    SQLBackend.upgrade_database(database_url)
+    SQLBackend.open(database_url).close()
+
+
+def test_tables_of_others_may_be_there_too(database_url: str) -> None:
+    engine = sqlalchemy.create_engine(database_url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        connection.exec_driver_sql("CREATE TABLE books (id INTEGER)")
+    assert len(SQLBackend.upgrade_database(database_url)) == 1
+    SQLBackend.open(database_url).close()
+
+
+def test_a_mariadb_url_and_one_without_a_driver_are_understood(
+    database_kind: str, ledger_url: str
+) -> None:
+    scheme, _, rest = ledger_url.partition("://")
+    for name in {"postgresql": ["postgresql"], "mysql": ["mysql", "mariadb"]}[database_kind]:
+        SQLBackend.open(f"{name}://{rest}").close()
+    SQLBackend.open(f"{scheme}://{rest}").close()
+
+
+@pytest.mark.parametrize("change", [{"port": 1}, {"database": "ro_test_nobody_made_this"}])
+def test_what_cannot_be_reached_is_found_out_soon(ledger_url: str, change: dict[str, Any]) -> None:
+    url = sqlalchemy.make_url(ledger_url).set(password="secret").set(**change)
+    began = time.monotonic()
+    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+        SQLBackend.open(url.render_as_string(hide_password=False))
+    assert time.monotonic() - began < 5
+    assert "secret" not in str(refused.value) and str(url.host) in str(refused.value)
+
+
+def test_a_missing_driver_is_named_with_what_installs_it(
+    database_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = {"postgresql": "psycopg", "mysql": "pymysql"}[database_kind]
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(exceptions.BackendNotFound) as refused:
+        SQLBackend.open(f"{database_kind}://127.0.0.1/nothing")
+    assert f"resource_objects[{database_kind}]" in str(refused.value)
+
+
+# --- lost connections ---
+
+
+@pytest.fixture
+def names(ledger: SQLBackend, ledger_url: str) -> Iterator[dict[str, str]]:
+    """A ledger of one host; its tables are checked at the end."""
+    yield define(ledger, host())
+    assert checker.problems(ledger_url) == []
+
+
+def test_a_connection_lost_while_idle_is_not_noticed(
+    ledger: SQLBackend, ledger_url: str, names: dict[str, str]
+) -> None:
+    claim(ledger, "job-1", {names["host0"]: "VCPU=1"})
+    assert throw_out(ledger_url) > 0
+    claim(ledger, "job-2", {names["host0"]: "VCPU=1"})
+    assert throw_out(ledger_url) > 0
+    assert len(picture(ledger).allocations) == 2
+
+
+@pytest.mark.law(2)
+def test_a_connection_lost_before_the_commit_did_nothing(
+    ledger: SQLBackend, ledger_url: str, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = picture(ledger)
+
+    def lost(*_: Any) -> None:
+        assert throw_out(ledger_url) > 0
+
+    monkeypatch.setattr(consumers, "make_claim", _after(lost, consumers.make_claim))
+    operation = Operation()
+    order = ClaimOrder("job", deltas({names["host0"]: "VCPU=8"}))
+    with pytest.raises(exceptions.LostConnection):
+        ledger.claim(operation, order)
+    monkeypatch.undo()
+    assert picture(ledger) == before
+    assert ledger.claim(operation, order) == ledger.held("job")
+    assert picture(ledger).used("host0", "VCPU") == 8
+
+
+def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[..., Any]:
+    def both(*args: Any) -> Any:
+        first()
+        return then(*args)
+
+    return both
+
+
+@pytest.mark.law(4)
+def test_a_write_whose_acknowledgement_was_lost_happens_once(
+    ledger: SQLBackend, ledger_url: str, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialect: Any = ledger._database._engine.dialect
+    commit = dialect.do_commit
+
+    def commit_and_lose(connection: Any) -> None:
+        commit(connection)
+        throw_out(ledger_url)
+        connection.cursor().execute("SELECT 1")
+
+    monkeypatch.setattr(dialect, "do_commit", commit_and_lose)
+    operation = Operation()
+    order = ClaimOrder("job", deltas({names["host0"]: "VCPU=8"}))
+    with pytest.raises(exceptions.LostConnection):
+        ledger.claim(operation, order)
+    monkeypatch.undo()
+    assert ledger.claim(operation, order) == ledger.held("job")
+    assert picture(ledger).used("host0", "VCPU") == 8
+    release(ledger, "job")
+    assert ledger.claim(operation, order).held[0].amount == 8
+    assert ledger.held("job") is None

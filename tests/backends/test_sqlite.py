@@ -1,0 +1,351 @@
+"""SQLite files keep the contract, and what is particular about them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis
+import hypothesis.stateful
+import pytest
+import sqlalchemy
+
+from resource_objects import exceptions
+from resource_objects.backends.sql import sqlite
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.backends.sql.retry import Retries
+from resource_objects.providers.backend import ClaimOrder, Delta, Operation
+from resource_objects.testing import checker
+from resource_objects.testing.conformance import BackendConformance, state_machine
+from resource_objects.testing.conformance.base import claim, define, host, picture, release
+from resource_objects.testing.conformance.concurrency import together
+from resource_objects.testing.conformance.workers import define_and_claim
+
+
+class TestSQLiteBackend(BackendConformance):
+    """The conformance kit."""
+
+    backend_class = SQLBackend
+    backend_name = "sqlite"
+
+    @pytest.fixture
+    def url(self, sqlite_url: Callable[[str], str]) -> Iterator[str]:
+        url = sqlite_url("ledger.db")
+        yield url
+        assert checker.problems(url, shrunk=True) == []
+
+    @pytest.fixture
+    def another_url(self, sqlite_url: Callable[[str], str]) -> str:
+        return sqlite_url("another.db")
+
+    @pytest.fixture
+    def new_url(self, tmp_path: Path) -> Iterator[str]:
+        url = f"sqlite:///{tmp_path}/new.db"
+        yield url
+        assert checker.problems(url) == []
+
+
+def test_random_steps_agree_with_the_model(sqlite_url: Callable[[str], str]) -> None:
+    numbers = itertools.count()
+    machine = state_machine(lambda: SQLBackend.open(sqlite_url(f"{next(numbers)}.db")))
+    settings = hypothesis.settings(max_examples=20, stateful_step_count=25)
+    hypothesis.stateful.run_state_machine_as_test(machine, settings=settings)
+
+
+# --- making a file ---
+
+
+def test_opening_makes_the_file_and_its_tables(tmp_path: Path) -> None:
+    backend = SQLBackend.open(f"sqlite:///{tmp_path}/new ledger?.db")
+    define(backend, host())
+    backend.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["new ledger"]
+
+
+def test_the_file_is_the_one_meant_when_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    backend = SQLBackend.open("sqlite:///lab.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    outcomes = together(lambda n: define(backend, host(f"host{n}")))
+    assert all(isinstance(outcome, dict) for outcome in outcomes)
+    backend.close()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["elsewhere", "lab.db"]
+
+
+def test_many_threads_make_it_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    assert together(lambda n: define_and_claim(SQLBackend, url, n)) == [None] * 6
+
+
+@pytest.mark.parametrize(
+    "name", ["missing/ledger.db", "file/ledger.db", "folder", "not-a-database", "other.db"]
+)
+def test_what_cannot_be_opened_is_named_and_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "not-a-database").write_text("x" * 5000)
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE resource_providers (mine INTEGER)")
+    other.close()
+    before = _files(tmp_path)
+    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+        SQLBackend.open(f"sqlite:///{tmp_path}/{name}")
+    assert refused.value.subject == f"{tmp_path}/{name}"
+    assert _files(tmp_path) == before
+
+
+@pytest.mark.parametrize("share", [0.001, 0.2, 0.6, 0.95])
+def test_a_file_cut_short_is_no_ledger(
+    sqlite_url: Callable[[str], str], tmp_path: Path, share: float
+) -> None:
+    url = sqlite_url("ledger.db")
+    path = tmp_path / "ledger.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+
+    def use() -> None:
+        backend = SQLBackend.open(url)
+        try:
+            define(backend, host())
+            picture(backend)
+        finally:
+            backend.close()
+
+    with pytest.raises(exceptions.DatabaseUnavailable, match=r"malformed|not a database"):
+        use()
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+# --- how connections are set up ---
+
+
+@pytest.mark.parametrize(("query", "level"), [("", 1), ("?synchronous=full", 2)])
+def test_pragmas_are_as_documented(
+    sqlite_url: Callable[[str], str], query: str, level: int
+) -> None:
+    backend = SQLBackend.open(sqlite_url("ledger.db") + query)
+    with backend._database.reading() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    backend.close()
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": level,
+        "foreign_keys": 1,
+        "busy_timeout": 30_000,
+    }
+
+
+@pytest.mark.law(11)
+def test_reading_does_not_change_a_byte(sqlite_url: Callable[[str], str], tmp_path: Path) -> None:
+    url = sqlite_url("ledger.db")
+    backend = SQLBackend.open(url)
+    names = define(backend, host())
+    claim(backend, "job", {names["host0"]: "VCPU=1"})
+    before = {name: text for name, text in _files(tmp_path).items() if "-shm" not in name}
+    backend.read()
+    backend.read("host0")
+    backend.held("job")
+    backend.uuids(["host0"])
+    backend.upgrade()
+    assert {name: text for name, text in _files(tmp_path).items() if "-shm" not in name} == before
+    backend.close()
+    before = _files(tmp_path)
+    SQLBackend.open(url).close()
+    assert _files(tmp_path) == before
+
+
+def test_the_statements_of_a_claim_do_not_grow_with_its_rows(
+    sqlite_url: Callable[[str], str],
+) -> None:
+    backend = SQLBackend.open(sqlite_url("ledger.db"))
+    names = define(backend, *(host(f"host{n}") for n in range(60)))
+    claim(backend, "first", {names["host0"]: "VCPU=1,MEMORY_MB=1"})  # which looks classes up
+    counts = []
+    for size in (1, 60):
+        wanted = {names[f"host{n}"]: "VCPU=1,MEMORY_MB=1" for n in range(size)}
+        said: list[str] = []
+        with backend._database.reading() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+        driver.set_trace_callback(said.append)
+        claim(backend, f"job-{size}", wanted)
+        release(backend, f"job-{size}")
+        driver.set_trace_callback(None)
+        # one statement for all rows, which SQLite traces once for each
+        counts.append(len([text for text in said if "INSERT INTO allocations" not in text]))
+    backend.close()
+    assert counts[0] == counts[1] < 20
+
+
+# --- forks, locks ---
+
+
+def _in_a_fork(work: Callable[[], None]) -> int:
+    """Run ``work`` in a forked child; return its exit code, 0 if it raised nothing."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_makes_its_own_connections(sqlite_url: Callable[[str], str]) -> None:
+    url = sqlite_url("ledger.db")
+    backend = SQLBackend.open(url)
+    names = define(backend, host())
+    mine = backend._database._engine.pool
+
+    def child() -> None:
+        assert backend._database._engine.pool is not mine
+        claim(backend, f"child-{os.getpid()}", {names["host0"]: "VCPU=1"})
+
+    with backend._database.writing():  # a lock the child must not believe it holds
+        pass
+    assert [_in_a_fork(child) for _ in range(3)] == [0] * 3
+    claim(backend, "parent", {names["host0"]: "VCPU=1"})
+    assert len(picture(backend).allocations) == 4
+    backend.close()
+    assert checker.problems(url) == []
+
+
+def test_a_writer_waits_for_another_and_then_says_busy(
+    sqlite_url: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.1)
+    backend = SQLBackend.open(sqlite_url("ledger.db"), retries=Retries(tries=2))
+    names = define(backend, host())
+    other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(exceptions.DatabaseBusy):
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+    assert backend.held("job") is None  # readers do not wait
+    other.execute("ROLLBACK")
+    other.close()
+    claim(backend, "job", {names["host0"]: "VCPU=1"})
+    backend.close()
+
+
+# --- files that may not be written ---
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every user may enter."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    made.chmod(0o755)
+    shutil.rmtree(made)
+
+
+def _without_rights(work: Callable[[], None]) -> int:
+    """Run ``work`` in a forked child that is not root."""
+
+    def child() -> None:
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        work()
+
+    return _in_a_fork(child)
+
+
+def _check_read_only(url: str) -> None:
+    backend = SQLBackend.open(url)
+    record = backend.held("job")
+    assert record is not None
+    assert picture(backend).allocations == {("job", "host0", "VCPU"): 1}
+    order = ClaimOrder("job-2", (Delta(record.held[0].provider_uuid, "VCPU", 1),))
+    for write in (
+        lambda: backend.claim(Operation(), order),
+        lambda: backend.release(Operation(), "job"),
+        lambda: release(backend, "nobody"),
+        lambda: define(backend, host("host1")),
+    ):
+        with pytest.raises(exceptions.ReadOnlyDatabase):
+            write()
+    assert backend.upgrade() == []
+    backend.close()
+
+
+@pytest.mark.law(11)
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o777), (0o444, 0o555)])
+@pytest.mark.parametrize("written", [False, True])
+def test_a_file_that_may_not_be_written_is_read(
+    folder: Path, empty_ledger: Path, file_mode: int, folder_mode: int, written: bool
+) -> None:
+    path = Path(shutil.copy(empty_ledger, folder / "ledger.db"))
+    url = f"sqlite:///{path}"
+    backend = SQLBackend.open(url)
+    claim(backend, "job", {define(backend, host())["host0"]: "VCPU=1"})
+    if not written:
+        backend.close()
+    before = sorted(os.listdir(folder))
+    path.chmod(file_mode)
+    folder.chmod(folder_mode)
+    assert _without_rights(lambda: _check_read_only(url)) == 0
+    assert sorted(os.listdir(folder)) == before  # nothing in the writer's way
+    folder.chmod(0o755)
+    backend.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_nothing_is_made_where_nothing_may_be(folder: Path) -> None:
+    folder.chmod(0o555)
+
+    def child() -> None:
+        with pytest.raises(exceptions.DatabaseUnavailable, match="cannot be written"):
+            SQLBackend.open(f"sqlite:///{folder}/ledger.db")
+
+    assert _without_rights(child) == 0
+
+
+def test_what_is_written_while_it_is_thought_immutable_is_read_again(
+    sqlite_url: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = sqlite_url("ledger.db")
+    monkeypatch.setattr(sqlite, "_is_writable", lambda path: False)
+    reader = SQLBackend.open(url)
+    monkeypatch.undo()
+    writer = SQLBackend.open(url)
+    reads = 0
+
+    def write_once() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            define(writer, host())
+            writer.close()  # which moves the log into the file
+
+    found = reader._reading(lambda connection: (write_once(), _names(connection))[1])
+    assert (reads, found) == (2, ["host0"])
+    reader.close()
+
+
+def _names(connection: sqlalchemy.Connection) -> list[str]:
+    query = sqlalchemy.text("SELECT name FROM resource_providers")
+    return list(connection.scalars(query))
