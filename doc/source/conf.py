@@ -13,6 +13,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
+    "cliff.sphinxext",
 ]
 intersphinx_mapping: dict[str, tuple[str, str | None]] = {}  # a build needs no network
 autodoc_member_order = "bysource"
@@ -23,4 +24,5 @@ html_theme = "furo"
 html_title = f"resource_objects {version}"
 html_static_path = ["_static"]
 exclude_patterns: list[str] = []
-nitpicky = False
+# `type` is a built-in and a field of every Resource; a reference to either is clear enough
+suppress_warnings = ["ref.python"]

@@ -25,7 +25,7 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
         metavar="RULE",
         action="append",
         default=[],
-        help="PCI devices that can be taken, and as what, such as 10de:*=PGPU; may be repeated",
+        help="PCI devices that can be taken, and as what, such as 10de:2330=PGPU; may be repeated",
     )
 
 

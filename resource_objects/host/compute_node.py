@@ -118,6 +118,7 @@ class ComputeNode(View):
             within the row's used figures
         :param ratios: allocation ratios that count whatever the row states, such as ``"VCPU=16"``
         :param initial_ratios: ratios where the row states none, instead of Nova's
+
         Cost: about 100 microseconds for a whole row.
 
         :raises InvalidRow: naming the column, its value and what was expected
