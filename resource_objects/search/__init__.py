@@ -7,6 +7,7 @@
 ``necessary``       conditions for whole fleets at once, which rule most hosts out
 ``tree``            the decision on one tree: who gives what, and who has which trait
 ``split``           one amount in parts that each keep the unit rules
+``budget``          counted steps, so that every search ends and can be repeated
 ``matcher``         the search over all trees, within a limit and a budget
 ``candidates``      Candidate and Candidates, the answer
 ``explain``         Explanation: why the hosts that were left out cannot hold it

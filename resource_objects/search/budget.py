@@ -33,11 +33,12 @@ class Budget:
         """Steps that may still be spent."""
         return self._allowed - self.spent
 
-    def spend(self) -> None:
-        """Spend a step, or raise ``Exhausted`` if none is left."""
-        if self.spent >= self._allowed:
+    def spend(self, steps: int = 1) -> None:
+        """Spend steps, or raise ``Exhausted`` if there are not so many left; then none are."""
+        if steps > self.left:
+            self.spent = self._allowed
             raise Exhausted
-        self.spent += 1
+        self.spent += steps
 
     @contextmanager
     def share(self, most: int) -> Iterator[Budget]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from resource_objects.search.tree import Asked, decide, plan
 
 #: Steps that explaining may take to find out whether some providers can give a class.
 PATIENCE = 10_000
+
+
+#: The rules that leave nobody of whom one could ask for a trait.
+_NOBODY = frozenset({Rule.NO_INVENTORY, Rule.TRAIT_FORBIDDEN})
 
 
 class Findings:
@@ -67,10 +71,9 @@ class _Tree:
         by_class = [self._of_class(number, givers) for number, givers in enumerate(narrowed)]
         found = [reason for reasons in by_class for reason in reasons]
         for trait, number in missing:
-            if not by_class[number] or by_class[number][0].rule is Rule.CAPACITY:
+            if not any(reason.rule in _NOBODY for reason in by_class[number]):
                 found.append(self._missing(trait, number))
-        if not found:
-            found = list(self._of_traits())
+        found += self._of_traits([bool(reasons) for reasons in by_class])
         return tuple(found or self._together())
 
     def _narrow(self) -> tuple[list[int], list[tuple[int, int]]]:
@@ -130,8 +133,12 @@ class _Tree:
             Rule.TRAIT_MISSING, ask.amount, 0, 0, ask.resource_class, self._host, trait=name
         )
 
-    def _of_traits(self) -> Iterable[Reason]:
-        """Return what stands against the traits that several classes could answer for."""
+    def _of_traits(self, is_short: Sequence[bool]) -> list[Reason]:
+        """Return what stands against the traits that several classes could answer for.
+
+        A class that is short whoever has the trait said so already.
+        """
+        found: dict[Reason, None] = {}
         for trait in range(len(self._question.required)):
             tries = [
                 (number, self._here[number].allowed & self._here[number].with_trait[trait])
@@ -139,7 +146,9 @@ class _Tree:
             ]
             if not any(_can(self._here[number], givers) for number, givers in tries):
                 for number, givers in tries:
-                    yield from self._of_class(number, givers)
+                    if not is_short[number]:
+                        found.update(dict.fromkeys(self._of_class(number, givers)))
+        return list(found)
 
     def _together(self) -> list[Reason]:
         """Name the first trait that cannot be answered for together with those before it."""
@@ -166,15 +175,16 @@ class _Shortage:
 
     def reason(self) -> Reason:
         rows = self._ask.rows
-        if self._sum(rows.free, self._rows) < self._amount:
+        free = {row: max(0, int(rows.free[row])) for row in self._rows}
+        if sum(free.values()) < self._amount:
             return self._capacity(self._rows)
-        nearest = max(self._rows, key=lambda row: (int(rows.free[row]), -row))
-        together = sum(max(0, int(rows.free[row])) for row in self._shared)
-        if int(rows.free[nearest]) >= self._amount:
+        nearest = max(self._rows, key=lambda row: (free[row], -row))
+        together = sum(free[row] for row in self._shared)
+        if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
+            return self._shared_rule() if len(self._shared) > 1 else self._unit_rule(nearest)
+        if free[nearest] >= self._amount:
             return self._unit_rule(nearest)
-        if together >= self._amount:
-            return self._shared_rule()
-        return self._capacity(self._shared if together > int(rows.free[nearest]) else [nearest])
+        return self._capacity(self._shared if together > free[nearest] else [nearest])
 
     def _capacity(self, rows: list[int]) -> Reason:
         arrays = self._ask.rows
@@ -193,17 +203,16 @@ class _Shortage:
     def _shared_rule(self) -> Reason:
         """Return the rule that keeps devices with room for all of it from sharing it."""
         arrays, shared = self._ask.rows, self._shared
-        most = sum(max(0, min(int(arrays.free[r]), int(arrays.max_unit[r]))) for r in shared)
-        steps = math.gcd(*(int(arrays.step_size[row]) for row in shared))
-        if most < self._amount:
-            return self._reason(Rule.MAX_UNIT, most, shared)
-        if self._amount % steps:
-            return self._reason(Rule.STEP_SIZE, steps, shared)
-        if all(arrays.min_unit[row] == 1 for row in shared):
-            return self._reason(
-                Rule.STEP_SIZE, max(int(arrays.step_size[r]) for r in shared), shared
-            )
-        return self._reason(Rule.MIN_UNIT, max(int(arrays.min_unit[r]) for r in shared), shared)
+        most = np.minimum(arrays.free[shared], arrays.max_unit[shared]).clip(0)
+        least = [unit for unit in arrays.min_unit[shared].tolist() if unit > 1]
+        steps: list[int] = arrays.step_size[shared].tolist()
+        if sum(most.tolist()) < self._amount:
+            return self._reason(Rule.MAX_UNIT, sum(most.tolist()), shared)
+        if self._amount % math.gcd(*steps):
+            return self._reason(Rule.STEP_SIZE, math.gcd(*steps), shared)
+        if least:
+            return self._reason(Rule.MIN_UNIT, min(least), shared)
+        return self._reason(Rule.STEP_SIZE, max(steps), shared)
 
     def _reason(self, rule: Rule, bound: int, rows: list[int]) -> Reason:
         arrays, name = self._ask.rows, self._ask.resource_class

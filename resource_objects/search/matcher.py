@@ -44,7 +44,7 @@ def search(fleet: Fleet, request: Request, limit: int | None, budget: int) -> Ca
     ruled_out[run.refused] = True
     outcome = Outcome(
         refused=np.flatnonzero(ruled_out),
-        undecided=() if run.is_full else tuple(sorted(run.undecided)),
+        undecided=tuple(sorted(run.undecided)),
         unseen=len(possible) - len(run.found) - len(run.refused) if run.is_full else 0,
         budget=budget,
     )

@@ -78,11 +78,11 @@ class Snapshot:
 
     def capacity(self, key: Resource | str) -> int:
         """Return how much of a resource there is, over all providers."""
-        return int(self._fleet.rows(resource(key).name).capacity.sum())
+        return sum(self._fleet.rows(resource(key).name).capacity.tolist())
 
     def used(self, key: Resource | str) -> int:
         """Return how much of a resource is used, over all providers."""
-        return int(self._fleet.rows(resource(key).name).used.sum())
+        return sum(self._fleet.rows(resource(key).name).used.tolist())
 
     def free(self, key: Resource | str) -> int:
         """Return how much of a resource is left: :meth:`capacity` less :meth:`used`."""

@@ -19,6 +19,11 @@ from typing import NamedTuple
 from resource_objects.search.budget import Budget
 from resource_objects.search.split import split
 
+#: How many givers are looked through for one step of the budget.
+_GIVERS_PER_STEP = 16
+#: How many traits are looked at before one is chosen to go on with.
+_LOOK_AHEAD = 8
+
 
 class Giver(NamedTuple):
     """What one provider can give of a class in one part: a multiple of ``step`` in between."""
@@ -69,7 +74,7 @@ def plan(asked: Asked, givers: int, budget: Budget) -> Parts | None:
     most first. Complete: None means that there is no way. Cost: linear in the givers where their
     steps agree and no min_unit is above the step.
     """
-    budget.spend()
+    budget.spend(1 + len(asked.givers) // _GIVERS_PER_STEP)
     chosen = [place for place in range(len(asked.givers)) if givers >> place & 1]
     for place in chosen:
         if asked.givers[place].gives(asked.amount):
@@ -81,8 +86,10 @@ def plan(asked: Asked, givers: int, budget: Budget) -> Parts | None:
     return tuple((devices[number], amount) for number, amount in found)
 
 
-#: The sets of givers, by class.
+#: The sets of givers, by class; also of a trait, the givers that have it, by class.
 _Sets = tuple[int, ...]
+#: What may still give, and the traits that are not answered for yet.
+_State = tuple[_Sets, tuple[_Sets, ...]]
 
 
 def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
@@ -92,11 +99,11 @@ def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
     """
     planners = [_Planner(asked, budget) for asked in asks]
     allowed = tuple(asked.allowed for asked in asks)
-    if any(planner.plan(givers) is None for planner, givers in zip(planners, allowed, strict=True)):
+    if _plans(planners, allowed) is None:
         return None
-    traits = frozenset(zip(*(asked.with_trait for asked in asks), strict=True))
-    waiting = [iter([(allowed, traits)])]
-    seen: set[tuple[_Sets, frozenset[_Sets]]] = set()
+    traits = sorted(set(zip(*(asked.with_trait for asked in asks), strict=True)))
+    waiting: list[Iterator[_State]] = [iter([(allowed, tuple(traits))])]
+    seen: set[_State] = set()
     while waiting:
         state = next(waiting[-1], None)
         if state is None:
@@ -104,47 +111,56 @@ def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
         elif state not in seen:
             seen.add(state)
             budget.spend()
-            narrowed, open_traits = _without_answered(*state)
-            if not open_traits:
-                plans = [p.plan(givers) for p, givers in zip(planners, narrowed, strict=True)]
-                return tuple(parts for parts in plans if parts is not None)
-            waiting.append(_choices(planners, narrowed, open_traits))
+            givers, unanswered = state[0], _unanswered(*state)
+            if not unanswered:
+                return _plans(planners, givers)
+            waiting.append(_choices(planners, givers, unanswered))
     return None
 
 
-def _without_answered(allowed: _Sets, traits: frozenset[_Sets]) -> tuple[_Sets, frozenset[_Sets]]:
+def _plans(planners: Sequence[_Planner], givers: _Sets) -> tuple[Parts, ...] | None:
+    """Return who gives each class of its set, None if some class is not given."""
+    found: list[Parts] = []
+    for planner, each in zip(planners, givers, strict=True):
+        parts = planner.plan(each)
+        if parts is None:
+            return None
+        found.append(parts)
+    return tuple(found)
+
+
+def _unanswered(givers: _Sets, traits: tuple[_Sets, ...]) -> tuple[_Sets, ...]:
     """Leave out the traits that some class answers for, whichever of its givers give."""
-    still = frozenset(
+    return tuple(
         having
         for having in traits
-        if all(givers & ~has for givers, has in zip(allowed, having, strict=True))
+        if all(each & ~has for each, has in zip(givers, having, strict=True))
     )
-    return allowed, still
 
 
 def _choices(
-    planners: Sequence[_Planner], allowed: _Sets, traits: frozenset[_Sets]
-) -> Iterator[tuple[_Sets, frozenset[_Sets]]]:
-    """Yield what each class that can answer for the most constrained trait would leave.
+    planners: Sequence[_Planner], givers: _Sets, traits: tuple[_Sets, ...]
+) -> Iterator[_State]:
+    """Yield what each class that can answer for one trait would leave.
 
-    Nothing is yielded where some trait has no class left.
+    That trait is the one with the fewest such classes among the next few: with none, nothing is
+    yielded; with one, it is no choice.
     """
-    fewest: list[_Sets] | None = None
-    chosen: _Sets = ()
-    for having in sorted(traits):
-        options = _options(planners, allowed, having)
-        if fewest is None or len(options) < len(fewest):
-            fewest, chosen = options, having
-        if not options:
-            return
-    rest = traits - {chosen}
-    yield from ((narrowed, rest) for narrowed in fewest or ())
+    options: dict[int, list[_Sets]] = {}
+    for number, having in enumerate(traits[:_LOOK_AHEAD]):
+        options[number] = _options(planners, givers, having)
+        if len(options[number]) < 2:
+            break
+    fewest = min(options, key=lambda number: len(options[number]))
+    rest = traits[:fewest] + traits[fewest + 1 :]
+    for narrowed in options[fewest]:
+        yield narrowed, rest
 
 
-def _options(planners: Sequence[_Planner], allowed: _Sets, having: _Sets) -> list[_Sets]:
+def _options(planners: Sequence[_Planner], givers: _Sets, having: _Sets) -> list[_Sets]:
     """Return, for each class that can answer for a trait, the sets of givers that remain."""
     return [
-        (*allowed[:number], allowed[number] & has, *allowed[number + 1 :])
+        (*givers[:number], givers[number] & has, *givers[number + 1 :])
         for number, has in enumerate(having)
-        if planners[number].plan(allowed[number] & has) is not None
+        if planners[number].plan(givers[number] & has) is not None
     ]

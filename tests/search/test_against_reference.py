@@ -1,0 +1,161 @@
+"""The search and the naive reference give the same answer, on generated trees."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resource_objects.providers import Provider
+from resource_objects.requests import Request
+from resource_objects.resources import IntegerInventory, Inventories
+from resource_objects.search import Snapshot
+from resource_objects.testing import reference
+
+TRAITS = ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
+CLASSES = ["VCPU", "PGPU", "CUSTOM_X"]
+
+
+@st.composite
+def inventories(draw):
+    total = draw(st.integers(1, 4))
+    least = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    return IntegerInventory(
+        total,
+        reserved=draw(st.sampled_from([0, 0, 0, 1])),
+        min_unit=least,
+        max_unit=draw(st.none() | st.integers(least, total)) if least <= total else None,
+        step_size=draw(st.sampled_from([1, 1, 1, 2])),
+        allocation_ratio=draw(st.sampled_from([1, 1, "1.5"])),
+        used=draw(st.sampled_from([0, 0, 1, 2, 9])),
+    )
+
+
+def kept(classes=CLASSES):
+    return st.dictionaries(st.sampled_from(classes), inventories()).map(Inventories)
+
+
+def traits():
+    return st.lists(st.sampled_from(TRAITS), max_size=2, unique=True)
+
+
+@st.composite
+def trees(draw, host):
+    root = Provider(host, draw(kept()), traits=draw(st.just([]) | traits()))
+    places = [root]
+    for number in range(draw(st.integers(0, 4))):
+        place = draw(st.sampled_from(places))
+        name = draw(st.sampled_from([f"{host}/{number}", f"a{number}-{host}"]))
+        place.add(name, draw(kept(["PGPU", "CUSTOM_X"]) | kept()), traits=draw(traits()))
+        places.append(root.find(name))
+    return root
+
+
+@st.composite
+def fleets(draw):
+    return reference.columns_of([draw(trees(f"host{n}")) for n in range(draw(st.integers(0, 2)))])
+
+
+@st.composite
+def requests(draw):
+    amounts = draw(st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 5), min_size=1))
+    required = draw(traits())
+    forbidden = draw(st.just([]) | traits())
+    return Request(amounts, required=required, forbidden=set(forbidden) - set(required))
+
+
+@settings(max_examples=200)
+@given(fleets(), requests())
+def test_the_same_hosts_are_found(columns, request):
+    found = Snapshot(columns).candidates(request, limit=None)
+    assert not found.cut_short
+    assert [candidate.host for candidate in found] == reference.hosts_that_fit(columns, request)
+
+
+@st.composite
+def tagged_devices(draw):
+    """A host whose devices differ by their traits alone, in two or three classes."""
+    root = Provider("host0")
+    number = st.integers(1, 4)
+    for name in ["CUSTOM_X", "CUSTOM_Y", "CUSTOM_Z"][: draw(st.integers(2, 3))]:
+        for place in range(draw(number)):
+            tags = draw(st.sets(st.sampled_from("ABCDE"), max_size=3))
+            root.add(f"{name}/{place}", f"{name}=1", traits=[f"CUSTOM_{tag}" for tag in tags])
+    return root
+
+
+@settings(max_examples=300)
+@given(tagged_devices(), st.sets(st.sampled_from("ABCDE"), min_size=2), st.integers(1, 2))
+def test_every_way_to_answer_for_traits_is_considered(root, tags, amount):
+    names = {child.name.partition("/")[0] for child in root.children}
+    request = Request(dict.fromkeys(names, amount), required=[f"CUSTOM_{tag}" for tag in tags])
+    columns = reference.columns_of([root])
+    found = Snapshot(columns).candidates(request)
+    assert [candidate.host for candidate in found] == reference.hosts_that_fit(columns, request)
+    assert all(not reference.faults(columns, request, candidate) for candidate in found)
+    assert found or found.explain().reasons
+
+
+@settings(max_examples=200)
+@given(fleets(), requests())
+def test_every_candidate_is_one_that_may_be_claimed(columns, request):
+    for candidate in Snapshot(columns).candidates(request):
+        assert reference.faults(columns, request, candidate) == []
+        assert candidate.amounts == request.resources
+
+
+@settings(max_examples=200)
+@given(fleets(), requests())
+def test_every_refused_host_has_a_reason(columns, request):
+    snapshot = Snapshot(columns)
+    found = snapshot.candidates(request, limit=None)
+    told = dict(found.explain().by_host())
+    assert sorted([*told, *(candidate.host for candidate in found)]) == list(snapshot.hosts)
+    for reasons in told.values():
+        assert reasons
+        for reason in reasons:
+            assert reason.resource in {resource.name for resource in request.resources}
+            assert reason.requested == int(request.resources[reason.resource])
+            assert reason.requested > reason.free or reason.rule != "capacity"
+    assert str(found.explain()).count("\n") + 1 == max(len(told), 1)
+
+
+@settings(max_examples=100)
+@given(fleets(), requests(), st.integers(1, 12))
+def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(columns, request, budget):
+    fits = reference.hosts_that_fit(columns, request)
+    found = Snapshot(columns).candidates(request, limit=None, budget=budget)
+    assert found.steps <= budget
+    explanation = found.explain()
+    refused = [host for host, _ in explanation.by_host()]
+    assert not set(refused) & set(fits)
+    if found.cut_short:
+        assert explanation.undecided
+    else:
+        assert [candidate.host for candidate in found] == fits
+
+
+@settings(max_examples=100)
+@given(fleets(), requests())
+def test_the_same_question_has_the_same_answer(columns, request):
+    snapshot = Snapshot(columns)
+    first, again = snapshot.candidates(request), Snapshot(columns).candidates(request)
+    assert list(first) == list(again) == list(snapshot.candidates(request))
+    assert first.steps == again.steps
+    assert str(first.explain()) == str(again.explain())
+
+
+@given(fleets(), requests(), st.randoms(use_true_random=False))
+def test_the_order_in_which_a_backend_returns_rows_does_not_matter(columns, request, random):
+    shuffled = type(columns)(*(shuffle(getattr(columns, name), random) for name in TABLES))
+    first, again = Snapshot(columns).candidates(request), Snapshot(shuffled).candidates(request)
+    assert list(first) == list(again)
+    assert str(first.explain()) == str(again.explain())
+
+
+TABLES = ("providers", "inventories", "traits", "allocations")
+
+
+def shuffle(table, random):
+    rows = list(zip(*table, strict=True))
+    random.shuffle(rows)
+    return type(table)(*zip(*rows, strict=True)) if rows else table

@@ -1,0 +1,122 @@
+"""Bounded and repeatable: fits, refused, or cut short, which is never said to be a no."""
+
+from __future__ import annotations
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.providers import Provider
+from resource_objects.search import Snapshot, matcher
+from resource_objects.search.budget import Budget, Exhausted
+from resource_objects.testing.reference import columns_of
+
+#: asked of :func:`hard`: no parts of it add up to this, which only trying can tell
+HARD = "VGPU=20999"
+
+
+def hard(name):
+    """A host whose devices each give one odd amount or nothing."""
+    root = Provider(name)
+    root.update(
+        children=[
+            Provider(f"{name}/{n}", f"VGPU={size}:min_unit={size}")
+            for n, size in enumerate(range(1000, 1280, 7))
+        ]
+    )
+    return root
+
+
+def easy(name):
+    return Provider(name, "VGPU=30000")
+
+
+def search(*roots, **options):
+    return Snapshot(columns_of(roots)).candidates(HARD, **options)
+
+
+@pytest.mark.parametrize(
+    "look", [bool, len, list, lambda found: found[0], lambda found: found[:1], iter,
+             lambda found: None in found]
+)  # fmt: skip
+def test_cut_short_with_nothing_found_is_neither_yes_nor_no(look):
+    found = search(hard("host0"), budget=2000)
+    assert found.cut_short
+    with pytest.raises(exceptions.SearchLimitReached, match="cut short after 2000 steps, 0 found"):
+        look(found)
+
+
+def test_what_can_be_looked_at_all_the_same():
+    found = search(hard("host0"), Provider("small", "VGPU=1"), budget=2000)
+    assert repr(found) == "<Candidates: 0 for VGPU=20999, cut short>"
+    assert found.steps == found.budget == 2000
+    assert found.explain().undecided == ("host0",)
+    assert str(found.explain()) == (
+        "small: VGPU asked 20999, free 1 of 1\nhost0: undecided, the budget of 2000 steps ran out"
+    )
+
+
+def test_cut_short_with_something_found_is_a_yes_that_says_so():
+    found = search(hard("host0"), easy("host1"), budget=2000)
+    assert found
+    assert found.cut_short
+    assert [candidate.host for candidate in found] == ["host1"]
+
+
+def test_a_hard_host_does_not_starve_the_others():
+    roots = [hard(f"hard{n}") for n in range(3)] + [easy(f"host{n}") for n in range(5)]
+    found = search(*roots, budget=10_000)
+    assert [candidate.host for candidate in found] == [f"host{n}" for n in range(5)]
+    assert found.explain().undecided == ("hard0", "hard1", "hard2")
+
+
+def test_what_is_found_late_stands_in_the_order_of_names_too(monkeypatch):
+    monkeypatch.setattr(matcher, "FIRST_TURN", 2)  # enough for one provider, not for a split
+    late = Provider("a")
+    late.add("a/0", "VGPU=1")
+    late.add("a/1", "VGPU=1")
+    found = Snapshot(columns_of([late, Provider("b", "VGPU=2")])).candidates("VGPU=2")
+    assert [candidate.host for candidate in found] == ["a", "b"]
+
+
+def test_a_reached_limit_is_not_cut_short():
+    found = search(hard("hard"), easy("host0"), easy("host1"), limit=1, budget=2000)
+    assert not found.cut_short
+    assert [candidate.host for candidate in found] == ["host0"]
+    assert str(found.explain()) == "and 2 more hosts not looked at: the limit was reached"
+
+
+def test_hosts_that_the_budget_does_not_reach_are_undecided():
+    roots = [easy(f"host{n}") for n in range(10)]
+    found = search(*roots, budget=5)
+    assert [candidate.host for candidate in found] == ["host0", "host1"]
+    assert found.explain().undecided == tuple(f"host{n}" for n in range(2, 10))
+
+
+def test_many_undecided_hosts_are_counted():
+    found = search(*[easy(f"host{n:02}") for n in range(30)], budget=1)
+    assert str(found.explain()).splitlines()[-1] == "and 10 more hosts undecided"
+
+
+def test_refused_is_no_and_not_cut_short():
+    found = search(Provider("host0", "VGPU=1"), budget=1)
+    assert not found
+    assert not found.cut_short
+    assert list(found) == []
+    assert len(found) == 0
+    with pytest.raises(IndexError):
+        found[0]
+
+
+def test_the_same_budget_gives_the_same_answer():
+    roots = [hard("host0"), easy("host1"), easy("host2")]
+    first, again = search(*roots, budget=1500), search(*roots, budget=1500)
+    assert (list(first), first.steps, first.cut_short) == (
+        list(again), again.steps, again.cut_short)  # fmt: skip
+
+
+def test_a_budget_is_never_overdrawn():
+    budget = Budget(10)
+    budget.spend(7)
+    with pytest.raises(Exhausted):
+        budget.spend(4)
+    assert (budget.spent, budget.left) == (10, 0)

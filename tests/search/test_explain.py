@@ -1,0 +1,296 @@
+"""Why nobody can: the lines that people read, and the data behind them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.providers import Provider
+from resource_objects.requests import Request
+from resource_objects.search import Snapshot
+from resource_objects.testing.reference import columns_of
+
+A, B, C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
+
+
+def explained(roots, request, held=(), **options):
+    roots = [roots] if isinstance(roots, Provider) else roots
+    return Snapshot(columns_of(roots, held)).candidates(request, **options).explain()
+
+
+def told(*args, **options):
+    return str(explained(*args, **options)).splitlines()
+
+
+def host(name="host0", inventories="VCPU=64", gpus=0, trait=None, traits=()):
+    root = Provider(name, inventories, traits=traits)
+    for g in range(gpus):
+        root.add(f"{name}/gpu{g}", "PGPU=1", traits=[trait] if trait else [])
+    return root
+
+
+JOB = Request("VCPU=16,MEMORY_MB=65536,PGPU=3", required=["CUSTOM_H100"])
+
+
+def test_the_example_of_the_first_page():
+    hosts = [host(f"host{n}", "VCPU=64,MEMORY_MB=515000", 4, "CUSTOM_H100") for n in range(2)]
+    held = [(f"job-{n + 1}", f"host{n}/gpu{g}", "PGPU", 1) for n in range(2) for g in range(3)]
+    held += [(f"job-{n + 1}", f"host{n}", "VCPU", 16) for n in range(2)]
+    explanation = explained(hosts, JOB, held)
+    assert str(explanation) == (
+        "host0: PGPU asked 3, free 1 of 4 (job-1 holds 3)\n"
+        "host1: PGPU asked 3, free 1 of 4 (job-2 holds 3)"
+    )
+    assert explanation.reasons == (
+        Reason(Rule.CAPACITY, 3, 4, 3, "PGPU", "host0", (("job-1", 3),)),
+        Reason(Rule.CAPACITY, 3, 4, 3, "PGPU", "host1", (("job-2", 3),)),
+    )
+
+
+def test_every_failing_constraint_of_a_host_is_named():
+    held = [("job-1", "host0", "VCPU", 60), ("job-1", "host0/gpu0", "PGPU", 1)]
+    root = host(inventories="VCPU=64,DISK_GB=5", gpus=3)
+    assert told(root, Request("VCPU=8,DISK_GB=9,MEMORY_MB=1,PGPU=3", required=[A]), held) == [
+        "host0: VCPU asked 8, free 4 of 64 (job-1 holds 60); "
+        "MEMORY_MB asked 1, there is none; "
+        "DISK_GB asked 9, free 5 of 5; "
+        "PGPU asked 3, free 2 of 3 (job-1 holds 1); "
+        "PGPU asked 3 with CUSTOM_A, nobody who has it"
+    ]
+
+
+def test_the_largest_holders_are_named_first_and_the_others_counted():
+    held = [(f"job-{n}", "host0", "VCPU", n) for n in range(1, 6)]
+    explanation = explained(host(inventories="VCPU=16"), "VCPU=4", held)
+    assert str(explanation) == (
+        "host0: VCPU asked 4, free 1 of 16 (job-5 holds 5, job-4 holds 4, job-3 holds 3 and 2 more)"
+    )
+    (reason,) = explanation.reasons
+    assert reason.holders == tuple((f"job-{n}", n) for n in (5, 4, 3, 2, 1))
+
+
+def test_only_holders_of_that_class_at_those_providers_count():
+    held = [
+        ("job-1", "host0", "VCPU", 8),
+        ("job-1", "host0", "DISK_GB", 1),
+        ("job-2", "host1", "VCPU", 8),
+    ]
+    hosts = [host("host0", "VCPU=8,DISK_GB=8"), host("host1", "VCPU=8")]
+    assert told(hosts, "VCPU=1", held) == [
+        "host0: VCPU asked 1, free 0 of 8 (job-1 holds 8)",
+        "host1: VCPU asked 1, free 0 of 8 (job-2 holds 8)",
+    ]
+
+
+def test_an_overfull_host_says_so():
+    assert told(host(inventories="VCPU=8:used=10"), "VCPU=1") == [
+        "host0: VCPU asked 1, free -2 of 8"
+    ]
+
+
+# --- traits ---------------------------------------------------------------------------------------
+
+
+def test_a_trait_that_nobody_has_is_named_with_the_class_that_wants_it():
+    hosts = [host("host0", gpus=4), host("host1", gpus=4, trait="CUSTOM_H100")]
+    assert told(hosts, Request("VCPU=1,PGPU=3", required=["CUSTOM_H100"])) == [
+        "host0: PGPU asked 3 with CUSTOM_H100, nobody who has it"
+    ]
+
+
+def test_a_trait_that_is_on_no_host_at_all_is_named_with_the_devices():
+    assert told(host(gpus=4), Request("VCPU=1,PGPU=3", required=["CUSTOM_H100"])) == [
+        "host0: PGPU asked 3 with CUSTOM_H100, nobody who has it"
+    ]
+    assert told(host(), Request("VCPU=1", required=["CUSTOM_H100"])) == [
+        "host0: VCPU asked 1 with CUSTOM_H100, nobody who has it"
+    ]
+
+
+def test_what_is_not_there_is_not_missed_for_its_traits_too():
+    assert told(host(), Request("VCPU=1,PGPU=3", required=["CUSTOM_H100"])) == [
+        "host0: PGPU asked 3, there is none"
+    ]
+
+
+@pytest.mark.parametrize("others", [1, 4])
+def test_the_figures_are_of_those_who_have_the_trait(others):
+    root = host(gpus=4, trait="CUSTOM_H100")
+    for g in range(4, 4 + others):
+        root.add(f"host0/gpu{g}", "PGPU=1", traits=["CUSTOM_A100"])
+    held = [("job-1", f"host0/gpu{g}", "PGPU", 1) for g in range(3)]
+    assert told(root, Request("PGPU=3", required=["CUSTOM_H100"]), held) == [
+        "host0: PGPU asked 3, free 1 of 4 (job-1 holds 3)"
+    ]
+
+
+def test_a_forbidden_trait_that_everybody_has_is_named():
+    assert told(host(gpus=2, trait=A), Request("VCPU=1,PGPU=1", forbidden=[A, B])) == [
+        "host0: PGPU asked 1 without CUSTOM_A, everybody has it"
+    ]
+    assert told(host(traits=[B]), Request("VCPU=1", forbidden=[A, B])) == [
+        "host0: VCPU asked 1 without CUSTOM_B, everybody has it"
+    ]
+
+
+def test_forbidden_traits_that_exclude_everybody_together_are_all_named():
+    root = host(gpus=1, trait=A)
+    root.add("host0/other", "PGPU=1", traits=[B])
+    reasons = explained(root, Request("PGPU=1", forbidden=[A, B])).reasons
+    assert [(reason.rule, reason.trait) for reason in reasons] == [
+        (Rule.TRAIT_FORBIDDEN, A),
+        (Rule.TRAIT_FORBIDDEN, B),
+    ]
+
+
+def test_a_trait_that_several_classes_could_answer_for_names_each_that_is_short():
+    root = Provider("host0", "VCPU=64")
+    root.add("host0/numa0", "VCPU=4:used=2", traits=[A])
+    root.add("host0/gpu0", "PGPU=1:used=1", traits=[A])
+    root.add("host0/gpu1", "PGPU=1")
+    assert told(root, Request("VCPU=8,PGPU=1", required=[A])) == [
+        "host0: VCPU asked 8, free 2 of 4; PGPU asked 1, free 0 of 1"
+    ]
+
+
+def test_traits_that_fail_only_together_name_one_of_them():
+    root = Provider("host0")
+    for number, pair in enumerate([(A, B), (B, C), (A, C)]):
+        root.add(f"host0/{number}", "CUSTOM_X=2", traits=pair)
+    (reason,) = explained(root, Request("CUSTOM_X=2", required=[A, B, C])).reasons
+    assert (reason.rule, reason.trait) == (Rule.TRAIT_MISSING, C)
+    root = Provider("host0")
+    for number, traits in enumerate([(A,), (B,), (C,)]):
+        root.add(f"host0/{number}", "CUSTOM_X=2,CUSTOM_Y=2", traits=traits)
+    (reason,) = explained(root, Request("CUSTOM_X=2,CUSTOM_Y=2", required=[A, B, C])).reasons
+    assert (reason.rule, reason.trait) == (Rule.TRAIT_MISSING, C)
+
+
+# --- enough, and yet not --------------------------------------------------------------------------
+
+
+def test_where_the_sum_is_enough_the_provider_that_comes_nearest_is_named():
+    root = Provider("host0")
+    root.add("host0/numa0", "VCPU=8")
+    root.add("host0/numa1", "VCPU=8")
+    held = [("job-1", "host0/numa0", "VCPU", 5), ("job-2", "host0/numa1", "VCPU", 4)]
+    explanation = explained(root, "VCPU=6", held)
+    assert str(explanation) == "host0: host0/numa1: VCPU asked 6, free 4 of 8 (job-2 holds 4)"
+    assert [reason.where for reason in explanation.reasons] == ["host0/numa1"]
+
+
+def test_an_overfull_neighbour_does_not_hide_who_has_room():
+    root = Provider("host0")
+    root.add("host0/numa0", "VCPU=8:max_unit=1")
+    root.add("host0/numa1", "VCPU=8:used=16")
+    assert told(root, "VCPU=2") == ["host0: host0/numa0: VCPU asked 2, one claim takes at most 1"]
+
+
+def test_devices_that_together_come_nearest_are_named_together():
+    root = Provider("host0", "PGPU=1")
+    root.add("host0/gpu0", "PGPU=1")
+    root.add("host0/gpu1", "PGPU=1")
+    assert told(root, "PGPU=3") == ["host0: PGPU asked 3, free 2 of 2"]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "amount", "line"),
+    [
+        ("VCPU=8:min_unit=4", 2, "VCPU asked 2, one claim takes at least 4"),
+        ("VCPU=8:max_unit=4", 6, "VCPU asked 6, one claim takes at most 4"),
+        ("VCPU=8:step_size=4", 6, "VCPU asked 6, not a multiple of 4"),
+        ("VCPU=8:step_size=4:used=6", 6, "VCPU asked 6, free 2 of 8"),
+    ],
+)
+def test_a_unit_rule_is_named_where_there_is_room(inventory, amount, line):
+    assert told(host(inventories=inventory), f"VCPU={amount}") == [f"host0: {line}"]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "amount", "line"),
+    [
+        ("4:max_unit=1", 3, "asked 3, one claim takes at most 2"),
+        ("4:step_size=2", 7, "asked 7, not a multiple of 2"),
+        ("4:min_unit=3", 5, "asked 5, one claim takes at least 3"),
+        ("4:step_size=4:used=1", 6, "asked 6, not a multiple of 4"),
+        ("4:used=3", 3, "asked 3, free 2 of 8"),
+    ],
+)
+def test_a_unit_rule_of_devices_is_named_for_all_of_them(inventory, amount, line):
+    root = Provider("host0")
+    root.add("host0/0", f"VGPU={inventory}")
+    root.add("host0/1", f"VGPU={inventory}")
+    assert told(root, f"VGPU={amount}") == [f"host0: VGPU {line}"]
+
+
+# --- many hosts, and none -------------------------------------------------------------------------
+
+
+def test_a_long_explanation_is_counted_per_constraint():
+    hosts = [host(f"host{n:03}", "VCPU=1" if n % 3 else "VCPU=8", n % 2) for n in range(100)]
+    lines = told(hosts, "VCPU=4,PGPU=1", limit=None)
+    assert lines[0] == "host000: PGPU asked 1, there is none"
+    assert lines[1] == "host001: VCPU asked 4, free 1 of 1"
+    assert len(lines) == 21
+    # 83 are refused (all but the odd multiples of three); hosts with both faults count twice
+    assert lines[20] == "and 63 more hosts: VCPU 50, PGPU 38"
+
+
+def test_traits_are_counted_apart():
+    hosts = [host(f"host{n:03}", gpus=1, trait=A) for n in range(21)]
+    assert (
+        told(hosts, Request("PGPU=1", required=[B]))[-1] == "and 1 more host: PGPU with CUSTOM_B 1"
+    )
+    assert told(hosts, Request("PGPU=1", forbidden=[A]))[-1] == (
+        "and 1 more host: PGPU without CUSTOM_A 1"
+    )
+
+
+def test_all_reasons_are_there_however_many_hosts():
+    hosts = [host(f"host{n:03}") for n in range(100)]
+    explanation = explained(hosts, "VCPU=65")
+    assert [reason.where for reason in explanation.reasons] == [h.name for h in hosts]
+    assert [name for name, _ in explanation.by_host()] == [h.name for h in hosts]
+
+
+def test_no_host_at_all():
+    assert told([], "VCPU=1") == ["there are no hosts"]
+
+
+def test_nobody_left_out():
+    assert told(host(), "VCPU=1") == ["no host was left out"]
+    assert explained(host(), "VCPU=1").reasons == ()
+
+
+def test_hosts_beyond_the_limit_are_neither_refused_nor_hidden():
+    hosts = [host(f"host{n}") for n in range(5)] + [host("small", "VCPU=1")]
+    assert told(hosts, "VCPU=2", limit=2) == [
+        "small: VCPU asked 2, free 1 of 1",
+        "and 3 more hosts not looked at: the limit was reached",
+    ]
+
+
+def test_the_data_is_plain():
+    data = explained(
+        host(gpus=1), Request("PGPU=2"), [("job-1", "host0/gpu0", "PGPU", 1)]
+    ).to_dict()
+    assert json.loads(json.dumps(data)) == {
+        "refused": {
+            "host0": [
+                {
+                    "rule": "capacity",
+                    "requested": 2,
+                    "bound": 1,
+                    "used": 1,
+                    "resource": "PGPU",
+                    "where": "host0",
+                    "holders": [["job-1", 1]],
+                    "trait": None,
+                    "text": "host0: PGPU asked 2, free 0 of 1 (job-1 holds 1)",
+                }
+            ]
+        },
+        "undecided": [],
+    }
