@@ -120,6 +120,7 @@ _OTHER = exceptions.LedgerError
         (pymysql.err.OperationalError(1213, "Deadlock found"), _BUSY),
         (pymysql.err.OperationalError(1205, "Lock wait timeout"), _BUSY),
         (pymysql.err.OperationalError(1020, "Record has changed"), _BUSY),
+        (pymysql.err.OperationalError(1412, "Table definition has changed"), _BUSY),
         (pymysql.err.OperationalError(1290, "--read-only"), _READ_ONLY),
         (pymysql.err.OperationalError(2013, "Lost connection"), _LOST),
         (pymysql.err.OperationalError(1047, "WSREP has not yet prepared node"), _LOST),

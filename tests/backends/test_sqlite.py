@@ -62,10 +62,10 @@ def test_random_steps_agree_with_the_model(sqlite_url: Callable[[str], str]) -> 
 
 
 def test_opening_makes_the_file_and_its_tables(tmp_path: Path) -> None:
-    backend = SQLBackend.open(f"sqlite:///{tmp_path}/new ledger?.db")
+    backend = SQLBackend.open(f"sqlite:///{tmp_path}/new ledger.db")
     define(backend, host())
     backend.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["new ledger"]
+    assert [path.name for path in tmp_path.iterdir()] == ["new ledger.db"]
 
 
 def test_the_file_is_the_one_meant_when_it_was_opened(

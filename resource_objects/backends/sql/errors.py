@@ -37,6 +37,7 @@ _BUSY = {
     *("sqlite:5", "sqlite:6", "sqlite:15"),  # BUSY, LOCKED, PROTOCOL (a race for the WAL)
     *("40001", "40P01", "55P03"),  # serialization failure, deadlock, lock timeout
     *("mysql:1213", "mysql:1205", "mysql:1020"),  # deadlock, lock wait, record has changed
+    "mysql:1412",  # a table was defined anew since the snapshot was taken
 }
 _READ_ONLY = {
     "sqlite:8",

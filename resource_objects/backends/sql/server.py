@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-import sqlalchemy.exc
-from oslo_db import exception as oslo
 from oslo_db.sqlalchemy import engines
 from sqlalchemy import URL, Connection, Engine
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import errors, urls
+from resource_objects.backends.sql import urls
 from resource_objects.backends.sql.engine import PATIENCE, Database, run_on_connect
 from resource_objects.backends.sql.retry import Transient
 
@@ -55,12 +53,13 @@ _KINDS = {
 
 
 def connect(url: URL) -> Database:
-    """Return the database that a URL names, having connected to it once.
+    """Return the database that a URL names; nothing is asked of it yet.
+
+    The first transaction connects, once: a dead server is found out at once, and no program hangs
+    over it. Whoever wants to wait for a server tries again.
 
     :raises BackendNotFound: if the driver is not installed; names the extra that brings it
-    :raises DatabaseUnavailable: if it cannot be reached; a dead server is found out in seconds
     """
-    where = urls.shown(url)
     kind = _KINDS[url.get_backend_name()]
     try:
         engine = _engine(url, kind)
@@ -69,10 +68,7 @@ def connect(url: URL) -> Database:
         raise exceptions.BackendNotFound(
             url.drivername, f"{error}; pip install 'resource_objects[{extra}]'"
         ) from error
-    except (sqlalchemy.exc.SQLAlchemyError, oslo.DBError) as error:
-        found = errors.translate(error, where, connecting=True)
-        raise found.final if isinstance(found, Transient) else found from error
-    return Database(engine, where, reading=kind.reading)
+    return Database(engine, urls.shown(url), reading=kind.reading)
 
 
 def _engine(url: URL, kind: _Kind) -> Engine:
@@ -82,7 +78,7 @@ def _engine(url: URL, kind: _Kind) -> Engine:
         max_pool_size=10,
         max_overflow=20,
         pool_timeout=PATIENCE,
-        max_retries=0,
+        max_retries=0,  # of its own test of the connection
         thread_checkin=False,
         **kind.options,
     )

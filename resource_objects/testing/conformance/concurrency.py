@@ -146,7 +146,9 @@ class ConcurrencyRules(Kit):
         self, backend: Backend, url: str, tmp_path: Path
     ) -> None:
         self.need("multi_process")
-        names = define(backend, *(Provider(name, "VCPU=1000000,MEMORY_MB=3000000") for name in ("a", "b")))
+        names = define(
+            backend, *(Provider(name, "VCPU=1000000,MEMORY_MB=3000000") for name in ("a", "b"))
+        )
         uuids = list(names.values())
         diaries = [tmp_path / f"diary{number}" for number in range(4)]
         for pair in (diaries[:2], diaries[2:]):
