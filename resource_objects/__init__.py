@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from resource_objects._version import __version__
 
 if TYPE_CHECKING:
+    from resource_objects import exceptions as exceptions
     from resource_objects.exceptions import CapacityException as CapacityException
     from resource_objects.exceptions import ResourceObjectsError as ResourceObjectsError
     from resource_objects.exceptions import SearchLimitReached as SearchLimitReached
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from resource_objects.resources import SlotResource as SlotResource
     from resource_objects.resources import resource as resource
     from resource_objects.resources import standard_resources as standard_resources
+    from resource_objects.search.candidates import Candidate as Candidate
+    from resource_objects.search.candidates import Candidates as Candidates
 
     VCPU: Resource
     MEMORY_MB: Resource
@@ -69,6 +72,8 @@ _HOME = {
     "Amount": "resources",
     "Amounts": "resources",
     "CapacityException": "exceptions",
+    "Candidate": "search.candidates",
+    "Candidates": "search.candidates",
     "Claim": "providers",
     "ComputeNode": "host.compute_node",
     "IntegerAmount": "resources",
@@ -115,8 +120,12 @@ _STANDARD = (
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
 )
 
+#: Modules that are public under their own names.
+_MODULES = ("exceptions",)
+
 __all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
     "__version__",
+    *_MODULES,
     *sorted(_HOME),
     *_STANDARD,
 ]
@@ -125,6 +134,8 @@ __all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
     elif name in _STANDARD:
         value = importlib.import_module(f"{__name__}.resources.catalog").resource(name)
     else:

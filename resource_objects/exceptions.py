@@ -76,6 +76,7 @@ __all__ = [
 ]
 
 _SHOWN = 80
+_NAMED = 3
 
 
 class ResourceObjectsError(Exception):
@@ -295,8 +296,15 @@ class Reason:
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
-        held = ", ".join(f"{name} holds {amount}" for name, amount in self.holders)
-        return f"{where}{self.resource or 'amount'} {self._finding()}{f' ({held})' if held else ''}"
+        return f"{where}{self.resource or 'amount'} {self._finding()}{self._held()}"
+
+    def _held(self) -> str:
+        """Return who holds it, the largest three by name."""
+        if not self.holders:
+            return ""
+        named = ", ".join(f"{name} holds {amount}" for name, amount in self.holders[:_NAMED])
+        more = len(self.holders) - _NAMED
+        return f" ({named} and {more} more)" if more > 0 else f" ({named})"
 
     def _finding(self) -> str:
         match self.rule:

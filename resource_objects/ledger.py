@@ -21,7 +21,7 @@ import dataclasses
 import functools
 import json
 import uuid as uuids
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,8 +33,9 @@ from resource_objects.providers.backend import (
     ClaimRecord,
     Delta,
     Operation,
+    Outcome,
 )
-from resource_objects.providers.columns import trees
+from resource_objects.providers.columns import subtree, trees
 from resource_objects.providers.definition import ProviderRemoval
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Request
@@ -56,10 +57,19 @@ class RetryPolicy:
     searches: int = 3
     definitions: int = 5
 
+    def __post_init__(self) -> None:
+        for name in ("searches", "definitions"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise exceptions.InvalidField(f"RetryPolicy.{name}", value, "an integer from 0")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a sync did, in providers; :attr:`changes` tells which. True if anything changed."""
+    """What a sync did, in providers; :attr:`changes` tells which. True if anything changed.
+
+    A repeated operation did everything the first time; the repetition does nothing and says so.
+    """
 
     created: int
     updated: int
@@ -131,8 +141,11 @@ class Ledger:
     """
 
     def __init__(self, backend: Backend, *, retries: RetryPolicy | None = None) -> None:
+        if retries is not None and not isinstance(retries, RetryPolicy):
+            raise exceptions.InvalidField("retries", retries, "a RetryPolicy")
         self._backend = backend
-        self._retries = retries or RetryPolicy()
+        #: how often a write is tried again after somebody else was faster
+        self.retries = retries or RetryPolicy()
         self._closed = False
 
     @property
@@ -172,6 +185,9 @@ class Ledger:
         :raises ProviderInUse: if a provider that would go has allocations
         :raises InventoryInUse: if an inventory that would go has allocations
         """
+        for root in roots:
+            if not isinstance(root, Provider):
+                raise exceptions.InvalidTree("sync", root, "providers, each the root of a tree")
         seen = [root.name for root in roots]
         if operation is not None and len(roots) > 1:
             raise exceptions.InvalidTree("sync", operation, "one tree per operation id")
@@ -180,15 +196,17 @@ class Ledger:
         done = tuple(self._sync_tree(root, operation) for root in roots)
         return SyncResult(
             created=sum(len(changes.creates) for changes in done),
-            updated=sum(len(changes.updates) for changes in done),
+            updated=sum(not one.only_children for changes in done for one in changes.updates),
             removed=sum(len(changes.removals) for changes in done),
             changes=done,
         )
 
     def _sync_tree(self, wanted: Provider, operation: str | None) -> DefinitionChanges:
         """Compare and write, again if somebody changed the tree in between."""
-        wanted.check()
-        tries = self._retries.definitions
+        doing = _operation(operation)
+        if operation is not None and self._done(doing, "define", wanted.name):
+            return DefinitionChanges(wanted.name)
+        tries = self.retries.definitions
         while True:
             kept = trees(self.backend.read(wanted.uuid or wanted.name))
             if kept and wanted.name != kept[0].name and wanted.uuid != kept[0].uuid:
@@ -197,11 +215,12 @@ class Ledger:
             if not changes:
                 return changes
             try:
-                self.backend.define(_operation(operation), changes)
-            except exceptions.StaleDefinition:
-                tries -= 1
+                self.backend.define(doing, changes)
+            except (exceptions.StaleDefinition, exceptions.ProviderExists):
+                # somebody changed the tree, or made it at the same moment: look again
                 if tries <= 0:
                     raise
+                tries -= 1
             else:
                 return changes
 
@@ -212,15 +231,18 @@ class Ledger:
         :raises ProviderInUse: if it or one below has allocations
         :raises StaleDefinition: if somebody changes it at this moment
         """
-        gone = list(self.provider(name).walk())
+        doing, key = _operation(operation), names.provider_key(name)
+        if operation is not None and self._done(doing, "define", key):
+            return SyncResult(0, 0, 0)
+        gone = list(self.provider(key).walk())
         changes = DefinitionChanges(
-            gone[0].uuid or "",
+            key,
             removals=tuple(
                 ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
                 for one in reversed(gone)
             ),
         )
-        self.backend.define(_operation(operation), changes)
+        self.backend.define(doing, changes)
         return SyncResult(0, 0, len(gone), (changes,))
 
     # --- read ---
@@ -230,9 +252,10 @@ class Ledger:
 
         :raises ProviderNotFound: if there is none
         """
-        for root in trees(self.backend.read(name)):
+        key = names.provider_key(name)
+        for root in trees(self.backend.read(key)):
             for provider in root.walk():
-                if name in (provider.name, provider.uuid):
+                if key in (provider.name, provider.uuid):
                     self._adopt(provider)
                     return provider
         raise exceptions.ProviderNotFound(name)
@@ -252,7 +275,7 @@ class Ledger:
 
         :raises ProviderNotFound: if the provider is not there
         """
-        columns = self.backend.read(tree)
+        columns = self.backend.read(None if tree is None else names.provider_key(tree))
         if tree is not None and not columns.providers.uuid:
             raise exceptions.ProviderNotFound(tree)
         return usage_of(columns)
@@ -269,24 +292,32 @@ class Ledger:
 
     # --- search ---
 
-    def snapshot(self) -> Snapshot:
-        """Return an immutable picture of the ledger, to search in. Cost: one read of all of it."""
-        return Snapshot(self.backend.read())
+    def snapshot(self, at: str | None = None) -> Snapshot:
+        """Return an immutable picture of the ledger, to search in. Cost: one read of all of it.
+
+        :param at: a provider (by name or uuid): then only that one and what is below it
+        :raises ProviderNotFound: if ``at`` is not there
+        """
+        if at is None:
+            return Snapshot(self.backend.read())
+        key = names.provider_key(at)
+        return Snapshot(subtree(self.backend.read(key), key), at=key)
 
     # --- take and give ---
 
     def claim(
         self,
         consumer: str,
-        found: Candidates | Candidate | Mapping[str, Any],
+        found: Candidates | Candidate | Sequence[Candidate] | Mapping[str, Any],
         *,
         operation: str | None = None,
     ) -> Claim:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
 
         :param found: candidates (the next one on a lost race, then a fresh search, as often as the
-            ledger's :class:`RetryPolicy` says); one candidate; or ``{provider name: amounts}`` by
-            whoever decides elsewhere
+            ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice, of
+            which the first that is still free is taken; or ``{provider: amounts}``, providers by
+            name or uuid, by whoever decides elsewhere
         :raises NoCandidates: if the search found nothing
         :raises SearchLimitReached: if the search was cut short before it found anything
         :raises CapacityException: if it does not fit (any more), with who holds what
@@ -295,42 +326,65 @@ class Ledger:
         """
         name = names.consumer_name(consumer)
         doing = _operation(operation)
+        done = None if operation is None else self._done(doing, "claim", name)
+        if done is not None and done.claim is not None:
+            return _claim(done.claim)
         if isinstance(found, Candidates):
-            return self._claim_first(name, found, doing)
+            return self._claim_searched(name, found, doing)
         if isinstance(found, Candidate):
-            return self._claim_one(name, found, None, doing)
+            found = (found,)
+        if isinstance(found, list | tuple) and found:
+            return self._claim_first(name, found, None, doing)
         order = ClaimOrder(name, self._deltas(found, give_back=False))
         return _claim(self.backend.claim(doing, order))
 
-    def _claim_first(self, consumer: str, found: Candidates, doing: Operation) -> Claim:
+    def _claim_searched(self, consumer: str, found: Candidates, doing: Operation) -> Claim:
         """Claim the first candidate that is still free, searching again when all are gone."""
-        searches = self._retries.searches
-        lost: exceptions.ResourceObjectsError | None = None
-        while True:
-            for candidate in found:
-                try:
-                    return self._claim_one(consumer, candidate, found.request, doing)
-                except (exceptions.CapacityException, exceptions.ProviderNotFound) as gone:
-                    lost = gone
-            if lost is None or searches <= 0:
+        for searches_left in range(self.retries.searches, -1, -1):
+            if not found:
                 break
-            searches -= 1
-            lost = None
-            found = self.snapshot().candidates(found.request, limit=max(len(found), 1))
-        if lost is not None:
-            raise lost
+            try:
+                return self._claim_first(consumer, found, found.request, doing)
+            except (exceptions.CapacityException, exceptions.ProviderNotFound):
+                if not searches_left:
+                    raise
+            limit = len(found)
+            found = self.snapshot(found.at).candidates(
+                found.request, limit=limit, budget=found.budget
+            )
         raise exceptions.NoCandidates(f"no candidate for {consumer}: {found.explain()}")
+
+    def _claim_first(
+        self,
+        consumer: str,
+        candidates: Iterable[Candidate],
+        request: Request | None,
+        doing: Operation,
+    ) -> Claim:
+        """Claim the first candidate that is still free, or raise why the last one is not."""
+        lost: exceptions.ResourceObjectsError | None = None
+        for candidate in candidates:
+            if not isinstance(candidate, Candidate):
+                raise exceptions.InvalidAmount("claim", candidate, "a candidate")
+            try:
+                return self._claim_one(consumer, candidate, request, doing)
+            except (exceptions.CapacityException, exceptions.ProviderNotFound) as gone:
+                lost = gone
+        assert lost is not None, "there is at least one candidate"
+        raise lost
 
     def _claim_one(
         self, consumer: str, candidate: Candidate, request: Request | None, doing: Operation
     ) -> Claim:
+        unnamed = {one.provider for one in candidate.allocations if one.provider_uuid is None}
+        uuids = self._uuids(unnamed) if unnamed else {}
         deltas = tuple(
-            Delta(allocation.provider_uuid or "", record.resource_class, record.amount)
-            for allocation in candidate.allocations
-            for record in allocation.amount.to_records(allocation.resource_class)
+            Delta(one.provider_uuid or uuids[one.provider], record.resource_class, record.amount)
+            for one in candidate.allocations
+            for record in one.amount.to_records(one.resource_class)
         )
         order = ClaimOrder(consumer, deltas, request=_request_text(request))
-        return _claim(self.backend.claim(doing, order))
+        return _claim(self.backend.claim(doing, order), request)
 
     def adjust(
         self, consumer: str, changes: Mapping[str, Any], *, operation: str | None = None
@@ -343,8 +397,12 @@ class Ledger:
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
         """
-        order = Adjustment(names.consumer_name(consumer), self._deltas(changes, give_back=True))
-        return _claim(self.backend.adjust(_operation(operation), order))
+        name, doing = names.consumer_name(consumer), _operation(operation)
+        done = None if operation is None else self._done(doing, "adjust", name)
+        if done is not None and done.claim is not None:
+            return _claim(done.claim)
+        order = Adjustment(name, self._deltas(changes, give_back=True))
+        return _claim(self.backend.adjust(doing, order))
 
     def release(self, consumer: str, *, operation: str | None = None) -> Claim:
         """Give back all that a consumer holds; return what it held.
@@ -354,27 +412,51 @@ class Ledger:
         doing = _operation(operation)
         return _claim(self.backend.release(doing, names.consumer_name(consumer)))
 
-    def _deltas(self, given: Mapping[str, Any], *, give_back: bool) -> tuple[Delta, ...]:
+    def _deltas(self, given: Any, *, give_back: bool) -> tuple[Delta, ...]:
         """Return what ``{provider name: amounts}`` changes, checked before anything is asked."""
         if not isinstance(given, Mapping):
             raise exceptions.InvalidAmount(
                 "claim", given, "candidates, or a mapping of provider names to amounts"
             )
-        wanted = {names.provider_name(name): Amounts.of(asked) for name, asked in given.items()}
+        wanted: dict[str, Amounts] = {}
+        for name, asked in given.items():
+            key = names.provider_key(name)
+            if key in wanted:
+                raise exceptions.DuplicateKey("claim", name, "each provider once")
+            wanted[key] = Amounts.of(asked)
         if not any(wanted.values()):
             raise exceptions.InvalidAmount("claim", given, "something to take or give back")
         return tuple(self._resolved(wanted, give_back))
 
     def _resolved(self, by_provider: dict[str, Amounts], give_back: bool) -> Iterator[Delta]:
-        uuids = self.backend.uuids(by_provider)
+        uuids = self._uuids(by_provider)
         for name, amounts in by_provider.items():
-            if name not in uuids:
-                raise exceptions.ProviderNotFound(name)
             for kind, amount in amounts.by_name():
                 if amount.is_negative and not give_back:
                     raise exceptions.NegativeAmount(kind, amount, "0 or more; give back by release")
                 for record in amount.to_records(kind):
                     yield Delta(uuids[name], record.resource_class, record.amount)
+
+    def _uuids(self, keys: Collection[str]) -> dict[str, str]:
+        """Return the uuid of each name or uuid, in one look."""
+        found = {key: key for key in keys if names.is_uuid(key)}
+        asked = [key for key in keys if key not in found]
+        if asked:
+            found |= self.backend.uuids(asked)
+        for key in keys:
+            if key not in found:
+                raise exceptions.ProviderNotFound(key)
+        return found
+
+    def _done(self, operation: Operation, kind: str, subject: str) -> Outcome | None:
+        """Return what a repeated operation did the first time, None if this is the first time.
+
+        :raises OperationConflict: if the id was used for something else
+        """
+        known = self.backend.outcome(operation)
+        if known is not None and (known.kind, known.subject) != (kind, subject):
+            raise exceptions.OperationConflict(operation.id, f"{known.kind} of {known.subject}")
+        return known
 
 
 @functools.lru_cache(maxsize=256)
@@ -387,8 +469,11 @@ def _operation(given: str | None) -> Operation:
     return Operation() if given is None else Operation(names.uuid_text(given))
 
 
-def _claim(record: ClaimRecord) -> Claim:
+def _claim(record: ClaimRecord, request: Request | None = None) -> Claim:
+    if request is None and record.request is not None:
+        request = Request.obj_from_primitive(json.loads(record.request))
     return Claim(
+        request=request,
         id=record.id,
         consumer=record.consumer,
         consumer_uuid=record.consumer_uuid,

@@ -74,6 +74,28 @@ def provider_name(value: object) -> str:
     return _printable("provider name", value, MAX_PROVIDER_NAME)
 
 
+def provider_key(value: object) -> str:
+    """Return what finds a kept provider: its name, or its uuid as the ledger spells it.
+
+    >>> provider_key("host0"), provider_key("6B7C0A9E0D0F4F839C0B0A4E8B7C1D2E")
+    ('host0', '6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e')
+    """
+    return uuid_text(value) if is_uuid(value) else provider_name(value)
+
+
+def is_uuid(value: object) -> bool:
+    """Return whether a value is a uuid, or the text of one.
+
+    >>> is_uuid("host0")
+    False
+    """
+    try:
+        uuid_text(value)
+    except exceptions.InvalidName:
+        return False
+    return True
+
+
 def consumer_name(value: object) -> str:
     """Return a consumer's name, or raise ``InvalidName``.
 

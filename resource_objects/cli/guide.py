@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 import uuid as uuids
 from collections.abc import Callable
@@ -159,7 +158,7 @@ class Guide:
             self._tell("This time it would fit: somebody else gave something back meanwhile.")
             return
         for reason in found.explain().reasons:
-            self._tell(str(dataclasses.replace(reason, holders=reason.holders[:3])))
+            self._tell(str(reason))
 
     def _give_back(self, ledger: Ledger, host: str, jobs: tuple[str, str]) -> None:
         self._begin(

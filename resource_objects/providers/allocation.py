@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from typing import Any
 
-from resource_objects import base, fields
+from resource_objects import base, exceptions, fields
+from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts, resource
 
 #: States of a claim.
 HELD = "held"
 RELEASED = "released"
+STATES = (HELD, RELEASED)
 
 
 @base.register_record
@@ -45,7 +48,8 @@ class Allocation(base.Value):
 class Claim(base.Value):
     """Allocations made together for a consumer: what ``ledger.claim`` returns.
 
-    ``id`` identifies the claim, ``state`` is ``held`` or ``released``.
+    ``id`` identifies the claim, ``state`` is ``held`` or ``released``; ``request`` is what it was
+    made for, where a search found it.
 
     ``str()`` tells it in one line: ``job-1 holds VCPU=16 of host0, PGPU=1 of host0/gpu0``.
     """
@@ -60,6 +64,7 @@ class Claim(base.Value):
         "state": fields.TextField(default=HELD),
         "allocations": fields.TupleOfObjectsField("Allocation", default=()),
         "created_at": fields.TimestampField(),
+        "request": fields.ObjectField("Request", nullable=True, default=None),
     }
     id: str
     consumer: str
@@ -67,19 +72,20 @@ class Claim(base.Value):
     state: str = HELD
     allocations: tuple[Allocation, ...] = ()
     created_at: datetime.datetime
+    request: Request | None = None
 
     @property
     def amounts(self) -> Amounts:
         """All that the claim holds, summed over providers."""
-        return _total(self.allocations)
+        return total(self.allocations)
 
     def by_provider(self) -> dict[str, Amounts]:
         """Return ``{provider name: amounts}``, in the order of the allocations."""
-        names = dict.fromkeys(allocation.provider for allocation in self.allocations)
-        return {
-            name: _total(item for item in self.allocations if item.provider == name)
-            for name in names
-        }
+        return by_provider(self.allocations)
+
+    def _validate(self) -> None:
+        if self.state not in STATES:
+            raise exceptions.InvalidField("Claim.state", self.state, f"one of {', '.join(STATES)}")
 
     def __str__(self) -> str:
         verb = "holds" if self.state == HELD else "released"
@@ -87,8 +93,18 @@ class Claim(base.Value):
         return f"{self.consumer} {verb} {', '.join(parts) or 'nothing'}"
 
 
-def _total(allocations: Iterable[Allocation]) -> Amounts:
-    total = Amounts()
-    for allocation in allocations:
-        total = total + Amounts({allocation.resource_class: allocation.amount})
-    return total
+def total(allocations: Iterable[Allocation]) -> Amounts:
+    """Return all that allocations take, summed over providers. Cost: linear."""
+    found: dict[str, Any] = {}
+    for one in allocations:
+        before = found.get(one.resource_class)
+        found[one.resource_class] = one.amount if before is None else before + one.amount
+    return Amounts(found)
+
+
+def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
+    """Return ``{provider name: amounts}``, in the order of the allocations. Cost: linear."""
+    taken: dict[str, list[Allocation]] = {}
+    for one in allocations:
+        taken.setdefault(one.provider, []).append(one)
+    return {name: total(ones) for name, ones in taken.items()}

@@ -11,7 +11,7 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   takes it above the capacity (one that does not is never refused for that);
 * a write whose operation was done before returns the recorded outcome and does nothing. An
   operation is one kind of write (``define``, ``claim``, ``adjust``, ``release``) for one subject
-  (the root's uuid, the consumer); the amounts do not count, because a retry may have searched
+  (the root's name, the consumer); the amounts do not count, because a retry may have searched
   again. The same id for another kind or subject is refused (``OperationConflict``);
 * definitions change only at the generation they were compared with; claims neither look at nor
   change it.
@@ -126,6 +126,18 @@ class ClaimRecord:
     request: str | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a recorded operation was: its kind, for whom, and the claim that came of it.
+
+    ``claim`` is None for ``define``.
+    """
+
+    kind: str
+    subject: str
+    claim: ClaimRecord | None = None
+
+
 class Backend(abc.ABC):
     """Where a ledger is kept. Safe for use by several threads."""
 
@@ -168,6 +180,10 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept. Never writes."""
+
+    @abc.abstractmethod
+    def outcome(self, operation: Operation) -> Outcome | None:
+        """Return what an operation did, None if none of that id is recorded. Never writes."""
 
     @abc.abstractmethod
     def define(self, operation: Operation, changes: DefinitionChanges) -> None:

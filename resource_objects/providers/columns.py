@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
 
+from resource_objects import exceptions
 from resource_objects.providers.provider import Provider
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.records import InventoryRecord
@@ -122,3 +123,58 @@ def _inventories(records: Iterable[InventoryRecord]) -> Inventories:
     return Inventories(
         {name: resource(name).inventory_from_records(kept) for name, kept in by_class.items()}
     )
+
+
+def subtree(columns: Columns, name: str) -> Columns:
+    """Return a provider (by name or uuid) and what is below it, as a tree of its own.
+
+    Traits of those above it apply to it, so they become its own.
+
+    :raises ProviderNotFound: if it is not there
+    """
+    given = columns.providers
+    parents = dict(zip(given.provider_id, given.parent_id, strict=True))
+    tops = [
+        number
+        for number, uuid, own in zip(given.provider_id, given.uuid, given.name, strict=True)
+        if name in (own, uuid)
+    ]
+    if not tops:
+        raise exceptions.ProviderNotFound(name)
+    top = tops[0]
+    kept = {number for number in given.provider_id if top in _upwards(number, parents)}
+    providers = _rows(given, kept)
+    return Columns(
+        providers._replace(
+            parent_id=[None if number == top else parents[number] for number in providers[0]],
+            root_id=[top for _ in providers[0]],
+        ),
+        _rows(columns.inventories, kept),
+        _with_inherited(columns.traits, kept, top, _upwards(top, parents)),
+        _rows(columns.allocations, kept),
+    )
+
+
+def _upwards(number: int, parents: dict[int, int | None]) -> list[int]:
+    """Return a provider and all above it."""
+    found = [number]
+    while (above := parents[found[-1]]) is not None:
+        found.append(above)
+    return found
+
+
+def _rows(table: Any, kept: Container[int]) -> Any:
+    """Return the rows of some providers; the first column of every table is the provider."""
+    rows = [row for row in zip(*table, strict=True) if row[0] in kept]
+    return type(table)(*([row[place] for row in rows] for place in range(len(table))))
+
+
+def _with_inherited(
+    table: TraitColumns, kept: Container[int], top: int, above: Container[int]
+) -> TraitColumns:
+    pairs = dict.fromkeys(
+        (top if number in above else number, trait)
+        for number, trait in zip(*table, strict=True)
+        if number in kept or number in above
+    )
+    return TraitColumns([number for number, _ in pairs], [trait for _, trait in pairs])

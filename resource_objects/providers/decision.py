@@ -14,12 +14,15 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
-#: A refusal names at most so many holders, the largest.
-MOST_HOLDERS = 3
+#: A refusal carries at most so many holders, the largest, so that no refusal is unbounded.
+MOST_HOLDERS = 100
 
 
-def refusals(record: InventoryRecord, amount: int, where: str) -> tuple[Reason, ...]:
+def refusals(record: InventoryRecord, amount: int, where: str, held: int = 0) -> tuple[Reason, ...]:
     """Return why ``amount`` (negative: given back) does not fit one kept inventory.
+
+    ``held`` is what the same consumer holds there already: unit rules bind all that it will hold,
+    or a consumer could go around max_unit in steps. Giving back is bound by none.
 
     Cost: about 10 microseconds.
 
@@ -28,11 +31,21 @@ def refusals(record: InventoryRecord, amount: int, where: str) -> tuple[Reason, 
     host0: VCPU asked 3, free 2 of 8
     """
     kind = resource(record.resource_class)
+    others, asked = record, amount
+    if amount > 0 and held:
+        others, asked = dataclasses.replace(record, used=record.used - held), held + amount
     try:
-        kind.inventory_from_records((record,)).fit(kind.make_amount(amount))
+        kind.inventory_from_records((others,)).fit(kind.make_amount(asked))
     except exceptions.CapacityException as refusal:
-        return tuple(dataclasses.replace(reason, where=where) for reason in refusal.reasons)
+        return tuple(_told(reason, record, amount, where) for reason in refusal.reasons)
     return ()
+
+
+def _told(reason: Reason, record: InventoryRecord, amount: int, where: str) -> Reason:
+    """Return a reason with the figures as the asker knows them."""
+    if reason.rule in exceptions.UNIT_RULES:
+        return dataclasses.replace(reason, where=where, used=record.used)
+    return dataclasses.replace(reason, where=where, used=record.used, requested=amount)
 
 
 def absent(resource_class: str, amount: int, where: str) -> Reason:
@@ -56,7 +69,7 @@ def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     """Return the largest holders, by amount and then name.
 
     >>> largest([("a", 1), ("b", 5), ("c", 1), ("d", 1)])
-    (('b', 5), ('a', 1), ('c', 1))
+    (('b', 5), ('a', 1), ('c', 1), ('d', 1))
     """
     ordered: Sequence[tuple[str, int]] = sorted(holders, key=lambda held: (-held[1], held[0]))
     return tuple(ordered[:MOST_HOLDERS])

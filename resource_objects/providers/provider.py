@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, exceptions, fields, names
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
@@ -60,7 +60,7 @@ class Provider(base.ResourceObject):
             traits=known_traits(traits),
             uuid=uuid,
             generation=generation,
-            children=tuple(children),
+            children=_tuple(children),
         )
 
     def add(
@@ -104,6 +104,10 @@ class Provider(base.ResourceObject):
 
     def _validate(self) -> None:
         known_traits(self.traits)
+        if names.is_uuid(self.name) and names.uuid_text(self.name) != self.uuid:
+            raise exceptions.InvalidName(
+                "provider name", self.name, "no uuid but its own: look-ups take names and uuids"
+            )
         self.check()
 
     def check(self) -> None:
@@ -113,7 +117,7 @@ class Provider(base.ResourceObject):
         """
         seen: set[str] = set()
         for provider in self.walk():
-            for name in filter(None, (provider.name, provider.uuid)):
+            for name in {provider.name, provider.uuid or provider.name}:
                 if name in seen:
                     raise exceptions.InvalidTree(
                         f"tree of {self.name}", name, "each name and uuid once"
@@ -129,3 +133,9 @@ class Provider(base.ResourceObject):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.inventories}"
+
+
+def _tuple(children: Iterable[Provider]) -> tuple[Provider, ...]:
+    if not isinstance(children, Iterable):
+        raise exceptions.InvalidTree("children", children, "providers")
+    return tuple(children)

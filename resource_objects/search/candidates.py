@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from resource_objects import base, exceptions, fields
 from resource_objects.providers import Allocation
+from resource_objects.providers.allocation import by_provider, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 
@@ -53,17 +54,11 @@ class Candidate(base.Value):
     @property
     def amounts(self) -> Amounts:
         """All that is taken, summed over providers."""
-        total = Amounts()
-        for taken in self.allocations:
-            total = total + Amounts({taken.resource_class: taken.amount})
-        return total
+        return total(self.allocations)
 
     def by_provider(self) -> dict[str, Amounts]:
         """Return ``{provider name: amounts}``, in the order of the allocations."""
-        taken: dict[str, dict[str, typing.Any]] = {}
-        for allocation in self.allocations:
-            taken.setdefault(allocation.provider, {})[allocation.resource_class] = allocation.amount
-        return {name: Amounts(amounts) for name, amounts in taken.items()}
+        return by_provider(self.allocations)
 
     def __str__(self) -> str:
         return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())
@@ -80,7 +75,7 @@ class Candidates(Sequence[Candidate]):
     It does not change, and any number of threads may read it.
     """
 
-    __slots__ = ("_explain", "_found", "budget", "cut_short", "request", "steps")
+    __slots__ = ("_explain", "_found", "at", "budget", "cut_short", "request", "steps")
 
     def __init__(
         self,
@@ -91,11 +86,14 @@ class Candidates(Sequence[Candidate]):
         budget: int,
         steps: int = 0,
         cut_short: bool = False,
+        at: str | None = None,
     ) -> None:
         self._found = tuple(found)
         self._explain = explain
         #: what was asked
         self.request = request
+        #: the provider to which the search was confined, None for everywhere
+        self.at = at
         #: steps the search was allowed
         self.budget = budget
         #: steps the search took

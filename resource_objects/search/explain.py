@@ -12,9 +12,8 @@ from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import Integers
 from resource_objects.search.question import Question
 
-#: Hosts that ``str()`` tells one by one, and holders that it names.
+#: Hosts that ``str()`` tells one by one.
 SHOWN_HOSTS = 20
-SHOWN_HOLDERS = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -108,10 +107,7 @@ def _line(host: str, reasons: tuple[Reason, ...]) -> str:
 
 
 def _part(host: str, reason: Reason) -> str:
-    where = None if reason.where == host else reason.where
-    hidden = len(reason.holders) - SHOWN_HOLDERS
-    shown = dataclasses.replace(reason, where=where, holders=reason.holders[:SHOWN_HOLDERS])
-    return str(shown) if hidden <= 0 else f"{str(shown)[:-1]} and {hidden} more)"
+    return str(dataclasses.replace(reason, where=None if reason.where == host else reason.where))
 
 
 def _labels(reasons: tuple[Reason, ...]) -> set[str]:

@@ -27,7 +27,9 @@ from resource_objects.search.tree import Asked, Parts, decide
 FIRST_TURN = 1000
 
 
-def search(fleet: Fleet, request: Request, limit: int | None, budget: int) -> Candidates:
+def search(
+    fleet: Fleet, request: Request, limit: int | None, budget: int, *, at: str | None = None
+) -> Candidates:
     """Return the first candidates of a request, one per host.
 
     Cost: a vectorised pass over the fleet, then per host that passes it some 50 microseconds
@@ -55,6 +57,7 @@ def search(fleet: Fleet, request: Request, limit: int | None, budget: int) -> Ca
         budget=budget,
         steps=run.budget.spent,
         cut_short=bool(outcome.undecided),
+        at=at,
     )
 
 

@@ -143,7 +143,8 @@ def test_sync_keeps_the_machine_and_says_what_changed(run):
     assert run("host", "sync").out == "nothing changed\n"
     done = run("host", "sync", "--rule", "10de:*=PGPU+CUSTOM_H100", "--ratio", "VCPU=1.5")
     assert (
-        done.out == "+ box/0000:3b:00.0\n+ box/0000:86:00.0\n~ box: VCPU=4:max_unit=4:allocation_ratio=1.5\n"
+        done.out
+        == "+ box/0000:3b:00.0\n+ box/0000:86:00.0\n~ box: VCPU=4:max_unit=4:allocation_ratio=1.5\n"
     )
     assert run("provider", "tree").lines == [
         "box  VCPU=4:max_unit=4:allocation_ratio=1.5,MEMORY_MB=8192:reserved=1024,DISK_GB=100  "

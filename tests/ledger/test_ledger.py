@@ -161,7 +161,164 @@ def test_an_operation_id_is_of_one_operation(ledger: ro.Ledger) -> None:
     assert ledger.usage()["host0", "VCPU"].used == 1
 
 
+def test_a_repeated_claim_needs_no_candidates_any_more(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    operation, request = new_operation(), ro.Request("VCPU=4")
+    first = ledger.claim("job", ledger.snapshot().candidates(request), operation=operation)
+    # the acknowledgement was lost; who asks again finds the host full, by its own claim
+    assert ledger.claim("job", ledger.snapshot().candidates(request), operation=operation) == first
+
+
+def test_a_repeated_claim_is_known_by_its_id_and_not_by_names(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    operation = new_operation()
+    ledger.claim("job", {"host0": "VCPU=1"}, operation=operation)
+    uuid = ledger.provider("host0").uuid
+    ledger.sync(ro.Provider("renamed", "VCPU=4,MEMORY_MB=1024", uuid=uuid))
+    assert ledger.claim("job", {"host0": "VCPU=1"}, operation=operation).state == "held"
+    assert ledger.usage()["renamed", "VCPU"].used == 1
+
+
+def test_a_repeated_sync_or_removal_does_nothing_and_says_so(ledger: ro.Ledger) -> None:
+    first, second = new_operation(), new_operation()
+    assert ledger.sync(ro.Provider("host0", "VCPU=4"), operation=first)
+    ledger.sync(ro.Provider("host0", "VCPU=8"))
+    assert not ledger.sync(ro.Provider("host0", "VCPU=4"), operation=first)
+    assert ledger.usage()["host0", "VCPU"].total == 8
+    assert ledger.remove("host0", operation=second)
+    assert not ledger.remove("host0", operation=second)
+    assert not ledger.sync(ro.Provider("host0", "VCPU=4"), operation=first)
+    with pytest.raises(exceptions.InvalidName):
+        ledger.sync(ro.Provider("host1", "VCPU=4"), operation="5")
+
+
+def test_a_claim_keeps_the_request_it_was_made_for(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    request = ro.Request("VCPU=1")
+    claim = ledger.claim("job", ledger.snapshot().candidates(request))
+    assert claim.request == ledger.held("job").request == request
+    assert ledger.release("job").request == request
+
+
+# --- choosing ---
+
+
+def test_candidates_may_be_chosen_by_the_caller(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 3)
+    found = ledger.snapshot().candidates(ro.Request("VCPU=3"))
+    ledger.claim("faster", {"host1": "VCPU=3"})
+    assert "host2" in ledger.claim("job", found[1:]).by_provider()
+    with pytest.raises(ro.CapacityException, match="host1"):
+        ledger.claim("late", [one for one in found if one.host == "host1"])
+    with pytest.raises(exceptions.InvalidInput):
+        ledger.claim("late", [7])  # type: ignore[list-item]
+
+
+def test_a_candidate_made_by_hand_names_its_provider(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    take = ro.Allocation(provider="host0", resource_class="VCPU", amount=ro.IntegerAmount(2))
+    made = ro.Candidate(host="host0", allocations=(take,))
+    assert ledger.claim("job", made).by_provider() == {"host0": ro.Amounts("VCPU=2")}
+    elsewhere = ro.Candidate(host="gone", allocations=(take.replace(provider="gone"),))
+    with pytest.raises(exceptions.ProviderNotFound, match="gone"):
+        ledger.claim("other", elsewhere)
+
+
+def test_a_search_at_a_provider_stays_there_after_a_lost_race(ledger: ro.Ledger) -> None:
+    _hosts(ledger)
+    found = ledger.snapshot("host0").candidates(ro.Request("VCPU=3"))
+    ledger.claim("faster", {"host0": "VCPU=3"})
+    with pytest.raises(exceptions.NoCandidates, match="host0: VCPU asked 3, free 1 of 4"):
+        ledger.claim("job", found)
+
+
+def test_a_provider_is_found_by_its_uuid_however_it_is_spelt(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    uuid = ledger.provider("host0").uuid
+    assert uuid is not None
+    for spelt in (uuid, uuid.upper(), uuid.replace("-", "")):
+        assert ledger.provider(spelt).name == "host0"
+        assert ledger.usage(spelt)["host0", "VCPU"].total == 4
+    assert str(ledger.claim("job", {uuid: "VCPU=1"})) == "job holds VCPU=1 of host0"
+
+
+def test_a_uuid_is_no_name_of_another(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    uuid = ledger.provider("host0").uuid
+    assert uuid is not None
+    with pytest.raises(exceptions.InvalidName):
+        ro.Provider(uuid, "VCPU=1")
+    node = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
+    ledger.sync(ro.Provider(node, "VCPU=1", uuid=node))  # a name of its own uuid is clear
+    assert ledger.provider(node).name == node
+
+
+def test_unit_rules_bind_all_that_a_consumer_will_hold(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("host0", "VCPU=8:min_unit=2:max_unit=4:step_size=2"))
+    ledger.adjust("job", {"host0": "VCPU=4"})
+    with pytest.raises(exceptions.UnitRuleViolated, match="asked 6, one claim takes at most 4"):
+        ledger.adjust("job", {"host0": "VCPU=2"})
+    ledger.adjust("job", {"host0": {"VCPU": -3}})  # giving back is bound by none
+    ledger.adjust("job", {"host0": "VCPU=1"})
+    with pytest.raises(ro.CapacityException, match="asked 7"):
+        ledger.adjust("more", {"host0": "VCPU=7"})
+
+
 # --- declaring ---
+
+
+def test_many_agents_that_make_the_same_host_all_succeed(ledger: ro.Ledger) -> None:
+    failed: list[BaseException] = []
+
+    def agent() -> None:
+        try:
+            ledger.sync(ro.Provider("host0", "VCPU=4"))
+        except exceptions.ResourceObjectsError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=agent) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert [root.name for root in ledger.providers()] == ["host0"]
+
+
+@pytest.mark.law(1)
+def test_who_read_a_tree_does_not_undo_what_came_since(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    read = ledger.provider("host0")
+    grown = ledger.provider("host0")
+    grown.add("host0/gpu", "PGPU=1")
+    assert ledger.sync(grown).created == 1
+    read.inventories["VCPU"].total = 8
+    with pytest.raises(exceptions.StaleDefinition, match="host0"):
+        ledger.sync(read)
+    assert ledger.provider("host0/gpu").name == "host0/gpu"
+
+
+def test_who_read_a_tree_does_not_bring_back_what_was_removed(ledger: ro.Ledger) -> None:
+    _hosts(ledger, 1)
+    read = ledger.provider("host0")
+    ledger.remove("host0")
+    with pytest.raises(exceptions.StaleDefinition, match="it was read, and is gone"):
+        ledger.sync(read)
+
+
+def test_a_new_provider_may_take_the_name_that_a_kept_one_gives_up(ledger: ro.Ledger) -> None:
+    host = ro.Provider("host0", "VCPU=4")
+    host.add("host0/gpu", "PGPU=1")
+    ledger.sync(host)
+    read = ledger.provider("host0")
+    read.find("host0/gpu").name = "host0/old"
+    read.add("host0/gpu", "PGPU=2")
+    assert ledger.sync(read).created == 1
+    assert [one.name for one in ledger.provider("host0").walk()] == [
+        "host0",
+        "host0/gpu",
+        "host0/old",
+    ]
 
 
 def test_what_is_used_does_not_go(ledger: ro.Ledger) -> None:
@@ -273,6 +430,28 @@ def test_what_is_no_url_is_refused(bad: object) -> None:
 def test_an_unknown_backend_names_the_known_ones() -> None:
     with pytest.raises(exceptions.BackendNotFound, match=r"oracle .*: installed: .*sqlite"):
         ro.connect("oracle://db/lab")
+
+
+@pytest.mark.parametrize("tree", ["host0", None, 7, [ro.Provider("host0")]])
+def test_what_is_no_tree_is_not_synced(ledger: ro.Ledger, tree: object) -> None:
+    with pytest.raises(exceptions.InvalidTree):
+        ledger.sync(tree)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", [[], {}, 7, None, "", " x"])
+def test_what_is_no_key_finds_nothing(ledger: ro.Ledger, key: object) -> None:
+    with pytest.raises(exceptions.InvalidName):
+        ledger.provider(key)  # type: ignore[arg-type]
+    with pytest.raises(exceptions.InvalidName):
+        ledger.remove(key)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", [(-1, 5), ("x", 5), (3, True), (3, 1.0)])
+def test_a_policy_has_counts(policy: tuple[int, int]) -> None:
+    with pytest.raises(exceptions.InvalidField):
+        RetryPolicy(*policy)
+    with pytest.raises(exceptions.InvalidField):
+        ro.connect(retries=policy)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ PINNED: dict[str, str] = {
     "resource_objects.Amount": "1.0-579a264ce51709307e3410254be5aebd",
     "resource_objects.Amounts": "1.0-50642b813a984a283124f664bd367c66",
     "resource_objects.Candidate": "1.0-c264f555c57b85757e36f3e527ec6039",
-    "resource_objects.Claim": "1.0-fde2b49562abcfb5bf4c0d69e827c1d6",
+    "resource_objects.Claim": "1.0-4045e79fa968431bcff4067a46f40ad7",
     "resource_objects.ComputeNode": "1.0-f77725aeb7e5f07dabca23bb36f855ce",
     "resource_objects.IntegerAmount": "1.0-48cf6af49be08f04229dcf9004f698bb",
     "resource_objects.IntegerInventory": "1.0-030e9887e67ec79dd98c17eda0b70473",

@@ -8,7 +8,16 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import claim, define, migrations, read, server, sqlite, urls
+from resource_objects.backends.sql import (
+    claim,
+    define,
+    migrations,
+    operations,
+    read,
+    server,
+    sqlite,
+    urls,
+)
 from resource_objects.backends.sql.classes import Catalogue
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.migrations import Standing
@@ -20,6 +29,7 @@ from resource_objects.providers.backend import (
     ClaimOrder,
     ClaimRecord,
     Operation,
+    Outcome,
 )
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
@@ -131,11 +141,15 @@ class SQLBackend(Backend):
         """Return what a consumer holds, None if nothing."""
         return self._reading(lambda connection: claim.held(connection, consumer))
 
+    def outcome(self, operation: Operation) -> Outcome | None:
+        """Return what an operation did, None if none of that id is recorded."""
+        return self._reading(lambda connection: operations.find(connection, operation.id))
+
     # --- writing ---
 
     def define(self, operation: Operation, changes: DefinitionChanges) -> None:
         """Apply changes of definitions, all or none (see the contract)."""
-        write = Write(operation, "define", changes.root_uuid)
+        write = Write(operation, "define", changes.root)
         self._once(
             write, lambda connection: define.define(connection, self._catalogue, write, changes)
         )

@@ -28,7 +28,7 @@ from resource_objects.backends.sql.errors import on_duplicate
 from resource_objects.backends.sql.operations import Write
 from resource_objects.backends.sql.places import Key, Places, key_of
 from resource_objects.exceptions import CapacityException
-from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.backend import Adjustment, ClaimOrder, ClaimRecord, Delta, Held
 
 
@@ -122,7 +122,7 @@ def _adjusted(
         record = kept.record
         at.names.update((one.provider_uuid, one.provider) for one in kept.holdings.values())
     left = _held(at, ((key, amount) for key, amount in after.items() if amount))
-    return dataclasses.replace(record, held=left)
+    return dataclasses.replace(record, held=left, state=HELD if left else RELEASED)
 
 
 def _held(at: Places, holds: Iterable[tuple[Key, int]]) -> tuple[Held, ...]:

@@ -77,7 +77,7 @@ def _refusals(at: Places, delta: Delta, holds: Mapping[Key, int]) -> Sequence[Re
         return [decision.not_held(delta.resource_class, delta.amount, holding, name)]
     if place is None:
         return [decision.absent(delta.resource_class, delta.amount, name)]
-    return decision.refusals(place.record, delta.amount, name)
+    return decision.refusals(place.record, delta.amount, name, holding)
 
 
 def _holders(connection: Connection, full: dict[Key, Place]) -> dict[Key, list[tuple[str, int]]]:

@@ -50,9 +50,9 @@ _LOCK = (
 )
 _OWNERS = sa.select(_providers.uuid, _providers.name).where(_in(_providers.name, "names"))
 _NUMBERS = sa.select(_providers.uuid, _providers.id).where(_in(_providers.uuid, "uuids"))
-_IN_TREES = sa.select(_providers.id, _providers.parent_id, _providers.root_id).where(
-    _in(_providers.root_id, "roots")
-)
+_IN_TREES = sa.select(
+    _providers.id, _providers.name, _providers.parent_id, _providers.root_id
+).where(_in(_providers.root_id, "roots"))
 _CHILDREN = sa.select(_providers.parent_id, _providers.id).where(_in(_providers.parent_id, "ids"))
 
 _BY_NUMBER = _providers.id == sa.bindparam("number")
@@ -247,7 +247,7 @@ class _Definition:
             for update in self._changes.updates
         ]
         if values and self._connection.execute(_UPDATE, values).rowcount != len(values):
-            raise Transient(exceptions.StaleDefinition(self._changes.root_uuid))
+            raise Transient(exceptions.StaleDefinition(self._changes.root))
 
     def _parent(self, definition: ProviderDefinition) -> int | None:
         return None if definition.parent_uuid is None else self._numbers[definition.parent_uuid]
@@ -334,7 +334,7 @@ def _top(rows: dict[int, Any], number: int) -> int:
     seen = set()
     while rows[number].parent_id is not None:
         if number in seen:
-            raise exceptions.InvalidTree("tree", number, "no provider above itself")
+            raise exceptions.StaleDefinition(rows[number].name, "it was moved below itself")
         seen.add(number)
         number = rows[number].parent_id
     return number

@@ -18,7 +18,7 @@ from resource_objects import exceptions
 from resource_objects.backends.sql import schema
 from resource_objects.backends.sql.errors import on_duplicate
 from resource_objects.backends.sql.statements import Insert, moment
-from resource_objects.providers.backend import ClaimRecord, Held, Operation
+from resource_objects.providers.backend import ClaimRecord, Held, Operation, Outcome
 
 _INSERT = Insert(schema.operations, "uuid", "kind", "subject", "outcome", "created_at")
 _FIND = sa.select(
@@ -65,12 +65,21 @@ class Write:
 
         :raises OperationConflict: if its id is recorded for something else
         """
-        found = connection.execute(_FIND, {"wanted": self.id}).one_or_none()
+        found = find(connection, self.id)
         if found is None:
             return False, None
         if (found.kind, found.subject) != (self.kind, self.subject):
             raise exceptions.OperationConflict(self.id, f"{found.kind} of {found.subject}")
-        return True, None if found.outcome is None else from_text(found.outcome)
+        return True, found.claim
+
+
+def find(connection: Connection, operation: str) -> Outcome | None:
+    """Return what a recorded operation did."""
+    row = connection.execute(_FIND, {"wanted": operation}).one_or_none()
+    if row is None:
+        return None
+    claim = None if row.outcome is None else from_text(row.outcome)
+    return Outcome(row.kind, row.subject, claim)
 
 
 def to_text(record: ClaimRecord) -> str:

@@ -118,6 +118,28 @@ class ClaimRules(Kit):
         assert reason.holders == largest[:MOST_HOLDERS]
 
     @law(6)
+    def test_holders_are_those_of_today(self, backend: Backend) -> None:
+        here, there = _two_hosts(backend)
+        for name in ("grows", "moves", "goes", "empties", "stays"):
+            claim(backend, name, {here: "VCPU=1"})
+        adjust(backend, "grows", {here: "VCPU=3"})
+        adjust(backend, "moves", {here: "VCPU=-1", there: "VCPU=8"})
+        release(backend, "goes")
+        adjust(backend, "empties", {here: "VCPU=-1"})
+        for _ in range(2):
+            with pytest.raises(exceptions.CapacityException) as refused:
+                claim(backend, "job", {here: "VCPU=4", there: "VCPU=1"})
+            assert {reason.where: reason.holders for reason in refused.value.reasons} == {
+                "host0": (("grows", 4), ("stays", 1)),
+                "host1": (("moves", 8),),
+            }
+            define(backend, Provider("host0", "VCPU=8"))  # what holds stays when the rest goes
+        assert picture(backend, "host0").allocations == {
+            ("grows", "host0", "VCPU"): 4,
+            ("stays", "host0", "VCPU"): 1,
+        }
+
+    @law(6)
     def test_each_of_many_refusals_names_its_own_holders(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=2,DISK_GB=2") for n in range(70)))
         for number in range(70):
@@ -225,6 +247,7 @@ class ClaimRules(Kit):
         here, there = _two_hosts(backend)
         claimed = claim(backend, "job", {here: "VCPU=4,MEMORY_MB=512"})
         record = adjust(backend, "job", {here: "VCPU=-4,MEMORY_MB=512", there: "VCPU=4"})
+        assert record.state == HELD
         assert picture(backend).allocations == {
             ("job", "host0", "MEMORY_MB"): 1024,
             ("job", "host1", "VCPU"): 4,
@@ -238,7 +261,7 @@ class ClaimRules(Kit):
         before = picture(backend)
         claim(backend, "job", {here: "VCPU=4,MEMORY_MB=512"})
         record = adjust(backend, "job", {here: "VCPU=-4,MEMORY_MB=-512"})
-        assert record.held == ()
+        assert (record.held, record.state) == ((), RELEASED)
         assert backend.held("job") is None
         assert picture(backend) == before
         with pytest.raises(exceptions.ConsumerNotFound):

@@ -282,6 +282,45 @@ class DefinitionRules(Kit):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
+    @law(2)
+    @pytest.mark.parametrize("below", ["host0/gpu0", "host0/gpu0/part0"])
+    def test_two_moves_never_make_a_circle(self, backend: Backend, below: str) -> None:
+        define(backend, _tree())
+        changes = _moved(backend, "host0/gpu1", below)
+        backend.define(Operation(), _moved(backend, "host0/gpu0", "host0/gpu1"))
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition) as refused:
+            backend.define(Operation(), changes)
+        assert refused.value.subject in ("host0/gpu0", "host0/gpu0/part0", "host0/gpu1")
+        assert "below itself" in str(refused.value)
+        assert picture(backend) == before
+
+    @law(2)
+    def test_nothing_is_moved_below_what_is_gone(self, backend: Backend) -> None:
+        define(backend, _tree())
+        changes = _moved(backend, "host0/gpu0", "host0/gpu1")
+        tree = kept(backend, "host0")
+        tree.update(children=tuple(c for c in tree.children if c.name != "host0/gpu1"))
+        define(backend, tree)
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition) as refused:
+            backend.define(Operation(), changes)
+        assert refused.value.subject == "host0/gpu0"
+        assert picture(backend) == before
+
+    @law(2)
+    def test_a_provider_that_a_child_was_moved_below_stays(self, backend: Backend) -> None:
+        define(backend, _tree())
+        tree = kept(backend, "host0")
+        tree.update(children=tuple(c for c in tree.children if c.name != "host0/gpu1"))
+        changes = _bare(changes_to(backend, tree))
+        backend.define(Operation(), _moved(backend, "host0/gpu0", "host0/gpu1"))
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition) as refused:
+            backend.define(Operation(), changes)
+        assert refused.value.subject == "host0/gpu1"
+        assert picture(backend) == before
+
     def test_a_wide_and_deep_tree_is_one_change(self, backend: Backend) -> None:
         root = Provider("row", "VCPU=1")
         for rack in range(20):
@@ -422,6 +461,21 @@ class DefinitionRules(Kit):
                 claim(backend, "job-2", {names["host0"]: "CUSTOM_NEW=1"})
         finally:
             other.close()
+
+
+def _moved(backend: Backend, name: str, below: str) -> DefinitionChanges:
+    """Return the bare change that moves a child of ``host0`` below another of that tree."""
+    tree = kept(backend, "host0")
+    moved, parent = tree.find(name), tree.find(below)
+    tree.update(children=tuple(c for c in tree.children if c is not moved))
+    parent.update(children=(*parent.children, moved))
+    return _bare(changes_to(backend, tree))
+
+
+def _bare(changes: DefinitionChanges) -> DefinitionChanges:
+    """Return changes without the parents they only bump: the backend sees for itself."""
+    updates = tuple(update for update in changes.updates if not update.only_children)
+    return dataclasses.replace(changes, updates=updates)
 
 
 def _created(root: Provider) -> DefinitionChanges:
