@@ -30,7 +30,14 @@ class Claim(Lister):
             metavar="TRAIT",
             action="append",
             default=[],
-            help="a quality that all who give something must have; may be repeated",
+            help="a quality that those who give must have; may be repeated",
+        )
+        parser.add_argument(
+            "--forbidden",
+            metavar="TRAIT",
+            action="append",
+            default=[],
+            help="a quality that nobody who gives may have; may be repeated",
         )
         parser.add_argument(
             "--at", metavar="PROVIDER", help="only at this provider and what is below it"
@@ -45,7 +52,11 @@ class Claim(Lister):
         from resource_objects.providers import Claim as Claimed
         from resource_objects.requests import Request
 
-        request = Request(parsed_args.amounts, required=parsed_args.required)
+        request = Request(
+            parsed_args.amounts,
+            required=parsed_args.required,
+            forbidden=parsed_args.forbidden,
+        )
         with self.open_ledger() as ledger:
             done = place.claim(ledger, parsed_args.consumer, request, parsed_args.at)
             if not isinstance(done, Claimed):

@@ -63,6 +63,11 @@ def test_claim_speaks_json(lab):
     ]
 
 
+def test_a_trait_may_be_forbidden(lab, held):
+    assert lab("claim", "job-1", "PGPU=1", "--forbidden", "CUSTOM_H100").status == 0
+    assert held() == {"job-1": ["PGPU=1 of small/gpu1"]}
+
+
 def test_several_traits_may_be_required(lab, held):
     argv = ["--required", "CUSTOM_FAST", "--required", "CUSTOM_A100"]
     assert lab("claim", "job-1", "VCPU=1,PGPU=1", *argv).status == 0

@@ -1,0 +1,57 @@
+"""Write the tables of the documentation from the committed result files.
+
+``python -m benchmarks.table`` rewrites ``doc/source/explanation/benchmarks_table.txt``; a test
+compares it with the result files, so that no figure is published that was not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+TABLE = ROOT / "doc" / "source" / "explanation" / "benchmarks_table.txt"
+
+
+def text() -> str:
+    """Return a table per result file, as reStructuredText."""
+    return "\n".join(line for path in sorted(RESULTS.glob("*.json")) for line in _table(path))
+
+
+def _table(path: pathlib.Path) -> Iterator[str]:
+    result = json.loads(path.read_text())
+    host, versions = result["host"], result["versions"]
+    said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    yield f"``{result['command'].strip()}``, {result['date']}, Python {result['python']}, {said},"
+    yield f"{host['cpus']} CPUs ({host['processor']}), {host['system']}:"
+    yield ""
+    yield ".. list-table::"
+    yield "   :header-rows: 1"
+    yield "   :widths: 40 15 22 11 12"
+    yield ""
+    for cells in [["", "ours", "peer", "ratio", "target"], *map(_cells, result["rows"])]:
+        for place, cell in enumerate(cells):
+            yield f"   {'* -' if place == 0 else '  -'} {cell}".rstrip()
+    yield ""
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    peer = (
+        "" if row["peer"] is None else f"{_figure(row['peer'])} {row['unit']}, {row['peer_name']}"
+    )
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    verdict = {None: "", True: ": met", False: ": **missed**"}[row["met"]]
+    ours = f"{_figure(row['ours'])} {row['unit']}".strip()
+    return [row["name"], ours, peer, ratio, f"{row['target']}{verdict}"]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    TABLE.write_text(text())
+    print(f"written to {TABLE}")
