@@ -1,1 +1,49 @@
-"""One host: what it is, what it offers, and who holds it."""
+"""One host: what it is, what it offers, and who holds it.
+
+The names below are loaded when they are first used; what else there is, is in the modules.
+
+    >>> import resource_objects.host
+    >>> resource_objects.host.DeviceRule.parse("10de:*=PGPU").resource_class
+    'PGPU'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resource_objects.host.compute_node import ComputeNode as ComputeNode
+    from resource_objects.host.discovery import discover as discover
+    from resource_objects.host.facts import Machine as Machine
+    from resource_objects.host.linux import read_machine as read_machine
+    from resource_objects.host.model import provider_tree as provider_tree
+    from resource_objects.host.rules import DeviceRule as DeviceRule
+    from resource_objects.host.rules import match_rules as match_rules
+
+#: ``{public name: module that defines it}``
+_HOME = {
+    "ComputeNode": "compute_node",
+    "DeviceRule": "rules",
+    "Machine": "facts",
+    "discover": "discovery",
+    "match_rules": "rules",
+    "provider_tree": "model",
+    "read_machine": "linux",
+}
+
+__all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
+    *sorted(_HOME),
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

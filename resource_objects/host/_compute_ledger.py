@@ -21,6 +21,7 @@ could leave others with more than there is.)
 from __future__ import annotations
 
 import dataclasses
+import uuid as uuids
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,6 @@ from resource_objects.resources import Amounts, IntegerInventory, Inventories
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
-
-#: How often a definition is merged again after somebody else was faster.
-MERGES = 5
 
 #: The figures of a definition that a compute node has a word for.
 FIGURES = ("total", "reserved", "allocation_ratio")
@@ -56,14 +54,49 @@ class Sent:
 class Binding:
     """Where a view writes to. ``kept`` is the host as last read, None if it was not there.
 
+    A host that is there is known by its uuid, for names move: ``provider`` is only what it was
+    called when it was read. ``holds`` is what the consumer held there then, by resource class.
     ``sent`` is a change whose outcome is not known: the connection was lost meanwhile.
     """
 
     ledger: Ledger
     provider: str
     consumer: str
-    kept: Provider | None
+    kept: Provider | None = None
+    holds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sent: Sent | None = None
+
+    def at(self, found: Host | None) -> Binding:
+        """Return the binding to a host as it was read, None if it was not there."""
+        if found is None:
+            return dataclasses.replace(self, kept=None, holds={})
+        return dataclasses.replace(
+            self,
+            provider=found.provider.name,
+            kept=found.provider,
+            holds=found.held_by(self.consumer),
+        )
+
+    @property
+    def uuid(self) -> str | None:
+        """The uuid of the host, None if it was not there."""
+        return None if self.kept is None else self.kept.uuid
+
+    def writes_where(self, other: Binding) -> bool:
+        """Return whether both write to the same host as the same consumer."""
+        host = self.uuid or self.provider, other.uuid or other.provider
+        same = (self.ledger, self.consumer) == (other.ledger, other.consumer)
+        return same and host[0] == host[1]
+
+    def read(self) -> Host | None:
+        """Return the host as it is now, None if it is not there.
+
+        :raises ProviderNotFound: if it was there and is gone
+        """
+        found = read_host(self.ledger, self.provider, self.uuid)
+        if found is None and self.kept is not None:
+            raise exceptions.ProviderNotFound(self.provider)
+        return found
 
     def kept_inventory(self, resource_class: str) -> IntegerInventory | None:
         """Return what the ledger had of a resource when it was last read."""
@@ -105,20 +138,53 @@ class Host:
     provider: Provider
     columns: Columns
 
+    def held_by(self, consumer: str) -> dict[str, int]:
+        """Return what a consumer holds of the host itself, by resource class."""
+        ids = self.columns.providers.uuid, self.columns.providers.provider_id
+        here = dict(zip(*ids, strict=True))[self.provider.uuid or ""]
+        return {
+            kind: amount
+            for provider_id, kind, holder, amount in zip(*self.columns.allocations, strict=True)
+            if (provider_id, holder) == (here, consumer)
+        }
+
 
 def new_operation() -> str:
     """Return an operation id that no other write has."""
     return Operation().id
 
 
-def read_host(ledger: Ledger, name: str) -> Host | None:
-    """Return the host of a name or uuid as it is now, None if it is not in the ledger."""
-    columns = ledger.backend.read(name)
+def require_ledger(given: object) -> None:
+    """Refuse what is no ledger.
+
+    :raises InvalidInput: if it is something else
+    """
+    from resource_objects.ledger import Ledger  # whoever has one has loaded it
+
+    if not isinstance(given, Ledger):
+        raise exceptions.InvalidInput("ledger", given, "a Ledger, as connect() returns")
+
+
+def read_host(ledger: Ledger, name: str, uuid: str | None = None) -> Host | None:
+    """Return the host of a name or uuid as it is now, None if it is not in the ledger.
+
+    With a ``uuid``, only the host of that uuid will do, whatever it is called.
+    """
+    columns = ledger.backend.read(uuid or name)
     for tree in trees(columns):
         for provider in tree.walk():
-            if name in (provider.name, provider.uuid):
+            if provider.uuid == uuid if uuid else name in (provider.name, provider.uuid):
                 return Host(tree, provider, columns)
     return None
+
+
+def refuse_other_uuid(found: Provider, uuid: str | None) -> None:
+    """Refuse a provider of the right name that is another machine.
+
+    :raises ProviderExists: if it has another uuid
+    """
+    if uuid not in (None, found.uuid):
+        raise exceptions.ProviderExists(found.name, f"with the uuid {found.uuid}, not {uuid}")
 
 
 # --- the definition -------------------------------------------------------------------------------
@@ -183,41 +249,44 @@ def _refuse_conflict(host: str, name: str, edit: Edit, current: IntegerInventory
 
 def save_definition(
     binding: Binding, edits: Mapping[str, Edit], pending: Amounts, uuid: str | None
-) -> DefinitionChanges:
-    """Write the edits of a view, making the host if it was not there.
+) -> tuple[DefinitionChanges, str]:
+    """Write the edits of a view, making the host if it was not there; return the host's uuid too.
 
+    :raises ProviderExists: if the host was not there, and its name is another machine's now
     :raises StaleDefinition: if a figure was changed here and by somebody else
     :raises ProviderNotFound: if the host is gone
     :raises CapacityException: if ``pending`` would not fit afterwards; nothing was written
     """
-    for remaining in reversed(range(MERGES)):
-        changes = _definition_changes(binding, edits, pending, uuid)
+    tries = binding.ledger.retries.definitions
+    while True:
+        changes, host_uuid = _definition_changes(binding, edits, pending, uuid)
         try:
             if changes:
                 binding.ledger.backend.define(Operation(), changes)
-            return changes
+            return changes, host_uuid
         except (exceptions.StaleDefinition, exceptions.ProviderExists):
-            if not remaining:
+            tries -= 1
+            if tries <= 0:
                 raise
-    raise AssertionError("unreachable")
 
 
 def _definition_changes(
     binding: Binding, edits: Mapping[str, Edit], pending: Amounts, uuid: str | None
-) -> DefinitionChanges:
-    found = read_host(binding.ledger, binding.provider)
+) -> tuple[DefinitionChanges, str]:
+    found = binding.read()
     if found is None:
-        if binding.kept is not None:
-            raise exceptions.ProviderNotFound(binding.provider)
-        made = Provider(binding.provider, {}, uuid=uuid)
+        made_uuid = uuid or str(uuids.uuid4())
+        made = Provider(binding.provider, {}, uuid=made_uuid)
         made.inventories = merge(made, edits)
         _decide(binding, made, Columns(), pending)
-        return diff(None, made)
+        return diff(None, made), made_uuid
+    if binding.kept is None:
+        refuse_other_uuid(found.provider, uuid)
     wanted = found.tree.obj_clone()
     host = wanted.find(found.provider.name)
     host.inventories = merge(host, edits)
     _decide(binding, host, found.columns, pending)
-    return diff(found.tree, wanted)
+    return diff(found.tree, wanted), found.provider.uuid or ""
 
 
 def _decide(binding: Binding, host: Provider, columns: Columns, pending: Amounts) -> None:
@@ -241,7 +310,7 @@ def _reasons(
             yield decision.absent(name, asked, host.name)
         else:
             (record,) = inventory.to_records()
-            for reason in decision.refusals(record, asked, host.name):
+            for reason in decision.refusals(record, asked, host.name, holds):
                 yield decision.held_by(reason, holders)
 
 

@@ -30,15 +30,15 @@ class Owner(Protocol):
         """Return the bound on what may be used of a resource, None if there is none."""
 
     def _claimed_with(self, resource_class: str) -> int:
-        """Return the units that will be claimed together with what is consumed now."""
+        """Return the units that unit rules bind together with what is consumed now."""
 
 
 class LiveInventory(IntegerInventory):
     """What a compute node has of one resource: the node's columns follow it.
 
     ``max_unit`` follows ``total`` where it was the total. A limit of the node (its report of disk)
-    binds besides the limit that is passed. Where the node will save what is pending as one claim,
-    ``max_unit`` binds all of it.
+    binds besides the limit that is passed. Where the node belongs to a ledger, ``max_unit`` binds
+    all that its consumer holds and what is pending.
     """
 
     _owner: Owner | None = None
@@ -94,11 +94,11 @@ class LiveInventory(IntegerInventory):
         return own if ours else limit
 
     def _too_much_together(self, amount: Amount) -> Reason | None:
-        """Return why one claim cannot take ``amount`` and what is pending, None if it can."""
-        pending = 0 if self._owner is None else self._owner._claimed_with(self.name)
-        if self.max_unit is None or pending <= 0 or amount.is_zero or amount.is_negative:
+        """Return why one consumer cannot have ``amount`` too, None if it can."""
+        claimed = 0 if self._owner is None else self._owner._claimed_with(self.name)
+        if self.max_unit is None or claimed <= 0 or amount.is_zero or amount.is_negative:
             return None
-        together = pending + sum(record.amount for record in amount.to_records(self.name))
+        together = claimed + sum(record.amount for record in amount.to_records(self.name))
         if together <= self.max_unit:
             return None
         return Reason(Rule.MAX_UNIT, together, self.max_unit, self.used, self.name)

@@ -390,7 +390,7 @@ class Record(base.ResourceObject):
         return None if limit is None else IntegerAmount(limit)
 
     def _claimed_with(self, resource_class: str) -> int:
-        """Return the units that will be claimed together with what is consumed now."""
+        """Return the units that unit rules bind together with what is consumed now."""
         return 0
 
 

@@ -38,8 +38,10 @@ class View(Record):
         return {"min_unit": kept.min_unit, "max_unit": most, "step_size": kept.step_size}
 
     def _claimed_with(self, resource_class: str) -> int:
-        """Return the units that are pending: a save claims them together."""
-        return 0 if self._bound is None else units(self.pending, resource_class)
+        """Return what the consumer holds after a save: unit rules bind all of it."""
+        if self._bound is None:
+            return 0
+        return self._bound.holds.get(resource_class, 0) + units(self.pending, resource_class)
 
     # --- whose view it is ---
 
@@ -61,16 +63,13 @@ class View(Record):
         return self._bound
 
     def _attach(
-        self, ledger: Ledger, name: str, consumer: str | None, kept: Provider | None
+        self, ledger: Ledger, name: str, consumer: str | None, found: ledgers.Host | None
     ) -> None:
         holder = names.consumer_name(unattributed(name) if consumer is None else consumer)
-        was = self._bound
-        same = was is not None and (was.ledger, was.provider, was.consumer) == (
-            ledger,
-            name,
-            holder,
-        )
-        self._bound = Binding(ledger, name, holder, kept, was.sent if was and same else None)
+        was, made = self._bound, Binding(ledger, name, holder).at(found)
+        if was is not None and was.writes_where(made):
+            made = dataclasses.replace(made, sent=was.sent)
+        self._bound = made
         self._context = ledger
 
     def _stated(self) -> dict[str, dict[str, Any]]:
@@ -128,12 +127,17 @@ class View(Record):
         if has.allocation_ratio != self._ratio_of(kind):
             self._state_ratio(kind, has.allocation_ratio)
 
-    def _read_again(self) -> Provider:
+    def _read_again(self, uuid: str | None = None) -> Binding:
+        """Return the binding with the host as it is now; ``uuid`` of one that was just made."""
         binding = self._binding()
-        found = ledgers.read_host(binding.ledger, binding.provider)
+        found = (
+            binding.read()
+            if uuid is None
+            else ledgers.read_host(binding.ledger, binding.provider, uuid)
+        )
         if found is None:
             raise exceptions.ProviderNotFound(binding.provider)
-        return found.provider
+        return binding.at(found)
 
     # --- writing ---
 
@@ -146,10 +150,10 @@ class View(Record):
         edits = ledgers.edits_of(binding.kept, now)
         if not edits and binding.kept is not None:
             return None
-        changes = ledgers.save_definition(binding, edits, self.pending, self._provider_uuid())
-        kept = self._read_again()
-        self._rebase(kept, self.pending, {})
-        self._bound = dataclasses.replace(binding, kept=kept)
+        changes, uuid = ledgers.save_definition(binding, edits, self.pending, self._provider_uuid())
+        fresh = self._read_again(uuid)
+        self._rebase(fresh.kept, self.pending, {})
+        self._bound = fresh
         self._refresh()
         return changes
 
@@ -168,10 +172,15 @@ class View(Record):
         self._bound = dataclasses.replace(binding, sent=sent)
         try:
             claim = binding.ledger.adjust(
-                binding.consumer, {binding.provider: sent.amounts}, operation=sent.operation
+                binding.consumer,
+                {binding.uuid or binding.provider: sent.amounts},
+                operation=sent.operation,
             )
         except exceptions.LostConnection:
             raise
+        except exceptions.ProviderNotFound as error:  # it names the uuid, people the host
+            self._bound = dataclasses.replace(binding, sent=None)
+            raise exceptions.ProviderNotFound(binding.provider) from error
         except exceptions.ResourceObjectsError:
             self._bound = dataclasses.replace(binding, sent=None)
             raise

@@ -183,9 +183,12 @@ class ComputeNode(View):
         figures are what the ledger says is used, and the reserved. What the host has none of has
         total 0; what its children have is theirs. Cost: one read of the host's tree.
 
+        :param name: name or uuid of the host; the node stays with that uuid when names move
+        :raises InvalidInput: if the ledger is none, or the name cannot be one
         :raises ProviderNotFound: if there is no such host
         """
-        found = ledgers.read_host(ledger, name)
+        ledgers.require_ledger(ledger)
+        found = ledgers.read_host(ledger, names.provider_name(name))
         if found is None:
             raise exceptions.ProviderNotFound(name)
         kept = found.provider
@@ -194,7 +197,7 @@ class ComputeNode(View):
             for name, inventory in ledgers.counted_inventories(kept).items()
         }
         node = cls(host=kept.name, hypervisor_hostname=kept.name, uuid=kept.uuid, **ratios)
-        node._attach(ledger, kept.name, consumer, kept)
+        node._attach(ledger, kept.name, consumer, found)
         node._rebase(kept, NOTHING, {})
         node.obj_reset_changes()
         return node
@@ -255,6 +258,10 @@ class ComputeNode(View):
         >>> node.memory_mb, node.memory_mb_used, node.free_ram_mb
         (2048, 512, 1536)
         """
+        if not isinstance(inventories, Mapping):
+            raise exceptions.InvalidInventory(
+                "inventories", inventories, "a mapping of resources to inventories"
+            )
         wanted: dict[str, IntegerInventory | None] = {}
         for key, given in inventories.items():
             name = counted_class(key, "inventories of a compute node")
@@ -323,25 +330,29 @@ class ComputeNode(View):
         pending on top. What a *record* said was used is not taken over: its consumers have claims,
         or they hold nothing. Totals, and reserved and ratios that were given or stated, stay this
         node's and are written by :meth:`save` where they differ; others become the ledger's. A
-        host that the ledger does not know is made by the first save. Cost: one read of the tree.
+        host that the ledger does not know is made by the first save. One that it knows is known
+        by its uuid from now on: whoever has its name later is another machine. Cost: one read of
+        the tree.
 
         :param consumer: who holds what this view consumes; by default the host's *unattributed*
             consumer (:func:`unattributed`)
         :param provider: name of the host in the ledger, by default ``hypervisor_hostname``, else
             ``host``
+        :raises InvalidInput: if the ledger is none
         :raises InvalidName: if there is no name, or one that no provider or consumer can have
         :raises ProviderExists: if the provider of that name has another uuid than this node
         :raises CapacityException: if more is pending to be given back than is used there
         """
+        ledgers.require_ledger(ledger)
         name = names.provider_name(provider if provider is not None else self._host_name())
         uuid = self._provider_uuid()
         found = ledgers.read_host(ledger, name)
         kept = None if found is None else found.provider
-        if kept is not None and uuid not in (None, kept.uuid):
-            raise exceptions.ProviderExists(name, f"with the uuid {kept.uuid}, not {uuid}")
+        if kept is not None:
+            ledgers.refuse_other_uuid(kept, uuid)
         stated = self._stated()
         with self._all_or_nothing():
-            self._attach(ledger, name, consumer, kept)
+            self._attach(ledger, name, consumer, found)
             self._adopt_ratios(stated)
             self._rebase(kept, self.pending, stated)
             if self._value(DISK_REPORT, None) is not None:
@@ -369,9 +380,8 @@ class ComputeNode(View):
 
         Refused: nothing changed, in the ledger or here; what was pending still is. (With both
         usage and definition pending see the module ``_compute_ledger``.) After a lost connection
-        call again: what was sent is not done twice. It is one claim, so the ledger's unit rules
-        bind all that is pending together: the inventories of a bound node say no where ``max_unit``
-        would; save in between to take more.
+        call again: what was sent is not done twice. The ledger's unit rules bind all that one
+        consumer holds: the inventories of a bound node say no where ``max_unit`` would.
 
         :param operation: id of the write of usage, for a caller that may have to repeat it in
             another process; use it for one change only
@@ -379,7 +389,8 @@ class ComputeNode(View):
         :raises CapacityException: if it does not fit, with who holds what, or gives back more than
             the consumer holds
         :raises StaleDefinition: if a figure was changed here and by somebody else
-        :raises ProviderNotFound: if the host is gone
+        :raises ProviderNotFound: if the host is gone, even if another has its name now
+        :raises ProviderExists: if the host was not there, and its name is another machine's now
         :raises LostConnection: if it is not known whether it was done
         """
         self._binding()
@@ -399,7 +410,7 @@ class ComputeNode(View):
         :raises NotBound: if there is no ledger
         :raises ProviderNotFound: if the host is gone
         """
-        self._bound = dataclasses.replace(self._binding(), kept=self._read_again(), sent=None)
+        self._bound = dataclasses.replace(self._read_again(), sent=None)
         self._rebase(self._bound.kept, NOTHING, {})
         self._refresh()
 

@@ -12,10 +12,12 @@ The library ships ``linux``, :func:`resource_objects.host.linux.read_machine`.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from resource_objects import plugins
-from resource_objects.exceptions import PluginError
+from resource_objects.exceptions import InvalidInput, PluginError
 from resource_objects.host.facts import Machine
 
 __all__ = ["NAMESPACE", "discover", "drivers"]
@@ -35,20 +37,39 @@ def drivers() -> list[str]:
 def discover(driver: str = "linux", **options: Any) -> Machine:
     """Return the machine as the driver of that name describes it; ``options`` go to the driver.
 
-    >>> discover().cpus == discover("linux", root="/").cpus
-    True
+    >>> discover("linux", root="/nowhere")
+    Traceback (most recent call last):
+    resource_objects.exceptions.DiscoveryError: /nowhere cannot be read: expected a directory ...
     >>> discover("solaris")
     Traceback (most recent call last):
     resource_objects.exceptions.PluginError: plug-in 'solaris' of resource_objects.discovery ...
 
     :raises PluginError: if there is no such driver (the known ones are named), it does not load,
         it cannot be called, or what it returns is no machine
+    :raises InvalidInput: if the driver takes no such options
     :raises DiscoveryError: if the machine's own description is missing or cannot be read
     """
+    if not isinstance(driver, str):
+        raise InvalidInput("discovery driver", driver, f"a name: {', '.join(drivers())}")
     found = plugins.load(NAMESPACE, driver)
     if not callable(found):
         raise PluginError(NAMESPACE, driver, f"it is a {type(found).__name__}, not callable")
+    _require_taken(driver, found, options)
     machine = found(**options)
     if not isinstance(machine, Machine):
         raise PluginError(NAMESPACE, driver, f"it returned a {type(machine).__name__}, no Machine")
     return machine
+
+
+def _require_taken(driver: str, found: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse options that a driver does not take, before it starts."""
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # not every callable tells
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters) or "none"
+        what = f"options of discovery driver {driver}"
+        raise InvalidInput(what, options, f"{takes}; {error}") from error

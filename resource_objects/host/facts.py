@@ -16,7 +16,7 @@ import dataclasses
 import enum
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from resource_objects.exceptions import InvalidInput
@@ -60,8 +60,10 @@ class Core:
     cpus: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _require(len(self.cpus) > 0, "Core.cpus", self.cpus, "at least one CPU")
+        _require_integer("Core.package_id", self.package_id, least=None, optional=True)
+        _require_integer("Core.core_id", self.core_id, least=None, optional=True)
         _require_ids("Core.cpus", self.cpus)
+        _require(len(self.cpus) > 0, "Core.cpus", self.cpus, "at least one CPU")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,10 +82,11 @@ class Pages:
     free: int | None = None
 
     def __post_init__(self) -> None:
-        _require(self.size_bytes > 0, "Pages.size_bytes", self.size_bytes, "a positive size")
-        _require(self.total >= 0, "Pages.total", self.total, "zero or more")
+        _require_integer("Pages.size_bytes", self.size_bytes, least=1)
+        _require_integer("Pages.total", self.total)
+        _require_integer("Pages.free", self.free, optional=True)
         free = self.free
-        _require(free is None or 0 <= free <= self.total, "Pages.free", free, "0 to total, or None")
+        _require(free is None or free <= self.total, "Pages.free", free, "0 to total, or None")
 
     @property
     def memory_bytes(self) -> int:
@@ -115,10 +118,16 @@ class NUMACell:
     initiators: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _require(self.id >= 0, "NUMACell.id", self.id, "zero or more")
+        _require_integer("NUMACell.id", self.id)
         _require_ids("NUMACell.cpus", self.cpus)
+        _require_integer("NUMACell.memory_bytes", self.memory_bytes)
+        _require_all("NUMACell.pages", self.pages, Pages)
+        _require_integer("NUMACell.package_id", self.package_id, least=None, optional=True)
+        _require_all("NUMACell.distances", self.distances, int)
+        for distance in self.distances:
+            _require_integer("NUMACell.distances", distance)
         _require_ids("NUMACell.initiators", self.initiators)
-        _require_ids("sizes of NUMACell.pages", [pages.size_bytes for pages in self.pages])
+        _require_ids("sizes of NUMACell.pages", tuple(pages.size_bytes for pages in self.pages))
         least = sum(pages.memory_bytes for pages in self.pages)
         size = self.memory_bytes
         _require(size >= least, "NUMACell.memory_bytes", size, f"{least} at least, for its pages")
@@ -147,14 +156,25 @@ class Disk:
     free_bytes: int
 
     def __post_init__(self) -> None:
-        _require(self.total_bytes >= 0, "Disk.total_bytes", self.total_bytes, "zero or more")
-        fits = 0 <= self.free_bytes <= self.total_bytes
+        _require_text("Disk.path", self.path)
+        _require_integer("Disk.total_bytes", self.total_bytes)
+        _require_integer("Disk.free_bytes", self.free_bytes)
+        fits = self.free_bytes <= self.total_bytes
         _require(fits, "Disk.free_bytes", self.free_bytes, "0 to total_bytes")
 
     @property
     def total_gb(self) -> int:
         """The size in whole GiB, the unit of ``DISK_GB``."""
         return self.total_bytes // (1024 * MIB)
+
+
+_OPTIONAL_TEXTS = (
+    "parent_address",
+    "driver",
+    "revision",
+    "subsystem_vendor_id",
+    "subsystem_product_id",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,6 +205,14 @@ class PCIDevice:
     subsystem_product_id: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("address", "vendor_id", "product_id", "class_id"):
+            _require_text(f"PCIDevice.{name}", getattr(self, name))
+        for name in _OPTIONAL_TEXTS:
+            _require_text(f"PCIDevice.{name}", getattr(self, name), optional=True)
+        for name in ("numa_node", "sriov_totalvfs", "sriov_numvfs"):
+            _require_integer(f"PCIDevice.{name}", getattr(self, name), optional=True)
+        is_kind = isinstance(self.kind, DeviceKind)
+        _require(is_kind, "PCIDevice.kind", self.kind, "a DeviceKind")
         is_vf = self.kind is DeviceKind.VF
         has_parent = self.parent_address not in (None, self.address)
         good = has_parent if is_vf else self.parent_address is None
@@ -225,11 +253,20 @@ class Machine:
     devices: tuple[PCIDevice, ...] = ()
 
     def __post_init__(self) -> None:
-        _require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
         _require_ids("Machine.cpus", self.cpus)
+        _require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
         _require_ids("Machine.offline_cpus", self.offline_cpus)
-        _require(self.memory_bytes >= 0, "Machine.memory_bytes", self.memory_bytes, "0 or more")
-        _require_ids("sizes of Machine.huge_pages", [pages.size_bytes for pages in self.huge_pages])
+        _require_all("Machine.cores", self.cores, Core)
+        _require_integer("Machine.memory_bytes", self.memory_bytes)
+        _require_all("Machine.cells", self.cells, NUMACell)
+        _require_text("Machine.hostname", self.hostname, optional=True)
+        _require_text("Machine.architecture", self.architecture, optional=True)
+        _require_all("Machine.huge_pages", self.huge_pages, Pages)
+        is_disk = self.disk is None or isinstance(self.disk, Disk)
+        _require(is_disk, "Machine.disk", self.disk, "a Disk or None")
+        _require_all("Machine.devices", self.devices, PCIDevice)
+        sizes = tuple(pages.size_bytes for pages in self.huge_pages)
+        _require_ids("sizes of Machine.huge_pages", sizes)
         _require_apart("CPU of Machine.offline_cpus", (self.cpus, self.offline_cpus))
         self._check_cores()
         self._check_cells()
@@ -241,7 +278,7 @@ class Machine:
         _require(on_cores == list(self.cpus), "Machine.cores", on_cores, "the online CPUs")
 
     def _check_cells(self) -> None:
-        _require_ids("ids of Machine.cells", [cell.id for cell in self.cells])
+        _require_ids("ids of Machine.cells", tuple(cell.id for cell in self.cells))
         _require_apart("CPU of Machine.cells", (cell.cpus for cell in self.cells))
         stray = {cpu for cell in self.cells for cpu in cell.cpus}.difference(self.cpus)
         _require(not stray, "Machine.cells", sorted(stray), "online CPUs only")
@@ -316,6 +353,8 @@ class Machine:
 
         :raises InvalidInput: if no CPU would be left
         """
+        _require_some("restrict: cpus", cpus)
+        _require_some("restrict: cells", cells)
         allowed = set(self.cpus if cpus is None else cpus)
         every = {cell.id for cell in self.cells}
         memory = every if cells is None else every.intersection(cells)
@@ -397,9 +436,46 @@ def _require(condition: bool, what: str, value: object, expected: str) -> None:
         raise InvalidInput(what, value, expected)
 
 
-def _require_ids(what: str, ids: Sequence[int]) -> None:
-    ascending = all(low < high for low, high in itertools.pairwise(ids))
-    _require(ascending and (not ids or ids[0] >= 0), what, ids, "ascending, zero or more each")
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require_integer(
+    what: str, value: object, *, least: int | None = 0, optional: bool = False
+) -> None:
+    """Refuse what is no integer (a bool is none) or less than ``least``."""
+    if optional and value is None:
+        return
+    fits = _is_integer(value) and (least is None or value >= least)  # type: ignore[operator]
+    expected = "an integer" if least is None else f"an integer, {least} or more"
+    _require(fits, what, value, f"{expected}, or None" if optional else expected)
+
+
+def _require_text(what: str, value: object, *, optional: bool = False) -> None:
+    fits = isinstance(value, str) and value != ""
+    expected = "text, not empty, or None" if optional else "text, not empty"
+    _require(fits or (optional and value is None), what, value, expected)
+
+
+def _require_all(what: str, values: object, kind: type) -> None:
+    """Refuse what is no tuple of things of one kind."""
+    fits = isinstance(values, tuple) and all(isinstance(each, kind) for each in values)
+    _require(fits, what, values, f"a tuple of {kind.__name__}")
+
+
+def _require_ids(what: str, ids: object) -> None:
+    good = (
+        isinstance(ids, tuple)
+        and all(map(_is_integer, ids))
+        and all(low < high for low, high in itertools.pairwise((-1, *ids)))
+    )
+    _require(good, what, ids, "a tuple of integers, ascending, zero or more each")
+
+
+def _require_some(what: str, ids: object) -> None:
+    """Refuse what is neither None nor a collection of integers."""
+    fits = isinstance(ids, Collection) and all(map(_is_integer, ids))
+    _require(ids is None or fits, what, ids, "a collection of ids, or None for all")
 
 
 def _require_apart(what: str, groups: Iterable[Iterable[object]]) -> None:

@@ -49,17 +49,17 @@ def read_machine(
     Costs three small reads per core and nine per PCI function. A CPU or device that comes or goes
     while it reads may raise; read again.
 
-    >>> machine = read_machine()
-    >>> sum(len(core.cpus) for core in machine.cores) == len(machine.cpus)
-    True
     >>> read_machine("/nowhere")
     Traceback (most recent call last):
     resource_objects.exceptions.DiscoveryError: /nowhere cannot be read: expected a directory ...
 
     :raises DiscoveryError: if something that must be there is missing, or anything is garbled;
         ``subject`` is the file, ``detail`` what was expected of it
-    :raises InvalidInput: if the page size is not positive
+    :raises InvalidInput: if the page size is no positive integer, or a path is none
     """
+    _require_path("root", root)
+    if disk_path is not None:
+        _require_path("disk_path", disk_path)
     tree = Tree(root)
     page_size = _page_size(tree, page_size_bytes)
     try:
@@ -67,6 +67,11 @@ def read_machine(
         return _allowed(tree, machine) if within_cgroup else machine
     except InvalidInput as error:  # files that are well-formed each and contradict each other
         raise DiscoveryError(tree.root, str(error)) from error
+
+
+def _require_path(what: str, path: object) -> None:
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise InvalidInput(what, path, "a path")
 
 
 def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machine:
@@ -83,7 +88,7 @@ def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machin
         huge_pages=memory.huge_pages,
         devices=_pci.read_devices(tree),
         disk=_disk(tree, disk_path),
-        hostname=_name(tree, _HOSTNAME) or (os.uname().nodename if tree.live else None),
+        hostname=_name(tree, _HOSTNAME) or (os.uname().nodename or None if tree.live else None),
         architecture=_name(tree, _ARCHITECTURE) or (os.uname().machine if tree.live else None),
     )
 
@@ -95,8 +100,9 @@ def _allowed(tree: Tree, machine: Machine) -> Machine:
 
 def _page_size(tree: Tree, page_size_bytes: int | None) -> int:
     if page_size_bytes is not None:
-        if page_size_bytes < 1:
-            raise InvalidInput("page_size_bytes", page_size_bytes, "a positive size")
+        is_integer = isinstance(page_size_bytes, int) and not isinstance(page_size_bytes, bool)
+        if not is_integer or page_size_bytes < 1:
+            raise InvalidInput("page_size_bytes", page_size_bytes, "an integer, 1 or more")
         return page_size_bytes
     return os.sysconf("SC_PAGE_SIZE") if tree.live else _CAPTURED_PAGE_SIZE
 

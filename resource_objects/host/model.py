@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resource_objects.exceptions import InvalidInventory, InvalidName
+from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
 from resource_objects.host.facts import MIB, Machine
-from resource_objects.host.rules import DeviceRule, match_rules
+from resource_objects.host.rules import DeviceRule, match_rules, read_rules
 from resource_objects.providers import Provider
 from resource_objects.resources import Amounts, resource, text
+from resource_objects.resources._by_resource import by_name
 from resource_objects.resources.traits import standard_traits
 
 __all__ = ["provider_tree"]
@@ -51,7 +52,9 @@ def provider_tree(
     :raises InvalidName: if there is no host name and no ``name`` either
     :raises InvalidInventory: if more is reserved than there is, or an argument is about a resource
         that the host itself does not offer
+    :raises InvalidInput: if the machine is none
     :raises InvalidRatio: if a ratio is none
+    :raises DuplicateKey: if a resource is named twice
     :raises InvalidRule: if a rule does not parse
 
     >>> from resource_objects.host.facts import Core, PCIDevice
@@ -66,15 +69,17 @@ def provider_tree(
     >>> sorted(tree.traits)
     ['HW_CPU_HYPERTHREADING']
     """
+    if not isinstance(machine, Machine):
+        raise InvalidInput("machine", machine, "a Machine, as discover() returns")
     host = name if name is not None else machine.hostname
     if host is None:
         raise InvalidName("host name", host, "a name, for the machine does not tell its own")
-    parsed = [rule if isinstance(rule, DeviceRule) else DeviceRule.parse(rule) for rule in rules]
-    tree = Provider(host, _inventories(machine, reserved, ratios), traits=_traits(machine))
-    for taken in match_rules(parsed, machine.devices):
-        place = f"{host}/{taken.device.address}"
-        tree.add(place, {taken.resource_class: 1}, traits=taken.traits)
-    return tree
+    children = [  # all at once: a tree is checked whole whenever a child is added
+        Provider(f"{host}/{taken.device.address}", {taken.resource_class: 1}, traits=taken.traits)
+        for taken in match_rules(read_rules(rules), machine.devices)
+    ]
+    inventories = _inventories(machine, reserved, ratios)
+    return Provider(host, inventories, traits=_traits(machine), children=children)
 
 
 def _inventories(machine: Machine, reserved: Any, ratios: Any) -> dict[str, Any]:
@@ -116,10 +121,8 @@ def _huge_pages_mb(machine: Machine) -> int:
 
 def _ratios(given: Any) -> dict[str, Any]:
     """Return ``{class: ratio}`` of a mapping or text; an inventory checks the ratios."""
-    if isinstance(given, Mapping):
-        return {resource(key).name: ratio for key, ratio in given.items()}
-    found = text.pairs(given, "ratios")
-    return {resource(name).name: ratio for name, ratio in found.items()}
+    pairs = given if isinstance(given, Mapping) else text.pairs(given, "ratios")
+    return by_name(pairs, lambda _, ratio: ratio, "ratios")
 
 
 def _require_offered(what: str, name: str, totals: Mapping[str, int]) -> None:

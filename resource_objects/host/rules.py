@@ -24,13 +24,13 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
-import os_resource_classes
-
-from resource_objects import names
 from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidRule
 from resource_objects.host.facts import PCIDevice
+from resource_objects.resources import resource
+from resource_objects.resources.traits import known_traits
 
 __all__ = ["ANY", "DeviceRule", "TakeableDevice", "match_rules"]
 
@@ -50,7 +50,8 @@ _RULE = re.compile(
 class DeviceRule:
     """Devices that match can be taken as one unit of ``resource_class`` each, with ``traits``.
 
-    ``address`` is a glob and ``class_id`` a prefix of the class code; None matches all.
+    ``address`` is a glob and ``class_id`` a prefix of the class code; None matches all. Resource
+    classes are those of the catalog, plug-ins' included.
 
     >>> rule = DeviceRule.parse("10de:*/0302@0000:3b:*=PGPU+CUSTOM_H100")
     >>> rule.matches(PCIDevice("0000:3b:00.0", "10de", "2330", "030200"))
@@ -137,8 +138,20 @@ class TakeableDevice:
         return self.rule.traits
 
 
+def read_rules(given: Any) -> tuple[DeviceRule, ...]:
+    """Return rules, given as rules or their text.
+
+    :raises InvalidInput: if it is no list
+    :raises InvalidRule: if one of them is no rule
+    """
+    return tuple(
+        each if isinstance(each, DeviceRule) else DeviceRule.parse(each)
+        for each in _listed(given, object, "device rule")
+    )
+
+
 def match_rules(
-    rules: Sequence[DeviceRule], devices: Iterable[PCIDevice]
+    rules: Iterable[DeviceRule], devices: Iterable[PCIDevice]
 ) -> tuple[TakeableDevice, ...]:
     """Return the devices that can be taken, in the order given, each by its first rule.
 
@@ -152,7 +165,10 @@ def match_rules(
     ['0000:3b:00.0']
 
     :raises DuplicateKey: if two devices have the same address
+    :raises InvalidInput: if one of either list is something else
     """
+    rules = _listed(rules, DeviceRule, "device rule")
+    devices = _listed(devices, PCIDevice, "device")
     found: dict[str, TakeableDevice] = {}
     seen: set[str] = set()
     for device in devices:
@@ -166,31 +182,40 @@ def match_rules(
     return tuple(each for address, each in found.items() if address not in split)
 
 
+def _listed(given: Any, kind: type, what: str) -> tuple[Any, ...]:
+    """Return a list as a tuple, refusing what is no list of things of a kind."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{what}s", given, f"a list of {what}s")
+    found = tuple(given)
+    for each in found:
+        if not isinstance(each, kind):
+            raise InvalidInput(what, each, f"a {kind.__name__}")
+    return found
+
+
 def _require_form(form: re.Pattern[str], what: str, value: object, expected: str) -> None:
     if not isinstance(value, str) or not form.fullmatch(value):
         raise InvalidRule(f"{what} of a device rule", value, expected)
 
 
-def _require_resource_class(value: str) -> None:
-    expected = "a standard resource class such as PGPU, or CUSTOM_ and A-Z, 0-9, _"
+def _require_resource_class(name: object) -> None:
+    what = "resource class of a device rule"
+    if not isinstance(name, str):
+        raise InvalidRule(what, name, "the name of a resource class such as PGPU")
     try:
-        name = names.resource_class_name(value)
-    except InvalidInput:
-        raise InvalidRule("resource class of a device rule", value, expected) from None
-    if name not in os_resource_classes.STANDARDS and not name.startswith(names.CUSTOM_PREFIX):
-        raise InvalidRule("resource class of a device rule", value, expected)
+        resource(name)
+    except InvalidInput as error:
+        raise InvalidRule(what, name, error.expected) from error
 
 
-def _require_traits(traits: tuple[str, ...]) -> None:
-    import os_traits  # imports its some thirty modules: not before a rule has a trait
-
-    expected = "traits that are standard or CUSTOM_ and A-Z, 0-9, _, each once"
+def _require_traits(traits: object) -> None:
+    what = "trait of a device rule"
+    if not isinstance(traits, tuple):
+        raise InvalidRule(what, traits, "a tuple of trait names")
+    try:
+        known_traits(traits)
+    except InvalidInput as error:
+        raise InvalidRule(what, error.value, error.expected) from error
     for index, trait in enumerate(traits):
-        try:
-            names.trait_name(trait)
-        except InvalidInput:
-            raise InvalidRule("trait of a device rule", trait, expected) from None
-        standard = os_traits.get_traits()  # type: ignore[no-untyped-call]  # it has no types
-        known = trait.startswith(names.CUSTOM_PREFIX) or trait in standard
-        if not known or trait in traits[:index]:
-            raise InvalidRule("trait of a device rule", trait, expected)
+        if trait in traits[:index]:
+            raise InvalidRule(what, trait, "each trait once")

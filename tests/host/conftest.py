@@ -37,6 +37,26 @@ def trees() -> ModuleType:
     return _TREES
 
 
+@pytest.fixture
+def tree(tmp_path, trees):
+    """A small machine with everything, to be damaged."""
+    shape = trees.Shape(
+        packages=2,
+        cores_per_node=2,
+        threads=2,
+        node_ids=(1, 0, 7),
+        memory_kib=(1 << 20, 1 << 20, 1 << 19),
+        huge=({2048: 512, 1048576: 2}, {2048: 0, 1048576: 0}, {}),
+        initiators=((1,),),
+        functions=(
+            trees.Function(bus=0x3B, node=1, vendor="10de", product="2330", class_id="030200"),
+            trees.Function(bus=0x60, node=0, totalvfs=64, vfs=2),
+        ),
+    )
+    trees.write(tmp_path, shape)
+    return shape
+
+
 def _data(path: str) -> pathlib.Path:
     file = _DATA / path
     if not file.exists():

@@ -114,6 +114,94 @@ def test_reading_writes_nothing(ledger):
     assert ledger.provider("host0") == before
 
 
+# --- whose view it is, when names move ----------------------------------------------------------
+
+
+def moved(ledger: ro.Ledger) -> None:
+    """Rename host0 to ``host0-old``; another machine is host0 now."""
+    host = ledger.provider("host0")
+    host.update(name="host0-old")
+    ledger.sync(host)
+    ledger.sync(ro.Provider("host0", "VCPU=64,MEMORY_MB=99999"))
+
+
+def test_a_view_stays_with_its_machine_when_names_move(connect, ledger):
+    node = ComputeNode.load(ledger, "host0", "job-1")
+    uuid = node.uuid
+    moved(connect())
+    node.inventories.consume("VCPU=2")
+    result = node.save()
+    assert str(result.claim) == "job-1 holds VCPU=2 of host0-old"
+    assert ledger.usage()["host0", "VCPU"].used == 0
+    assert ledger.usage()["host0-old", "VCPU"].used == 2
+    node.reload()
+    assert (node.uuid, node.vcpus, node.vcpus_used) == (uuid, 8, 2)
+
+
+def test_a_definition_is_saved_to_its_machine_when_names_move(connect, ledger):
+    node = ComputeNode.load(ledger, "host0")
+    moved(connect())
+    node.inventories["VCPU"].total = 16
+    node.inventories.consume("VCPU=20")
+    node.save()
+    assert ledger.provider("host0").inventories["VCPU"].total == 64
+    assert ledger.provider("host0-old").inventories["VCPU"].total == 16
+    assert ledger.usage()["host0-old", "VCPU"].used == 20
+
+
+@pytest.mark.parametrize("total", [8, 16])
+def test_a_machine_that_is_gone_is_named_and_its_successor_untouched(connect, ledger, total):
+    node = ComputeNode.load(ledger, "host0", "job-1")
+    connect().remove("host0")
+    connect().sync(ro.Provider("host0", "VCPU=64"))
+    before = ledger.provider("host0")
+    node.inventories["VCPU"].total = total
+    node.inventories.consume("VCPU=2")
+    kept = copy.deepcopy(node)
+    with pytest.raises(exceptions.ProviderNotFound, match=r"^host0 is not a provider"):
+        node.save()
+    assert node == kept and ledger.provider("host0") == before
+    assert held(ledger, "job-1") == "nothing"
+    with pytest.raises(exceptions.ProviderNotFound, match=r"^host0 is not a provider"):
+        node.reload()
+    assert node == kept
+
+
+def test_a_host_that_is_made_by_the_first_save_is_known_by_its_uuid_too(connect, ledger):
+    node = ComputeNode(hypervisor_hostname="host1", vcpus=4, vcpus_used=0).bind(ledger)
+    node.save()
+    host = ledger.provider("host1")
+    host.update(name="host1-old")
+    ledger.sync(host)
+    node.inventories.consume("VCPU=3")
+    assert str(node.save().claim) == "host1/unattributed holds VCPU=3 of host1-old"
+
+
+def test_a_name_taken_by_another_uuid_since_it_was_bound_is_refused(connect, ledger):
+    uuid = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
+    node = ComputeNode(uuid=uuid, hypervisor_hostname="host1", vcpus=4, vcpus_used=0).bind(ledger)
+    connect().sync(ro.Provider("host1", "VCPU=2"))
+    before = ledger.provider("host1")
+    with pytest.raises(exceptions.ProviderExists, match="with the uuid"):
+        node.save()
+    assert ledger.provider("host1") == before
+
+
+def test_a_definition_is_merged_as_often_as_the_ledger_tries(ledger, monkeypatch):
+    node = ComputeNode.load(ledger, "host0")
+    tries = []
+
+    def define(operation, changes):
+        tries.append(changes)
+        raise exceptions.StaleDefinition("host0", "always")
+
+    monkeypatch.setattr(ledger.backend, "define", define)
+    node.inventories["VCPU"].total = 16
+    with pytest.raises(exceptions.StaleDefinition, match="always"):
+        node.save()
+    assert len(tries) == ledger.retries.definitions
+
+
 # --- saving what is used ------------------------------------------------------------------------
 
 
@@ -220,7 +308,7 @@ def test_after_a_refusal_less_can_be_saved(connect, ledger):
     assert held(ledger, "host0/unattributed") == "VCPU=3" and node.vcpus_used == 16
 
 
-def test_what_is_pending_is_one_claim_to_the_unit_rules_too(ledger):
+def test_all_that_the_consumer_holds_is_bound_by_the_unit_rules(ledger):
     host = ledger.provider("host0")
     host.inventories["VCPU"].max_unit = 8
     ledger.sync(host)
@@ -232,9 +320,29 @@ def test_what_is_pending_is_one_claim_to_the_unit_rules_too(ledger):
     ):
         node.inventories.consume("VCPU=3")
     node.save()
-    node.inventories.consume("VCPU=3")
+    assert node.inventories.can_provide("VCPU=2") and not node.inventories.can_provide("VCPU=3")
+    again = ComputeNode.load(ledger, "host0")
+    assert not again.inventories.can_provide("VCPU=3")
+    node.inventories.consume("VCPU=2")
     node.save()
-    assert used(ledger) == 9
+    other = ComputeNode.load(ledger, "host0", "job-1")  # holds nothing yet
+    other.inventories.consume("VCPU=8")
+    other.save()
+    assert used(ledger) == 16
+
+
+def test_a_definition_is_not_saved_for_what_the_unit_rules_refuse_then(ledger):
+    host = ledger.provider("host0")
+    host.inventories["VCPU"].max_unit = 6
+    ledger.sync(host)
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=6")
+    node.save()
+    node.inventories["VCPU"].total = 9
+    node.update_inventories({"VCPU": ro.IntegerInventory(9, allocation_ratio=2, used=7)})
+    with pytest.raises(exceptions.UnitRuleViolated, match="asked 7, one claim takes at most 6"):
+        node.save()
+    assert ledger.provider("host0").inventories["VCPU"].total == 8 and used(ledger) == 6
 
 
 def test_somebody_else_s_allocation_is_never_given_back(ledger):
@@ -283,8 +391,7 @@ def test_reload_shows_what_others_defined(connect, ledger):
 def test_a_host_that_is_gone_is_said_to_be(ledger):
     node = ComputeNode.load(ledger, "host0")
     node.inventories.consume("VCPU=1")
-    empty = ro.Provider("host1", {}, uuid=ledger.provider("host0").uuid)
-    ledger.sync(empty)  # renamed, and everything on it taken away
+    ledger.remove("host0")
     with pytest.raises(exceptions.ProviderNotFound):
         node.save()
     with pytest.raises(exceptions.ProviderNotFound):

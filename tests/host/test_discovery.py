@@ -10,7 +10,7 @@ import stevedore
 from stevedore import _cache
 
 from resource_objects import plugins
-from resource_objects.exceptions import DiscoveryError, PluginError
+from resource_objects.exceptions import DiscoveryError, InvalidInput, PluginError
 from resource_objects.host import discovery
 from resource_objects.host.facts import Core, Machine
 from resource_objects.host.linux import read_machine
@@ -35,7 +35,7 @@ def test_the_linux_driver_reads_a_tree(trees, tmp_path):
 def test_options_reach_the_driver(tmp_path):
     with pytest.raises(DiscoveryError, match="nowhere"):
         discovery.discover("linux", root=tmp_path / "nowhere")
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(InvalidInput, match="colour"):
         discovery.discover("linux", colour="red")
 
 

@@ -152,6 +152,10 @@ def test_syncing_any_machine_twice_changes_nothing(data, trees, shapes):
     assert str(again) == "nothing changed"
 
 
+@pytest.mark.skipif(
+    not pathlib.Path("/sys/devices/system/cpu").is_dir(),
+    reason="this machine does not show its CPUs in /sys",
+)
 def test_this_machine_can_be_modelled():
     machine = discover()
     tree = provider_tree(machine, name="here")
@@ -222,6 +226,13 @@ def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
         ({"ratios": "VCPU=0"}, exceptions.InvalidRatio, "allocation_ratio: got '0'"),
         ({"ratios": "VCPU=x"}, exceptions.InvalidRatio, "allocation_ratio: got 'x'"),
         ({"ratios": "VCPU"}, exceptions.InvalidText, "ratios: got 'VCPU'"),
+        (
+            {"ratios": {"VCPU": 2, ro.VCPU: 4}},
+            exceptions.DuplicateKey,
+            "ratios: got 'VCPU', expected each resource once",
+        ),
+        ({"ratios": {5: 2}}, exceptions.InvalidResourceClass, "got 5"),
+        ({"ratios": 5}, exceptions.InvalidText, "ratios: got 5"),
         ({"ratios": "MEMORY=2"}, exceptions.UnknownResourceClass, "got 'MEMORY'"),
         ({"rules": ["10de=PGPU"]}, exceptions.InvalidRule, "device rule: got '10de=PGPU'"),
         ({"name": ""}, exceptions.InvalidInput, "got ''"),
@@ -288,6 +299,22 @@ def test_virtual_functions_are_children_of_the_host_and_their_physical_function_
         "box/0000:60:02.1: SRIOV_NET_VF=1",
     ]
     assert said(provider_tree(machine, rules=rules[1:]))[1:] == ["box/0000:60:00.0: PCI_DEVICE=1"]
+
+
+def test_many_devices_are_checked_once_and_not_once_per_device(monkeypatch):
+    many = [
+        dataclasses.replace(VFS[0], address=f"0000:{bus:02x}:02.{index}")
+        for bus in range(0x60, 0x80)
+        for index in range(8)
+    ]
+    checked = []
+    check = ro.Provider.check
+    monkeypatch.setattr(
+        ro.Provider, "check", lambda self: checked.append(len(list(self.walk()))) or check(self)
+    )
+    tree = provider_tree(box(devices=(PF, *many)), rules=["8086:154c=SRIOV_NET_VF"])
+    assert len(tree.children) == 256
+    assert sum(checked) <= 3 * 257  # linear: adding one by one walks 33 thousand
 
 
 def test_a_device_can_be_claimed_with_its_host():

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import os_resource_classes
 import os_traits
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import DuplicateKey, InvalidRule
+import resource_objects as ro
+from resource_objects import plugins
+from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidRule, PluginError
 from resource_objects.host.facts import DeviceKind, PCIDevice
 from resource_objects.host.rules import ANY, DeviceRule, match_rules
+from resource_objects.resources import catalog
 
 HEX = "0123456789abcdef"
 
@@ -142,6 +148,43 @@ def test_a_rule_made_by_hand_is_checked_too():
         DeviceRule("10DE", "*", "PGPU")
     with pytest.raises(InvalidRule):
         DeviceRule("10de", "*", "PGPU", traits=("nonsense",))
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """A plug-in that brings SITE_WIDGET, and one that does not load."""
+    module = types.ModuleType("site_of_test_rules")
+    module.WIDGET = ro.IntegerResource("SITE_WIDGET", "device", "widgets", "Widgets")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    declared = plugins.BUILT_IN[catalog.PLUGIN_NAMESPACE]
+    monkeypatch.setitem(declared, "SITE_WIDGET", f"{module.__name__}:WIDGET")
+    monkeypatch.setitem(declared, "SITE_BROKEN", f"{module.__name__}:BROKEN")
+    catalog.forget()
+    yield
+    catalog.forget()
+
+
+@pytest.mark.usefixtures("site")
+def test_the_resource_class_of_a_plug_in_is_one():
+    assert DeviceRule.parse("10de:*=SITE_WIDGET").resource_class == "SITE_WIDGET"
+    with pytest.raises(PluginError, match="BROKEN"):
+        DeviceRule.parse("10de:*=SITE_BROKEN")
+
+
+@pytest.mark.parametrize("name", ["PGPUS", "pgpu", "CUSTOM_", ""])
+def test_a_class_is_refused_in_the_words_of_the_catalog(name):
+    with pytest.raises(InvalidInput) as catalogs:
+        ro.resource(name)
+    with pytest.raises(InvalidRule) as refused:
+        DeviceRule("10de", "*", name)
+    assert refused.value.expected == catalogs.value.expected
+    assert type(refused.value.__cause__) is type(catalogs.value)
+
+
+def test_a_trait_is_refused_with_what_is_near_to_it():
+    with pytest.raises(InvalidRule, match="HW_CPU_X86_AVX") as refused:
+        DeviceRule.parse("10de:*=PGPU+HW_CPU_X86_AVX9")
+    assert refused.value.value == "HW_CPU_X86_AVX9"
 
 
 # --- what is matched ----------------------------------------------------------------------------

@@ -236,6 +236,22 @@ def put(root: pathlib.Path, path: str, text: str) -> None:
     file.write_text(text, encoding="latin-1")
 
 
+def write_cgroup(
+    root: pathlib.Path, *, cpus: str, cells: str, v1: bool = False, deep: bool = True
+) -> None:
+    """Put the process into a cgroup that may use these CPUs and cells."""
+    mount = "/sys/fs/cgroup/cpuset" if v1 else "/sys/fs/cgroup/with space"
+    kind, options = ("cgroup", "rw,cpuset") if v1 else ("cgroup2", "rw")
+    written = mount.replace(" ", "\\040")
+    put(root, "proc/self/mounts", f"proc /proc proc rw 0 0\nnone {written} {kind} {options} 0 0\n")
+    line = "4:cpuset,cpu:/jobs/17" if v1 else "0::/jobs/17"
+    put(root, "proc/self/cgroup", f"9:name=systemd:/x\n{line}\n")
+    ends = ("cpus", "mems") if v1 else ("cpus.effective", "mems.effective")
+    group = f"{mount[1:]}/jobs/17" if deep else mount[1:]
+    for end, text in zip(ends, (cpus, cells), strict=True):
+        put(root, f"{group}/cpuset.{end}", f"{text}\n")
+
+
 def as_list(ids) -> str:
     """Return ids as the kernel lists them: ``0-3,8``."""
     runs = itertools.groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])

@@ -1,0 +1,335 @@
+"""Reading damaged machines: refused and named, or read as a valid machine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resource_objects.exceptions import DiscoveryError
+from resource_objects.host.facts import DeviceKind, Machine, Pages
+from resource_objects.host.linux import read_machine
+
+MIB = 1024 * 1024
+
+# --- damage -------------------------------------------------------------------------------------
+
+CPU = "sys/devices/system/cpu"
+NODE = "sys/devices/system/node"
+GPU = "sys/devices/pci0000:00/0000:3b:00.0"
+VF = "sys/devices/pci0000:00/0000:60:02.0"
+
+REQUIRED = [
+    "sys/devices/system/cpu",
+    f"{NODE}/node1",
+    f"{NODE}/node1/meminfo",
+    f"{NODE}/node1/hugepages/hugepages-2048kB/nr_hugepages",
+    f"{GPU}/vendor",
+    f"{GPU}/device",
+    f"{GPU}/class",
+]
+
+
+@pytest.mark.parametrize("path", REQUIRED)
+def test_what_must_be_there_is_named_when_missing(path, tree, tmp_path):
+    remove(tmp_path / path)
+    with pytest.raises(DiscoveryError) as caught:
+        read_machine(tmp_path)
+    named = caught.value.subject.replace("bus/pci/devices", "devices/pci0000:00")
+    assert named.startswith(str(tmp_path / path))
+    assert "expected" in caught.value.detail
+
+
+def test_a_node_without_cpus_listed_is_refused(tree, tmp_path):
+    (tmp_path / NODE / "node1/cpulist").unlink()
+    read_machine(tmp_path)  # the mask says the same
+    (tmp_path / NODE / "node1/cpumap").unlink()
+    with pytest.raises(DiscoveryError, match="node1/cpulist"):
+        read_machine(tmp_path)
+
+
+def cell(machine: Machine, cell_id: int, **changes: object) -> Machine:
+    cells = [
+        dataclasses.replace(each, **changes) if each.id == cell_id else each
+        for each in machine.cells
+    ]
+    return dataclasses.replace(machine, cells=tuple(cells))
+
+
+def device(machine: Machine, address: str, **changes: object) -> Machine:
+    devices = [
+        dataclasses.replace(each, **changes) if each.address == address else each
+        for each in machine.devices
+    ]
+    return dataclasses.replace(machine, devices=tuple(devices))
+
+
+def core(machine: Machine, cpu: int, **changes: object) -> Machine:
+    cores = [
+        dataclasses.replace(each, **changes) if cpu in each.cpus else each for each in machine.cores
+    ]
+    return dataclasses.replace(machine, cores=tuple(cores))
+
+
+GPU_ADDRESS, VF_ADDRESS = "0000:3b:00.0", "0000:60:02.0"
+OPTIONAL = {
+    "proc/sys/kernel/hostname": lambda m: dataclasses.replace(m, hostname=None),
+    "proc/meminfo": lambda m: m,  # the sum over the cells
+    f"{CPU}/online": lambda m: m,  # each CPU says for itself
+    f"{CPU}/present": lambda m: m,  # the directories are counted
+    f"{CPU}/cpu0/topology/core_cpus_list": lambda m: m,  # the mask says the same
+    f"{CPU}/cpu0/topology/core_id": lambda m: core(m, 0, core_id=None),
+    f"{CPU}/cpu0/topology/physical_package_id": lambda m: cell(
+        core(m, 0, package_id=None), 1, package_id=None
+    ),
+    f"{NODE}/online": lambda m: m,
+    f"{NODE}/node7/cpulist": lambda m: m,
+    f"{NODE}/node1/distance": lambda m: cell(m, 1, distances=()),
+    f"{NODE}/node7/access1": lambda m: cell(m, 7, initiators=()),
+    f"{NODE}/node1/hugepages": lambda m: cell(
+        m, 1, pages=(Pages(4096, m.cell(1).memory_bytes // 4096),)
+    ),
+    "sys/kernel/mm/hugepages": lambda m: dataclasses.replace(m, huge_pages=()),
+    f"{NODE}/node1/hugepages/hugepages-2048kB/free_hugepages": lambda m: cell(
+        m, 1, pages=(m.cell(1).pages[0], Pages(2 * MIB, 512), m.cell(1).pages[2])
+    ),
+    "sys/bus": lambda m: dataclasses.replace(m, devices=()),
+    f"{GPU}/numa_node": lambda m: device(m, GPU_ADDRESS, numa_node=None),
+    f"{GPU}/driver": lambda m: device(m, GPU_ADDRESS, driver=None),
+    f"{GPU}/revision": lambda m: device(m, GPU_ADDRESS, revision=None),
+    f"{GPU}/subsystem_vendor": lambda m: device(m, GPU_ADDRESS, subsystem_vendor_id=None),
+    f"{GPU}/subsystem_device": lambda m: device(m, GPU_ADDRESS, subsystem_product_id=None),
+    f"{VF}/physfn": lambda m: device(m, VF_ADDRESS, kind=DeviceKind.PCI, parent_address=None),
+}
+
+
+@pytest.mark.parametrize("path", OPTIONAL)
+def test_a_missing_optional_fact_costs_that_fact_only(path, tree, trees, tmp_path):
+    remove(tmp_path / path)
+    assert read_machine(tmp_path) == OPTIONAL[path](trees.expected(tree))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        each
+        for each in OPTIONAL
+        if each
+        not in (
+            "sys/bus",
+            "sys/kernel/mm/hugepages",
+            f"{NODE}/node7/access1",
+            f"{NODE}/node1/hugepages",
+            f"{GPU}/driver",
+            f"{VF}/physfn",
+        )
+    ],
+)
+def test_an_empty_file_is_a_fact_that_could_not_be_captured(path, tree, trees, tmp_path):
+    (tmp_path / path).write_text("")
+    assert read_machine(tmp_path) == OPTIONAL[path](trees.expected(tree))
+
+
+GARBLED = [
+    (f"{CPU}/online", "0-\n", "0-3,8"),
+    (f"{CPU}/online", "7-0\n", "0-3,8"),
+    (f"{CPU}/online", "3,1\n", "0-3,8"),
+    (f"{CPU}/online", "0-99999999999\n", "0-3,8"),
+    (f"{CPU}/online", "٣\n", "0-3,8"),
+    (f"{CPU}/online", "\n", "one CPU online"),
+    (f"{CPU}/online", "0-8\n", "cpu8"),
+    (f"{CPU}/cpu0/topology/core_cpus_list", "1-2\n", "CPU 0 itself"),
+    (f"{CPU}/cpu0/topology/core_id", "zero\n", "an integer"),
+    (f"{CPU}/cpu2/topology/core_cpus_list", "1-3\n", "another"),
+    (f"{NODE}/online", "0-1,8\n", "node8"),
+    (f"{NODE}/node1/cpulist", "0-5\n", "CPU 4 is in node0 too"),
+    (f"{NODE}/node1/cpulist", "0-1\n", "CPU 2 is online and in no node"),
+    (f"{NODE}/node1/cpulist", "0-\n", "0-3,8"),
+    (f"{NODE}/node1/meminfo", "Node 1 MemTotal:  10", "MemTotal: 16384 kB"),
+    (f"{NODE}/node1/distance", "10 20\n", "3 distances"),
+    (f"{NODE}/node1/distance", "10 20 -1\n", "3 distances"),
+    (f"{NODE}/node1/hugepages/hugepages-2048kB/nr_hugepages", "-3\n", "zero or more"),
+    (f"{NODE}/node1/hugepages/hugepages-2048kB/nr_hugepages", "99999\n", "to hold the huge pages"),
+    ("proc/meminfo", "Mem", "MemTotal: 16384 kB"),
+    (f"{GPU}/vendor", "10de\n", "0x and 4"),
+    (f"{GPU}/class", "0x0302\n", "0x and 6"),
+    (f"{GPU}/numa_node", "none\n", "an integer"),
+    ("sys/devices/pci0000:00/0000:60:00.0/sriov_totalvfs", "-1\n", "virtual functions"),
+    ("proc/sys/kernel/hostname", "a\x00b\n", "printable"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "detail"), GARBLED)
+def test_nonsense_is_refused_and_named(path, text, detail, tree, tmp_path):
+    (tmp_path / path).write_text(text, encoding="utf-8")
+    with pytest.raises(DiscoveryError) as caught:
+        read_machine(tmp_path)
+    assert detail in str(caught.value)
+    assert caught.value.subject.startswith(str(tmp_path))
+
+
+def test_a_virtual_function_of_itself_is_refused(tree, tmp_path):
+    (tmp_path / VF / "physfn").unlink()
+    (tmp_path / VF / "physfn").symlink_to("../0000:60:02.0")
+    with pytest.raises(DiscoveryError, match="physfn"):
+        read_machine(tmp_path)
+
+
+def test_memory_that_nothing_says_is_refused(trees, tmp_path):
+    trees.write(tmp_path, trees.Shape(numa=False))
+    (tmp_path / "proc/meminfo").unlink()
+    with pytest.raises(DiscoveryError, match="proc/meminfo"):
+        read_machine(tmp_path)
+
+
+@pytest.mark.parametrize("root", ["/nowhere", "", __file__, "a\0b"])
+def test_a_root_that_is_no_directory_is_refused(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DiscoveryError, match="cannot be read"):
+        read_machine(root)
+
+
+def test_an_empty_root_is_refused_by_the_directory_it_lacks(tmp_path):
+    with pytest.raises(DiscoveryError, match="sys/devices/system/cpu"):
+        read_machine(tmp_path)
+
+
+def remove(path: pathlib.Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+NASTY = [
+    b"",
+    b"\n",
+    b"\0",
+    b"-1\n",
+    b"0\n",
+    b"1\n",
+    b"0-\n",
+    b"0-99999999999\n",
+    b"65535\n",
+    b"0-65535\n",
+    b"65536\n",
+    b"1_0\n",
+    b"0x\n",
+    b"0xffff\n",
+    b"ffffffff,ffffffff\n",
+    b"f" * 40000,
+    b"9" * 5000,
+    b"MemTotal: 0 kB\n",
+    b"MemTotal: 999999999999999 kB\n",
+    b"\xff\xfe\x00garbage",
+    b"10 10 10\n",
+]
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> tuple[str, bytes | int]:
+    kind = draw(st.sampled_from(["delete", "text", "bytes", "cut", "flip", "directory", "loop"]))
+    if kind == "text":
+        return kind, draw(st.sampled_from(NASTY))
+    return kind, draw(st.binary(max_size=20)) if kind == "bytes" else draw(st.integers(0, 200))
+
+
+@contextlib.contextmanager
+def damaged(path: pathlib.Path, kind: str, value: bytes | int):
+    """Damage one file or directory, and put it right again."""
+    backup = path.with_name(path.name + ".backup")
+    aside = pathlib.Path(tempfile.mkdtemp()) / backup.name
+    path.rename(aside)
+    try:
+        if kind in ("text", "bytes"):
+            path.write_bytes(value)
+        elif kind in ("cut", "flip") and aside.is_file() and not aside.is_symlink():
+            whole = aside.read_bytes()
+            place = value % (len(whole) + 1)
+            changed = bytes([whole[place] ^ 1 << value % 8]) if place < len(whole) else b"0"
+            path.write_bytes(
+                whole[:place] + (b"" if kind == "cut" else changed + whole[place + 1 :])
+            )
+        elif kind == "directory":
+            path.mkdir()
+        elif kind == "loop":
+            path.symlink_to(path.name)
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            remove(path)
+        aside.rename(path)
+        aside.parent.rmdir()
+
+
+def assert_reads_or_refuses(root: pathlib.Path) -> None:
+    for within_cgroup in (False, True):
+        try:
+            machine = read_machine(root, within_cgroup=within_cgroup)
+        except DiscoveryError as error:
+            assert error.subject.startswith(str(root)), error
+            assert "expected" in error.detail
+        else:
+            assert machine == dataclasses.replace(machine)  # every rule of facts is checked again
+            json.dumps(machine.to_dict())
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory, trees):
+    """A generated tree and all that is in it, in a cgroup."""
+    root = tmp_path_factory.mktemp("fuzzed")
+    shape = trees.Shape(
+        packages=2,
+        threads=2,
+        node_ids=(0, 3, 5),
+        memory_kib=(4096, 4096, 4096),
+        huge=({2048: 1}, {2048: 2}, {}),
+        offline=frozenset([5]),
+        initiators=((0, 1),),
+        functions=(trees.Function(bus=0x60, node=3, totalvfs=4, vfs=2),),
+    )
+    trees.write(root, shape)
+    trees.write_cgroup(root, cpus="0-3", cells="0,5")
+    return root, sorted(path for path in root.rglob("*"))
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_a_damaged_tree_is_refused_or_read_as_a_valid_machine(data, fuzzed):
+    root, paths = fuzzed
+    path = data.draw(st.sampled_from(paths))
+    with damaged(path, *data.draw(damages())):
+        assert_reads_or_refuses(root)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_a_damaged_capture_is_refused_or_read_as_a_valid_machine(data, captured):
+    root = captured("32intel64-2p8co2t+8ve")
+    path = root / data.draw(st.sampled_from(INTERESTING))
+    with damaged(path, *data.draw(damages())):
+        assert_reads_or_refuses(root)
+
+
+INTERESTING = [
+    "proc/meminfo",
+    "proc/mounts",
+    "proc/self/cgroup",
+    f"{CPU}/online",
+    f"{CPU}/present",
+    f"{CPU}/cpu5/topology/core_cpus_list",
+    f"{CPU}/cpu5/topology",
+    f"{NODE}/online",
+    f"{NODE}/node1/cpulist",
+    f"{NODE}/node1/distance",
+    f"{NODE}/node1/hugepages",
+    "sys/bus/pci/devices/0000:60:00.0",
+    "sys/devices/pci0000:17/0000:17:00.0/class",
+]
