@@ -387,12 +387,18 @@ class Ledger:
         return _claim(self.backend.claim(doing, order), request)
 
     def adjust(
-        self, consumer: str, changes: Mapping[str, Any], *, operation: str | None = None
+        self,
+        consumer: str,
+        changes: Mapping[str, Any],
+        *,
+        aggregate: bool = False,
+        operation: str | None = None,
     ) -> Claim:
         """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
 
         All or nothing. A consumer that held nothing is made, one that holds nothing afterwards is
-        forgotten. What others hold is never touched.
+        forgotten. What others hold is never touched. Unit rules bind all that the consumer will
+        hold, unless it is an ``aggregate``, which stands for many.
 
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
@@ -401,7 +407,8 @@ class Ledger:
         done = None if operation is None else self._done(doing, "adjust", name)
         if done is not None and done.claim is not None:
             return _claim(done.claim)
-        order = Adjustment(name, self._deltas(changes, give_back=True))
+        deltas = self._deltas(changes, give_back=True)
+        order = Adjustment(name, deltas, aggregate=aggregate)
         return _claim(self.backend.adjust(doing, order))
 
     def release(self, consumer: str, *, operation: str | None = None) -> Claim:

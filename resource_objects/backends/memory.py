@@ -12,7 +12,7 @@ import itertools
 import threading
 import uuid as uuids
 from collections.abc import Collection, Iterable, Iterator
-from typing import Self
+from typing import Self, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
@@ -26,6 +26,7 @@ from resource_objects.providers.backend import (
     Delta,
     Held,
     Operation,
+    Outcome,
 )
 from resource_objects.providers.columns import (
     AllocationColumns,
@@ -44,6 +45,11 @@ from resource_objects.resources.records import InventoryRecord, inventory_row
 
 URL = "memory://"
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+#: (provider's uuid, resource class)
+_Key = tuple[str, str]
+
 
 @dataclasses.dataclass(slots=True)
 class _Kept:
@@ -59,8 +65,48 @@ class _Kept:
     children: frozenset[str] = frozenset()
 
 
+class _Draft:
+    """Providers as a write will leave them: copies laid over what is kept."""
+
+    def __init__(self, kept: dict[str, _Kept]) -> None:
+        self._kept = kept
+        self.changed: dict[str, _Kept | None] = {}  # by uuid; None is gone
+
+    def get(self, uuid: str | None) -> _Kept | None:
+        """Return a provider to look at, None if there is none."""
+        if uuid is None:
+            return None
+        return self.changed[uuid] if uuid in self.changed else self._kept.get(uuid)
+
+    def edit(self, uuid: str) -> _Kept:
+        """Return a provider, which is there, to change."""
+        found = self.changed.get(uuid)
+        if found is None:
+            kept = self._kept[uuid]
+            found = dataclasses.replace(kept, inventories=dict(kept.inventories))
+            self.changed[uuid] = found
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Change:
+    """What one write leaves behind, worked out in full, so that it can be put there twice."""
+
+    operation: str
+    outcome: tuple[str, str, ClaimRecord | None]
+    providers: dict[str, _Kept | None]  # by uuid; None is gone
+    names: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    holds: dict[_Key, int] = dataclasses.field(default_factory=dict)  # of the claim's consumer
+
+
 class MemoryBackend(Backend):
-    """Keeps a ledger in dicts. Every method holds one lock; reads copy out."""
+    """Keeps a ledger in dicts. Every method holds one lock; reads copy out.
+
+    A write works out all that it changes, which one assignment makes happen: an interrupt at any
+    instruction finds it done or not begun, and what was left to put away, the next method does.
+    The outcome of every operation is remembered until the ledger is closed, so memory grows with
+    the number of writes, not only with what is kept.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -68,7 +114,9 @@ class MemoryBackend(Backend):
         self._providers: dict[str, _Kept] = {}
         self._uuid_of: dict[str, str] = {}  # by name
         self._claims: dict[str, ClaimRecord] = {}
+        self._holders: dict[_Key, dict[str, int]] = {}  # what each consumer holds there
         self._operations: dict[str, tuple[str, str, ClaimRecord | None]] = {}
+        self._pending: _Change | None = None
         self._closed = False
 
     @classmethod
@@ -85,7 +133,9 @@ class MemoryBackend(Backend):
             self._providers.clear()
             self._uuid_of.clear()
             self._claims.clear()
+            self._holders.clear()
             self._operations.clear()
+            self._pending = None
 
     # --- reading ---
 
@@ -140,10 +190,10 @@ class MemoryBackend(Backend):
         ]
         traits = [(one.number, trait) for one in kept for trait in sorted(one.traits)]
         allocations = [
-            (numbers[held.provider_uuid], held.resource_class, claim.consumer, held.amount)
-            for claim in self._claims.values()
-            for held in claim.held
-            if held.provider_uuid in numbers
+            (one.number, resource_class, consumer, amount)
+            for one in kept
+            for resource_class in one.inventories
+            for consumer, amount in self._holders.get((one.uuid, resource_class), {}).items()
         ]
         return Columns(
             ProviderColumns(*zip(*providers, strict=True)),
@@ -168,47 +218,19 @@ class MemoryBackend(Backend):
         """Apply changes of definitions, all or none (see the contract)."""
         with self._lock:
             self._check_open()
-            if self._done(operation, "define", changes.root_uuid):
+            if self._done(operation, "define", changes.root):
                 return
-            before = self._touched(changes)
-            try:
-                self._apply(changes)
-            except BaseException:
-                self._restore(before)
-                raise
-            self._index(before)
-            self._record(operation, "define", changes.root_uuid, None)
+            draft = self._draft(changes)
+            names: dict[str, str | None] = {
+                self._providers[uuid].name: None
+                for uuid in draft.changed
+                if uuid in self._providers
+            }
+            names |= {kept.name: uuid for uuid, kept in draft.changed.items() if kept is not None}
+            outcome = "define", changes.root, None
+            self._commit(_Change(operation.id, outcome, draft.changed, names))
 
-    def _touched(self, changes: DefinitionChanges) -> dict[str, _Kept | None]:
-        """Return copies of all that the changes may touch; None for what is not there yet."""
-        definitions = (*changes.creates, *(update.definition for update in changes.updates))
-        uuids = {removal.uuid for removal in changes.removals}
-        for definition in definitions:
-            uuids |= {definition.uuid, definition.parent_uuid or definition.uuid}
-        uuids |= {
-            self._providers[uuid].parent_uuid or uuid for uuid in uuids if uuid in self._providers
-        }
-        return {
-            uuid: dataclasses.replace(self._providers[uuid]) if uuid in self._providers else None
-            for uuid in uuids
-        }
-
-    def _restore(self, before: dict[str, _Kept | None]) -> None:
-        for uuid, kept in before.items():
-            if kept is None:
-                self._providers.pop(uuid, None)
-            else:
-                self._providers[uuid] = kept
-
-    def _index(self, before: dict[str, _Kept | None]) -> None:
-        for kept in before.values():
-            if kept is not None:
-                self._uuid_of.pop(kept.name, None)
-        for uuid in before:
-            if uuid in self._providers:
-                self._uuid_of[self._providers[uuid].name] = uuid
-
-    def _apply(self, changes: DefinitionChanges) -> None:
+    def _draft(self, changes: DefinitionChanges) -> _Draft:
         # two providers may swap their names, so names are judged over all changes together
         renamed = {update.definition.uuid for update in changes.updates}
         renamed |= {removal.uuid for removal in changes.removals}
@@ -218,20 +240,39 @@ class MemoryBackend(Backend):
             if definition.name in taken or (owner is not None and owner not in renamed):
                 raise exceptions.ProviderExists(definition.name)
             taken.add(definition.name)
+        draft = _Draft(self._providers)
         for created in changes.creates:
-            self._create(created)
+            self._create(draft, created)
         for update in changes.updates:
-            self._update(update)
+            self._update(draft, update)
         for removal in changes.removals:
-            self._remove(removal)
+            self._remove(draft, removal)
+        self._check_above(draft, changes)
+        return draft
 
-    def _create(self, wanted: ProviderDefinition) -> None:
-        if wanted.uuid in self._providers:
+    def _check_above(self, draft: _Draft, changes: DefinitionChanges) -> None:
+        """Refuse what ends up below itself or below a provider that is gone."""
+        sound: set[str | None] = {None}
+        for definition in (*changes.creates, *(update.definition for update in changes.updates)):
+            seen: set[str] = set()
+            uuid: str | None = definition.uuid
+            while uuid is not None and uuid not in sound:
+                if uuid in seen:
+                    raise exceptions.StaleDefinition(definition.name, "it was moved below itself")
+                kept = draft.get(uuid)
+                if kept is None:
+                    raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+                seen.add(uuid)
+                uuid = kept.parent_uuid
+            sound |= seen
+
+    def _create(self, draft: _Draft, wanted: ProviderDefinition) -> None:
+        if draft.get(wanted.uuid) is not None:
             raise exceptions.ProviderExists(wanted.uuid)
-        if wanted.parent_uuid is not None and wanted.parent_uuid not in self._providers:
+        if wanted.parent_uuid is not None and draft.get(wanted.parent_uuid) is None:
             raise exceptions.StaleDefinition(wanted.name, "its parent is gone")
         inventories = {record.resource_class: record for record in wanted.inventories}
-        self._providers[wanted.uuid] = _Kept(
+        draft.changed[wanted.uuid] = _Kept(
             next(self._numbers),
             wanted.uuid,
             wanted.name,
@@ -239,19 +280,21 @@ class MemoryBackend(Backend):
             inventories,
             wanted.traits,
         )
-        self._adopt(wanted.uuid, None, wanted.parent_uuid)
+        self._adopt(draft, wanted.uuid, None, wanted.parent_uuid)
 
-    def _adopt(self, uuid: str, old: str | None, new: str | None) -> None:
+    def _adopt(self, draft: _Draft, uuid: str, old: str | None, new: str | None) -> None:
         """Move a provider from the children of one parent to another's."""
-        if old in self._providers:
-            self._providers[old].children -= {uuid}
-        if new in self._providers:
-            self._providers[new].children |= {uuid}
+        if old == new:
+            return
+        if old is not None and draft.get(old) is not None:
+            draft.edit(old).children -= {uuid}
+        if new is not None and draft.get(new) is not None:
+            draft.edit(new).children |= {uuid}
 
-    def _update(self, update: ProviderUpdate) -> None:
+    def _update(self, draft: _Draft, update: ProviderUpdate) -> None:
         wanted = update.definition
-        kept = self._at_generation(wanted.uuid, wanted.name, update.generation)
-        inventories = dict(kept.inventories)
+        kept = self._at_generation(draft, wanted.uuid, wanted.name, update.generation)
+        inventories = kept.inventories
         for name in update.removed:
             if inventories[name].used:
                 raise exceptions.InventoryInUse(kept.name, name)
@@ -260,26 +303,25 @@ class MemoryBackend(Backend):
             before = inventories.get(record.resource_class)
             used = before.used if before else 0
             inventories[record.resource_class] = dataclasses.replace(record, used=used)
-        self._adopt(kept.uuid, kept.parent_uuid, wanted.parent_uuid)
+        self._adopt(draft, kept.uuid, kept.parent_uuid, wanted.parent_uuid)
         kept.name = wanted.name
         kept.parent_uuid = wanted.parent_uuid
-        kept.inventories = inventories
         kept.traits = wanted.traits
         kept.generation += 1
 
-    def _remove(self, removal: ProviderRemoval) -> None:
-        kept = self._at_generation(removal.uuid, removal.name, removal.generation)
+    def _remove(self, draft: _Draft, removal: ProviderRemoval) -> None:
+        kept = self._at_generation(draft, removal.uuid, removal.name, removal.generation)
         if any(record.used for record in kept.inventories.values()):
             raise exceptions.ProviderInUse(kept.name)
         if kept.children:
             raise exceptions.StaleDefinition(kept.name, "it has a child that was not known")
-        self._adopt(kept.uuid, kept.parent_uuid, None)
-        del self._providers[kept.uuid]
+        self._adopt(draft, kept.uuid, kept.parent_uuid, None)
+        draft.changed[kept.uuid] = None
 
-    def _at_generation(self, uuid: str, name: str, generation: int) -> _Kept:
-        kept = self._providers.get(uuid)
-        if kept is None:
+    def _at_generation(self, draft: _Draft, uuid: str, name: str, generation: int) -> _Kept:
+        if draft.get(uuid) is None:
             raise exceptions.StaleDefinition(name, "it is gone")
+        kept = draft.edit(uuid)
         if kept.generation != generation:
             raise exceptions.StaleDefinition(
                 name, f"read at generation {generation}, now {kept.generation}"
@@ -298,7 +340,7 @@ class MemoryBackend(Backend):
             if order.consumer in self._claims:
                 raise exceptions.ConsumerExists(order.consumer)
             made = self._new_claim(order.consumer, order.claim_id, order.request)
-            return self._change(operation, "claim", made, order.deltas)
+            return self._change(operation, "claim", made, order.deltas, aggregate=False)
 
     def adjust(self, operation: Operation, order: Adjustment) -> ClaimRecord:
         """Change what one consumer holds by all deltas, or by none (see the contract)."""
@@ -310,7 +352,7 @@ class MemoryBackend(Backend):
             made = self._claims.get(order.consumer) or self._new_claim(
                 order.consumer, order.claim_id, None
             )
-            return self._change(operation, "adjust", made, order.deltas)
+            return self._change(operation, "adjust", made, order.deltas, aggregate=order.aggregate)
 
     def release(self, operation: Operation, consumer: str) -> ClaimRecord:
         """Give back all that a consumer holds and forget the consumer (see the contract)."""
@@ -322,43 +364,64 @@ class MemoryBackend(Backend):
             claim = self._claims.get(consumer)
             if claim is None:
                 raise exceptions.ConsumerNotFound(consumer)
-            for held in claim.held:
-                self._add(held.provider_uuid, held.resource_class, -held.amount)
-            del self._claims[consumer]
             released = dataclasses.replace(self._with_names_of_today(claim), state=RELEASED)
-            self._record(operation, "release", consumer, released)
-            return released
+            deltas = [Delta(h.provider_uuid, h.resource_class, -h.amount) for h in claim.held]
+            return self._write(
+                operation, "release", released, deltas, dict.fromkeys(_by_key(claim), 0)
+            )
 
     def _new_claim(self, consumer: str, claim_id: str, request: str | None) -> ClaimRecord:
         now = datetime.datetime.now(datetime.UTC)
         return ClaimRecord(claim_id, consumer, str(uuids.uuid4()), now, (), HELD, request)
 
     def _change(
-        self, operation: Operation, kind: str, claim: ClaimRecord, deltas: Iterable[Delta]
+        self,
+        operation: Operation,
+        kind: str,
+        claim: ClaimRecord,
+        deltas: Iterable[Delta],
+        *,
+        aggregate: bool,
     ) -> ClaimRecord:
-        holds = {(held.provider_uuid, held.resource_class): held.amount for held in claim.held}
+        holds = _by_key(claim)
         changes = list(deltas)
-        reasons = [reason for delta in changes for reason in self._refusals(delta, holds)]
+        reasons = [
+            reason for delta in changes for reason in self._refusals(delta, holds, aggregate)
+        ]
         if reasons:
             raise CapacityException.of(reasons)
         for delta in changes:
             key = (delta.provider_uuid, delta.resource_class)
-            self._add(*key, delta.amount)
             holds[key] = holds.get(key, 0) + delta.amount
-        changed = dataclasses.replace(claim, held=tuple(self._held(holds)))
-        if changed.held:
-            self._claims[claim.consumer] = changed
-        else:
-            self._claims.pop(claim.consumer, None)
-        self._record(operation, kind, claim.consumer, changed)
-        return changed
+        held = tuple(self._held(holds))
+        changed = dataclasses.replace(claim, held=held, state=HELD if held else RELEASED)
+        return self._write(operation, kind, changed, changes, holds)
 
-    def _held(self, holds: dict[tuple[str, str], int]) -> Iterator[Held]:
+    def _write(
+        self,
+        operation: Operation,
+        kind: str,
+        claim: ClaimRecord,
+        deltas: Iterable[Delta],
+        holds: dict[_Key, int],
+    ) -> ClaimRecord:
+        """Commit a claim as it is now, what is used by ``deltas``, and what the consumer holds."""
+        draft = _Draft(self._providers)
+        for delta in deltas:
+            inventories = draft.edit(delta.provider_uuid).inventories
+            record = inventories[delta.resource_class]
+            used = record.used + delta.amount
+            inventories[delta.resource_class] = dataclasses.replace(record, used=used)
+        outcome = kind, claim.consumer, claim
+        self._commit(_Change(operation.id, outcome, draft.changed, holds=holds))
+        return claim
+
+    def _held(self, holds: dict[_Key, int]) -> Iterator[Held]:
         for (uuid, resource_class), amount in holds.items():
             if amount:
                 yield Held(uuid, self._providers[uuid].name, resource_class, amount)
 
-    def _refusals(self, delta: Delta, holds: dict[tuple[str, str], int]) -> Iterator[Reason]:
+    def _refusals(self, delta: Delta, holds: dict[_Key, int], aggregate: bool) -> Iterator[Reason]:
         kept = self._providers.get(delta.provider_uuid)
         if kept is None:
             raise exceptions.ProviderNotFound(delta.provider_uuid)
@@ -369,26 +432,25 @@ class MemoryBackend(Backend):
         elif record is None:
             yield decision.absent(delta.resource_class, delta.amount, kept.name)
         else:
-            for reason in decision.refusals(record, delta.amount, kept.name):
+            for reason in decision.refusals(
+                record, delta.amount, kept.name, held, aggregate=aggregate
+            ):
                 yield self._with_holders(reason, kept)
 
     def _with_holders(self, reason: Reason, kept: _Kept) -> Reason:
         if reason.rule is not Rule.CAPACITY:
             return reason
-        holders = (
-            (claim.consumer, held.amount)
-            for claim in self._claims.values()
-            for held in claim.held
-            if (held.provider_uuid, held.resource_class) == (kept.uuid, reason.resource)
-        )
-        return decision.held_by(reason, holders)
-
-    def _add(self, provider_uuid: str, resource_class: str, amount: int) -> None:
-        inventories = self._providers[provider_uuid].inventories
-        record = inventories[resource_class]
-        inventories[resource_class] = dataclasses.replace(record, used=record.used + amount)
+        holders = self._holders.get((kept.uuid, reason.resource or ""), {})
+        return decision.held_by(reason, holders.items())
 
     # --- operations ---
+
+    def outcome(self, operation: Operation) -> Outcome | None:
+        """Return what an operation did, None if none of that id is recorded."""
+        with self._lock:
+            self._check_open()
+            known = self._operations.get(operation.id)
+            return None if known is None else Outcome(*known)
 
     def _done(self, operation: Operation, kind: str, subject: str) -> bool:
         """Return whether the operation was done before, or raise if the id was another's."""
@@ -401,11 +463,42 @@ class MemoryBackend(Backend):
         """Return the recorded outcome of a write about a consumer, None if it is new."""
         return self._operations[operation.id][2] if self._done(operation, kind, subject) else None
 
-    def _record(
-        self, operation: Operation, kind: str, subject: str, outcome: ClaimRecord | None
-    ) -> None:
-        self._operations[operation.id] = (kind, subject, outcome)
+    def _commit(self, change: _Change) -> None:
+        self._pending = change  # it happened: whatever comes now, the next to come finishes it
+        self._finish()
+
+    def _finish(self) -> None:
+        change = self._pending
+        if change is None:
+            return
+        for uuid, kept in change.providers.items():
+            _put(self._providers, uuid, kept)
+        for name, owner in change.names.items():
+            _put(self._uuid_of, name, owner)
+        claim = change.outcome[2]
+        if claim is not None:
+            _put(self._claims, claim.consumer, claim if claim.state == HELD else None)
+            for key, amount in change.holds.items():
+                holders = self._holders.setdefault(key, {})
+                _put(holders, claim.consumer, amount or None)
+                _put(self._holders, key, holders or None)
+        self._operations[change.operation] = change.outcome
+        self._pending = None
 
     def _check_open(self) -> None:
+        """Refuse if it is closed, else finish the write that an interrupt cut short, if any."""
         if self._closed:
             raise exceptions.LedgerClosed(URL)
+        self._finish()
+
+
+def _by_key(claim: ClaimRecord) -> dict[_Key, int]:
+    return {(held.provider_uuid, held.resource_class): held.amount for held in claim.held}
+
+
+def _put(table: dict[_K, _V], key: _K, value: _V | None) -> None:
+    """Set a value, or drop it if it is None; twice is as good as once."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value

@@ -65,6 +65,7 @@ class Binding:
     kept: Provider | None = None
     holds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sent: Sent | None = None
+    aggregate: bool = False  # whether the consumer stands for many, of whom nothing is known
 
     def at(self, found: Host | None) -> Binding:
         """Return the binding to a host as it was read, None if it was not there."""
@@ -310,7 +311,9 @@ def _reasons(
             yield decision.absent(name, asked, host.name)
         else:
             (record,) = inventory.to_records()
-            for reason in decision.refusals(record, asked, host.name, holds):
+            for reason in decision.refusals(
+                record, asked, host.name, holds, aggregate=binding.aggregate
+            ):
                 yield decision.held_by(reason, holders)
 
 

@@ -39,7 +39,7 @@ class View(Record):
 
     def _claimed_with(self, resource_class: str) -> int:
         """Return what the consumer holds after a save: unit rules bind all of it."""
-        if self._bound is None:
+        if self._bound is None or self._bound.aggregate:
             return 0
         return self._bound.holds.get(resource_class, 0) + units(self.pending, resource_class)
 
@@ -66,7 +66,7 @@ class View(Record):
         self, ledger: Ledger, name: str, consumer: str | None, found: ledgers.Host | None
     ) -> None:
         holder = names.consumer_name(unattributed(name) if consumer is None else consumer)
-        was, made = self._bound, Binding(ledger, name, holder).at(found)
+        was, made = self._bound, Binding(ledger, name, holder, aggregate=consumer is None).at(found)
         if was is not None and was.writes_where(made):
             made = dataclasses.replace(made, sent=was.sent)
         self._bound = made
@@ -174,6 +174,7 @@ class View(Record):
             claim = binding.ledger.adjust(
                 binding.consumer,
                 {binding.uuid or binding.provider: sent.amounts},
+                aggregate=binding.aggregate,
                 operation=sent.operation,
             )
         except exceptions.LostConnection:

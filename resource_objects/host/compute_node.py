@@ -380,8 +380,9 @@ class ComputeNode(View):
 
         Refused: nothing changed, in the ledger or here; what was pending still is. (With both
         usage and definition pending see the module ``_compute_ledger``.) After a lost connection
-        call again: what was sent is not done twice. The ledger's unit rules bind all that one
-        consumer holds: the inventories of a bound node say no where ``max_unit`` would.
+        call again: what was sent is not done twice. The ledger's unit rules bind all that a
+        consumer with a name holds; the *unattributed* one stands for many, and each of its changes
+        is judged by itself, when it is consumed.
 
         :param operation: id of the write of usage, for a caller that may have to repeat it in
             another process; use it for one change only

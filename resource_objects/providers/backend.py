@@ -91,6 +91,9 @@ class ClaimOrder:
 class Adjustment:
     """Change what a consumer holds by ``deltas``; it is made if need be, and goes when empty.
 
+    An ``aggregate`` stands for many consumers, of whom nothing more is known: capacity binds it,
+    the unit rules, which are about one consumer, do not.
+
     :raises DuplicateKey: for two deltas of one (provider, class)
     :raises InvalidAmount: for a delta of 0
     """
@@ -98,6 +101,7 @@ class Adjustment:
     consumer: str
     deltas: tuple[Delta, ...]
     claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
+    aggregate: bool = False
 
     def __post_init__(self) -> None:
         _check_deltas(self.deltas, -MAX_AMOUNT)

@@ -18,11 +18,14 @@ from resource_objects.resources.records import InventoryRecord
 MOST_HOLDERS = 100
 
 
-def refusals(record: InventoryRecord, amount: int, where: str, held: int = 0) -> tuple[Reason, ...]:
+def refusals(
+    record: InventoryRecord, amount: int, where: str, held: int = 0, *, aggregate: bool = False
+) -> tuple[Reason, ...]:
     """Return why ``amount`` (negative: given back) does not fit one kept inventory.
 
     ``held`` is what the same consumer holds there already: unit rules bind all that it will hold,
-    or a consumer could go around max_unit in steps. Giving back is bound by none.
+    or a consumer could go around max_unit in steps. Giving back is bound by none, and neither is
+    an ``aggregate``, a consumer that stands for many.
 
     Cost: about 10 microseconds.
 
@@ -32,7 +35,9 @@ def refusals(record: InventoryRecord, amount: int, where: str, held: int = 0) ->
     """
     kind = resource(record.resource_class)
     others, asked = record, amount
-    if amount > 0 and held:
+    if aggregate:
+        others = dataclasses.replace(record, min_unit=1, max_unit=None, step_size=1)
+    elif amount > 0 and held:
         others, asked = dataclasses.replace(record, used=record.used - held), held + amount
     try:
         kind.inventory_from_records((others,)).fit(kind.make_amount(asked))

@@ -122,8 +122,8 @@ def _failures(open_backend: Callable[[], Backend], of: type[Kit] = _Kit) -> set[
 class _Forgetful(MemoryBackend):
     """Forgets operations."""
 
-    def _record(self, *_: Any) -> None:
-        pass
+    def _done(self, *_: Any) -> bool:
+        return False
 
 
 class _Careless(MemoryBackend):
@@ -174,7 +174,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     if broken == "used is not changed":
         monkeypatch.setattr(places, "change", lambda connection, nets: None)
     else:
-        monkeypatch.setattr(decision, "refusals", lambda *_: ())
+        monkeypatch.setattr(decision, "refusals", lambda *_, **__: ())
         monkeypatch.setattr(places, "_CHANGE", Sized(_unguarded))
     numbers = itertools.count()
     assert _failures(lambda: SQLBackend.open(sqlite_url(f"{next(numbers)}.db")), ClaimRules)

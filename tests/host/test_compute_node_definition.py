@@ -386,7 +386,7 @@ def test_usage_that_will_not_fit_does_not_make_the_host(connect):
     ledger = connect()
     node = ComputeNode.from_row(ROW).bind(ledger)
     node.update_inventories({"VCPU": ro.IntegerInventory(4, used=5)})
-    with pytest.raises(exceptions.UnitRuleViolated, match="asked 5, one claim takes at most 4"):
+    with pytest.raises(ro.CapacityException, match="VCPU asked 5, free 4 of 4"):
         node.save()
     with pytest.raises(exceptions.ProviderNotFound):
         ledger.provider("host0")

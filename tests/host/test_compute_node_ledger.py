@@ -312,7 +312,7 @@ def test_all_that_the_consumer_holds_is_bound_by_the_unit_rules(ledger):
     host = ledger.provider("host0")
     host.inventories["VCPU"].max_unit = 8
     ledger.sync(host)
-    node = ComputeNode.load(ledger, "host0")
+    node = ComputeNode.load(ledger, "host0", "job-0")
     node.inventories.consume("VCPU=6")
     assert node.inventories.can_provide("VCPU=2") and not node.inventories.can_provide("VCPU=3")
     with pytest.raises(
@@ -321,7 +321,7 @@ def test_all_that_the_consumer_holds_is_bound_by_the_unit_rules(ledger):
         node.inventories.consume("VCPU=3")
     node.save()
     assert node.inventories.can_provide("VCPU=2") and not node.inventories.can_provide("VCPU=3")
-    again = ComputeNode.load(ledger, "host0")
+    again = ComputeNode.load(ledger, "host0", "job-0")
     assert not again.inventories.can_provide("VCPU=3")
     node.inventories.consume("VCPU=2")
     node.save()
@@ -335,7 +335,7 @@ def test_a_definition_is_not_saved_for_what_the_unit_rules_refuse_then(ledger):
     host = ledger.provider("host0")
     host.inventories["VCPU"].max_unit = 6
     ledger.sync(host)
-    node = ComputeNode.load(ledger, "host0")
+    node = ComputeNode.load(ledger, "host0", "job-0")
     node.inventories.consume("VCPU=6")
     node.save()
     node.inventories["VCPU"].total = 9
@@ -343,6 +343,19 @@ def test_a_definition_is_not_saved_for_what_the_unit_rules_refuse_then(ledger):
     with pytest.raises(exceptions.UnitRuleViolated, match="asked 7, one claim takes at most 6"):
         node.save()
     assert ledger.provider("host0").inventories["VCPU"].total == 8 and used(ledger) == 6
+
+
+def test_the_unattributed_consumer_stands_for_many_and_may_overcommit(ledger):
+    host = ledger.provider("host0")
+    host.inventories["VCPU"].max_unit = 8
+    ledger.sync(host)
+    node = ComputeNode.load(ledger, "host0")
+    node.inventories.consume("VCPU=8")
+    node.inventories.consume("VCPU=6")
+    with pytest.raises(exceptions.UnitRuleViolated, match="asked 9, one claim takes at most 8"):
+        node.inventories.consume("VCPU=9")
+    node.save()
+    assert used(ledger) == 14
 
 
 def test_somebody_else_s_allocation_is_never_given_back(ledger):

@@ -267,6 +267,14 @@ def test_unit_rules_bind_all_that_a_consumer_will_hold(ledger: ro.Ledger) -> Non
 # --- declaring ---
 
 
+def test_unit_rules_do_not_bind_who_stands_for_many(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("host0", "VCPU=4:max_unit=4:allocation_ratio=4"))
+    for _ in range(4):
+        ledger.adjust("everybody", {"host0": "VCPU=4"}, aggregate=True)
+    with pytest.raises(ro.CapacityException, match="asked 1, free 0 of 16"):
+        ledger.adjust("everybody", {"host0": "VCPU=1"}, aggregate=True)
+
+
 def test_many_agents_that_make_the_same_host_all_succeed(ledger: ro.Ledger) -> None:
     failed: list[BaseException] = []
 

@@ -40,7 +40,7 @@ def test_the_standard_resources_are_those_of_os_resource_classes_in_its_order() 
 
 @pytest.mark.parametrize("name", os_resource_classes.STANDARDS)
 def test_a_standard_resource_is_a_public_name(name: str) -> None:
-    assert getattr(ro, name) is resource(name)
+    assert getattr(ro, name) == resource(name)
 
 
 def test_a_class_of_a_newer_release_is_there_before_it_is_described(

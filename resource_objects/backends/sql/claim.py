@@ -73,7 +73,7 @@ def adjust(
     kept = consumers.find(connection, order.consumer)
     holds = {} if kept is None else {key: one.amount for key, one in kept.holdings.items()}
     at = places.find(connection, catalogue, map(key_of, order.deltas))
-    decide(connection, at, order.deltas, holds)
+    decide(connection, at, order.deltas, holds, aggregate=order.aggregate)
     record = _adjusted(kept, at, holds, write, order)
     number = write.record(connection, record)
     _change_used(connection, at, order.deltas)

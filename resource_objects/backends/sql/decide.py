@@ -53,11 +53,18 @@ _HOLDERS = Sized(_holders_query)
 
 
 def decide(
-    connection: Connection, at: Places, deltas: Iterable[Delta], holds: Mapping[Key, int]
+    connection: Connection,
+    at: Places,
+    deltas: Iterable[Delta],
+    holds: Mapping[Key, int],
+    *,
+    aggregate: bool = False,
 ) -> None:
     """Raise unless every delta fits what is kept, for a consumer that holds ``holds``."""
     reasons = [
-        (key_of(delta), reason) for delta in deltas for reason in _refusals(at, delta, holds)
+        (key_of(delta), reason)
+        for delta in deltas
+        for reason in _refusals(at, delta, holds, aggregate)
     ]
     if not reasons:
         return
@@ -69,7 +76,9 @@ def decide(
     )
 
 
-def _refusals(at: Places, delta: Delta, holds: Mapping[Key, int]) -> Sequence[Reason]:
+def _refusals(
+    at: Places, delta: Delta, holds: Mapping[Key, int], aggregate: bool
+) -> Sequence[Reason]:
     name = at.name(delta.provider_uuid)
     holding = holds.get(key_of(delta), 0)
     place = at.by_key.get(key_of(delta))
@@ -77,7 +86,7 @@ def _refusals(at: Places, delta: Delta, holds: Mapping[Key, int]) -> Sequence[Re
         return [decision.not_held(delta.resource_class, delta.amount, holding, name)]
     if place is None:
         return [decision.absent(delta.resource_class, delta.amount, name)]
-    return decision.refusals(place.record, delta.amount, name, holding)
+    return decision.refusals(place.record, delta.amount, name, holding, aggregate=aggregate)
 
 
 def _holders(connection: Connection, full: dict[Key, Place]) -> dict[Key, list[tuple[str, int]]]:
