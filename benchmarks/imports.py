@@ -24,10 +24,9 @@ _IMPORTS = {
 
 
 def rows() -> Iterator[Row]:
-    """Yield import times beside a bare interpreter's start, then the size of the installation."""
-    bare = _seconds("pass")
+    """Yield import times in a fresh interpreter, then the size of the installation."""
     for name, statement in _IMPORTS.items():
-        yield Row(name, "ms", _seconds(statement) * 1000, bare * 1000, "bare interpreter")
+        yield Row(name, "ms", _seconds(statement) * 1000)
     needed = _distributions("resource_objects")
     size = sum(_bytes(name) for name in needed)
     yield Row("installed: distributions", "", len(needed))

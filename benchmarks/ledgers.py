@@ -41,12 +41,18 @@ def _backend(name: str, url: str, least: float | None = None) -> Iterator[Row]:
         if not list(ledger.providers()):
             ledger.sync(ro.Provider("host0", f"VCPU=1000000,{_plenty()}"))
         request = ro.Request(REQUEST)
+        kept = ledger.snapshot()
+
+        def place(number: int) -> None:
+            ledger.claim(f"placed-{number}", kept.candidates(request, limit=1))
+
+        yield rate(f"{name}: search in a kept snapshot, and claim", place, 400, least=least)
 
         def whole(number: int) -> None:
             ledger.claim(f"whole-{number}", ledger.snapshot().candidates(request, limit=1))
             ledger.release(f"whole-{number}")
 
-        yield rate(f"{name}: snapshot, search, claim and release", whole, 200)
+        yield rate(f"{name}: snapshot of 1,200 consumers, search, claim and release", whole, 200)
 
 
 def _claimer(ledger: ro.Ledger, found: object) -> Callable[[int], object]:
