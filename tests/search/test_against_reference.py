@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def requests(draw):
     return Request(amounts, required=required, forbidden=set(forbidden) - set(required))
 
 
+@pytest.mark.law(5)
 @settings(max_examples=200)
 @given(fleets(), requests())
 def test_the_same_hosts_are_found(columns, request):
@@ -95,6 +97,7 @@ def test_every_way_to_answer_for_traits_is_considered(root, tags, amount):
     assert found or found.explain().reasons
 
 
+@pytest.mark.law(6)
 @settings(max_examples=200)
 @given(fleets(), requests())
 def test_every_candidate_is_one_that_may_be_claimed(columns, request):
@@ -103,6 +106,7 @@ def test_every_candidate_is_one_that_may_be_claimed(columns, request):
         assert candidate.amounts == request.resources
 
 
+@pytest.mark.law(6)
 @settings(max_examples=200)
 @given(fleets(), requests())
 def test_every_refused_host_has_a_reason(columns, request):
@@ -119,6 +123,7 @@ def test_every_refused_host_has_a_reason(columns, request):
     assert str(found.explain()).count("\n") + 1 == max(len(told), 1)
 
 
+@pytest.mark.law(9)
 @settings(max_examples=100)
 @given(fleets(), requests(), st.integers(1, 12))
 def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(columns, request, budget):
@@ -134,6 +139,7 @@ def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(columns, reques
         assert [candidate.host for candidate in found] == fits
 
 
+@pytest.mark.law(9)
 @settings(max_examples=100)
 @given(fleets(), requests())
 def test_the_same_question_has_the_same_answer(columns, request):
@@ -144,6 +150,7 @@ def test_the_same_question_has_the_same_answer(columns, request):
     assert str(first.explain()) == str(again.explain())
 
 
+@pytest.mark.law(9)
 @given(fleets(), requests(), st.randoms(use_true_random=False))
 def test_the_order_in_which_a_backend_returns_rows_does_not_matter(columns, request, random):
     shuffled = type(columns)(*(shuffle(getattr(columns, name), random) for name in TABLES))

@@ -38,6 +38,7 @@ def search(*roots, **options):
     "look", [bool, len, list, lambda found: found[0], lambda found: found[:1], iter,
              lambda found: None in found]
 )  # fmt: skip
+@pytest.mark.law(9)
 def test_cut_short_with_nothing_found_is_neither_yes_nor_no(look):
     found = search(hard("host0"), budget=2000)
     assert found.cut_short
@@ -45,6 +46,7 @@ def test_cut_short_with_nothing_found_is_neither_yes_nor_no(look):
         look(found)
 
 
+@pytest.mark.law(9)
 def test_what_can_be_looked_at_all_the_same():
     found = search(hard("host0"), Provider("small", "VGPU=1"), budget=2000)
     assert repr(found) == "<Candidates: 0 for VGPU=20999, cut short>"
@@ -55,6 +57,7 @@ def test_what_can_be_looked_at_all_the_same():
     )
 
 
+@pytest.mark.law(9)
 def test_cut_short_with_something_found_is_a_yes_that_says_so():
     found = search(hard("host0"), easy("host1"), budget=2000)
     assert found
@@ -62,6 +65,7 @@ def test_cut_short_with_something_found_is_a_yes_that_says_so():
     assert [candidate.host for candidate in found] == ["host1"]
 
 
+@pytest.mark.law(9)
 def test_a_hard_host_does_not_starve_the_others():
     roots = [hard(f"hard{n}") for n in range(3)] + [easy(f"host{n}") for n in range(5)]
     found = search(*roots, budget=10_000)
@@ -69,6 +73,7 @@ def test_a_hard_host_does_not_starve_the_others():
     assert found.explain().undecided == ("hard0", "hard1", "hard2")
 
 
+@pytest.mark.law(9)
 def test_what_is_found_late_stands_in_the_order_of_names_too(monkeypatch):
     monkeypatch.setattr(matcher, "FIRST_TURN", 2)  # enough for one provider, not for a split
     late = Provider("a")
@@ -78,6 +83,7 @@ def test_what_is_found_late_stands_in_the_order_of_names_too(monkeypatch):
     assert [candidate.host for candidate in found] == ["a", "b"]
 
 
+@pytest.mark.law(9)
 def test_a_reached_limit_is_not_cut_short():
     found = search(hard("hard"), easy("host0"), easy("host1"), limit=1, budget=2000)
     assert not found.cut_short
@@ -85,6 +91,7 @@ def test_a_reached_limit_is_not_cut_short():
     assert str(found.explain()) == "and 2 more hosts not looked at: the limit was reached"
 
 
+@pytest.mark.law(9)
 def test_hosts_that_the_budget_does_not_reach_are_undecided():
     roots = [easy(f"host{n}") for n in range(10)]
     found = search(*roots, budget=5)
@@ -92,11 +99,13 @@ def test_hosts_that_the_budget_does_not_reach_are_undecided():
     assert found.explain().undecided == tuple(f"host{n}" for n in range(2, 10))
 
 
+@pytest.mark.law(9)
 def test_many_undecided_hosts_are_counted():
     found = search(*[easy(f"host{n:02}") for n in range(30)], budget=1)
     assert str(found.explain()).splitlines()[-1] == "and 10 more hosts undecided"
 
 
+@pytest.mark.law(9)
 def test_refused_is_no_and_not_cut_short():
     found = search(Provider("host0", "VGPU=1"), budget=1)
     assert not found
@@ -107,6 +116,7 @@ def test_refused_is_no_and_not_cut_short():
         found[0]
 
 
+@pytest.mark.law(9)
 def test_the_same_budget_gives_the_same_answer():
     roots = [hard("host0"), easy("host1"), easy("host2")]
     first, again = search(*roots, budget=1500), search(*roots, budget=1500)
@@ -114,6 +124,7 @@ def test_the_same_budget_gives_the_same_answer():
         list(again), again.steps, again.cut_short)  # fmt: skip
 
 
+@pytest.mark.law(9)
 def test_a_budget_is_never_overdrawn():
     budget = Budget(10)
     budget.spend(7)

@@ -109,6 +109,7 @@ def requests(draw):
     return Request(amounts, required=required, forbidden=draw(tagged) - required)
 
 
+@pytest.mark.law(6)
 @settings(max_examples=100)
 @given(st.tuples(hosts("host0"), hosts("host1")), st.lists(requests(), min_size=1, max_size=6))
 def test_every_candidate_can_be_claimed_on_an_unchanged_ledger(roots, asked):

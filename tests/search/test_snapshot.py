@@ -72,6 +72,7 @@ def test_a_snapshot_tells_what_there_is():
     assert repr(snapshot) == "<Snapshot: 3 hosts, 6 providers>"
 
 
+@pytest.mark.law(7)
 def test_sums_are_exact_beyond_64_bits():
     hosts = [Provider(f"host{n}", f"VCPU=8:used={2**63 - 1}") for n in range(3)]
     snapshot = Snapshot(columns_of(hosts))
@@ -113,6 +114,7 @@ def test_what_becomes_of_the_columns_does_not_matter():
     assert "job-1 holds 5" in before
 
 
+@pytest.mark.law(5)
 def test_asking_leaves_no_trace():
     snapshot = Snapshot(columns_of(lab()))
     first = list(snapshot.candidates("PGPU=1"))
@@ -159,6 +161,7 @@ def lines_run(function):
     return count, outcome
 
 
+@pytest.mark.law(9)
 @pytest.mark.parametrize(
     "request_",
     [
@@ -191,6 +194,7 @@ def test_what_no_device_shares_is_ruled_out_without_a_step():
     assert found.steps == 0
 
 
+@pytest.mark.law(9)
 def test_the_work_of_finding_follows_the_limit_and_not_the_fleet():
     few, many = Snapshot(fleet(10)), Snapshot(fleet(10_000))
     request = Request("VCPU=1,PGPU=1", required=["CUSTOM_H100"])
