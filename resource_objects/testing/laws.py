@@ -2,9 +2,9 @@
 
 Mark a test with ``@pytest.mark.law(4)`` (the number of a law of the documentation; several are
 allowed) and, where it runs on a backend, itself or its class with
-``@pytest.mark.backend("sqlite")``, or let its class have a ``backend_name``. ``pytest --laws-table
-FILE`` then writes a table of law times backend: how many tests passed, and ``FAILED`` where one did
-not.
+``@pytest.mark.backend("sqlite")``, or let its class have a ``backend_name``. ``pytest
+--laws-table=FILE`` then writes a table of law times backend: how many tests passed, and ``FAILED``
+where one did not.
 
 Load it with ``pytest_plugins = ["resource_objects.testing.laws"]``.
 """
@@ -104,4 +104,4 @@ class _Collector:
     def _cell(self, key: tuple[int, str]) -> str:
         if key in self.failed:
             return "FAILED"
-        return f"{self.passed[key]} tests" if self.passed[key] else "."
+        return f"{self.passed[key]} tests" if self.passed[key] else "–"
