@@ -104,4 +104,4 @@ class _Collector:
     def _cell(self, key: tuple[int, str]) -> str:
         if key in self.failed:
             return "FAILED"
-        return f"{self.passed[key]} tests" if self.passed[key] else "–"
+        return f"{self.passed[key]} tests" if self.passed[key] else "none"
