@@ -8,10 +8,13 @@ import json
 import pathlib
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
+
+import resource_objects as ro
+from tests.host.views import HOST
 
 _HERE = pathlib.Path(__file__).parent
 _DATA = _HERE.parents[1].parent / "shared" / "data"
@@ -87,3 +90,28 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathli
         return unpacked(_data(f"hwloc-linux/{name}.tar.bz2"), True)
 
     return root
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def connect(request, tmp_path) -> Iterator[Callable[[], ro.Ledger]]:
+    """A function that opens one ledger, for a database each time anew, as another process would."""
+    opened = [ro.connect("memory://")] if request.param == "memory" else []
+
+    def connect() -> ro.Ledger:
+        if request.param == "sqlite":
+            opened.append(ro.connect(f"sqlite:///{tmp_path}/lab.db"))
+        return opened[-1]
+
+    yield connect
+    for ledger in opened:
+        ledger.close()
+
+
+@pytest.fixture
+def ledger(connect) -> ro.Ledger:
+    """A ledger with host0, which has a child, a trait, and a class no compute node knows."""
+    made = connect()
+    host = ro.Provider("host0", HOST, traits=["CUSTOM_SSD"])
+    host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    made.sync(host)
+    return made

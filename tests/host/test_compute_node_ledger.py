@@ -5,52 +5,13 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode, unattributed
-
-HOST = "VCPU=8:allocation_ratio=2,MEMORY_MB=16384:reserved=512,CUSTOM_SEATS=3"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def connect(request, tmp_path) -> Iterator[Callable[[], ro.Ledger]]:
-    """A function that opens one ledger, for a database each time anew, as another process would."""
-    opened = [ro.connect("memory://")] if request.param == "memory" else []
-
-    def connect() -> ro.Ledger:
-        if request.param == "sqlite":
-            opened.append(ro.connect(f"sqlite:///{tmp_path}/lab.db"))
-        return opened[-1]
-
-    yield connect
-    for ledger in opened:
-        ledger.close()
-
-
-@pytest.fixture
-def ledger(connect) -> ro.Ledger:
-    """A ledger with host0, which has a child, a trait, and a class no compute node knows."""
-    made = connect()
-    host = ro.Provider("host0", HOST, traits=["CUSTOM_SSD"])
-    host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
-    made.sync(host)
-    return made
-
-
-def held(ledger: ro.Ledger, consumer: str) -> str:
-    try:
-        return str(ledger.held(consumer).amounts)
-    except exceptions.ConsumerNotFound:
-        return "nothing"
-
-
-def used(ledger: ro.Ledger, kind: str = "VCPU") -> int:
-    return ledger.usage()["host0", kind].used
-
+from tests.host.views import held, used
 
 # --- loading ------------------------------------------------------------------------------------
 

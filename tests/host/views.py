@@ -1,0 +1,19 @@
+"""What the tests of a compute node as a view of a ledger share."""
+
+from __future__ import annotations
+
+import resource_objects as ro
+from resource_objects import exceptions
+
+HOST = "VCPU=8:allocation_ratio=2,MEMORY_MB=16384:reserved=512,CUSTOM_SEATS=3"
+
+
+def held(ledger: ro.Ledger, consumer: str) -> str:
+    try:
+        return str(ledger.held(consumer).amounts)
+    except exceptions.ConsumerNotFound:
+        return "nothing"
+
+
+def used(ledger: ro.Ledger, kind: str = "VCPU") -> int:
+    return ledger.usage()["host0", kind].used
