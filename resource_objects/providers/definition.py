@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from resource_objects import exceptions
 from resource_objects.providers.provider import Provider
-from resource_objects.resources import resource
+from resource_objects.resources import Inventory, resource
 from resource_objects.resources.records import InventoryRecord
 
 
@@ -165,11 +165,19 @@ def _parents_of_changed_children(
 
 def _definition(provider: Provider, uuid: str, parent_uuid: str | None) -> ProviderDefinition:
     records = tuple(
-        record.definition()
-        for inventory in provider.inventories.values()
-        for record in inventory.to_records()
+        _record(name, inventory).definition() for name, inventory in provider.inventories.by_name()
     )
     return ProviderDefinition(uuid, provider.name, parent_uuid, records, provider.traits)
+
+
+def _record(name: str, inventory: Inventory) -> InventoryRecord:
+    """Return the record an inventory is kept as; of more than one nobody knows what to do yet."""
+    records = inventory.to_records()
+    if [record.resource_class for record in records] != [name]:
+        raise exceptions.InvalidInventory(
+            f"inventory of {name}", inventory, "a kind that is kept as one record of its own class"
+        )
+    return records[0]
 
 
 def _update(

@@ -9,6 +9,9 @@ from resource_objects import base, exceptions, fields, names
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
+#: Levels of a tree below its root: far more than any machine has.
+MAX_DEPTH = 100
+
 
 @base.register
 class Provider(base.ResourceObject):
@@ -18,7 +21,8 @@ class Provider(base.ResourceObject):
     are the ledger's: they are filled when a provider is read and ignored when it is synced.
     ``generation`` is the version of the definition: None for a tree that was built and not read,
     which then states what is there whatever was known before; a number makes ``sync`` refuse if
-    somebody changed the provider since.
+    somebody changed the provider since, or its children came or went. A child does not know its
+    parent, so whether the whole is a tree is checked when it is synced (:meth:`check`).
 
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -81,9 +85,15 @@ class Provider(base.ResourceObject):
 
     def walk(self) -> Iterator[Provider]:
         """Yield this provider and all below it, parents before children."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        for provider, _depth in self._with_depth():
+            yield provider
+
+    def _with_depth(self) -> Iterator[tuple[Provider, int]]:
+        waiting: list[tuple[Provider, int]] = [(self, 0)]
+        while waiting:
+            provider, depth = waiting.pop()
+            yield provider, depth
+            waiting.extend((child, depth + 1) for child in reversed(provider.children))
 
     def find(self, name: str) -> Provider:
         """Return the provider of that name in this subtree.
@@ -113,10 +123,14 @@ class Provider(base.ResourceObject):
     def check(self) -> None:
         """Raise if this subtree is none. A child does not know what is above it, so sync asks.
 
-        :raises InvalidTree: if a name or uuid is in it twice
+        :raises InvalidTree: if a name or uuid is in it twice, or it is deeper than 100 levels
         """
         seen: set[str] = set()
-        for provider in self.walk():
+        for provider, depth in self._with_depth():
+            if depth > MAX_DEPTH:
+                raise exceptions.InvalidTree(
+                    f"tree of {self.name}", provider.name, f"at most {MAX_DEPTH} levels"
+                )
             for name in {provider.name, provider.uuid or provider.name}:
                 if name in seen:
                     raise exceptions.InvalidTree(

@@ -53,7 +53,7 @@ class Usage:
         for use in self.uses:
             if (use.provider, use.resource_class) == key:
                 return use
-        raise exceptions.ProviderNotFound(key[0], f"with an inventory of {key[1]}")
+        raise exceptions.InvalidName("usage", key, "a (provider name, resource class) that is kept")
 
     @property
     def consumers(self) -> dict[str, dict[str, int]]:

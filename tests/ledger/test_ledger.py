@@ -429,7 +429,9 @@ def test_a_closed_ledger_says_so(ledger: ro.Ledger) -> None:
         ledger.claim("job", {"host0": "VCPU=1"})
 
 
-@pytest.mark.parametrize("bad", ["", "lab.db", "memory://x", None, 7, "sqlite://", "sqlite:///"])
+@pytest.mark.parametrize(
+    "bad", ["", "lab.db", "memory://x", None, 7, "sqlite://", "sqlite:///", "sqlite:///\0a"]
+)
 def test_what_is_no_url_is_refused(bad: object) -> None:
     with pytest.raises(exceptions.InvalidURL):
         ro.connect(bad)  # type: ignore[arg-type]
@@ -452,6 +454,13 @@ def test_what_is_no_key_finds_nothing(ledger: ro.Ledger, key: object) -> None:
         ledger.provider(key)  # type: ignore[arg-type]
     with pytest.raises(exceptions.InvalidName):
         ledger.remove(key)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["host0", ("host0", "DISK_GB"), ("host9", "VCPU"), None])
+def test_what_is_not_used_here_is_named(ledger: ro.Ledger, key: object) -> None:
+    _hosts(ledger, 1)
+    with pytest.raises(exceptions.InvalidName, match="usage: got"):
+        ledger.usage()[key]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("policy", [(-1, 5), ("x", 5), (3, True), (3, 1.0)])

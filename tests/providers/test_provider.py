@@ -11,6 +11,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.base import ResourceObject
 from resource_objects.providers import Provider, diff
+from resource_objects.resources.records import InventoryRecord
 
 
 def _tree() -> Provider:
@@ -43,6 +44,27 @@ def test_a_name_given_twice_in_different_branches_is_refused_by_sync() -> None:
     with pytest.raises(exceptions.InvalidTree, match="host0/gpu1"):
         ledger.sync(host)
     assert list(ledger.providers()) == []
+
+
+def test_a_tree_has_at_most_100_levels() -> None:
+    lowest = root = Provider("level0", {})
+    for level in range(1, 102):
+        lowest = lowest.add(f"level{level}")
+    assert len(list(root.walk())) == 102
+    with pytest.raises(exceptions.InvalidTree, match="at most 100 levels"):
+        root.check()
+    with pytest.raises(exceptions.InvalidTree, match="level101"):
+        ro.connect("memory://").sync(root)
+
+
+def test_a_kind_that_is_kept_as_several_records_is_refused_for_now() -> None:
+    class Double(ro.IntegerInventory):
+        def to_records(self) -> tuple[InventoryRecord, ...]:
+            return super().to_records() * 2
+
+    host = Provider("host0", {"VCPU": Double(4)})
+    with pytest.raises(exceptions.InvalidInventory, match="one record of its own class"):
+        diff(None, host)
 
 
 def test_finding_what_is_not_there_names_it() -> None:

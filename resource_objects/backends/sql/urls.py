@@ -54,6 +54,8 @@ def parse(url: str) -> URL:
 
 
 def _sqlite(url: str, parsed: URL) -> URL:
+    if "\0" in (parsed.database or ""):
+        raise _refuse(url, "a path without a NUL character")
     if not parsed.database or ":memory:" in parsed.database:
         raise _refuse(url, "a file, as in sqlite:///lab.db; for memory use memory://")
     if parsed.host or parsed.username or parsed.database.startswith("file:"):
