@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import uuid as uuids
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -35,7 +34,7 @@ from resource_objects.providers.backend import (
     Operation,
     Outcome,
 )
-from resource_objects.providers.columns import subtree, trees
+from resource_objects.providers.columns import find, subtree, trees
 from resource_objects.providers.definition import ProviderRemoval
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Request
@@ -203,8 +202,8 @@ class Ledger:
 
     def _sync_tree(self, wanted: Provider, operation: str | None) -> DefinitionChanges:
         """Compare and write, again if somebody changed the tree in between."""
-        doing = _operation(operation)
-        if operation is not None and self._done(doing, "define", wanted.name):
+        doing, done = self._begin(operation, "define", wanted.name)
+        if done is not None:
             return DefinitionChanges(wanted.name)
         tries = self.retries.definitions
         while True:
@@ -231,8 +230,9 @@ class Ledger:
         :raises ProviderInUse: if it or one below has allocations
         :raises StaleDefinition: if somebody changes it at this moment
         """
-        doing, key = _operation(operation), names.provider_key(name)
-        if operation is not None and self._done(doing, "define", key):
+        key = names.provider_key(name)
+        doing, done = self._begin(operation, "define", key)
+        if done is not None:
             return SyncResult(0, 0, 0)
         gone = list(self.provider(key).walk())
         changes = DefinitionChanges(
@@ -253,12 +253,11 @@ class Ledger:
         :raises ProviderNotFound: if there is none
         """
         key = names.provider_key(name)
-        for root in trees(self.backend.read(key)):
-            for provider in root.walk():
-                if key in (provider.name, provider.uuid):
-                    self._adopt(provider)
-                    return provider
-        raise exceptions.ProviderNotFound(name)
+        found = find(self.backend.read(key), key)
+        if found is None:
+            raise exceptions.ProviderNotFound(name)
+        self._adopt(found[1])
+        return found[1]
 
     def providers(self) -> Iterator[Provider]:
         """Yield the roots, each with its tree, by name."""
@@ -325,8 +324,7 @@ class Ledger:
         :raises ProviderNotFound: if a provider named directly is not there
         """
         name = names.consumer_name(consumer)
-        doing = _operation(operation)
-        done = None if operation is None else self._done(doing, "claim", name)
+        doing, done = self._begin(operation, "claim", name)
         if done is not None and done.claim is not None:
             return _claim(done.claim)
         if isinstance(found, Candidates):
@@ -403,8 +401,8 @@ class Ledger:
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
         """
-        name, doing = names.consumer_name(consumer), _operation(operation)
-        done = None if operation is None else self._done(doing, "adjust", name)
+        name = names.consumer_name(consumer)
+        doing, done = self._begin(operation, "adjust", name)
         if done is not None and done.claim is not None:
             return _claim(done.claim)
         deltas = self._deltas(changes, give_back=True)
@@ -455,15 +453,20 @@ class Ledger:
                 raise exceptions.ProviderNotFound(key)
         return found
 
-    def _done(self, operation: Operation, kind: str, subject: str) -> Outcome | None:
-        """Return what a repeated operation did the first time, None if this is the first time.
+    def _begin(
+        self, given: str | None, kind: str, subject: str
+    ) -> tuple[Operation, Outcome | None]:
+        """Return the operation of a write, and what it did if it is a repetition.
+
+        An id that was made up just now is not looked for.
 
         :raises OperationConflict: if the id was used for something else
         """
-        known = self.backend.outcome(operation)
-        if known is not None and (known.kind, known.subject) != (kind, subject):
-            raise exceptions.OperationConflict(operation.id, f"{known.kind} of {known.subject}")
-        return known
+        doing = _operation(given)
+        known = None if given is None else self.backend.outcome(doing)
+        if known is not None:
+            known.require(doing.id, kind, subject)
+        return doing, known
 
 
 @functools.lru_cache(maxsize=256)
@@ -500,4 +503,4 @@ def _claim(record: ClaimRecord, request: Request | None = None) -> Claim:
 
 def new_operation() -> str:
     """Return an operation id for a write that may have to be repeated."""
-    return str(uuids.uuid4())
+    return Operation().id

@@ -93,7 +93,7 @@ class _Change:
     """What one write leaves behind, worked out in full, so that it can be put there twice."""
 
     operation: str
-    outcome: tuple[str, str, ClaimRecord | None]
+    outcome: Outcome
     providers: dict[str, _Kept | None]  # by uuid; None is gone
     names: dict[str, str | None] = dataclasses.field(default_factory=dict)
     holds: dict[_Key, int] = dataclasses.field(default_factory=dict)  # of the claim's consumer
@@ -115,7 +115,7 @@ class MemoryBackend(Backend):
         self._uuid_of: dict[str, str] = {}  # by name
         self._claims: dict[str, ClaimRecord] = {}
         self._holders: dict[_Key, dict[str, int]] = {}  # what each consumer holds there
-        self._operations: dict[str, tuple[str, str, ClaimRecord | None]] = {}
+        self._operations: dict[str, Outcome] = {}
         self._pending: _Change | None = None
         self._closed = False
 
@@ -227,7 +227,7 @@ class MemoryBackend(Backend):
                 if uuid in self._providers
             }
             names |= {kept.name: uuid for uuid, kept in draft.changed.items() if kept is not None}
-            outcome = "define", changes.root, None
+            outcome = Outcome("define", changes.root)
             self._commit(_Change(operation.id, outcome, draft.changed, names))
 
     def _draft(self, changes: DefinitionChanges) -> _Draft:
@@ -412,7 +412,7 @@ class MemoryBackend(Backend):
             record = inventories[delta.resource_class]
             used = record.used + delta.amount
             inventories[delta.resource_class] = dataclasses.replace(record, used=used)
-        outcome = kind, claim.consumer, claim
+        outcome = Outcome(kind, claim.consumer, claim)
         self._commit(_Change(operation.id, outcome, draft.changed, holds=holds))
         return claim
 
@@ -449,19 +449,19 @@ class MemoryBackend(Backend):
         """Return what an operation did, None if none of that id is recorded."""
         with self._lock:
             self._check_open()
-            known = self._operations.get(operation.id)
-            return None if known is None else Outcome(*known)
+            return self._operations.get(operation.id)
 
     def _done(self, operation: Operation, kind: str, subject: str) -> bool:
         """Return whether the operation was done before, or raise if the id was another's."""
         known = self._operations.get(operation.id)
-        if known is not None and known[:2] != (kind, subject):
-            raise exceptions.OperationConflict(operation.id, f"{known[0]} of {known[1]}")
+        if known is not None:
+            known.require(operation.id, kind, subject)
         return known is not None
 
     def _outcome(self, operation: Operation, kind: str, subject: str) -> ClaimRecord | None:
         """Return the recorded outcome of a write about a consumer, None if it is new."""
-        return self._operations[operation.id][2] if self._done(operation, kind, subject) else None
+        done = self._done(operation, kind, subject)
+        return self._operations[operation.id].claim if done else None
 
     def _commit(self, change: _Change) -> None:
         self._pending = change  # it happened: whatever comes now, the next to come finishes it
@@ -475,7 +475,7 @@ class MemoryBackend(Backend):
             _put(self._providers, uuid, kept)
         for name, owner in change.names.items():
             _put(self._uuid_of, name, owner)
-        claim = change.outcome[2]
+        claim = change.outcome.claim
         if claim is not None:
             _put(self._claims, claim.consumer, claim if claim.state == HELD else None)
             for key, amount in change.holds.items():

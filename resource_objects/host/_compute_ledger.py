@@ -31,7 +31,7 @@ from resource_objects.host._compute_columns import KINDS
 from resource_objects.host._compute_live import follow_total
 from resource_objects.providers import Claim, DefinitionChanges, Provider, decision, diff
 from resource_objects.providers.backend import Operation
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import Columns, find
 from resource_objects.providers.usage import usage_of
 from resource_objects.resources import Amounts, IntegerInventory, Inventories
 
@@ -150,11 +150,6 @@ class Host:
         }
 
 
-def new_operation() -> str:
-    """Return an operation id that no other write has."""
-    return Operation().id
-
-
 def require_ledger(given: object) -> None:
     """Refuse what is no ledger.
 
@@ -171,12 +166,10 @@ def read_host(ledger: Ledger, name: str, uuid: str | None = None) -> Host | None
 
     With a ``uuid``, only the host of that uuid will do, whatever it is called.
     """
-    columns = ledger.backend.read(uuid or name)
-    for tree in trees(columns):
-        for provider in tree.walk():
-            if provider.uuid == uuid if uuid else name in (provider.name, provider.uuid):
-                return Host(tree, provider, columns)
-    return None
+    key = uuid or name
+    columns = ledger.backend.read(key)
+    found = find(columns, key)  # a uuid is nobody's name but its own provider's
+    return None if found is None else Host(*found, columns)
 
 
 def refuse_other_uuid(found: Provider, uuid: str | None) -> None:

@@ -58,6 +58,7 @@ from resource_objects.host._compute_live import LiveInventories
 from resource_objects.host._compute_record import NOTHING, read_reserved
 from resource_objects.host._compute_view import View
 from resource_objects.host.ratios import counted_class, read_ratios
+from resource_objects.providers.backend import Operation
 from resource_objects.resources import (
     IntegerInventory,
     Inventories,
@@ -399,7 +400,7 @@ class ComputeNode(View):
         claim = self._send_again(doing)
         definition = self._save_definition()
         if self.pending:
-            claim = self._send(Sent(doing or ledgers.new_operation(), self.pending))
+            claim = self._send(Sent(doing or Operation().id, self.pending))
         if claim is None and not definition:
             return SaveResult()
         self.reload()

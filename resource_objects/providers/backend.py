@@ -141,6 +141,14 @@ class Outcome:
     subject: str
     claim: ClaimRecord | None = None
 
+    def require(self, operation: str, kind: str, subject: str) -> None:
+        """Raise unless the operation of this id was of that kind, for that subject.
+
+        :raises OperationConflict: if its id was used for something else
+        """
+        if (self.kind, self.subject) != (kind, subject):
+            raise exceptions.OperationConflict(operation, f"{self.kind} of {self.subject}")
+
 
 class Backend(abc.ABC):
     """Where a ledger is kept. Safe for use by several threads."""

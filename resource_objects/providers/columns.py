@@ -125,6 +125,15 @@ def _inventories(records: Iterable[InventoryRecord]) -> Inventories:
     )
 
 
+def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
+    """Return the provider of a name or uuid with the root of its tree, None if it is not there."""
+    for root in trees(columns):
+        for provider in root.walk():
+            if key in (provider.name, provider.uuid):
+                return root, provider
+    return None
+
+
 def subtree(columns: Columns, name: str) -> Columns:
     """Return a provider (by name or uuid) and what is below it, as a tree of its own.
 

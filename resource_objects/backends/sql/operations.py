@@ -68,8 +68,7 @@ class Write:
         found = find(connection, self.id)
         if found is None:
             return False, None
-        if (found.kind, found.subject) != (self.kind, self.subject):
-            raise exceptions.OperationConflict(self.id, f"{found.kind} of {found.subject}")
+        found.require(self.id, self.kind, self.subject)
         return True, found.claim
 
 
