@@ -24,10 +24,21 @@ if TYPE_CHECKING:
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
     from resource_objects.ledger import Ledger as Ledger
     from resource_objects.ledger import RetryPolicy as RetryPolicy
+    from resource_objects.ledger import SyncResult as SyncResult
     from resource_objects.ledger import connect as connect
+    from resource_objects.providers import Aggregate as Aggregate
     from resource_objects.providers import Allocation as Allocation
     from resource_objects.providers import Claim as Claim
+    from resource_objects.providers import Consumer as Consumer
+    from resource_objects.providers import Cursor as Cursor
     from resource_objects.providers import Provider as Provider
+    from resource_objects.providers import ResourceClass as ResourceClass
+    from resource_objects.providers import Share as Share
+    from resource_objects.providers import Trait as Trait
+    from resource_objects.providers.audit import Audit as Audit
+    from resource_objects.providers.plan import Plan as Plan
+    from resource_objects.providers.pools import Pool as Pool
+    from resource_objects.providers.reshape import Reshape as Reshape
     from resource_objects.requests import Request as Request
     from resource_objects.resources import Amount as Amount
     from resource_objects.resources import Amounts as Amounts
@@ -68,14 +79,18 @@ if TYPE_CHECKING:
 
 #: ``{public name: module that defines it}``
 _HOME = {
+    "Aggregate": "providers",
     "Allocation": "providers",
     "Amount": "resources",
     "Amounts": "resources",
-    "CapacityException": "exceptions",
+    "Audit": "providers.audit",
     "Candidate": "search.candidates",
     "Candidates": "search.candidates",
+    "CapacityException": "exceptions",
     "Claim": "providers",
     "ComputeNode": "host.compute_node",
+    "Consumer": "providers",
+    "Cursor": "providers",
     "IntegerAmount": "resources",
     "IntegerInventory": "resources",
     "IntegerResource": "resources",
@@ -83,13 +98,20 @@ _HOME = {
     "Inventory": "resources",
     "Ledger": "ledger",
     "Limits": "resources",
+    "Plan": "providers.plan",
+    "Pool": "providers.pools",
     "Provider": "providers",
     "Request": "requests",
+    "Reshape": "providers.reshape",
     "Resource": "resources",
+    "ResourceClass": "providers",
     "ResourceObjectsError": "exceptions",
     "RetryPolicy": "ledger",
     "SearchLimitReached": "exceptions",
+    "Share": "providers",
     "SlotResource": "resources",
+    "SyncResult": "ledger",
+    "Trait": "providers",
     "connect": "ledger",
     "resource": "resources",
     "standard_resources": "resources",

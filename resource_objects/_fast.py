@@ -7,8 +7,9 @@ test passes either way. :func:`accelerate` rewrites a registered class so that
   storage name and calls ``hasattr`` for each read);
 * an object is filled by a plan computed once per class, in which a default is checked once and
   for all. Whatever the plan does not take goes the stock way, which says what is wrong;
-* the wire form of an object in its own version is made from such a plan too. Anything versioned
-  (a target version, a manifest) goes the stock way;
+* the wire form of an object in its own version is made from such a plan too: all fields are read at
+  once, and only those are converted whose kind has a form of its own. Anything versioned (a target
+  version, a manifest) goes the stock way;
 * equality reads all fields at once.
 
 A method that a class brings itself is neither replaced nor passed by, and what is derived from a
@@ -25,8 +26,10 @@ import copy
 import decimal
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from resource_objects._ovo import fields as ovo_fields
 
 if TYPE_CHECKING:
     from resource_objects.base import ResourceObject
@@ -51,7 +54,7 @@ def accelerate(cls: type[ResourceObject], base: type[ResourceObject]) -> None:
     ):
         if all(_is_stock(cls, base, method) for method in (name, *passed_by)):
             stock = getattr(base, name)
-            planned: Any = plan(cls, stock)
+            planned: Any = plan(cls, base, stock)
             planned.__name__, planned.__doc__, planned.stock = name, stock.__doc__, stock
             setattr(cls, name, planned)
 
@@ -71,18 +74,22 @@ def _read_directly(cls: type[ResourceObject]) -> None:
 
 
 def _dehydration_plan(
-    cls: type[ResourceObject], stock: Callable[..., dict[str, Any]]
+    cls: type[ResourceObject], base: type[ResourceObject], stock: Callable[..., dict[str, Any]]
 ) -> Callable[..., dict[str, Any]]:
     """Return ``obj_to_primitive`` with a short way for the object's own version."""
-    plan = tuple((name, f"_obj_{name}", field.to_primitive) for name, field in cls.fields.items())
-    keys = {part: cls._obj_primitive_key(part) for part in ("name", "namespace", "version")}
-    head = {
-        keys["name"]: cls.obj_name(),
-        keys["namespace"]: cls.OBJ_PROJECT_NAMESPACE,
-        keys["version"]: cls.VERSION,
-    }
-    data_key = cls._obj_primitive_key("data")
-    changes_key = cls._obj_primitive_key("changes")
+    names = tuple(cls.fields)
+    every = frozenset(names)
+    read = _reader(names)
+    converted = tuple(
+        (name, field.to_primitive) for name, field in cls.fields.items() if not _stays_as_is(field)
+    )
+    tracks_children = cls.obj_what_changed is not base.obj_what_changed or not all(
+        not getattr(field._type, "HOLDS_OBJECTS", True) for field in cls.fields.values()
+    )
+    key = cls._obj_primitive_key
+    name_key, namespace_key, version_key = key("name"), key("namespace"), key("version")
+    data_key, changes_key = key("data"), key("changes")
+    wire_name, namespace, version = cls.obj_name(), cls.OBJ_PROJECT_NAMESPACE, cls.VERSION
 
     def obj_to_primitive(
         self: ResourceObject,
@@ -91,15 +98,23 @@ def _dehydration_plan(
     ) -> dict[str, Any]:
         if target_version is not None or version_manifest or type(self) is not cls:
             return stock(self, target_version, version_manifest)
-        data: dict[str, Any] = {}
-        for name, attribute, to_primitive in plan:
-            value = getattr(self, attribute, _UNSET)
-            if value is not _UNSET:
-                data[name] = to_primitive(self, name, value)
-        primitive = {**head, data_key: data}
-        changed = self.obj_what_changed()
+        try:
+            data = dict(zip(names, read(self), strict=True))
+        except AttributeError:  # a field is not set
+            found = {n: getattr(self, f"_obj_{n}", _UNSET) for n in names}
+            data = {n: value for n, value in found.items() if value is not _UNSET}
+        for name, to_primitive in converted:
+            if name in data:
+                data[name] = to_primitive(self, name, data[name])
+        primitive = {
+            name_key: wire_name,
+            namespace_key: namespace,
+            version_key: version,
+            data_key: data,
+        }
+        changed = self.obj_what_changed() if tracks_children else self._changed_fields
         if changed:
-            changes = [name for name in data if name in changed]
+            changes = list(data) if changed == every else [n for n in data if n in changed]
             if changes:
                 primitive[changes_key] = changes
         return primitive
@@ -107,8 +122,24 @@ def _dehydration_plan(
     return obj_to_primitive
 
 
+def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads some fields of an object at once."""
+    stored = [f"_obj_{name}" for name in names]
+    if len(stored) > 1:
+        return operator.attrgetter(*stored)
+    return lambda self: tuple([getattr(self, name) for name in stored])
+
+
+def _stays_as_is(field: Any) -> bool:
+    """Return whether the values of a field go to the wire as they are kept."""
+    return (
+        type(field).to_primitive is ovo_fields.Field.to_primitive
+        and type(field._type).to_primitive is ovo_fields.FieldType.to_primitive
+    )
+
+
 def _filling_plan(
-    cls: type[ResourceObject], stock: Callable[..., None]
+    cls: type[ResourceObject], base: type[ResourceObject], stock: Callable[..., None]
 ) -> Callable[[ResourceObject, Mapping[str, Any]], None]:
     """Return ``_fill`` with a short way for values that are in order."""
     plan = tuple(_step(cls, name) for name in cls.fields)
@@ -118,7 +149,7 @@ def _filling_plan(
     def _fill(self: ResourceObject, values: Mapping[str, Any]) -> None:
         if type(self) is not cls:
             return stock(self, values)
-        storage: dict[str, Any] = {}
+        storage: list[tuple[str, Any]] = []
         given = 0
         try:
             for name, attribute, default, checked, coerce in plan:
@@ -128,14 +159,14 @@ def _filling_plan(
                 elif checked is _UNSET:
                     return stock(self, values)  # required, or made anew for each object
                 if value is _UNSET or value is default:
-                    storage[attribute] = checked
+                    storage.append((attribute, checked))
                 else:
-                    storage[attribute] = coerce(self, name, value)
+                    storage.append((attribute, coerce(self, name, value)))
         except Exception:  # the stock way meets it again, and names it
             return stock(self, values)
         if given != len(values):
             return stock(self, values)
-        for attribute, value in storage.items():  # through __dict__, later reads would be slower
+        for attribute, value in storage:  # through __dict__, later reads would be slower
             store(self, attribute, value)
         self._mark(names)
         self._validate()
@@ -156,17 +187,28 @@ def _step(cls: type[ResourceObject], name: str) -> tuple[str, str, Any, Any, Cal
         kept = field.coerce(bare, name, copy.deepcopy(field.default))
         if isinstance(kept, _ATOMS):
             default, checked = field.default, kept
+    return name, f"_obj_{name}", default, checked, _check(field)
 
-    def coerce(self: ResourceObject, name: str, value: Any) -> Any:
-        if value is None and not field.nullable:
+
+def _check(field: Any) -> Callable[..., Any]:
+    """Return what makes of a value what a field keeps, or raises; also for None."""
+    coerce: Callable[..., Any] = field.coerce
+    of_type: Callable[..., Any] = field._type.coerce
+    if field.nullable:
+        return coerce
+    if type(field).coerce is ovo_fields.Field.coerce and _takes_no_none(field):
+        return of_type  # the other one looks for None first
+
+    def checked(self: ResourceObject, name: str, value: Any) -> Any:
+        if value is None:
             raise ValueError(name)
-        return field.coerce(self, name, value)
+        return coerce(self, name, value)
 
-    return name, f"_obj_{name}", default, checked, coerce
+    return checked
 
 
 def _key_plan(
-    cls: type[ResourceObject], stock: Callable[..., tuple[Any, ...]]
+    cls: type[ResourceObject], base: type[ResourceObject], stock: Callable[..., tuple[Any, ...]]
 ) -> Callable[[ResourceObject], tuple[Any, ...]]:
     """Return ``_key`` that reads every field in one call."""
     compared = [f"_obj_{name}" for name in cls.fields if name not in cls.NOT_COMPARED]
@@ -185,3 +227,8 @@ def _key_plan(
 
 
 __all__ = ["ENABLED", "accelerate"]
+
+
+def _takes_no_none(field: Any) -> bool:
+    """Return whether the type of a field itself says so; one derived from it may differ."""
+    return vars(type(field._type)).get("TAKES_NONE") is False

@@ -20,11 +20,17 @@ from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
+    "AggregateInUse",
+    "AggregateNotFound",
     "BackendNotFound",
     "CannotDowngrade",
     "CapacityException",
+    "ClassInUse",
+    "ClassNotFound",
     "ConsumerExists",
     "ConsumerNotFound",
+    "CountedTwice",
+    "CursorExpired",
     "DatabaseBusy",
     "DatabaseUnavailable",
     "DiscoveryError",
@@ -36,6 +42,7 @@ __all__ = [
     "InvalidInput",
     "InvalidInventory",
     "InvalidName",
+    "InvalidPlan",
     "InvalidPrimitive",
     "InvalidRatio",
     "InvalidRequest",
@@ -51,6 +58,7 @@ __all__ = [
     "LedgerClosed",
     "LedgerError",
     "LostConnection",
+    "NameExists",
     "NegativeAmount",
     "NoCandidates",
     "NotBound",
@@ -66,8 +74,14 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "SearchLimitReached",
+    "StaleConsumer",
     "StaleDefinition",
+    "StandardName",
+    "TraitInUse",
+    "TraitNotFound",
+    "UnitNotHeld",
     "UnitRuleViolated",
+    "UnitTaken",
     "UnknownField",
     "UnknownResourceClass",
     "UnknownTrait",
@@ -255,6 +269,7 @@ class Rule(enum.StrEnum):
     STEP_SIZE = "step_size"  #: not a multiple (bound: step_size)
     USED_BELOW_ZERO = "used_below_zero"  #: more given back than is used (bound: 0)
     NO_INVENTORY = "no_inventory"  #: there is none of it here (bound: 0)
+    UNIT_TAKEN = "unit_taken"  #: somebody has one of the units asked for (bound: 0)
     TRAIT_MISSING = "trait_missing"  #: nobody who could give it has the trait (bound: 0)
     TRAIT_FORBIDDEN = "trait_forbidden"  #: everybody who could give it has the trait (bound: 0)
 
@@ -269,7 +284,7 @@ class Reason:
     ``requested`` is the amount asked (negative: given back), ``bound`` what the rule compares with
     (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
     are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
-    ``trait`` is set for the trait rules.
+    ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN`.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -284,6 +299,7 @@ class Reason:
     where: str | None = None
     holders: tuple[tuple[str, int], ...] = ()
     trait: str | None = None
+    unit: str | None = None
 
     @property
     def free(self) -> int:
@@ -307,25 +323,22 @@ class Reason:
         return f" ({named} and {more} more)" if more > 0 else f" ({named})"
 
     def _finding(self) -> str:
-        match self.rule:
-            case Rule.CAPACITY:
-                return f"asked {self.requested}, free {self.free} of {self.bound}"
-            case Rule.LIMIT:
-                return f"asked {self.requested}, free {self.free} under the limit of {self.bound}"
-            case Rule.MIN_UNIT:
-                return f"asked {self.requested}, one claim takes at least {self.bound}"
-            case Rule.MAX_UNIT:
-                return f"asked {self.requested}, one claim takes at most {self.bound}"
-            case Rule.STEP_SIZE:
-                return f"asked {self.requested}, not a multiple of {self.bound}"
-            case Rule.USED_BELOW_ZERO:
-                return f"gives back {-self.requested}, only {self.used} used"
-            case Rule.NO_INVENTORY:
-                return f"asked {self.requested}, there is none"
-            case Rule.TRAIT_MISSING:
-                return f"asked {self.requested} with {self.trait}, nobody who has it"
-            case Rule.TRAIT_FORBIDDEN:
-                return f"asked {self.requested} without {self.trait}, everybody has it"
+        return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
+
+
+#: What each rule found, in words.
+_FINDINGS = {
+    Rule.CAPACITY: "asked {reason.requested}, free {reason.free} of {reason.bound}",
+    Rule.LIMIT: "asked {reason.requested}, free {reason.free} under the limit of {reason.bound}",
+    Rule.MIN_UNIT: "asked {reason.requested}, one claim takes at least {reason.bound}",
+    Rule.MAX_UNIT: "asked {reason.requested}, one claim takes at most {reason.bound}",
+    Rule.STEP_SIZE: "asked {reason.requested}, not a multiple of {reason.bound}",
+    Rule.USED_BELOW_ZERO: "gives back {back}, only {reason.used} used",
+    Rule.NO_INVENTORY: "asked {reason.requested}, there is none",
+    Rule.UNIT_TAKEN: "asked {reason.requested} with unit {reason.unit}, which is taken",
+    Rule.TRAIT_MISSING: "asked {reason.requested} with {reason.trait}, nobody who has it",
+    Rule.TRAIT_FORBIDDEN: "asked {reason.requested} without {reason.trait}, everybody has it",
+}
 
 
 class CapacityException(ResourceObjectsError):
@@ -356,6 +369,8 @@ class CapacityException(ResourceObjectsError):
             return UnitRuleViolated(found)
         if rules == {Rule.NO_INVENTORY}:
             return InventoryNotFound(found)
+        if rules == {Rule.UNIT_TAKEN}:
+            return UnitTaken(found)
         return CapacityException(found)
 
 
@@ -365,6 +380,10 @@ class UnitRuleViolated(CapacityException):
 
 class InventoryNotFound(CapacityException):
     """There is no inventory of the resource at all."""
+
+
+class UnitTaken(CapacityException):
+    """A unit (a CPU, a device) that was asked for by name is somebody else's."""
 
 
 class SearchLimitReached(ResourceObjectsError):
@@ -441,6 +460,98 @@ class ConsumerExists(LedgerError):
     """The consumer holds something already."""
 
     problem = "holds something already; release it first"
+
+
+class StaleConsumer(LedgerError):
+    """A consumer is not at the generation it was read at any more."""
+
+    problem = "was changed since it was read"
+
+
+class UnitNotHeld(LedgerError):
+    """A unit was given back by a consumer that does not hold it."""
+
+    problem = "is not a unit that the consumer holds"
+
+
+class ClassNotFound(LedgerError):
+    """A resource class is not kept."""
+
+    problem = "is not a resource class of this ledger"
+
+
+class ClassInUse(LedgerError):
+    """A resource class that something is counted in cannot go."""
+
+    problem = "has inventories and cannot be removed"
+
+
+class TraitNotFound(LedgerError):
+    """A trait is not kept."""
+
+    problem = "is not a trait of this ledger"
+
+
+class TraitInUse(LedgerError):
+    """A trait that some provider has cannot go."""
+
+    problem = "is a trait of some provider and cannot be removed"
+
+
+class AggregateNotFound(LedgerError):
+    """An aggregate is not kept."""
+
+    problem = "is not an aggregate of this ledger"
+
+
+class AggregateInUse(LedgerError):
+    """An aggregate that has members cannot go."""
+
+    problem = "has members and cannot be removed"
+
+
+class NameExists(LedgerError):
+    """A resource class, trait or aggregate of the new name is there already."""
+
+    problem = "is there already"
+
+
+class StandardName(LedgerError):
+    """A standard resource class or trait can be neither renamed nor removed."""
+
+    problem = "is a standard name, which stays"
+
+
+class CountedTwice(LedgerError):
+    """A class would be counted at a host and at the pool that gives it to the host."""
+
+    problem = "is given by a pool and would be counted twice"
+
+
+class InvalidPlan(LedgerError):
+    """A plan would lose or invent an allocation, or does not say where one goes.
+
+    ``problems`` says each that was found, ``consumers`` are the names of those concerned.
+    """
+
+    problem = "cannot be carried out"
+
+    def __init__(
+        self,
+        subject: str,
+        detail: str = "",
+        problems: Iterable[str] = (),
+        consumers: Iterable[str] = (),
+    ) -> None:
+        super().__init__(subject, detail)
+        self.problems = tuple(problems)
+        self.consumers = tuple(consumers)
+
+
+class CursorExpired(LedgerError):
+    """Changes after a cursor are not kept any more, or it is of another ledger: read anew."""
+
+    problem = "has expired; read everything anew and go on from there"
 
 
 class OperationConflict(LedgerError):

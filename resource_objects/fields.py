@@ -4,7 +4,9 @@ oslo.versionedobjects coerces generously (``True`` to 1, ``3.9`` to 3, any text 
 fields refuse what is not meant. Containers come out frozen (:class:`FrozenDict`, ``tuple``,
 ``frozenset``), so that a value cannot change behind its hash.
 
-Each class ending in ``Field`` is what ``fields`` mappings use.
+Each class ending in ``Field`` is what ``fields`` mappings use. Of a field's type, ``TAKES_NONE``
+says whether it can make something of None, and ``HOLDS_OBJECTS`` whether there may be objects
+inside that change; ``_fast`` reads both.
 """
 
 from __future__ import annotations
@@ -58,6 +60,9 @@ class Field(ovo_fields.Field[_T]):
 class StrictInteger(ovo_fields.FieldType[int]):
     """A whole number in a range; bool, float and text are refused."""
 
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
     def __init__(self, minimum: int, maximum: int) -> None:
         super().__init__()
         self.minimum = minimum
@@ -86,6 +91,9 @@ class IntegerField(Field[int]):
 
 class Checked(ovo_fields.FieldType[str]):
     """Text that a function of :mod:`resource_objects.names` accepts."""
+
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
 
     def __init__(self, check: Callable[[object], str], what: str, pattern: str) -> None:
         super().__init__()
@@ -153,6 +161,9 @@ class TextField(Field[str]):
 class Boolean(ovo_fields.FieldType[bool]):
     """True or False, nothing that only looks like it."""
 
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
     def coerce(self, obj: Any, attr: str, value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(attr)
@@ -174,6 +185,9 @@ class BooleanField(Field[bool]):
 
 class RatioType(ovo_fields.FieldType[Decimal]):
     """An exact decimal; its wire form is decimal text (see :mod:`resource_objects.ratio`)."""
+
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Decimal:
         return ratio.to_ratio(value)
@@ -204,6 +218,9 @@ class RatioField(Field[Decimal]):
 class Timestamp(ovo_fields.FieldType[datetime.datetime]):
     """A moment in UTC, kept to the microsecond; its wire form is ISO 8601."""
 
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
     def coerce(self, obj: Any, attr: str, value: Any) -> datetime.datetime:
         if isinstance(value, str):
             value = datetime.datetime.fromisoformat(value)
@@ -232,6 +249,8 @@ class TimestampField(Field[datetime.datetime]):
 
 class Nested(ovo_fields.FieldType[Any]):
     """An object of a class, or of one derived from it, by class name (a plug-in's: wire name)."""
+
+    TAKES_NONE = False
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -274,6 +293,8 @@ class ObjectField(Field[Any]):
 
 class FrozenDictOf(ovo_fields.FieldType[FrozenDict]):
     """A mapping of checked keys to elements, frozen, in a fixed order of the keys."""
+
+    TAKES_NONE = False
 
     def __init__(
         self,
@@ -318,6 +339,8 @@ class MapOfObjectsField(Field[FrozenDict]):
 class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
     """A sequence of elements, frozen."""
 
+    TAKES_NONE = False
+
     def __init__(self, element: ovo_fields.FieldType[Any]) -> None:
         super().__init__()
         self.element = element
@@ -352,6 +375,9 @@ class TupleOfObjectsField(Field[tuple[Any, ...]]):
 class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
     """A set of checked names, from any iterable but text."""
 
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
     def __init__(self, check: Callable[[object], str], what: str) -> None:
         super().__init__()
         self.check = check
@@ -372,8 +398,37 @@ class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
         return {"type": ["array"], "items": {"type": ["string"]}}
 
 
+class TraitField(Field[str]):
+    """A trait by name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        check = Checked(names.trait_name, "a trait name", "^[A-Z0-9_]{1,255}$")
+        super().__init__(check, **kwargs)
+
+
 class TraitsField(Field[frozenset[str]]):
     """A set of trait names."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(FrozenSetOf(names.trait_name, "trait names"), **kwargs)
+
+
+class AggregatesField(Field[frozenset[str]]):
+    """A set of aggregates by name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(FrozenSetOf(names.aggregate_name, "aggregate names"), **kwargs)
+
+
+class LabelField(Field[str]):
+    """A name that people give: of a project, user, consumer type, aggregate or unit."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(Checked(names.label, "a name", r"^\S(.*\S)?$"), **kwargs)
+
+
+class TupleOfLabelsField(Field[tuple[str, ...]]):
+    """Names in an order, such as units."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(TupleOf(Checked(names.label, "a name", r"^\S(.*\S)?$")), **kwargs)

@@ -105,6 +105,24 @@ def consumer_name(value: object) -> str:
     return _printable("consumer name", value, MAX_CONSUMER_NAME)
 
 
+def label(value: object, what: str = "name") -> str:
+    """Return a name that people give: of a project, user, consumer type, aggregate or unit.
+
+    >>> label("rack-7", "aggregate")
+    'rack-7'
+    """
+    return _printable(what, value, MAX_CONSUMER_NAME)
+
+
+def aggregate_name(value: object) -> str:
+    """Return the name of an aggregate, or raise ``InvalidName``.
+
+    >>> aggregate_name("rack-7")
+    'rack-7'
+    """
+    return label(value, "aggregate")
+
+
 def uuid_text(value: object) -> str:
     """Return a uuid as its 36 lower-case characters, or raise ``InvalidName``.
 

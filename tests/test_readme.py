@@ -43,4 +43,4 @@ def test_the_two_commands_are_there() -> None:
     commands = re.findall(r"^    (python3 -m venv .*)$", README.read_text(), flags=re.MULTILINE)
     assert len(commands) == 2
     assert commands[0].endswith("resource-objects tour")
-    assert commands[1].endswith(".venv/bin/pytest")
+    assert commands[1].endswith(".venv/bin/pytest -n auto")

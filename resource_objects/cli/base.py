@@ -52,6 +52,18 @@ class Command(cliff.command.Command):
         return render.glyphs_for(self.app.stdout.encoding)
 
 
+def add_name(
+    parser: argparse.ArgumentParser, *, generation: bool = False
+) -> argparse.ArgumentParser:
+    """Add the argument that names a provider, and the option for the generation it was read at."""
+    parser.add_argument("name", metavar="NAME", help="name or uuid")
+    if generation:
+        parser.add_argument(
+            "--generation", metavar="N", type=int, help="refuse if it was changed since this one"
+        )
+    return parser
+
+
 class Lister(Command, cliff.lister.Lister):
     """Base of the commands that list."""
 

@@ -1,12 +1,13 @@
-"""The commands about consumers: claim, release, and what one holds."""
+"""The commands about consumers: claim, release, list, and what one holds."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Dicts, Lister, Refused, ShowOne
+from resource_objects.cli.base import Dicts, Lister, Maybe, Refused, ShowOne
 
 if TYPE_CHECKING:
     from resource_objects.providers import Allocation
@@ -42,6 +43,7 @@ class Claim(Lister):
         parser.add_argument(
             "--at", metavar="PROVIDER", help="only at this provider and what is below it"
         )
+        add_whose(parser, "its {}")
         return parser
 
     def take_action(
@@ -58,11 +60,74 @@ class Claim(Lister):
             forbidden=parsed_args.forbidden,
         )
         with self.open_ledger() as ledger:
-            done = place.claim(ledger, parsed_args.consumer, request, parsed_args.at)
+            done = place.claim(
+                ledger, parsed_args.consumer, request, parsed_args.at, **whose(parsed_args)
+            )
             if not isinstance(done, Claimed):
                 asked = f"nobody can give {parsed_args.consumer} {request}"
                 raise Refused(asked, str(done.explain()).splitlines())
             return _COLUMNS, _rows(done.consumer, done.allocations)
+
+
+def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
+    """Add the options about a consumer's project, user and type."""
+    for name in ("project", "user", "consumer-type"):
+        told = said.format(name.replace("-", " "))
+        parser.add_argument(f"--{name}", metavar="NAME", help=told)
+
+
+def whose(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return what those options say."""
+    return {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
+
+
+class ListConsumers(Lister):
+    """List consumers, all of them or those that match every option."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add_whose(parser, "of this {}")
+        add = parser.add_argument
+        add("--provider", metavar="PROVIDER", help="that hold something there")
+        add("--tree", metavar="PROVIDER", help="that hold something in its tree")
+        add("--older-than", metavar="SECONDS", type=float, help="since longer than this")
+        add("--state", choices=("held", "confirmed"), help="whose claim is in this state")
+        add("--expired", action="store_true", help="whose claim has expired")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them, page by page."""
+        age = parsed_args.older_than
+        with self.open_ledger() as ledger:
+            found = list(
+                ledger.consumers(
+                    **whose(parsed_args),
+                    provider=parsed_args.provider,
+                    tree=parsed_args.tree,
+                    older_than=None if age is None else datetime.timedelta(seconds=age),
+                    state=parsed_args.state,
+                )
+            )
+        now = datetime.datetime.now(datetime.UTC)
+        if parsed_args.expired:
+            found = [one for one in found if one.expires_at and one.expires_at < now]
+        columns = ("consumer", "project", "user", "type", "state", "since", "expires", "holds")
+        return columns, [
+            (
+                one.name,
+                Maybe(one.project),
+                Maybe(one.user),
+                Maybe(one.consumer_type),
+                one.state,
+                one.created_at.isoformat(timespec="seconds"),
+                Maybe(one.expires_at and one.expires_at.isoformat(timespec="seconds")),
+                str(one.claim.amounts),
+            )
+            for one in found
+        ]
 
 
 class Release(Lister):
@@ -103,7 +168,12 @@ class Show(ShowOne):
             "uuid": held.consumer_uuid,
             "claim": held.id,
             "state": held.state,
+            "generation": held.generation,
+            "project": Maybe(held.project),
+            "user": Maybe(held.user),
+            "type": Maybe(held.consumer_type),
             "since": held.created_at.isoformat(timespec="seconds"),
+            "expires": Maybe(held.expires_at and held.expires_at.isoformat(timespec="seconds")),
             "total": str(held.amounts),
             "allocations": Dicts([dict(zip(columns, row, strict=True)) for row in rows]),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -20,11 +20,17 @@ def search(ledger: Ledger, request: Request, at: str | None = None) -> Candidate
 
 
 def claim(
-    ledger: Ledger, consumer: str, request: Request, at: str | None = None
+    ledger: Ledger,
+    consumer: str,
+    request: Request,
+    at: str | None = None,
+    **whose: Any,
 ) -> Claim | Candidates:
     """Place a request for a consumer; return its claim, or the search that found nobody.
+
+    :param whose: the consumer's project, user and consumer_type
 
     :raises CapacityException: if others were faster every time
     """
     found = search(ledger, request, at)
-    return ledger.claim(consumer, found) if found else found
+    return ledger.claim(consumer, found, **whose) if found else found

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from resource_objects.providers import Provider
+from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.usage import Usage, Use
 from resource_objects.resources import Inventories, resource
 
@@ -137,7 +138,7 @@ def _holders(holders: Iterable[tuple[str, int]]) -> str:
 
 
 def provider_tree(roots: Iterable[Provider], glyphs: Glyphs = UNICODE) -> str:
-    """Return what providers have, one line each.
+    """Return what providers have, one line each; the roots by name.
 
     >>> host = Provider("box", "VCPU=4")
     >>> gpu = host.add("box/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -146,7 +147,9 @@ def provider_tree(roots: Iterable[Provider], glyphs: Glyphs = UNICODE) -> str:
     `- box/gpu0  PGPU=1  CUSTOM_H100
     """
     return "\n".join(
-        line for root in roots for line in (_provider_line(root), *_below(root, glyphs, ""))
+        line
+        for root in sorted(roots, key=lambda root: root.name)
+        for line in (_provider_line(root), *_below(root, glyphs, ""))
     )
 
 
@@ -161,7 +164,7 @@ def _provider_line(provider: Provider) -> str:
     return "  ".join(filter(None, parts))
 
 
-def definition(provider: Provider) -> str:
+def definition(provider: Provider | ListedProvider) -> str:
     """Return what a provider has as text, without what is used of it.
 
     >>> definition(Provider("box", "VCPU=4:reserved=1:used=2"))

@@ -1,4 +1,4 @@
-"""The command that shows who uses how much of what."""
+"""The commands that show who uses how much of what."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resource_objects.cli.base import ListerOrText, Pairs, Text
+from resource_objects.cli.base import Lister, ListerOrText, Maybe, Pairs, Text, add_name
+from resource_objects.cli.consumer import add_whose, whose
 
 _COLUMNS = ("provider", "resource_class", "used", "capacity", "free", "holders")
 
@@ -43,4 +44,58 @@ class ShowUsage(ListerOrText):
                 Pairs(dict(use.holders)),
             )
             for use in usage
+        ]
+
+
+class ShowProviderUsage(Lister):
+    """Show what is used of one provider, a line for each class."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read its inventories."""
+        with self.open_ledger() as ledger:
+            kept = ledger.provider(parsed_args.name).inventories
+        records = [record for _, one in kept.by_name() for record in one.to_records()]
+        return ("resource_class", "used", "capacity", "free"), [
+            (record.resource_class, record.used, record.capacity, record.capacity - record.used)
+            for record in records
+        ]
+
+
+class ShowTotals(Lister):
+    """Show what is used in all, of each class, by provider, project, user or consumer type."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add(
+            "--by",
+            default="resource_class",
+            choices=("resource_class", "provider", "project", "user", "consumer_type"),
+            help="what it is summed by, beside the class",
+        )
+        add_whose(parser, "only of this {}")
+        add("--provider", metavar="PROVIDER", help="only there")
+        add("--tree", metavar="PROVIDER", help="only in its tree")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Ask for the sums."""
+        with self.open_ledger() as ledger:
+            found = ledger.totals(
+                parsed_args.by,
+                **whose(parsed_args),
+                provider=parsed_args.provider,
+                tree=parsed_args.tree,
+            )
+        return ("group", "resource_class", "used", "consumers"), [
+            (Maybe(one.group), one.resource_class, one.used, one.consumers) for one in found
         ]

@@ -30,8 +30,8 @@ from resource_objects.exceptions import CapacityException, Reason
 from resource_objects.host._compute_columns import KINDS
 from resource_objects.host._compute_live import follow_total
 from resource_objects.providers import Claim, DefinitionChanges, Provider, decision, diff
-from resource_objects.providers.backend import Operation
 from resource_objects.providers.columns import Columns, find
+from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import usage_of
 from resource_objects.resources import Amounts, IntegerInventory, Inventories
 
@@ -249,6 +249,7 @@ def save_definition(
     :raises ProviderExists: if the host was not there, and its name is another machine's now
     :raises StaleDefinition: if a figure was changed here and by somebody else
     :raises ProviderNotFound: if the host is gone
+    :raises CountedTwice: if a pool gives the host a class that would be counted there too
     :raises CapacityException: if ``pending`` would not fit afterwards; nothing was written
     """
     tries = binding.ledger.retries.definitions
@@ -256,7 +257,7 @@ def save_definition(
         changes, host_uuid = _definition_changes(binding, edits, pending, uuid)
         try:
             if changes:
-                binding.ledger.backend.define(Operation(), changes)
+                binding.ledger.apply(Plan(definitions=changes))
             return changes, host_uuid
         except (exceptions.StaleDefinition, exceptions.ProviderExists):
             tries -= 1

@@ -4,6 +4,7 @@
 ``provider``        Provider: something with inventories, in a tree
 ``definition``      what changes when a tree is synced: pure, typed, printable
 ``allocation``      Allocation and Claim: who uses what
+``entities``        Consumer, ResourceClass, Trait, Aggregate
 ``columns``         what a backend returns when it is read
 ``backend``         the contract of a backend
 ==================  ===============================================================================
@@ -14,6 +15,21 @@ from __future__ import annotations
 from resource_objects.providers.allocation import Allocation, Claim
 from resource_objects.providers.backend import Backend
 from resource_objects.providers.definition import DefinitionChanges, diff
-from resource_objects.providers.provider import Provider
+from resource_objects.providers.entities import Aggregate, Consumer, ResourceClass, Trait
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.provider import Provider, Share
 
-__all__ = ["Allocation", "Backend", "Claim", "DefinitionChanges", "Provider", "diff"]
+__all__ = [
+    "Aggregate",
+    "Allocation",
+    "Backend",
+    "Claim",
+    "Consumer",
+    "Cursor",
+    "DefinitionChanges",
+    "Provider",
+    "ResourceClass",
+    "Share",
+    "Trait",
+    "diff",
+]

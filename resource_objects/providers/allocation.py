@@ -12,13 +12,14 @@ from resource_objects.resources import Amount, Amounts, resource
 
 #: States of a claim.
 HELD = "held"
+CONFIRMED = "confirmed"
 RELEASED = "released"
-STATES = (HELD, RELEASED)
+STATES = (HELD, CONFIRMED, RELEASED)
 
 
 @base.register_record
 class Allocation(base.Value):
-    """What one consumer uses of one resource at one provider.
+    """What one consumer uses of one resource at one provider; ``units`` by name, if any.
 
     >>> from resource_objects.resources import IntegerAmount
     >>> print(Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2)))
@@ -26,18 +27,27 @@ class Allocation(base.Value):
     """
 
     # Version 1.0: Initial version
-    VERSION = "1.0"
+    # Version 1.1: units
+    VERSION = "1.1"
 
     fields = {
         "provider": fields.NameField(),
         "provider_uuid": fields.UUIDField(nullable=True, default=None),
         "resource_class": fields.ResourceClassField(),
         "amount": fields.ObjectField("Amount"),
+        "units": fields.TupleOfLabelsField(default=()),
     }
     provider: str
     provider_uuid: str | None = None
     resource_class: str
     amount: Amount
+    units: tuple[str, ...] = ()
+
+    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
+        """Leave out the units, which 1.0 does not know, if there are none."""
+        if target_version == "1.0" and primitive.pop("units", None):
+            raise exceptions.CannotDowngrade(self.obj_name(), target_version, "it has no units")
+        super().obj_make_compatible(primitive, target_version)
 
     def __str__(self) -> str:
         kind = resource(self.resource_class)
@@ -48,14 +58,19 @@ class Allocation(base.Value):
 class Claim(base.Value):
     """Allocations made together for a consumer: what ``ledger.claim`` returns.
 
-    ``id`` identifies the claim, ``state`` is ``held`` or ``released``; ``request`` is what it was
-    made for, where a search found it.
+    ``id`` identifies the claim, ``state`` is ``held``, ``confirmed`` or ``released``; ``request``
+    is what it was made for, where a search found it. ``expires_at`` is when whoever cleans up may
+    release it; None: never. ``project``, ``user`` and ``consumer_type`` are those of the consumer;
+    ``generation`` is the consumer's version, never repeated by a later life of its name.
 
     ``str()`` tells it in one line: ``job-1 holds VCPU=16 of host0, PGPU=1 of host0/gpu0``.
     """
 
     # Version 1.0: Initial version
-    VERSION = "1.0"
+    # Version 1.1: generation, project, user, consumer_type, expires_at; the state ``confirmed``
+    VERSION = "1.1"
+
+    CHILD_VERSIONS = {"resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1")]}
 
     fields = {
         "id": fields.UUIDField(),
@@ -65,6 +80,11 @@ class Claim(base.Value):
         "allocations": fields.TupleOfObjectsField("Allocation", default=()),
         "created_at": fields.TimestampField(),
         "request": fields.ObjectField("Request", nullable=True, default=None),
+        "generation": fields.IntegerField(0, nullable=True, default=None),
+        "project": fields.LabelField(nullable=True, default=None),
+        "user": fields.LabelField(nullable=True, default=None),
+        "consumer_type": fields.LabelField(nullable=True, default=None),
+        "expires_at": fields.TimestampField(nullable=True, default=None),
     }
     id: str
     consumer: str
@@ -73,6 +93,26 @@ class Claim(base.Value):
     allocations: tuple[Allocation, ...] = ()
     created_at: datetime.datetime
     request: Request | None = None
+    generation: int | None = None
+    project: str | None = None
+    user: str | None = None
+    consumer_type: str | None = None
+    expires_at: datetime.datetime | None = None
+
+    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
+        """Leave out what 1.0 does not know; refuse to lose what it cannot say."""
+        if target_version == "1.0":
+            primitive.pop("generation", None)  # a version of the kept row, not of the claim
+            for name in ("project", "user", "consumer_type", "expires_at"):
+                if primitive.pop(name, None) is not None:
+                    raise exceptions.CannotDowngrade(
+                        self.obj_name(), target_version, f"it cannot say {name}"
+                    )
+            if primitive.get("state") == CONFIRMED:
+                raise exceptions.CannotDowngrade(
+                    self.obj_name(), target_version, "it knows no confirmed claim"
+                )
+        super().obj_make_compatible(primitive, target_version)
 
     @property
     def amounts(self) -> Amounts:
@@ -88,7 +128,7 @@ class Claim(base.Value):
             raise exceptions.InvalidField("Claim.state", self.state, f"one of {', '.join(STATES)}")
 
     def __str__(self) -> str:
-        verb = "holds" if self.state == HELD else "released"
+        verb = "released" if self.state == RELEASED else "holds"
         parts = (f"{amounts} of {name}" for name, amounts in self.by_provider().items())
         return f"{self.consumer} {verb} {', '.join(parts) or 'nothing'}"
 

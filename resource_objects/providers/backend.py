@@ -1,20 +1,29 @@
 """The contract of a backend: where a ledger is kept.
 
-A backend keeps providers with their inventories and traits, and consumers with their claims and
-allocations. It knows nothing of requests, candidates or hosts: a search reads :class:`Columns` and
-decides, and the backend has the last word when the decision is written.
+A backend keeps providers with their inventories, traits, aggregates and shares, and consumers with
+their claims and allocations. It knows nothing of requests, candidates or hosts: a search reads
+:class:`Columns` and decides, and the backend has the last word when the decision is written.
+
+Everything is written by one method, :meth:`Backend.commit`; the others that write only say what.
 
 The laws a backend keeps, under any number of threads and processes and a kill at any instruction:
 
-* every writing method happens whole or not at all;
-* ``used`` of an inventory is the sum of the allocations there, and a change that increases it never
-  takes it above the capacity (one that does not is never refused for that);
+* every :class:`~resource_objects.providers.orders.Write` happens whole or not at all;
+* ``used`` of an inventory is the sum of the allocations there and of those that share it, times
+  their shares; a write that increases it never takes it above the capacity (one that does not is
+  never refused for that). What orders come to is decided by
+  :func:`~resource_objects.providers.settle.settle`, on rows nobody else can change meanwhile;
+* a unit belongs to one consumer;
 * a write whose operation was done before returns the recorded outcome and does nothing. An
-  operation is one kind of write (``define``, ``claim``, ``adjust``, ``release``) for one subject
-  (the root's name, the consumer); the amounts do not count, because a retry may have searched
-  again. The same id for another kind or subject is refused (``OperationConflict``);
-* definitions change only at the generation they were compared with; claims neither look at nor
-  change it.
+  operation is one kind of write for one subject (the root's name, the consumer); the amounts do
+  not count, because a retry may have searched again. The same id for another kind or subject is
+  refused (``OperationConflict``);
+* definitions change only at the generation they were compared with; orders neither look at nor
+  change it, unless the write demands it (``Write.unchanged``). A rename moves all whose definition
+  says the name to their next generation;
+* shares stay within their tree, of something else, and flat
+  (:func:`~resource_objects.providers.sharing.check_shares`), whoever states them;
+* the change feed tells every write, in the order of its shard, as soon as it can be read.
 
 :mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
 """
@@ -22,132 +31,45 @@ The laws a backend keeps, under any number of threads and processes and a kill a
 from __future__ import annotations
 
 import abc
-import dataclasses
 import datetime
-import uuid as uuids
 from collections.abc import Collection
 from typing import Self
 
-from resource_objects import exceptions
-from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers.allocation import HELD
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.feed import Change, Cursor
+from resource_objects.providers.listing import (
+    By,
+    ConsumerFilter,
+    ListedName,
+    ListedProvider,
+    ProviderFilter,
+    Pruned,
+    Total,
+)
+from resource_objects.providers.orders import (
+    Adjustment,
+    ClaimOrder,
+    ClaimRecord,
+    Delta,
+    Held,
+    NameKind,
+    Operation,
+    Outcome,
+    Release,
+    Write,
+)
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Operation:
-    """One write, by an id that makes retries harmless. ``id`` is a uuid in text form."""
-
-    id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Delta:
-    """A change of one resource class at one provider, in units.
-
-    In an order to claim it is positive; in an adjustment negative ones give back.
-    """
-
-    provider_uuid: str
-    resource_class: str
-    amount: int
-
-
-def _check_deltas(deltas: tuple[Delta, ...], least: int) -> None:
-    if not deltas:
-        raise exceptions.InvalidAmount("deltas", deltas, "at least one")
-    seen: set[tuple[str, str]] = set()
-    for delta in deltas:
-        key = delta.provider_uuid, delta.resource_class
-        if key in seen:
-            raise exceptions.DuplicateKey("deltas", key, "each provider and class once")
-        seen.add(key)
-        amount = delta.amount
-        if type(amount) is not int or amount == 0 or not least <= amount <= MAX_AMOUNT:
-            raise exceptions.InvalidAmount(
-                f"delta of {delta.resource_class}", amount, f"an integer from {least}, not 0"
-            )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClaimOrder:
-    """Take ``deltas``, at least one, for a consumer that holds nothing yet.
-
-    :raises DuplicateKey: for two deltas of one (provider, class)
-    :raises InvalidAmount: for a delta that is not a positive integer
-    """
-
-    consumer: str
-    deltas: tuple[Delta, ...]
-    claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
-    request: str | None = None  # the request it was made for, as JSON
-
-    def __post_init__(self) -> None:
-        _check_deltas(self.deltas, 1)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Adjustment:
-    """Change what a consumer holds by ``deltas``; it is made if need be, and goes when empty.
-
-    An ``aggregate`` stands for many consumers, of whom nothing more is known: capacity binds it,
-    the unit rules, which are about one consumer, do not.
-
-    :raises DuplicateKey: for two deltas of one (provider, class)
-    :raises InvalidAmount: for a delta of 0
-    """
-
-    consumer: str
-    deltas: tuple[Delta, ...]
-    claim_id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
-    aggregate: bool = False
-
-    def __post_init__(self) -> None:
-        _check_deltas(self.deltas, -MAX_AMOUNT)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """One allocation as kept."""
-
-    provider_uuid: str
-    provider: str
-    resource_class: str
-    amount: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClaimRecord:
-    """A claim as kept: the outcome of every write about consumers."""
-
-    id: str
-    consumer: str
-    consumer_uuid: str
-    created_at: datetime.datetime
-    held: tuple[Held, ...]
-    state: str = HELD
-    request: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a recorded operation was: its kind, for whom, and the claim that came of it.
-
-    ``claim`` is None for ``define``.
-    """
-
-    kind: str
-    subject: str
-    claim: ClaimRecord | None = None
-
-    def require(self, operation: str, kind: str, subject: str) -> None:
-        """Raise unless the operation of this id was of that kind, for that subject.
-
-        :raises OperationConflict: if its id was used for something else
-        """
-        if (self.kind, self.subject) != (kind, subject):
-            raise exceptions.OperationConflict(operation, f"{self.kind} of {self.subject}")
+__all__ = [
+    "Adjustment",
+    "Backend",
+    "ClaimOrder",
+    "ClaimRecord",
+    "Delta",
+    "Held",
+    "Operation",
+    "Outcome",
+]
 
 
 class Backend(abc.ABC):
@@ -157,6 +79,8 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def open(cls, url: str) -> Self:
         """Open (an embedded one: create and upgrade) what ``url`` names.
+
+        The standard resource classes and traits are there afterwards, unless it cannot be written.
 
         :raises InvalidURL: if the URL is none of this backend's
         :raises DatabaseUnavailable: if it cannot be reached or is no ledger
@@ -178,68 +102,147 @@ class Backend(abc.ABC):
         finally:
             backend.close()
 
+    @classmethod
+    def database_status(cls, url: str) -> dict[str, str]:
+        """Return what ``url`` names is to this library, in words; nothing is changed.
+
+        Errors are those of :meth:`open`, but a schema that is too old or too new is only told.
+        """
+        cls.open(url).close()
+        return {"database": url, "status": "this library may use it"}
+
     @abc.abstractmethod
     def close(self) -> None:
         """Give back every connection. Closing twice is allowed."""
 
-    @abc.abstractmethod
-    def read(self, tree: str | None = None) -> Columns:
-        """Return everything kept, or one tree, at one moment. Never writes.
+    def upgrade(self) -> list[str]:
+        """Bring the schema up to this library's; return the names of the steps that were run."""
+        return []
 
-        :param tree: name or uuid of any provider of the tree; an unknown one gives empty columns
+    # --- reading: never writes ---
+
+    @abc.abstractmethod
+    def read(self, *trees: str, allocations: bool = True) -> Columns:
+        """Return everything kept, or some trees, at one moment.
+
+        :param trees: name or uuid of any provider of each tree; unknown ones give nothing. None
+            given: everything
+        :param allocations: whether to read allocations and units, which may be many
         """
 
     @abc.abstractmethod
     def uuids(self, names: Collection[str]) -> dict[str, str]:
-        """Return ``{name: uuid}`` of the providers of these names that are kept. Never writes."""
+        """Return ``{name: uuid}`` of the providers of these names that are kept."""
 
     @abc.abstractmethod
-    def outcome(self, operation: Operation) -> Outcome | None:
-        """Return what an operation did, None if none of that id is recorded. Never writes."""
+    def list_providers(
+        self, wanted: ProviderFilter, limit: int, after: int = 0
+    ) -> tuple[ListedProvider, ...]:
+        """Return a page of providers, in the order they were created.
 
-    @abc.abstractmethod
-    def define(self, operation: Operation, changes: DefinitionChanges) -> None:
-        """Apply changes of definitions, all or none, and bump the generation of each provider.
-
-        :raises StaleDefinition: if one is not at its generation any more
-        :raises ProviderExists: if a name or uuid to create is taken
-        :raises ProviderInUse: if one to remove has allocations
-        :raises InventoryInUse: if a class to remove has allocations
+        :param after: ``number`` of the last one of the page before
         """
 
     @abc.abstractmethod
-    def claim(self, operation: Operation, order: ClaimOrder) -> ClaimRecord:
-        """Take all deltas of an order for a new consumer, or none.
+    def list_consumers(
+        self, wanted: ConsumerFilter, limit: int, after: str | None = None
+    ) -> tuple[ClaimRecord, ...]:
+        """Return a page of consumers with what they hold, by name (code points).
 
-        :raises ConsumerExists: if the consumer holds something
-        :raises ProviderNotFound: if a provider is gone
-        :raises CapacityException: with a reason, and who holds what, for each delta that does not
-            fit; unit rules are checked too
+        :param after: name of the last one of the page before
         """
 
     @abc.abstractmethod
-    def adjust(self, operation: Operation, order: Adjustment) -> ClaimRecord:
-        """Change what one consumer holds by all deltas of an order, or by none.
-
-        Deltas that give back are not checked against unit rules, and never touch what another
-        consumer holds.
-
-        :raises ProviderNotFound: if a provider is gone
-        :raises CapacityException: if a delta does not fit (:meth:`claim`), or gives back more than
-            the consumer holds there (rule ``used_below_zero``, ``used`` what it holds)
-        """
+    def list_names(
+        self, kind: NameKind, limit: int, after: str | None = None
+    ) -> tuple[ListedName, ...]:
+        """Return a page of resource classes, traits or aggregates, by name (code points)."""
 
     @abc.abstractmethod
-    def release(self, operation: Operation, consumer: str) -> ClaimRecord:
-        """Give back all that a consumer holds and forget the consumer; return what it held.
+    def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
+        """Return what the consumers of a filter use, by group and class (``sorted_totals``).
 
-        :raises ConsumerNotFound: if it holds nothing
+        With ``provider`` or ``tree`` only what they use there. Groups that use nothing are not
+        in it.
         """
 
     @abc.abstractmethod
     def held(self, consumer: str) -> ClaimRecord | None:
-        """Return what a consumer holds, None if nothing. Never writes."""
+        """Return what a consumer holds, None if nothing."""
 
-    def upgrade(self) -> list[str]:
-        """Bring the schema up to this library's; return the names of the steps that were run."""
-        return []
+    @abc.abstractmethod
+    def held_by(self, consumers: Collection[str]) -> dict[str, ClaimRecord]:
+        """Return what several consumers hold, by name, at one moment; those that hold nothing
+        are left out. The number of statements does not grow with theirs."""
+
+    @abc.abstractmethod
+    def outcome(self, operation: Operation) -> Outcome | None:
+        """Return what an operation did, None if none of that id is recorded."""
+
+    @abc.abstractmethod
+    def cursor(self) -> Cursor:
+        """Return where the change feed is now. Cost: one small statement."""
+
+    @abc.abstractmethod
+    def changes(self, after: Cursor, limit: int) -> tuple[Change, ...]:
+        """Return at most ``limit`` changes after a cursor, of each shard in its order.
+
+        Also of shards that get many changes the others are not starved: a page is taken in the
+        order of time as far as it is known.
+
+        :raises CursorExpired: if changes after it were pruned, or it is ahead of the feed
+        """
+
+    # --- writing ---
+
+    @abc.abstractmethod
+    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+        """Carry out a write, whole or not at all; return a record per order.
+
+        A record tells the consumer as it is now (``generation`` included); of a consumer that is
+        forgotten, what it held, with state ``released`` (an adjustment or replacement that leaves
+        nothing: that it holds nothing).
+
+        :raises OperationConflict: if the operation's id was used for something else, or the id of
+            a claim to make is another claim's
+        :raises ProviderNotFound: if one of ``reported`` is not there
+        :raises StaleDefinition: if a definition, or one that must be unchanged, is not at its
+            generation any more, or shares would not be as they must
+        :raises ProviderExists: if a name or uuid to create is taken
+        :raises ProviderInUse: if one to remove has allocations
+        :raises InventoryInUse: if an inventory to remove is used
+        :raises ClassNotFound, TraitNotFound, AggregateNotFound: if a name to rename, delete or
+            give a level is not there
+        :raises NameExists: if a new name is taken
+        :raises StandardName: if a standard name would be renamed or deleted
+        :raises ClassInUse, TraitInUse, AggregateInUse: if a name to delete is used
+        :raises InvalidField: if what is to be recorded is too long for the backend
+        :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle`
+            refuses
+        """
+
+    @abc.abstractmethod
+    def prune(self, before: datetime.datetime) -> Pruned:
+        """Forget operations and changes older than a moment, but no consumer's last operation.
+
+        A retry of an operation that is forgotten would do it again, and cursors that need a
+        forgotten change expire: ``before`` is chosen so that nobody waits that long.
+        """
+
+    # --- writing, in short ---
+
+    def define(self, operation: Operation, changes: DefinitionChanges) -> None:
+        """Apply changes of definitions, all or none, and bump the generation of each provider."""
+        self.commit(Write(operation, "define", changes.root, changes))
+
+    def claim(self, operation: Operation, order: ClaimOrder) -> ClaimRecord:
+        """Take all deltas of an order for a new consumer, or none."""
+        return self.commit(Write(operation, "claim", order.consumer, orders=(order,)))[0]
+
+    def adjust(self, operation: Operation, order: Adjustment) -> ClaimRecord:
+        """Change what one consumer holds by all deltas of an order, or by none."""
+        return self.commit(Write(operation, "adjust", order.consumer, orders=(order,)))[0]
+
+    def release(self, operation: Operation, consumer: str) -> ClaimRecord:
+        """Give back all that a consumer holds and forget the consumer; return what it held."""
+        return self.commit(Write(operation, "release", consumer, orders=(Release(consumer),)))[0]

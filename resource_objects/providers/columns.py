@@ -1,6 +1,6 @@
 """What a backend returns when it is read: columns, not objects.
 
-Four tables as parallel sequences, all of one moment. ``provider_id`` is the backend's own number,
+Tables as parallel sequences, all of one moment. ``provider_id`` is the backend's own number,
 good only within one :class:`Columns`. The search turns them into arrays; a single tree of them is
 turned into :class:`~resource_objects.providers.provider.Provider` objects by :func:`trees`.
 """
@@ -8,14 +8,17 @@ turned into :class:`~resource_objects.providers.provider.Provider` objects by :f
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from resource_objects import exceptions
-from resource_objects.providers.provider import Provider
-from resource_objects.resources import Inventories, resource
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.provider import Provider, Share
+from resource_objects.resources import Inventories, Inventory, resource
+from resource_objects.resources.records import InventoryRecord, KindRecord
+
+_T = TypeVar("_T")
 
 
 class ProviderColumns(NamedTuple):
@@ -27,6 +30,7 @@ class ProviderColumns(NamedTuple):
     parent_id: Sequence[int | None] = ()
     root_id: Sequence[int] = ()
     generation: Sequence[int] = ()
+    reported_at: Sequence[datetime.datetime | None] = ()
 
 
 class InventoryColumns(NamedTuple):
@@ -51,6 +55,41 @@ class TraitColumns(NamedTuple):
     trait: Sequence[str] = ()
 
 
+class AggregateColumns(NamedTuple):
+    """One entry per (provider, aggregate)."""
+
+    provider_id: Sequence[int] = ()
+    aggregate: Sequence[str] = ()
+
+
+class ShareColumns(NamedTuple):
+    """One entry per share: what is taken here takes ``factor`` of ``of_class`` there."""
+
+    provider_id: Sequence[int] = ()
+    resource_class: Sequence[str] = ()
+    of_id: Sequence[int] = ()
+    of_class: Sequence[str] = ()
+    factor: Sequence[int] = ()
+
+
+class KindColumns(NamedTuple):
+    """One entry per structured inventory; ``classes`` are those of its records."""
+
+    provider_id: Sequence[int] = ()
+    resource_class: Sequence[str] = ()
+    classes: Sequence[tuple[str, ...]] = ()
+    body: Sequence[str] = ()
+
+
+class UnitColumns(NamedTuple):
+    """One entry per unit that is taken."""
+
+    provider_id: Sequence[int] = ()
+    unit: Sequence[str] = ()
+    resource_class: Sequence[str] = ()
+    consumer: Sequence[str] = ()
+
+
 class AllocationColumns(NamedTuple):
     """One entry per (consumer, provider, resource class)."""
 
@@ -62,12 +101,20 @@ class AllocationColumns(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Columns:
-    """Everything kept about some trees at one moment."""
+    """Everything kept about some trees at one moment.
+
+    ``cursor`` is where the change feed was at that moment.
+    """
 
     providers: ProviderColumns = dataclasses.field(default_factory=ProviderColumns)
     inventories: InventoryColumns = dataclasses.field(default_factory=InventoryColumns)
     traits: TraitColumns = dataclasses.field(default_factory=TraitColumns)
     allocations: AllocationColumns = dataclasses.field(default_factory=AllocationColumns)
+    aggregates: AggregateColumns = dataclasses.field(default_factory=AggregateColumns)
+    shares: ShareColumns = dataclasses.field(default_factory=ShareColumns)
+    kinds: KindColumns = dataclasses.field(default_factory=KindColumns)
+    units: UnitColumns = dataclasses.field(default_factory=UnitColumns)
+    cursor: Cursor | None = dataclasses.field(default=None, compare=False)
 
 
 def trees(columns: Columns) -> list[Provider]:
@@ -76,27 +123,45 @@ def trees(columns: Columns) -> list[Provider]:
     Cost: linear in the rows, some 20 microseconds per provider.
     """
     records = _by_provider(columns.inventories)
-    traits: dict[int, list[str]] = defaultdict(list)
-    for provider_id, trait in zip(*columns.traits, strict=True):
-        traits[provider_id].append(trait)
+    kinds = _grouped(columns.kinds, KindRecord)
+    traits = _grouped(columns.traits, str)
+    aggregates = _grouped(columns.aggregates, str)
+    names = dict(zip(columns.providers.provider_id, columns.providers.name, strict=True))
+    shares = _grouped(
+        columns.shares,
+        lambda name, of_id, of_class, factor: Share(
+            resource_class=name, of=names[of_id], of_class=of_class, factor=factor
+        ),
+    )
     children: dict[int | None, list[Provider]] = defaultdict(list)
     # children before parents, so that each provider is made once, with its children
     rows = sorted(zip(*columns.providers, strict=True), key=lambda row: row[2], reverse=True)
-    for provider_id, uuid, name, parent_id, _root_id, generation in _bottom_up(rows):
+    for provider_id, uuid, name, parent_id, _root_id, generation, reported_at in _bottom_up(rows):
         provider = Provider(
             name,
-            _inventories(records.get(provider_id, ())),
+            inventories_of(records.get(provider_id, ()), kinds.get(provider_id, ())),
             traits=traits.get(provider_id, ()),
             uuid=uuid,
             generation=generation,
             children=sorted(children.pop(provider_id, ()), key=lambda child: child.name),
+            aggregates=aggregates.get(provider_id, ()),
+            shares=sorted(shares.get(provider_id, ()), key=str),
+            reported_at=reported_at,
         )
         provider.obj_reset_changes(recursive=True)
         children[parent_id].append(provider)
     return sorted(children[None], key=lambda root: root.name)
 
 
-_ProviderRow = tuple[int, str, str, int | None, int, int]
+_ProviderRow = tuple[int, str, str, int | None, int, int, datetime.datetime | None]
+
+
+def _grouped(table: Any, make: Callable[..., _T]) -> dict[int, list[_T]]:
+    """Return what is made of the rows of a table, by provider."""
+    found: dict[int, list[_T]] = defaultdict(list)
+    for provider_id, *values in zip(*table, strict=True):
+        found[provider_id].append(make(*values))
+    return found
 
 
 def _bottom_up(rows: Iterable[_ProviderRow]) -> list[_ProviderRow]:
@@ -116,13 +181,20 @@ def _by_provider(table: InventoryColumns) -> dict[int, list[InventoryRecord]]:
     return found
 
 
-def _inventories(records: Iterable[InventoryRecord]) -> Inventories:
-    by_class: dict[str, list[InventoryRecord]] = defaultdict(list)
-    for record in records:
-        by_class[record.resource_class].append(record)
-    return Inventories(
-        {name: resource(name).inventory_from_records(kept) for name, kept in by_class.items()}
-    )
+def inventories_of(
+    records: Iterable[InventoryRecord], kinds: Iterable[KindRecord] = ()
+) -> Inventories:
+    """Return the inventories that are kept as some records; each kind reads its own."""
+    by_class = {record.resource_class: record for record in records}
+    found: dict[str, Inventory] = {}
+    for kind in kinds:
+        own = [by_class.pop(name) for name in kind.classes if name in by_class]
+        found[kind.resource_class] = resource(kind.resource_class).inventory_from_kept(
+            own, kind.body or None
+        )
+    for name, record in by_class.items():
+        found[name] = resource(name).inventory_from_records([record])
+    return Inventories(found)
 
 
 def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
@@ -132,58 +204,3 @@ def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
             if key in (provider.name, provider.uuid):
                 return root, provider
     return None
-
-
-def subtree(columns: Columns, name: str) -> Columns:
-    """Return a provider (by name or uuid) and what is below it, as a tree of its own.
-
-    Traits of those above it apply to it, so they become its own.
-
-    :raises ProviderNotFound: if it is not there
-    """
-    given = columns.providers
-    parents = dict(zip(given.provider_id, given.parent_id, strict=True))
-    tops = [
-        number
-        for number, uuid, own in zip(given.provider_id, given.uuid, given.name, strict=True)
-        if name in (own, uuid)
-    ]
-    if not tops:
-        raise exceptions.ProviderNotFound(name)
-    top = tops[0]
-    kept = {number for number in given.provider_id if top in _upwards(number, parents)}
-    providers = _rows(given, kept)
-    return Columns(
-        providers._replace(
-            parent_id=[None if number == top else parents[number] for number in providers[0]],
-            root_id=[top for _ in providers[0]],
-        ),
-        _rows(columns.inventories, kept),
-        _with_inherited(columns.traits, kept, top, _upwards(top, parents)),
-        _rows(columns.allocations, kept),
-    )
-
-
-def _upwards(number: int, parents: dict[int, int | None]) -> list[int]:
-    """Return a provider and all above it."""
-    found = [number]
-    while (above := parents[found[-1]]) is not None:
-        found.append(above)
-    return found
-
-
-def _rows(table: Any, kept: Container[int]) -> Any:
-    """Return the rows of some providers; the first column of every table is the provider."""
-    rows = [row for row in zip(*table, strict=True) if row[0] in kept]
-    return type(table)(*([row[place] for row in rows] for place in range(len(table))))
-
-
-def _with_inherited(
-    table: TraitColumns, kept: Container[int], top: int, above: Container[int]
-) -> TraitColumns:
-    pairs = dict.fromkeys(
-        (top if number in above else number, trait)
-        for number, trait in zip(*table, strict=True)
-        if number in kept or number in above
-    )
-    return TraitColumns([number for number, _ in pairs], [trait for _, trait in pairs])

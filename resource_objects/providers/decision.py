@@ -27,18 +27,21 @@ def refusals(
     or a consumer could go around max_unit in steps. Giving back is bound by none, and neither is
     an ``aggregate``, a consumer that stands for many.
 
-    Cost: about 10 microseconds.
+    Cost: about 3 microseconds where a counted amount fits, else 15.
 
     >>> record = InventoryRecord("VCPU", 8, 0, 1, None, 1, 1_000_000, 8, used=6)
     >>> print(*refusals(record, 3, "host0"))
     host0: VCPU asked 3, free 2 of 8
     """
     kind = resource(record.resource_class)
-    others, asked = record, amount
+    asked, used = amount, record.used
+    if amount > 0 and not aggregate:
+        asked, used = held + amount, record.used - held
+    if kind.surely_fits(record, asked, used):  # what all rules allow, fewer do
+        return ()
+    others = dataclasses.replace(record, used=used)
     if aggregate:
-        others = dataclasses.replace(record, min_unit=1, max_unit=None, step_size=1)
-    elif amount > 0 and held:
-        others, asked = dataclasses.replace(record, used=record.used - held), held + amount
+        others = dataclasses.replace(others, min_unit=1, max_unit=None, step_size=1)
     try:
         kind.inventory_from_records((others,)).fit(kind.make_amount(asked))
     except exceptions.CapacityException as refusal:

@@ -12,19 +12,36 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from resource_objects import exceptions
 from resource_objects.providers.provider import Provider
-from resource_objects.resources import Inventory, resource
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.resources import Inventories, resource
+from resource_objects.resources.records import InventoryRecord, KindRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class ShareRecord:
+    """A share as kept: each unit of a class taken here takes ``factor`` of another elsewhere."""
+
+    resource_class: str
+    of_uuid: str
+    of_class: str
+    factor: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderDefinition:
-    """Everything a provider's generation stands for, as records."""
+    """Everything a provider's generation stands for, as records.
+
+    ``aggregates`` are None where nothing is said about them: of one that is created, that it is in
+    none. ``shares`` are sorted.
+    """
 
     uuid: str
     name: str
     parent_uuid: str | None
     inventories: tuple[InventoryRecord, ...]
     traits: frozenset[str]
+    aggregates: frozenset[str] | None = None
+    shares: tuple[ShareRecord, ...] = ()
+    kinds: tuple[KindRecord, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +49,8 @@ class ProviderUpdate:
     """A provider that is kept and shall look like ``definition``.
 
     ``changed`` are inventories to insert or overwrite (never their ``used``), ``removed`` the
-    classes that go, which only unused ones may. ``only_children`` says that nothing of the
+    classes that go, which only unused ones may. ``shares_changed`` and ``kinds_changed`` say that
+    those of the definition replace the kept ones. ``only_children`` says that nothing of the
     provider itself changes: children come or go, and its generation tells it to whoever read the
     tree before.
     """
@@ -44,6 +62,10 @@ class ProviderUpdate:
     traits_added: frozenset[str]
     traits_removed: frozenset[str]
     only_children: bool = False
+    aggregates_added: frozenset[str] = frozenset()
+    aggregates_removed: frozenset[str] = frozenset()
+    shares_changed: bool = False
+    kinds_changed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +99,17 @@ class DefinitionChanges:
         return "\n".join(lines) or "nothing changed"
 
 
+def together(root: str, parts: Iterable[DefinitionChanges]) -> DefinitionChanges:
+    """Return the changes of several trees as one, to be made in one transaction."""
+    found = list(parts)
+    return DefinitionChanges(
+        root,
+        tuple(one for part in found for one in part.creates),
+        tuple(one for part in found for one in part.updates),
+        tuple(one for part in found for one in part.removals),
+    )
+
+
 def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
     """Return what turns the kept tree into the wanted one.
 
@@ -84,7 +117,8 @@ def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
     changes. Cost: linear in the providers.
 
     :param kept: the tree as read from the ledger, with uuids and generations; None if there is none
-    :raises InvalidTree: if a name or uuid is in the wanted tree twice
+    :raises InvalidTree: if a name or uuid is in the wanted tree twice, or a share refers to what
+        is not in it
     :raises StaleDefinition: if a wanted provider was read at another generation, or was read and
         is gone
 
@@ -93,20 +127,25 @@ def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
     + host0
     """
     wanted.check()
+    wanted.check_shares()
     before = {} if kept is None else {p.uuid or "": (p, up) for p, up in kept.parents()}
     uuid_of = _match(before, wanted)
+    kept_names = {provider.name: uuid for uuid, (provider, _) in before.items()}
+    names = {provider.name: uuid_of[id(provider)] for provider in wanted.walk()}
     creates: list[ProviderDefinition] = []
     updates: list[ProviderUpdate] = []
     for provider, parent in wanted.parents():
         uuid = uuid_of[id(provider)]
-        wants = _definition(provider, uuid, None if parent is None else uuid_of[id(parent)])
+        above = None if parent is None else uuid_of[id(parent)]
+        wants = definition_of(provider, uuid, above, names)
         if uuid in before:
-            updates += _update(*before[uuid], provider, wants)
+            has = _kept_definition(*before[uuid], kept_names)
+            updates += _update(before[uuid][0], has, provider, wants)
         else:
             creates.append(wants)
     stays = set(uuid_of.values())
     gone = [provider for uuid, (provider, _) in before.items() if uuid not in stays]
-    updates += _parents_of_changed_children(before, creates, updates, gone)
+    updates += _parents_of_changed_children(before, kept_names, creates, updates, gone)
     return DefinitionChanges(
         wanted.name,
         tuple(creates),
@@ -134,8 +173,15 @@ def _match(before: _Kept, wanted: Provider) -> dict[int, str]:
     return found
 
 
+def _kept_definition(
+    kept: Provider, parent: Provider | None, names: Mapping[str, str]
+) -> ProviderDefinition:
+    return definition_of(kept, kept.uuid or "", None if parent is None else parent.uuid, names)
+
+
 def _parents_of_changed_children(
     before: _Kept,
+    names: Mapping[str, str],
     creates: Iterable[ProviderDefinition],
     updates: Iterable[ProviderUpdate],
     gone: Iterable[Provider],
@@ -158,41 +204,70 @@ def _parents_of_changed_children(
         if uuid not in moved or uuid in leaving or uuid in updated:
             continue
         kept, parent = before[uuid]
-        same = _definition(kept, uuid, None if parent is None else parent.uuid)
+        same = _kept_definition(kept, parent, names)
         nothing = frozenset[str]()
         yield ProviderUpdate(same, kept.generation or 0, (), (), nothing, nothing, True)
 
 
-def _definition(provider: Provider, uuid: str, parent_uuid: str | None) -> ProviderDefinition:
-    records = tuple(
-        _record(name, inventory).definition() for name, inventory in provider.inventories.by_name()
+def definition_of(
+    provider: Provider, uuid: str, parent_uuid: str | None, names: Mapping[str, str]
+) -> ProviderDefinition:
+    """Return a provider as records; ``names`` are those of its tree, for what its shares name."""
+    records, kinds = to_records(provider.inventories)
+    shares = (
+        ShareRecord(share.resource_class, names[share.of], share.of_class, share.factor)
+        for share in provider.shares
     )
-    return ProviderDefinition(uuid, provider.name, parent_uuid, records, provider.traits)
+    return ProviderDefinition(
+        uuid,
+        provider.name,
+        parent_uuid,
+        records,
+        provider.traits,
+        provider.aggregates,
+        tuple(sorted(shares)),
+        kinds,
+    )
 
 
-def _record(name: str, inventory: Inventory) -> InventoryRecord:
-    """Return the record an inventory is kept as; of more than one nobody knows what to do yet."""
-    records = inventory.to_records()
-    if [record.resource_class for record in records] != [name]:
-        raise exceptions.InvalidInventory(
-            f"inventory of {name}", inventory, "a kind that is kept as one record of its own class"
-        )
-    return records[0]
+def to_records(
+    inventories: Inventories,
+) -> tuple[tuple[InventoryRecord, ...], tuple[KindRecord, ...]]:
+    """Return inventories as they are kept, without what is used: figures, and kinds beside them.
+
+    :raises InvalidInventory: if two of them are counted in one class
+    """
+    figures: dict[str, InventoryRecord] = {}
+    kinds: list[KindRecord] = []
+    for name, inventory in inventories.by_name():
+        records = [record.definition() for record in inventory.to_records()]
+        classes = tuple(record.resource_class for record in records)
+        body = inventory.describe()
+        if classes != (name,) or body is not None:
+            kinds.append(KindRecord(name, classes, body or ""))
+        for record in records:
+            if figures.setdefault(record.resource_class, record) is not record:
+                raise exceptions.InvalidInventory(
+                    f"inventory of {name}", record.resource_class, "classes counted nowhere else"
+                )
+    return tuple(figures.values()), tuple(kinds)
 
 
 def _update(
-    kept: Provider, parent: Provider | None, wanted: Provider, wants: ProviderDefinition
+    kept: Provider, has: ProviderDefinition, wanted: Provider, wants: ProviderDefinition
 ) -> list[ProviderUpdate]:
     """Return what turns one kept provider into the wanted one, nothing if it is that."""
     if wanted.generation not in (None, kept.generation):
         raise exceptions.StaleDefinition(
             kept.name, f"read at generation {wanted.generation}, now {kept.generation}"
         )
-    has = _definition(kept, wants.uuid, None if parent is None else parent.uuid)
+    if wants.aggregates is None:
+        wants = dataclasses.replace(wants, aggregates=has.aggregates)
     if has == wants:
         return []
     before = {record.resource_class: record for record in has.inventories}
     after = {record.resource_class: record for record in wants.inventories}
+    had, has_now = has.aggregates or frozenset(), wants.aggregates or frozenset()
     update = ProviderUpdate(
         wants,
         kept.generation or 0,
@@ -200,6 +275,10 @@ def _update(
         removed=tuple(name for name in before if name not in after),
         traits_added=wants.traits - has.traits,
         traits_removed=has.traits - wants.traits,
+        aggregates_added=has_now - had,
+        aggregates_removed=had - has_now,
+        shares_changed=has.shares != wants.shares,
+        kinds_changed=has.kinds != wants.kinds,
     )
     return [update]
 
@@ -213,4 +292,7 @@ def _said(update: ProviderUpdate) -> str:
     parts += [f"-{name}" for name in update.removed]
     parts += [f"+{trait}" for trait in sorted(update.traits_added)]
     parts += [f"-{trait}" for trait in sorted(update.traits_removed)]
+    parts += [f"+aggregate {name}" for name in sorted(update.aggregates_added)]
+    parts += [f"-aggregate {name}" for name in sorted(update.aggregates_removed)]
+    parts += ["shares"] * update.shares_changed + ["kinds"] * update.kinds_changed
     return f"{update.definition.name}: {' '.join(parts) or 'name or parent'}"

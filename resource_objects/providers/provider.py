@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
+_T = TypeVar("_T")
+
 #: Levels of a tree below its root: far more than any machine has.
 MAX_DEPTH = 100
+
+
+@base.register_record
+class Share(base.Value):
+    """What an allocation at one provider also uses at another of its tree (D2).
+
+    Of a provider with ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU
+    taken there is a VCPU of host0 too; a ``factor`` of k says k of them. Shares do not chain: of
+    what uses something that itself uses a third, both are stated (:meth:`Provider.check`).
+
+    >>> print(Share(resource_class="VCPU", of="host0", of_class="VCPU"))
+    VCPU uses 1 VCPU of host0
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "resource_class": fields.ResourceClassField(),
+        "of": fields.NameField(),
+        "of_class": fields.ResourceClassField(),
+        "factor": fields.IntegerField(1, fields.MAX_FIGURE, default=1),
+    }
+    resource_class: str
+    of: str
+    of_class: str
+    factor: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.resource_class} uses {self.factor} {self.of_class} of {self.of}"
 
 
 @base.register
@@ -24,6 +57,11 @@ class Provider(base.ResourceObject):
     somebody changed the provider since, or its children came or went. A child does not know its
     parent, so whether the whole is a tree is checked when it is synced (:meth:`check`).
 
+    ``aggregates`` are the names of those it is a member of; None in a tree that was built says
+    nothing about them, and a sync leaves them as they are. ``shares`` say what is used elsewhere
+    in the tree by what is taken here. ``reported_at`` is when its owner said last how it is (of a
+    pool); it is filled when a provider is read.
+
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
     >>> [provider.name for provider in host.walk()]
@@ -31,7 +69,13 @@ class Provider(base.ResourceObject):
     """
 
     # Version 1.0: Initial version
-    VERSION = "1.0"
+    # Version 1.1: aggregates, shares and reported_at
+    VERSION = "1.1"
+
+    CHILD_VERSIONS = {
+        "resource_objects.Provider": [("1.0", "1.0"), ("1.1", "1.1")],
+        "resource_objects.Share": [("1.1", "1.0")],
+    }
 
     fields = {
         "uuid": fields.UUIDField(nullable=True, default=None),
@@ -40,6 +84,9 @@ class Provider(base.ResourceObject):
         "inventories": fields.ObjectField("Inventories"),
         "traits": fields.TraitsField(default=frozenset()),
         "children": fields.TupleOfObjectsField("Provider", default=()),
+        "aggregates": fields.AggregatesField(nullable=True, default=None),
+        "shares": fields.TupleOfObjectsField("Share", default=()),
+        "reported_at": fields.TimestampField(nullable=True, default=None),
     }
     uuid: str | None
     name: str
@@ -47,6 +94,9 @@ class Provider(base.ResourceObject):
     inventories: Inventories
     traits: frozenset[str]
     children: tuple[Provider, ...]
+    aggregates: frozenset[str] | None
+    shares: tuple[Share, ...]
+    reported_at: datetime.datetime | None
 
     def __init__(
         self,
@@ -57,6 +107,9 @@ class Provider(base.ResourceObject):
         uuid: str | None = None,
         generation: int | None = None,
         children: Iterable[Provider] = (),
+        aggregates: Iterable[str] | None = None,
+        shares: Iterable[Share] = (),
+        reported_at: datetime.datetime | None = None,
     ) -> None:
         super().__init__(
             name=name,
@@ -65,7 +118,20 @@ class Provider(base.ResourceObject):
             uuid=uuid,
             generation=generation,
             children=_tuple(children),
+            aggregates=aggregates,
+            shares=_tuple(shares),
+            reported_at=reported_at,
         )
+
+    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
+        """Leave out what the version does not know; refuse to lose what it cannot say."""
+        if target_version == "1.0":
+            for name in ("aggregates", "shares", "reported_at"):
+                if primitive.pop(name, None):
+                    raise exceptions.CannotDowngrade(
+                        self.obj_name(), target_version, f"it cannot say {name}"
+                    )
+        super().obj_make_compatible(primitive, target_version)
 
     def add(
         self,
@@ -74,12 +140,16 @@ class Provider(base.ResourceObject):
         *,
         traits: Iterable[str] = (),
         uuid: str | None = None,
+        aggregates: Iterable[str] | None = None,
+        shares: Iterable[Share] = (),
     ) -> Provider:
         """Add a child and return it.
 
         :raises InvalidTree: if the name is in this subtree already
         """
-        child = Provider(name, inventories, traits=traits, uuid=uuid)
+        child = Provider(
+            name, inventories, traits=traits, uuid=uuid, aggregates=aggregates, shares=shares
+        )
         self.update(children=(*self.children, child))
         return child
 
@@ -125,6 +195,9 @@ class Provider(base.ResourceObject):
 
         :raises InvalidTree: if a name or uuid is in it twice, or it is deeper than 100 levels
         """
+        self._check_names()
+
+    def _check_names(self) -> None:
         seen: set[str] = set()
         for provider, depth in self._with_depth():
             if depth > MAX_DEPTH:
@@ -138,6 +211,31 @@ class Provider(base.ResourceObject):
                     )
                 seen.add(name)
 
+    def check_shares(self) -> None:
+        """Raise unless every share of this tree, as its root, refers to what is in it.
+
+        :raises InvalidTree: for a share of or in an inventory that is not there, of itself, said
+            twice, or in what itself uses something that the sharer does not state too
+        """
+        kept = {(p.name, name) for p in self.walk() for name in kept_classes(p.inventories)}
+        stated: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        for provider in self.walk():
+            for share in provider.shares:
+                source, target = (provider.name, share.resource_class), (share.of, share.of_class)
+                known = stated.setdefault(source, set())
+                if source not in kept or target not in kept or source == target or target in known:
+                    raise exceptions.InvalidTree(
+                        f"shares of {provider.name}", str(share), "inventories of the tree, once"
+                    )
+                known.add(target)
+        for (name, _), targets in stated.items():
+            for target in targets:
+                if not stated.get(target, set()) <= targets:
+                    missing = sorted(stated[target] - targets)
+                    raise exceptions.InvalidTree(
+                        f"shares of {name}", missing, "what a share uses in turn, stated too"
+                    )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):
             return NotImplemented
@@ -149,7 +247,14 @@ class Provider(base.ResourceObject):
         return f"{self.name}: {self.inventories}"
 
 
-def _tuple(children: Iterable[Provider]) -> tuple[Provider, ...]:
-    if not isinstance(children, Iterable):
-        raise exceptions.InvalidTree("children", children, "providers")
-    return tuple(children)
+def kept_classes(inventories: Inventories) -> Iterator[str]:
+    """Yield the classes that inventories are counted in."""
+    for _, inventory in inventories.by_name():
+        for record in inventory.to_records():
+            yield record.resource_class
+
+
+def _tuple(given: Iterable[_T]) -> tuple[_T, ...]:
+    if not isinstance(given, Iterable):
+        raise exceptions.InvalidTree("children or shares", given, "a list")
+    return tuple(given)

@@ -9,7 +9,7 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.provider import Provider
-from resource_objects.resources import Inventory
+from resource_objects.resources.records import InventoryRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,9 +85,10 @@ def usage_of(columns: Columns) -> Usage:
         holders.setdefault((names[provider_id], kind), []).append((consumer, amount))
     roots = tuple(trees(columns))
     uses = tuple(
-        _use(provider, depth, name, inventory, holders.get((provider.name, name), []))
+        _use(provider, depth, record, holders.get((provider.name, record.resource_class), []))
         for provider, depth in _with_depth(roots)
-        for name, inventory in provider.inventories.by_name()
+        for _, inventory in provider.inventories.by_name()
+        for record in inventory.to_records()
     )
     return Usage(roots, uses)
 
@@ -99,13 +100,12 @@ def _with_depth(providers: tuple[Provider, ...], depth: int = 0) -> Iterator[tup
 
 
 def _use(
-    provider: Provider, depth: int, name: str, kept: Inventory, holders: list[tuple[str, int]]
+    provider: Provider, depth: int, record: InventoryRecord, holders: list[tuple[str, int]]
 ) -> Use:
-    (record,) = kept.to_records()
     return Use(
         provider.name,
         depth,
-        name,
+        record.resource_class,
         record.total,
         record.reserved,
         record.capacity,

@@ -143,6 +143,14 @@ class Inventory(base.ResourceObject, abc.ABC):
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how this inventory is kept; its resource's class must be known."""
 
+    def describe(self) -> str | None:
+        """Return what is kept of it beside the figures, as text (JSON), None for nothing.
+
+        A kind that is kept as several records, or whose figures do not tell all, says it here;
+        :meth:`Resource.inventory_from_kept` reads it back.
+        """
+        return None
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -196,6 +204,21 @@ class Resource(base.Value, abc.ABC):
     @abc.abstractmethod
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> Inventory:
         """Return the inventory that was kept as ``records``."""
+
+    def inventory_from_kept(
+        self, records: Sequence[InventoryRecord], description: str | None
+    ) -> Inventory:
+        """Return the inventory kept as ``records`` with what :meth:`Inventory.describe` said."""
+        return self.inventory_from_records(records)
+
+    def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
+        """Return whether a plain count surely fits the inventory kept as one record, if so much is
+        used of it.
+
+        It is asked before each change of what is kept, which then need not make an inventory. False
+        says nothing, and the inventory is asked.
+        """
+        return False
 
     @abc.abstractmethod
     def parse_amount(self, text: str) -> Amount:

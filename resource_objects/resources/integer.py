@@ -345,6 +345,19 @@ def _limit_of(limit: object) -> int:
     return value
 
 
+class _Kept:
+    """The figures of a record, where the decision of an inventory reads them."""
+
+    __slots__ = ("_capacity", "_obj_max_unit", "_obj_min_unit", "_obj_step_size", "_obj_used")
+
+    def __init__(self, record: InventoryRecord, used: int) -> None:
+        self._obj_min_unit = record.min_unit
+        self._obj_max_unit = record.max_unit
+        self._obj_step_size = record.step_size
+        self._capacity = record.capacity
+        self._obj_used = used
+
+
 @base.register
 class IntegerResource(abstract.Resource):
     """A resource that is counted.
@@ -384,6 +397,13 @@ class IntegerResource(abstract.Resource):
             record.used,
             resource_class=record.resource_class,
         )
+
+    def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
+        """Return whether ``amount`` breaks no rule: what the inventory itself would say."""
+        if type(self) is not IntegerResource:  # it may make inventories of a kind of its own
+            return False
+        kept: Any = _Kept(record, used)
+        return IntegerInventory._broken_rule(kept, amount, None) is None
 
     def parse_amount(self, text_form: str) -> IntegerAmount:
         """Return the amount of decimal digits, with a sign where it gives back."""

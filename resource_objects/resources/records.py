@@ -1,7 +1,7 @@
 """How inventories and amounts are kept: flat records that every backend understands.
 
-A kind turns itself into records and back, purely (``Inventory.to_records``,
-``Resource.inventory_from_records``); the rooms above ask the kind and name none, so a plug-in's
+A kind turns itself into records and back, purely (``Inventory.to_records`` and ``describe``,
+``Resource.inventory_from_kept``); the rooms above ask the kind and name none, so a plug-in's
 kind is kept like ours.
 """
 
@@ -42,8 +42,23 @@ inventory_row: operator.attrgetter[tuple[Any, ...]] = operator.attrgetter(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KindRecord:
+    """What a structured inventory is, beside its figures.
+
+    ``classes`` are the classes its inventory records are of, ``body`` is what its kind has to say
+    (JSON; it only describes: figures and units are rows). A plain inventory, which is one record
+    of its own class, has none.
+    """
+
+    resource_class: str
+    classes: tuple[str, ...]
+    body: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class AmountRecord:
-    """A plain count of one resource class."""
+    """A plain count of one resource class, with the units taken by name, if any."""
 
     resource_class: str
     amount: int
+    units: tuple[str, ...] = ()

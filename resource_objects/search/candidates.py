@@ -5,7 +5,9 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, exceptions, fields, names
+from resource_objects._ovo import fields as ovo_fields
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
 from resource_objects.providers.allocation import by_provider, total
 from resource_objects.requests import Request
@@ -15,11 +17,35 @@ if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
 
 
+class Generation(ovo_fields.FieldType[tuple[str, int]]):
+    """A provider's uuid with the generation of its definition."""
+
+    _number = fields.StrictInteger(0, MAX_AMOUNT)
+
+    def coerce(self, obj: typing.Any, attr: str, value: typing.Any) -> tuple[str, int]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise ValueError(attr)
+        return names.uuid_text(value[0]), self._number.coerce(obj, attr, value[1])
+
+    def to_primitive(self, obj: typing.Any, attr: str, value: tuple[str, int]) -> list[typing.Any]:
+        return list(value)
+
+    def describe(self) -> str:
+        return "a uuid and a generation"
+
+    def get_schema(self) -> dict[str, typing.Any]:
+        return {"type": ["array"], "minItems": 2, "maxItems": 2}
+
+
 @base.register_record
 class Candidate(base.Value):
-    """One complete way to hold a request: what to take of whom, all in the tree of one host.
+    """One complete way to hold a request: what to take of whom.
 
-    ``host`` is the name of the root. There is one allocation per provider and resource class.
+    ``host`` is the name of the root of the tree that gives it; what that tree does not have may be
+    of a pool linked to it. There is one allocation per provider and resource class.
+
+    ``generations`` are ``(uuid, generation)`` of the definitions it was decided on: of those who
+    give, and of the providers above them, whose traits count too.
 
     >>> from resource_objects.resources import IntegerAmount
     >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
@@ -28,14 +54,25 @@ class Candidate(base.Value):
     """
 
     # Version 1.0: Initial version
-    VERSION = "1.0"
+    # Version 1.1: allocations carry units; generations
+    VERSION = "1.1"
+
+    CHILD_VERSIONS = {"resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1")]}
 
     fields = {
         "host": fields.NameField(),
         "allocations": fields.TupleOfObjectsField("Allocation"),
+        "generations": fields.Field(fields.TupleOf(Generation()), default=()),
     }
     host: str
     allocations: tuple[Allocation, ...]
+    generations: tuple[tuple[str, int], ...] = ()
+
+    def obj_make_compatible(self, primitive: dict[str, typing.Any], target_version: str) -> None:
+        """Leave out the generations, which 1.0 does not know: they are not what is taken."""
+        if target_version == "1.0":
+            primitive.pop("generations", None)
+        super().obj_make_compatible(primitive, target_version)
 
     def _validate(self) -> None:
         if not self.allocations:

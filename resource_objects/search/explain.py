@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.search.arrays import Integers
 from resource_objects.search.findings import Findings
-from resource_objects.search.fleet import Integers
 from resource_objects.search.question import Question
 
 #: Hosts that ``str()`` tells one by one.
@@ -35,6 +35,7 @@ class Explanation:
     """
 
     def __init__(self, question: Question, outcome: Outcome) -> None:
+        self._question = question
         self._hosts = question.fleet.hosts
         self._findings = Findings(question)
         self._outcome = outcome
@@ -70,7 +71,7 @@ class Explanation:
         return self._known[tree]
 
     def __str__(self) -> str:
-        if not self._hosts:
+        if not self._question.is_told.any():
             return "there are no hosts"
         return "\n".join([*self._refused(), *self._open()]) or "no host was left out"
 

@@ -1,32 +1,24 @@
 """What stands against one tree, as reasons: every class and trait that fails, with its figures.
 
-The figures of a class are sums over those providers of the tree that could give it after the
-conditions on traits. Where their sum is enough and yet nobody can give all of it alone, the
-provider that comes nearest is named instead. Where there is room and a unit rule stands against
-it, the rule is named.
+The figures of a class are those :mod:`.shortage` finds; where several classes do not fit together
+in what they all draw on, that inventory is named, with what they would use of it.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.catalog import is_device
-from resource_objects.search.budget import Budget, Exhausted
-from resource_objects.search.fleet import Integers
+from resource_objects.search.asked import Asked
 from resource_objects.search.question import Ask, Question
-from resource_objects.search.tree import Asked, decide, plan
-
-#: Steps that explaining may take to find out whether some providers can give a class.
-PATIENCE = 10_000
-
+from resource_objects.search.shortage import Shortage, can, does_not_fit
 
 #: The rules that leave nobody of whom one could ask for a trait.
-_NOBODY = frozenset({Rule.NO_INVENTORY, Rule.TRAIT_FORBIDDEN})
+_NOBODY = frozenset({Rule.NO_INVENTORY, Rule.TRAIT_FORBIDDEN, Rule.UNIT_TAKEN})
 
 
 class Findings:
@@ -37,6 +29,9 @@ class Findings:
 
     def of_tree(self, tree: int) -> tuple[Reason, ...]:
         """Return every constraint of a refused tree that fails: classes first, then traits."""
+        if not self._question.is_host[tree]:
+            host = self._question.fleet.hosts[tree]
+            return tuple(_nothing(ask, host) for ask in self._question.asks)
         return _Tree(self._question, tree, self._blamed).reasons()
 
     @functools.cached_property
@@ -61,15 +56,17 @@ class _Tree:
 
     def __init__(self, question: Question, tree: int, blamed: Sequence[int]) -> None:
         self._question = question
+        self._tree = tree
         self._host = question.fleet.hosts[tree]
         self._blamed = blamed
         self._asks = question.asks
-        self._here = [ask.of_tree(tree) for ask in question.asks]
+        self._here = question.of_tree(tree)
 
     def reasons(self) -> tuple[Reason, ...]:
         narrowed, missing = self._narrow()
         by_class = [self._of_class(number, givers) for number, givers in enumerate(narrowed)]
         found = [reason for reasons in by_class for reason in reasons]
+        found += self._crowded(by_class)
         for trait, number in missing:
             if not any(reason.rule in _NOBODY for reason in by_class[number]):
                 found.append(self._missing(trait, number))
@@ -108,24 +105,49 @@ class _Tree:
         """Return what stands against one class, if only these may give."""
         ask, asked = self._asks[number], self._here[number]
         if not asked.givers:
-            return [Reason(Rule.NO_INVENTORY, ask.amount, 0, 0, ask.resource_class, self._host)]
+            return [_nothing(ask, self._host)]
         if not asked.allowed:
-            return self._all_forbidden(ask, asked)
-        if _can(asked, givers):
+            return self._all_forbidden(ask) or self._all_taken(ask, asked)
+        if can([asked.only(givers)]):
             return []
-        return [_Shortage(self._question, self._host, ask, asked, givers).reason()]
+        return Shortage(self._question, self._host, ask, asked, givers).reasons()
 
-    def _all_forbidden(self, ask: Ask, asked: Asked) -> list[Reason]:
+    def _all_forbidden(self, ask: Ask) -> list[Reason]:
         """Name the traits that everybody has, or if there is none all that together exclude."""
-        here = slice(asked.first, asked.first + len(asked.givers))
-        flags = list(zip(self._question.forbidden, ask.has_forbidden, strict=True))
-        named = [trait for trait, has in flags if has[here].all()]
-        named = named or [trait for trait, has in flags if has[here].any()]
+        givers, here = self._question.givers(ask, self._tree)
+        flags = [
+            (trait, has[here])
+            for trait, has in zip(self._question.forbidden, givers.has_forbidden, strict=True)
+        ]
+        named = [trait for trait, has in flags if has.all()]
+        named = named or [trait for trait, has in flags if has.any()]
         name = ask.resource_class
         return [
             Reason(Rule.TRAIT_FORBIDDEN, ask.amount, 0, 0, name, self._host, trait=trait)
             for trait in named
         ]
+
+    def _all_taken(self, ask: Ask, asked: Asked) -> list[Reason]:
+        """Name the units that are asked for and that somebody has."""
+        fleet = self._question.fleet
+        taken = fleet.units.taken(ask.units)
+        found: dict[Reason, None] = {}
+        for number in asked.numbers:
+            place = int(fleet.inventories.provider[number])
+            if place in taken:
+                unit, consumer = taken[place]
+                reason = Reason(
+                    Rule.UNIT_TAKEN,
+                    ask.amount,
+                    bound=0,
+                    used=1,
+                    resource=ask.resource_class,
+                    where=fleet.names[place],
+                    holders=((consumer, 1),),
+                    unit=unit,
+                )
+                found[reason] = None
+        return list(found)
 
     def _missing(self, trait: int, number: int) -> Reason:
         ask, name = self._asks[number], self._question.required[trait]
@@ -144,107 +166,36 @@ class _Tree:
                 (number, self._here[number].allowed & self._here[number].with_trait[trait])
                 for number in self._owners(trait)
             ]
-            if not any(_can(self._here[number], givers) for number, givers in tries):
+            if not any(can([self._here[number].only(givers)]) for number, givers in tries):
                 for number, givers in tries:
                     if not is_short[number]:
                         found.update(dict.fromkeys(self._of_class(number, givers)))
         return list(found)
 
+    def _crowded(self, by_class: Sequence[Sequence[Reason]]) -> list[Reason]:
+        """Name what is drawn on by classes that do not fit there together, though each does."""
+        fine = [
+            asked.with_traits(0)
+            for asked, reasons in zip(self._here, by_class, strict=True)
+            if not reasons
+        ]
+        if not any(asked.draws for asked in fine) or can(fine):
+            return []
+        return does_not_fit(self._question, fine)
+
     def _together(self) -> list[Reason]:
         """Name the first trait that cannot be answered for together with those before it."""
         count = len(self._question.required)
         for trait in range(count):
-            fewer = [_first_traits(asked, trait + 1) for asked in self._here]
-            if not _can_decide(fewer) or trait == count - 1:
-                return [self._missing(trait, (self._owners(trait) or [self._blamed[trait]])[0])]
-        return []
+            if not can([asked.with_traits(trait + 1) for asked in self._here]):
+                return [self._not_beside(trait)]
+        # it took too long to find out: what the easy way fails by
+        anybody = [asked.with_traits(0) for asked in self._here]
+        return does_not_fit(self._question, anybody) or [self._not_beside(count - 1)]
+
+    def _not_beside(self, trait: int) -> Reason:
+        return self._missing(trait, (self._owners(trait) or [self._blamed[trait]])[0])
 
 
-class _Shortage:
-    """Why some givers, of whom there is at least one, cannot give what is asked of a class."""
-
-    def __init__(self, question: Question, host: str, ask: Ask, asked: Asked, givers: int) -> None:
-        self._fleet = question.fleet
-        self._host = host
-        self._ask = ask
-        self._amount = ask.amount
-        self._rows = [
-            asked.first + place for place in range(len(asked.givers)) if givers >> place & 1
-        ]
-        self._shared = [row for row in self._rows if ask.is_device[row]]
-
-    def reason(self) -> Reason:
-        rows = self._ask.rows
-        free = {row: max(0, int(rows.free[row])) for row in self._rows}
-        if sum(free.values()) < self._amount:
-            return self._capacity(self._rows)
-        nearest = max(self._rows, key=lambda row: (free[row], -row))
-        together = sum(free[row] for row in self._shared)
-        if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
-            return self._shared_rule() if len(self._shared) > 1 else self._unit_rule(nearest)
-        if free[nearest] >= self._amount:
-            return self._unit_rule(nearest)
-        return self._capacity(self._shared if together > free[nearest] else [nearest])
-
-    def _capacity(self, rows: list[int]) -> Reason:
-        arrays = self._ask.rows
-        bound = self._sum(arrays.capacity, rows)
-        return self._reason(Rule.CAPACITY, bound, rows)
-
-    def _unit_rule(self, row: int) -> Reason:
-        """Return the rule that a provider with room for all of it keeps it from giving it."""
-        arrays = self._ask.rows
-        if self._amount < arrays.min_unit[row]:
-            return self._reason(Rule.MIN_UNIT, int(arrays.min_unit[row]), [row])
-        if self._amount > arrays.max_unit[row]:
-            return self._reason(Rule.MAX_UNIT, int(arrays.max_unit[row]), [row])
-        return self._reason(Rule.STEP_SIZE, int(arrays.step_size[row]), [row])
-
-    def _shared_rule(self) -> Reason:
-        """Return the rule that keeps devices with room for all of it from sharing it."""
-        arrays, shared = self._ask.rows, self._shared
-        most = np.minimum(arrays.free[shared], arrays.max_unit[shared]).clip(0)
-        least = [unit for unit in arrays.min_unit[shared].tolist() if unit > 1]
-        steps: list[int] = arrays.step_size[shared].tolist()
-        if sum(most.tolist()) < self._amount:
-            return self._reason(Rule.MAX_UNIT, sum(most.tolist()), shared)
-        if self._amount % math.gcd(*steps):
-            return self._reason(Rule.STEP_SIZE, math.gcd(*steps), shared)
-        if least:
-            return self._reason(Rule.MIN_UNIT, min(least), shared)
-        return self._reason(Rule.STEP_SIZE, max(steps), shared)
-
-    def _reason(self, rule: Rule, bound: int, rows: list[int]) -> Reason:
-        arrays, name = self._ask.rows, self._ask.resource_class
-        providers = [int(arrays.provider[row]) for row in rows]
-        holders: tuple[tuple[str, int], ...] = ()
-        if rule is Rule.CAPACITY:
-            holders = self._fleet.allocations.holders(providers, name)
-        alone = len(rows) == 1 and len(self._rows) > 1
-        where = self._fleet.names[providers[0]] if alone else self._host
-        used = self._sum(arrays.used, rows)
-        return Reason(rule, self._amount, bound, used, name, where, holders)
-
-    @staticmethod
-    def _sum(column: Integers, rows: list[int]) -> int:
-        return sum(column[rows].tolist())
-
-
-def _can(asked: Asked, givers: int) -> bool:
-    """Return whether these can give a class, or whether that takes too long to find out."""
-    try:
-        return plan(asked, givers, Budget(PATIENCE)) is not None
-    except Exhausted:
-        return True
-
-
-def _can_decide(asks: Sequence[Asked]) -> bool:
-    try:
-        return decide(asks, Budget(PATIENCE)) is not None
-    except Exhausted:
-        return True
-
-
-def _first_traits(asked: Asked, count: int) -> Asked:
-    """Return the ask with only its first required traits."""
-    return Asked(asked.amount, asked.first, asked.givers, asked.allowed, asked.with_trait[:count])
+def _nothing(ask: Ask, host: str) -> Reason:
+    return Reason(Rule.NO_INVENTORY, ask.amount, 0, 0, ask.resource_class, host)

@@ -3,38 +3,33 @@
 Providers are put in one order, whatever order a backend returned them in: by the name of their
 host, then by depth, then by name. Everything else refers to a provider by its place in this
 order, so the providers of a tree, and the inventories of a tree in one class, stand together. A
-*tree* is the number of a host in the order of names.
+*tree* is the number of a host in the order of names. Inventories are numbered too: by class, then
+by provider.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from resource_objects import exceptions
-from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers.columns import (
-    AllocationColumns,
-    Columns,
-    InventoryColumns,
-    ProviderColumns,
-    TraitColumns,
-)
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+from resource_objects.search.arrays import Booleans, Integers, frozen, integers
+from resource_objects.search.holders import Allocations, Units
+from resource_objects.search.pools import Pools
+from resource_objects.search.shares import Shares
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ClassRows:
-    """The inventories of one resource class over the fleet: parallel arrays, one entry each.
+    """Inventories over the fleet, mostly those of one class: parallel arrays, one entry each.
 
-    ``low`` and ``high`` are the least and most that one part may take now: multiples of the step
-    within the unit rules and what is free. Nothing fits where ``high < low``.
+    ``free`` is what can be taken now: what is left here, and where it is used elsewhere too, what
+    is left there. ``low`` and ``high`` are the least and most that one part may take: multiples of
+    the step within the unit rules and what is free. Nothing fits where ``high < low``.
     """
 
     provider: Integers
@@ -49,30 +44,44 @@ class ClassRows:
     high: Integers
     is_below: Booleans  #: of a provider below the root
     is_single: Booleans  #: of a provider below the root that has one unit
+    first: int = 0  #: number of the first of them
 
     def of_tree(self, tree: int) -> slice:
         """Return which entries are of a tree. Cost: two binary searches."""
         start, end = self.tree.searchsorted((tree, tree + 1))
         return slice(int(start), int(end))
 
+    def part(self, entries: slice) -> ClassRows:
+        """Return some entries that stand together; nothing is copied."""
+        names = [field.name for field in dataclasses.fields(self) if field.name != "first"]
+        arrays: dict[str, Any] = {name: getattr(self, name)[entries] for name in names}
+        return dataclasses.replace(self, first=self.first + int(entries.start), **arrays)
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
-    """Providers, inventories and traits as arrays that cannot be written."""
+    """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
 
     names: tuple[str, ...]  #: of providers
     uuids: tuple[str, ...]  #: of providers
+    generation: Integers  #: of providers
     parent: Integers  #: of providers; of a root itself
     tree: Integers  #: of providers
     height: int  #: providers on the longest way from a root down, 0 for no provider at all
     hosts: tuple[str, ...]  #: of trees: the names of their roots
-    classes: Mapping[str, ClassRows]
+    inventories: ClassRows  #: of all classes
+    classes: Mapping[str, ClassRows]  #: those of one class, in the order of names
     traits: Mapping[str, Integers]  #: the providers that have it themselves
+    shares: Shares
+    pools: Pools
     allocations: Allocations
+    units: Units
+    within: int | None = None  #: the only tree that is asked about; None: all
+    above: tuple[int, ...] = ()  #: providers that are above the root of that tree in truth
 
     def rows(self, resource_class: str) -> ClassRows:
         """Return the inventories of a class, which may be none."""
-        return self.classes.get(resource_class, _NO_ROWS)
+        return self.classes.get(resource_class, NO_ROWS)
 
     def has_trait(self, trait: str) -> Booleans:
         """Return which providers have a trait, themselves or through a provider above them."""
@@ -83,202 +92,60 @@ class Fleet:
             found |= found[self.parent]
         return found
 
+    def upwards(self, provider: int) -> Iterator[int]:
+        """Yield a provider and all above it."""
+        yield provider
+        while (above := int(self.parent[provider])) != provider:
+            provider = above
+            yield provider
+        if self.within == self.tree[provider]:
+            yield from self.above
 
-class Allocations:
-    """Who holds what at which provider; sorted when it is first asked, which few searches do."""
+    def is_asked(self, tree: int) -> bool:
+        """Return whether a tree is one that is asked about."""
+        return self.within is None or self.within == tree
 
-    __slots__ = ("_columns", "_place", "_sorted")
+    def class_of(self, inventory: int) -> str:
+        """Return the class of an inventory, by its number."""
+        starts, names = self._starts
+        return names[bisect.bisect_right(starts, inventory) - 1]
 
-    def __init__(self, columns: AllocationColumns, place: _Places) -> None:
-        self._columns = AllocationColumns(*(tuple(column) for column in columns))  # type: ignore[arg-type]
-        self._place = place
-        self._sorted: tuple[Integers, Integers] | None = None
+    def left(self, inventory: int) -> int:
+        """Return what is left of an inventory itself, whatever is left elsewhere."""
+        rows = self.inventories
+        return int(rows.capacity[inventory]) - int(rows.used[inventory])
 
-    def holders(self, providers: Iterable[int], resource_class: str) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, amount)`` over some providers, the largest first, then by name."""
-        ordered, keys = self._index()
-        held: dict[str, int] = {}
-        for provider in providers:
-            start, end = keys.searchsorted((provider, provider + 1))
-            for row in ordered[start:end].tolist():
-                if self._columns.resource_class[row] == resource_class:
-                    name = self._columns.consumer[row]
-                    held[name] = held.get(name, 0) + self._columns.amount[row]
-        return tuple(sorted(held.items(), key=lambda item: (-item[1], item[0])))
+    def holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, amount)`` of what is used of some inventories, the largest first."""
+        pooled = tuple(inventories) if self._are_pooled(inventories) else ()
+        if pooled in self._pool_holders:
+            return self._pool_holders[pooled]
+        found = self._found_holders(inventories)
+        if pooled:  # a pool has many holders, and is named by many hosts
+            self._pool_holders[pooled] = found
+        return found
 
-    def _index(self) -> tuple[Integers, Integers]:
-        """Return the rows in order of providers, and their providers."""
-        if self._sorted is None:  # two threads may both sort: the outcome is the same
-            provider = self._place.of(self._columns.provider_id)
-            ordered = np.argsort(provider, kind="stable")
-            self._sorted = ordered, provider[ordered]
-        return self._sorted
+    def _are_pooled(self, inventories: list[int]) -> bool:
+        pools = self.pools.providers
+        return bool(pools.size) and bool(
+            np.isin(self.inventories.provider[inventories], pools).all()
+        )
 
+    def _found_holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
+        provider = self.inventories.provider
+        of: dict[tuple[int, str, int], None] = {}
+        for number in inventories:
+            for source, factor in [(number, 1), *self.shares.into(number)]:
+                of[int(provider[source]), self.class_of(source), factor] = None
+        return self.allocations.holders(of)
 
-# --- made from columns ----------------------------------------------------------------------------
+    @functools.cached_property
+    def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
+        return {}
 
-
-def read(columns: Columns) -> Fleet:
-    """Return the arrays of what a backend returned.
-
-    Cost: linear but for sorting the names, about 2 microseconds per provider and per inventory.
-
-    :raises InvalidRow: if the columns do not belong together
-    :raises InvalidTree: if the parents of some provider never end
-    """
-    for table in (columns.providers, columns.inventories, columns.traits, columns.allocations):
-        if len({len(column) for column in table}) > 1:
-            raise exceptions.InvalidRow(type(table).__name__, "columns", "all of one length")
-    given = columns.providers
-    place = _Places(given.provider_id)
-    parent = place.of(_parents(given))
-    root, depth = _roots(parent)
-    order = _order(given.name, root, depth)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    place.renumber(rank)
-    is_root = depth[order] == 0
-    names = tuple(given.name[row] for row in order.tolist())
-    tree = np.cumsum(is_root) - 1
-    height = int(depth.max()) + 1 if len(order) else 0
-    return Fleet(
-        names=names,
-        uuids=tuple(given.uuid[row] for row in order.tolist()),
-        parent=_frozen(rank[parent[order]]),
-        tree=_frozen(tree),
-        height=height,
-        hosts=tuple(names[row] for row in np.flatnonzero(is_root).tolist()),
-        classes=_classes(columns.inventories, place, tree, is_root),
-        traits=_traits(columns.traits, place),
-        allocations=Allocations(columns.allocations, place),
-    )
+    @functools.cached_property
+    def _starts(self) -> tuple[list[int], list[str]]:
+        return [rows.first for rows in self.classes.values()], list(self.classes)
 
 
-class _Places:
-    """From a backend's number of a provider to its place in the order."""
-
-    def __init__(self, ids: Sequence[int]) -> None:
-        given = _integers(ids)
-        self._place = np.argsort(given, kind="stable")
-        self._ids = given[self._place]
-
-    def renumber(self, rank: Integers) -> None:
-        self._place = rank[self._place]
-
-    def of(self, ids: Sequence[int]) -> Integers:
-        wanted = _integers(ids)
-        at = np.searchsorted(self._ids, wanted)
-        if len(wanted) and (
-            not len(self._ids)
-            or bool(np.any(self._ids[np.minimum(at, len(self._ids) - 1)] != wanted))
-        ):
-            raise exceptions.InvalidRow(
-                "provider_id", "a number", "one of a provider in the columns"
-            )
-        return self._place[at]
-
-
-def _parents(given: ProviderColumns) -> list[int]:
-    pairs = zip(given.provider_id, given.parent_id, strict=True)
-    return [own if parent is None else parent for own, parent in pairs]
-
-
-def _roots(parent: Integers) -> tuple[Integers, Integers]:
-    """Return the root and the depth of every provider. Cost: one pass per level."""
-    root = np.arange(len(parent))
-    depth = np.zeros(len(parent), dtype=np.int64)
-    for _ in range(len(parent)):
-        above = parent[root]
-        moved = above != root
-        if not moved.any():
-            return root, depth
-        depth += moved
-        root = above
-    if len(parent):
-        raise exceptions.InvalidTree("parent_id", "a circle", "a root above every provider")
-    return root, depth
-
-
-def _order(names: Sequence[str], root: Integers, depth: Integers) -> Integers:
-    """Return the rows by the name of the root, then by depth, then by name."""
-    by_name = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)
-    rank = np.empty_like(by_name)
-    rank[by_name] = np.arange(len(by_name))
-    return np.lexsort((rank, depth, rank[root]))
-
-
-def _classes(
-    given: InventoryColumns, place: _Places, tree: Integers, is_root: Booleans
-) -> dict[str, ClassRows]:
-    provider = place.of(given.provider_id)
-    codes, code = _coded(given.resource_class)
-    order = np.lexsort((provider, code))
-    ends = np.searchsorted(code[order], np.arange(len(codes) + 1))
-    bound = [MAX_AMOUNT if most is None else most for most in given.max_unit]
-    figures = [given.total, given.capacity, given.used, given.min_unit, bound, given.step_size]
-    columns = [provider[order], *(_integers(column)[order] for column in figures)]
-    return {
-        name: _class_rows(tree, is_root, *(column[start:end] for column in columns))
-        for name, start, end in zip(codes, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-    }
-
-
-def _class_rows(
-    tree: Integers,
-    is_root: Booleans,
-    provider: Integers,
-    total: Integers,
-    capacity: Integers,
-    used: Integers,
-    min_unit: Integers,
-    max_unit: Integers,
-    step_size: Integers,
-) -> ClassRows:
-    free = capacity - used
-    is_below = ~is_root[provider]
-    arrays: list[Any] = [
-        provider,
-        tree[provider],
-        capacity,
-        used,
-        free,
-        min_unit,
-        max_unit,
-        step_size,
-        (min_unit + step_size - 1) // step_size * step_size,
-        np.minimum(free, max_unit) // step_size * step_size,
-        is_below,
-        is_below & (total == 1),
-    ]
-    return ClassRows(*map(_frozen, arrays))
-
-
-def _traits(given: TraitColumns, place: _Places) -> dict[str, Integers]:
-    codes, code = _coded(given.trait)
-    provider = place.of(given.provider_id)
-    order = np.argsort(code, kind="stable")
-    ends = np.searchsorted(code[order], np.arange(len(codes) + 1)).tolist()
-    return {
-        name: _frozen(provider[order[start:end]])
-        for name, start, end in zip(codes, ends[:-1], ends[1:], strict=True)
-    }
-
-
-def _coded(values: Sequence[str]) -> tuple[dict[str, int], Integers]:
-    """Return the different values, numbered as they come, and the numbers of all."""
-    codes = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    return codes, _integers([codes[value] for value in values])
-
-
-def _integers(values: Iterable[int]) -> Integers:
-    return np.array(values, dtype=np.int64)
-
-
-def _frozen(array: Any) -> Any:
-    if array.base is not None:
-        array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-_NO_ROWS = ClassRows(*[_frozen(_integers(()))] * 10, *[_frozen(np.zeros(0, dtype=np.bool_))] * 2)
+NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 2)

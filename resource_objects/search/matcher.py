@@ -8,7 +8,7 @@ at the end, with what is left. What is found is given in the order of names agai
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from resource_objects.providers import Allocation
 from resource_objects.requests import Request
 from resource_objects.resources import resource
 from resource_objects.search import necessary
+from resource_objects.search.asked import Asked, Parts
 from resource_objects.search.budget import Budget, Exhausted
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.explain import Explanation, Outcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.question import Ask, Question, lay
-from resource_objects.search.tree import Asked, Parts, decide
+from resource_objects.search.tree import decide
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -41,7 +42,7 @@ def search(
     run.turn(possible.tolist(), FIRST_TURN)
     again, run.undecided = run.undecided, []
     run.turn(again, budget)
-    ruled_out = np.ones(len(fleet.hosts), dtype=np.bool_)
+    ruled_out = question.is_told.copy()
     ruled_out[possible] = False
     ruled_out[run.refused] = True
     outcome = Outcome(
@@ -88,7 +89,7 @@ class _Run:
             self._decide(tree, most)
 
     def _decide(self, tree: int, most: int) -> None:
-        asks = [ask.of_tree(tree) for ask in self.question.asks]
+        asks = self.question.of_tree(tree)
         try:
             with self.budget.share(most) as part:
                 plans = decide(asks, part)
@@ -102,22 +103,36 @@ class _Run:
 
     def _candidate(self, tree: int, asks: Iterable[Asked], plans: Iterable[Parts]) -> Candidate:
         fleet = self.question.fleet
+        taken = [
+            (ask, asked.numbers[giver], part)
+            for ask, asked, parts in zip(self.question.asks, asks, plans, strict=True)
+            for giver, part in parts
+        ]
+        givers = fleet.inventories.provider[[number for _, number, _ in taken]].tolist()
         return Candidate(
             host=fleet.hosts[tree],
             allocations=tuple(
-                _allocation(fleet, ask, asked.first + giver, part)
-                for ask, asked, parts in zip(self.question.asks, asks, plans, strict=True)
-                for giver, part in parts
+                _allocation(fleet, ask, giver, part)
+                for giver, (ask, _, part) in zip(givers, taken, strict=True)
             ),
+            generations=tuple(_generations(fleet, givers)),
         )
 
 
-def _allocation(fleet: Fleet, ask: Ask, row: int, part: int) -> Allocation:
-    provider = int(ask.rows.provider[row])
-    name = ask.resource_class
+def _allocation(fleet: Fleet, ask: Ask, provider: int, part: int) -> Allocation:
+    whole, name = ask.whole, ask.resource_class
     return Allocation(
         provider=fleet.names[provider],
         provider_uuid=fleet.uuids[provider],
         resource_class=name,
-        amount=ask.whole if part == ask.amount else resource(name).make_amount(part),
+        amount=whole
+        if whole is not None and part == ask.amount
+        else resource(name).make_amount(part),
+        units=ask.units,
     )
+
+
+def _generations(fleet: Fleet, givers: Iterable[int]) -> Iterator[tuple[str, int]]:
+    """Yield (uuid, generation) of some providers and of all above them, each once."""
+    for provider in dict.fromkeys(above for giver in givers for above in fleet.upwards(giver)):
+        yield fleet.uuids[provider], int(fleet.generation[provider])

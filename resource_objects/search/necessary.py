@@ -2,18 +2,24 @@
 
 They are cheap and rule most hosts out; what remains is decided exactly, tree by tree. A host passes
 
-* if, for each class, one provider gives all by itself, or its devices together have enough;
-* if, for each required trait, that is so for some class among the providers that have it.
+* if it gives something of its own;
+* if, for each class, one provider gives all by itself, or its devices together have enough, or a
+  pool that it is linked to gives all;
+* if, for each required trait, that is so for some class among the providers that have it;
+* if there is room where several classes draw on one inventory (:mod:`.crowd`).
 
 Where no amount is split and no two traits meet this is the whole decision already.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from resource_objects.search.fleet import Booleans, Integers
-from resource_objects.search.question import Ask, Question
+from resource_objects.search import crowd
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.question import Ask, Givers, Question
 
 
 def possible(question: Question) -> Integers:
@@ -21,31 +27,54 @@ def possible(question: Question) -> Integers:
 
     Cost: one vectorised pass for each class, and each class and trait.
     """
-    passing = np.ones(len(question.fleet.hosts), dtype=np.bool_)
+    passing = question.is_host.copy()
     for ask in question.asks:
-        passing &= _enough(ask, ask.allowed, len(passing))
+        passing &= _enough(question, ask, None)
     for number in range(len(question.required)):
         if passing.any():
             somewhere = np.zeros_like(passing)
             for ask in question.asks:
-                somewhere |= _enough(ask, ask.allowed & ask.has_required[number], len(passing))
+                somewhere |= _enough(question, ask, number)
             passing &= somewhere
+    if question.fleet.shares and len(question.asks) > 1 and passing.any():
+        passing &= ~crowd.crowded(question)
     return np.flatnonzero(passing)
 
 
-def _enough(ask: Ask, givers: Booleans, trees: int) -> Booleans:
-    """Return, by tree, whether some of ``givers`` seem to give all that is asked of the class."""
+def _enough(question: Question, ask: Ask, trait: int | None) -> Booleans:
+    """Return, by tree, whether who may give seems to give all that is asked of a class.
+
+    :param trait: number of a required trait that those who give must have, None for none
+    """
     rows = ask.rows
-    found = np.zeros(trees, dtype=np.bool_)
+    found = np.zeros(len(question.is_host), dtype=np.bool_)
     if not len(rows.tree):
         return found
-    alone = givers & (rows.low <= ask.amount) & (ask.amount <= rows.high)
-    alone &= ask.amount % rows.step_size == 0
-    found[rows.tree[alone]] = True
+    givers = _having(ask.own, trait)
+    found[rows.tree[givers & crowd.alone(ask, slice(None))]] = True
     shares = givers & ask.is_device & (rows.low <= rows.high)
     # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
     parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
     starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
     together = np.add.reduceat(parts, starts)
+    if question.fleet.shares and shares.any():
+        together -= crowd.excess(question, ask, parts)[rows.tree[starts]]
     found[rows.tree[starts[together >= ask.amount]]] = True
+    if ask.pooled is not None:
+        found |= _from_pools(question, ask, ask.pooled, trait)
     return found
+
+
+def _from_pools(question: Question, ask: Ask, pooled: Givers, trait: int | None) -> Booleans:
+    """Return which trees, having none of a class themselves, are linked to a pool that has it."""
+    entries: Any = np.asarray(pooled.numbers) - ask.rows.first
+    able = _having(pooled, trait) & crowd.alone(ask, entries)
+    pools = ask.rows.provider[entries][able]
+    found = question.fleet.pools.linked_to(pools, len(question.is_host))
+    found[ask.rows.tree] = False
+    return found
+
+
+def _having(givers: Givers, trait: int | None) -> Booleans:
+    """Return which givers are allowed and have a trait, if one is asked for."""
+    return givers.allowed if trait is None else givers.allowed & givers.has_required[trait]

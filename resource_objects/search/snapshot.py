@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
+
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
 from resource_objects.resources import Resource, resource
-from resource_objects.search import fleet, matcher
+from resource_objects.search import matcher, reading
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
+from resource_objects.search.fleet import ClassRows, Fleet
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
 DEFAULT_LIMIT = 10
@@ -19,8 +24,8 @@ DEFAULT_BUDGET = 1_000_000
 class Snapshot:
     """Everything a ledger kept at one moment; it never changes.
 
-    Asking who could hold a request: :meth:`candidates`. Looking: :attr:`hosts`, :meth:`capacity`,
-    :meth:`used`, :meth:`free`. Any number of threads may share one.
+    Asking who could hold a request: :meth:`candidates`. Looking: :attr:`hosts`, :attr:`pools`,
+    :meth:`capacity`, :meth:`used`, :meth:`free`. Any number of threads may share one.
 
     >>> from resource_objects.providers.columns import InventoryColumns, ProviderColumns
     >>> snapshot = Snapshot(Columns(
@@ -35,24 +40,30 @@ class Snapshot:
     host0: VCPU asked 6, free 5 of 8
     """
 
-    __slots__ = ("_fleet", "at")
-    _fleet: fleet.Fleet
+    __slots__ = ("_fleet", "at", "cursor")
+    _fleet: Fleet
     #: the provider to which this picture is confined, None for everything
     at: str | None
+    #: where the change feed was at that moment, None where the columns did not say
+    cursor: Cursor | None
 
     def __init__(self, columns: Columns, *, at: str | None = None) -> None:
         """Make a snapshot of what ``backend.read()`` returned.
 
-        :param at: the provider to which the columns are confined, if they are: a claim of what is
-            found searches there again after a lost race
+        :param at: a provider (by name or uuid) to which it is confined: only that one and what is
+            below it gives anything, and a claim of what is found searches there again after a
+            lost race. Columns of its whole tree tell what applies to it from above: traits, and
+            what is left where it shares
 
         Cost: linear, about 2 microseconds per provider and per inventory.
 
         :raises InvalidRow: if the columns do not belong together
         :raises InvalidTree: if the parents of some provider never end
+        :raises ProviderNotFound: if ``at`` is not in the columns
         """
-        object.__setattr__(self, "_fleet", fleet.read(columns))
+        object.__setattr__(self, "_fleet", reading.read(columns, at))
         object.__setattr__(self, "at", at)
+        object.__setattr__(self, "cursor", columns.cursor)
 
     def candidates(
         self, request: Any, *, limit: int | None = DEFAULT_LIMIT, budget: int = DEFAULT_BUDGET
@@ -62,8 +73,13 @@ class Snapshot:
         A host is found whenever some choice of its providers holds the request. Each class is
         given by one provider; where devices give it (providers below the root, of a class of
         devices or with one unit each) also by several of them together. Each part keeps the unit
-        rules of its provider. Each required trait is had by all who give some class, themselves
-        or through a provider above them; a forbidden one by nobody who gives, nor above.
+        rules of its provider, and all parts together fit wherever what is taken is used too
+        (shares). Each required trait is had by all who give some class, themselves or through a
+        provider above them; a forbidden one by nobody who gives, nor above.
+
+        A class that a host's tree has no inventory of may be given by one of the pools that the
+        tree is linked to; of a pool only its own traits count. A host gives something itself: what
+        only pools have is found once, at the pool that has all of it.
 
         The same snapshot, request, limit and budget give the same answer. Cost: milliseconds for
         the hosts that cannot, however many; some 50 microseconds for each that can.
@@ -80,20 +96,53 @@ class Snapshot:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names of the hosts, sorted."""
-        return self._fleet.hosts
+        """The names of the hosts, sorted. The root of a pool is none."""
+        fleet = self._fleet
+        return tuple(
+            name
+            for tree, name in enumerate(fleet.hosts)
+            if fleet.is_asked(tree) and tree not in fleet.pools.trees
+        )
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The names of the pools, sorted: the providers whose classes other trees may take."""
+        fleet = self._fleet
+        places = fleet.pools.providers.tolist()
+        return tuple(sorted(fleet.names[p] for p in places if fleet.is_asked(int(fleet.tree[p]))))
 
     def capacity(self, key: Resource | str) -> int:
-        """Return how much of a resource there is, over all providers."""
-        return sum(self._fleet.rows(resource(key).name).capacity.tolist())
+        """Return how much of a resource there is, over all providers.
+
+        What uses the same resource of another provider of its tree (a cell's CPUs, which are the
+        host's) is part of that, and not counted again.
+        """
+        rows, counted = self._counted(key)
+        return sum(rows.capacity[counted].tolist())
 
     def used(self, key: Resource | str) -> int:
-        """Return how much of a resource is used, over all providers."""
-        return sum(self._fleet.rows(resource(key).name).used.tolist())
+        """Return how much of a resource is used, over all providers, counted in the same way."""
+        rows, counted = self._counted(key)
+        return sum(rows.used[counted].tolist())
 
     def free(self, key: Resource | str) -> int:
         """Return how much of a resource is left: :meth:`capacity` less :meth:`used`."""
         return self.capacity(key) - self.used(key)
+
+    def _counted(self, key: Resource | str) -> tuple[ClassRows, Booleans]:
+        """Return the inventories of a resource, and which of them are not a part of another."""
+        fleet = self._fleet
+        rows = fleet.rows(resource(key).name)
+        counted = np.ones(len(rows.tree), dtype=np.bool_)
+        if fleet.within is not None:
+            counted = rows.tree == fleet.within
+        end = rows.first + len(rows.tree)
+        here = fleet.shares.entries(rows.first, end)
+        source, target = fleet.shares.source[here], fleet.shares.target[here]
+        tree = fleet.inventories.tree
+        is_part = (rows.first <= target) & (target < end) & (tree[source] == tree[target])
+        counted[source[is_part] - rows.first] = False
+        return rows, counted
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise exceptions.FrozenValue(f"Snapshot.{name} cannot change")
@@ -102,7 +151,10 @@ class Snapshot:
         raise exceptions.FrozenValue(f"Snapshot.{name} cannot change")
 
     def __repr__(self) -> str:
-        return f"<Snapshot: {len(self.hosts)} hosts, {len(self._fleet.names)} providers>"
+        fleet = self._fleet
+        is_asked = True if fleet.within is None else fleet.tree == fleet.within
+        count = np.count_nonzero(np.broadcast_to(is_asked, fleet.tree.shape))
+        return f"<Snapshot: {len(self.hosts)} hosts, {count} providers>"
 
 
 def _check(what: str, value: object) -> int:

@@ -1,9 +1,10 @@
 """The decision on one tree: who gives what, and who has which trait. Pure Python, pure functions.
 
-Classes do not compete (each inventory counts one class), so what ties them together are the
-required traits alone: for each there must be a class all of whose givers have it. The search
-therefore decides, trait by trait, which class answers for it; that narrows the givers of the
-class. Traits that are had by the same givers are considered once, a trait that leaves one choice is
+Classes seldom compete: each inventory counts one class, and only where several draw on the same
+(:mod:`~resource_objects.search.joint`) must they fit together. So what ties them are the required
+traits: for each there must be a class all of whose givers have it. The search decides, trait by
+trait, which class answers for it; that narrows the givers of the class, and who is left at the end
+gives. Traits that are had by the same givers are considered once, a trait that leaves one choice is
 not a choice, and a set of givers is planned once however often it comes up.
 
 Choosing classes for many traits is a hard problem in general (it covers sets), so every trial is
@@ -12,45 +13,16 @@ paid for from a budget.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from resource_objects.search import joint
+from resource_objects.search.asked import Asked, Parts, Sets
 from resource_objects.search.budget import Budget
-from resource_objects.search.split import split
+from resource_objects.search.plan import plan
+from resource_objects.search.ties import Ties
 
-#: How many givers are looked through for one step of the budget.
-_GIVERS_PER_STEP = 16
 #: How many traits are looked at before one is chosen to go on with.
 _LOOK_AHEAD = 8
-
-
-class Giver(NamedTuple):
-    """What one provider can give of a class in one part: a multiple of ``step`` in between."""
-
-    low: int
-    high: int
-    step: int
-    is_device: bool
-
-    def gives(self, amount: int) -> bool:
-        """Return whether it gives all of ``amount`` by itself."""
-        return self.low <= amount <= self.high and amount % self.step == 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """One class asked of one tree. Sets of givers are numbers with a bit for each."""
-
-    amount: int
-    first: int  #: row of the first giver in the arrays of the class
-    givers: tuple[Giver, ...]
-    allowed: int  #: the givers without a forbidden trait
-    with_trait: tuple[int, ...]  #: by required trait, the givers that have it
-
-
-#: ``((giver, amount), ...)`` of one class
-Parts = tuple[tuple[int, int], ...]
 
 
 class _Planner:
@@ -67,29 +39,8 @@ class _Planner:
         return self._known[givers]
 
 
-def plan(asked: Asked, givers: int, budget: Budget) -> Parts | None:
-    """Return who of a set of givers gives how much of a class, None if they cannot.
-
-    The first that gives all by itself does; else the devices among them share, the ones that give
-    most first. Complete: None means that there is no way. Cost: linear in the givers where their
-    steps agree and no min_unit is above the step.
-    """
-    budget.spend(1 + len(asked.givers) // _GIVERS_PER_STEP)
-    chosen = [place for place in range(len(asked.givers)) if givers >> place & 1]
-    for place in chosen:
-        if asked.givers[place].gives(asked.amount):
-            return ((place, asked.amount),)
-    devices = [place for place in chosen if asked.givers[place].is_device]
-    found = split(asked.amount, [asked.givers[place][:3] for place in devices], budget)
-    if found is None:
-        return None
-    return tuple((devices[number], amount) for number, amount in found)
-
-
-#: The sets of givers, by class; also of a trait, the givers that have it, by class.
-_Sets = tuple[int, ...]
-#: What may still give, and the traits that are not answered for yet.
-_State = tuple[_Sets, tuple[_Sets, ...]]
+#: What may still give, and the traits that are not answered for yet (the givers that have each).
+_State = tuple[Sets, tuple[Sets, ...]]
 
 
 def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
@@ -101,6 +52,7 @@ def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
     allowed = tuple(asked.allowed for asked in asks)
     if _plans(planners, allowed) is None:
         return None
+    ties = Ties(asks)
     traits = sorted(set(zip(*(asked.with_trait for asked in asks), strict=True)))
     waiting: list[Iterator[_State]] = [iter([(allowed, tuple(traits))])]
     seen: set[_State] = set()
@@ -112,13 +64,24 @@ def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
             seen.add(state)
             budget.spend()
             givers, unanswered = state[0], _unanswered(*state)
-            if not unanswered:
-                return _plans(planners, givers)
-            waiting.append(_choices(planners, givers, unanswered))
+            if unanswered:
+                waiting.append(_choices(planners, givers, unanswered))
+            elif (found := _together(planners, givers, ties, budget)) is not None:
+                return found
     return None
 
 
-def _plans(planners: Sequence[_Planner], givers: _Sets) -> tuple[Parts, ...] | None:
+def _together(
+    planners: Sequence[_Planner], givers: Sets, ties: Ties, budget: Budget
+) -> tuple[Parts, ...] | None:
+    """Return who gives each class of its set, each as if alone where that fits."""
+    found = _plans(planners, givers)
+    if found is None or not ties or not ties.over(found):
+        return found
+    return joint.solve(ties, givers, budget)
+
+
+def _plans(planners: Sequence[_Planner], givers: Sets) -> tuple[Parts, ...] | None:
     """Return who gives each class of its set, None if some class is not given."""
     found: list[Parts] = []
     for planner, each in zip(planners, givers, strict=True):
@@ -129,7 +92,7 @@ def _plans(planners: Sequence[_Planner], givers: _Sets) -> tuple[Parts, ...] | N
     return tuple(found)
 
 
-def _unanswered(givers: _Sets, traits: tuple[_Sets, ...]) -> tuple[_Sets, ...]:
+def _unanswered(givers: Sets, traits: tuple[Sets, ...]) -> tuple[Sets, ...]:
     """Leave out the traits that some class answers for, whichever of its givers give."""
     return tuple(
         having
@@ -139,14 +102,14 @@ def _unanswered(givers: _Sets, traits: tuple[_Sets, ...]) -> tuple[_Sets, ...]:
 
 
 def _choices(
-    planners: Sequence[_Planner], givers: _Sets, traits: tuple[_Sets, ...]
+    planners: Sequence[_Planner], givers: Sets, traits: tuple[Sets, ...]
 ) -> Iterator[_State]:
     """Yield what each class that can answer for one trait would leave.
 
     That trait is the one with the fewest such classes among the next few: with none, nothing is
     yielded; with one, it is no choice.
     """
-    options: dict[int, list[_Sets]] = {}
+    options: dict[int, list[Sets]] = {}
     for number, having in enumerate(traits[:_LOOK_AHEAD]):
         options[number] = _options(planners, givers, having)
         if len(options[number]) < 2:
@@ -157,7 +120,7 @@ def _choices(
         yield narrowed, rest
 
 
-def _options(planners: Sequence[_Planner], givers: _Sets, having: _Sets) -> list[_Sets]:
+def _options(planners: Sequence[_Planner], givers: Sets, having: Sets) -> list[Sets]:
     """Return, for each class that can answer for a trait, the sets of givers that remain."""
     return [
         (*givers[:number], givers[number] & has, *givers[number + 1 :])

@@ -3,6 +3,7 @@
 ==================  ===============================================================================
 ``conformance``     the rules every backend keeps, as tests: subclass them for your own
 ``checker``         what must hold in the tables of a ledger, read by plain SQL
+``kill``            writers that are killed at random, and a judge of what they leave behind
 ``laws``            which test proves which published law
 ``reference``       naive matchers: obviously right, for small inputs only
 ``strategies``      Hypothesis strategies for amounts, inventories, ratios and names

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import uuid as uuids
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from resource_objects.providers import Provider
-from resource_objects.providers.columns import (
-    AllocationColumns,
-    Columns,
-    InventoryColumns,
-    ProviderColumns,
-    TraitColumns,
-)
+from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.candidates import Candidate
+from resource_objects.testing.columns import columns_of
+
+__all__ = ["columns_of", "faults", "hosts_that_fit"]
+
+#: (provider's number, resource class)
+_Place = tuple[int, str]
+#: How much of one class each provider gives.
+_Parts = Mapping[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,14 @@ class _Provider:
     name: str
     uuid: str
     parent: int | None
+    generation: int
     traits: set[str] = dataclasses.field(default_factory=set)
+    aggregates: set[str] = dataclasses.field(default_factory=set)
     inventories: dict[str, _Inventory] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_pool(self) -> bool:
+        return "MISC_SHARES_VIA_AGGREGATE" in self.traits
 
 
 class _Kept:
@@ -59,74 +65,147 @@ class _Kept:
 
     def __init__(self, columns: Columns) -> None:
         table = columns.providers
-        rows = zip(table.provider_id, table.name, table.uuid, table.parent_id, strict=True)
-        self.providers = {pid: _Provider(name, uuid, parent) for pid, name, uuid, parent in rows}
+        rows = zip(
+            table.provider_id,
+            table.name,
+            table.uuid,
+            table.parent_id,
+            table.generation,
+            strict=True,
+        )
+        self.providers = {
+            pid: _Provider(name, uuid, parent, generation)
+            for pid, name, uuid, parent, generation in rows
+        }
         for pid, trait in zip(*columns.traits, strict=True):
             self.providers[pid].traits.add(trait)
+        for pid, aggregate in zip(*columns.aggregates, strict=True):
+            self.providers[pid].aggregates.add(aggregate)
         for row in zip(*columns.inventories, strict=True):
             pid, name, total, _reserved, least, most, step, _ratio, capacity, used = row
             kept = _Inventory(total, capacity, used, least, most, step)
             self.providers[pid].inventories[name] = kept
+        self.shares: dict[_Place, list[tuple[_Place, int]]] = {}
+        for pid, name, of, of_name, factor in zip(*columns.shares, strict=True):
+            self.shares.setdefault((pid, name), []).append(((of, of_name), factor))
 
-    def path(self, pid: int) -> list[int]:
-        """Return a provider and all above it."""
-        above = self.providers[pid].parent
-        return [pid] if above is None else [pid, *self.path(above)]
+    def above(self, pid: int) -> Iterator[int]:
+        """Yield a provider and those above it."""
+        at: int | None = pid
+        while at is not None:
+            yield at
+            at = self.providers[at].parent
 
-    def traits(self, pid: int) -> set[str]:
-        return set().union(*(self.providers[above].traits for above in self.path(pid)))
+    def root(self, pid: int) -> int:
+        return list(self.above(pid))[-1]
 
     def host(self, pid: int) -> str:
-        return self.providers[self.path(pid)[-1]].name
+        return self.providers[self.root(pid)].name
+
+    def traits(self, pid: int) -> set[str]:
+        """Return the traits that hold for a provider: its own and those of all above it."""
+        return {trait for at in self.above(pid) for trait in self.providers[at].traits}
 
     def is_device(self, pid: int, name: str) -> bool:
         single = self.providers[pid].inventories[name].total == 1
         return self.providers[pid].parent is not None and (single or is_device(name))
 
-    def may_give(self, pid: int, name: str, parts: Mapping[int, int]) -> bool:
+    def may_give(self, pid: int, name: str, parts: _Parts) -> bool:
         """Return whether ``parts`` may hold this one: it keeps the rules, alone or as a device."""
         inventory = self.providers[pid].inventories.get(name)
         if inventory is None or not inventory.gives(parts[pid]):
             return False
         return len(parts) == 1 or self.is_device(pid, name)
 
+    def has_room(self, given: Mapping[str, _Parts]) -> bool:
+        """Return whether all parts fit together, here and wherever they are used too."""
+        used: dict[_Place, int] = {}
+        for name, parts in given.items():
+            for pid, part in parts.items():
+                used[pid, name] = used.get((pid, name), 0) + part
+                for place, factor in self.shares.get((pid, name), []):
+                    used[place] = used.get(place, 0) + part * factor
+        for (pid, name), amount in used.items():
+            inventory = self.providers[pid].inventories[name]
+            if inventory.used + amount > inventory.capacity:
+                return False
+        return True
+
+
+class _Host:
+    """A tree as one that may hold requests: its own providers, and pools it is linked to."""
+
+    def __init__(self, kept: _Kept, name: str) -> None:
+        self.kept = kept
+        self.own = [pid for pid in kept.providers if kept.host(pid) == name]
+        linked = {a for pid in self.own for a in kept.providers[pid].aggregates}
+        self.pools = [
+            pid
+            for pid, provider in kept.providers.items()
+            if provider.is_pool and provider.aggregates & linked and pid not in self.own
+        ]
+
+    def has(self, name: str) -> bool:
+        return any(name in self.kept.providers[pid].inventories for pid in self.own)
+
+    def may_hold(self, names: Iterable[str]) -> bool:
+        """Return whether it gives something itself; as a pool, whether it gives everything."""
+        having = [self.has(name) for name in names]
+        is_pool = self.kept.providers[self.kept.root(self.own[0])].is_pool
+        return all(having) if is_pool else any(having)
+
+    def givers(self, name: str) -> list[int]:
+        return self.own if self.has(name) else self.pools
+
+    def traits(self, pid: int) -> set[str]:
+        """Return the traits that count: of a pool only its own."""
+        return self.kept.traits(pid) if pid in self.own else self.kept.providers[pid].traits
+
 
 def hosts_that_fit(columns: Columns, request: Request) -> list[str]:
     """Return the names of the hosts that can hold a request, sorted. Cost: everything is tried."""
     kept = _Kept(columns)
     hosts = {kept.host(pid) for pid in kept.providers}
-    return sorted(host for host in hosts if _fits(kept, host, request))
+    return sorted(host for host in hosts if _fits(_Host(kept, host), request))
 
 
-def _fits(kept: _Kept, host: str, request: Request) -> bool:
+def _fits(host: _Host, request: Request) -> bool:
     (group,) = request.groups
-    inside = [
-        pid
-        for pid in kept.providers
-        if kept.host(pid) == host and not kept.traits(pid) & group.forbidden
-    ]
-    choices = [
-        {frozenset(parts) for parts in _splits(kept, inside, name, int(amount))}
-        for name, amount in _counts(request)
-    ]
-    return any(_answers(kept, group.required, chosen) for chosen in itertools.product(*choices))
+    asked = dict(_counts(request))
+    if not host.may_hold(asked):
+        return False
+    choices = [list(_splits(host, group.forbidden, name, int(asked[name]))) for name in asked]
+    for chosen in itertools.product(*choices):
+        given = dict(zip(asked, chosen, strict=True))
+        if host.kept.has_room(given) and _answers(host, group.required, given.values()):
+            return True
+    return False
 
 
-def _splits(kept: _Kept, inside: list[int], name: str, amount: int) -> Iterator[dict[int, int]]:
+def _splits(
+    host: _Host, forbidden: frozenset[str], name: str, amount: int
+) -> Iterator[dict[int, int]]:
     """Yield every way in which one provider, or several devices, give an amount of a class."""
-    having = [pid for pid in inside if name in kept.providers[pid].inventories]
-    devices = [pid for pid in having if kept.is_device(pid, name)]
+    kept = host.kept
+    having = [
+        pid
+        for pid in host.givers(name)
+        if name in kept.providers[pid].inventories and not host.traits(pid) & forbidden
+    ]
+    devices = [pid for pid in having if pid in host.own and kept.is_device(pid, name)]
     ways = [{pid: amount} for pid in having]
     for parts in itertools.product(range(amount + 1), repeat=len(devices)):
-        ways.append({pid: part for pid, part in zip(devices, parts, strict=True) if part})
+        given = {pid: part for pid, part in zip(devices, parts, strict=True) if part}
+        if len(given) > 1:
+            ways.append(given)
     for given in ways:
         if sum(given.values()) == amount and all(kept.may_give(p, name, given) for p in given):
             yield given
 
 
-def _answers(kept: _Kept, required: Iterable[str], chosen: Iterable[Iterable[int]]) -> bool:
+def _answers(host: _Host, required: Iterable[str], chosen: Iterable[Iterable[int]]) -> bool:
     """Return whether for each trait there is a class all of whose givers have it."""
-    classes = [[kept.traits(pid) for pid in givers] for givers in chosen]
+    classes = [[host.traits(pid) for pid in givers] for givers in chosen]
     return all(any(all(trait in has for has in each) for each in classes) for trait in required)
 
 
@@ -137,6 +216,7 @@ def _counts(request: Request) -> list[tuple[str, Any]]:
 def faults(columns: Columns, request: Request, candidate: Candidate) -> list[str]:
     """Return what is wrong with a candidate, nothing if it may be claimed as it is."""
     kept = _Kept(columns)
+    host = _Host(kept, candidate.host)
     by_name = {provider.name: pid for pid, provider in kept.providers.items()}
     given: dict[str, dict[int, int]] = {}
     found: list[str] = []
@@ -145,9 +225,9 @@ def faults(columns: Columns, request: Request, candidate: Candidate) -> list[str
         given.setdefault(taken.resource_class, {})[pid] = int(taken.amount)  # type: ignore[call-overload]
         if kept.providers[pid].uuid != taken.provider_uuid:
             found.append(f"{taken}: wrong uuid")
-        if kept.host(pid) != candidate.host:
+        if pid not in host.givers(taken.resource_class):
             found.append(f"{taken}: not of {candidate.host}")
-        if kept.traits(pid) & request.groups[0].forbidden:
+        if host.traits(pid) & request.groups[0].forbidden:
             found.append(f"{taken}: has a forbidden trait")
     sums = {name: sum(parts.values()) for name, parts in given.items()}
     if sums != {name: int(amount) for name, amount in _counts(request)}:
@@ -158,55 +238,17 @@ def faults(columns: Columns, request: Request, candidate: Candidate) -> list[str
             for pid in parts
             if not kept.may_give(pid, name, parts)
         ]
-    if not _answers(kept, request.groups[0].required, given.values()):
+    if not host.may_hold(given):
+        found.append(f"{candidate.host} gives nothing itself")
+    if not kept.has_room(given):
+        found.append("no room for all of it together")
+    if not _answers(host, request.groups[0].required, given.values()):
         found.append("a required trait is not answered for")
-    return found
+    givers = {pid for parts in given.values() for pid in parts}
+    return found + _wrong_generations(kept, givers, candidate)
 
 
-# --- input ----------------------------------------------------------------------------------------
-
-
-def columns_of(
-    roots: Iterable[Provider], allocations: Iterable[tuple[str, str, str, int]] = ()
-) -> Columns:
-    """Return the columns that a backend would return for some trees.
-
-    :param allocations: ``(consumer, provider name, resource class, amount)``; the ``used`` figures
-        are theirs, and those of the trees where there are none
-
-    >>> columns_of([Provider("host0", "VCPU=8")], [("job-1", "host0", "VCPU", 3)]).inventories.used
-    [3]
-    """
-    held = list(allocations)
-    rows: dict[str, list[Any]] = {name: [] for name in ("providers", "inventories", "traits")}
-    ids: dict[str, int] = {}
-    for root in roots:
-        for provider, parent in root.parents():
-            pid = ids[provider.name] = len(ids) + 1
-            uuid = provider.uuid or str(uuids.uuid5(uuids.NAMESPACE_DNS, provider.name))
-            above = None if parent is None else ids[parent.name]
-            rows["providers"].append((pid, uuid, provider.name, above, ids[root.name], 0))
-            rows["traits"] += [(pid, trait) for trait in sorted(provider.traits)]
-            rows["inventories"] += [
-                (pid, *_figures(provider.name, record, held))
-                for inventory in provider.inventories.values()
-                for record in inventory.to_records()
-            ]
-    return Columns(
-        ProviderColumns(*_columns(rows["providers"], ProviderColumns)),
-        InventoryColumns(*_columns(rows["inventories"], InventoryColumns)),
-        TraitColumns(*_columns(rows["traits"], TraitColumns)),
-        AllocationColumns(
-            *_columns([(ids[p], c, who, n) for who, p, c, n in held], AllocationColumns)
-        ),
-    )
-
-
-def _figures(provider: str, record: Any, held: list[tuple[str, str, str, int]]) -> tuple[Any, ...]:
-    name = record.resource_class
-    used = sum(amount for _, where, what, amount in held if (where, what) == (provider, name))
-    return dataclasses.astuple(dataclasses.replace(record, used=used or record.used))
-
-
-def _columns(rows: list[tuple[Any, ...]], table: Any) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in table._fields]
+def _wrong_generations(kept: _Kept, givers: Iterable[int], candidate: Candidate) -> list[str]:
+    decided_on = {at for pid in givers for at in kept.above(pid)}
+    wanted = {kept.providers[pid].uuid: kept.providers[pid].generation for pid in decided_on}
+    return [] if dict(candidate.generations) == wanted else [f"generations: {wanted}"]

@@ -1,9 +1,9 @@
 """Hypothesis strategies: valid amounts, inventories, ratios and names, small ones first.
 
 Names: :func:`resource_class_names`, :func:`custom_resource_classes`, :func:`trait_names`,
-:func:`provider_names`, :func:`consumer_names`, :func:`uuids`. Figures: :func:`ratios`,
-:func:`integer_amounts`, :func:`integer_inventories`. Several at once: :func:`amounts`,
-:func:`limits`, :func:`inventories`.
+:func:`provider_names`, :func:`consumer_names`, :func:`labels`, :func:`uuids`. Figures:
+:func:`ratios`, :func:`integer_amounts`, :func:`integer_inventories`. Several at once:
+:func:`amounts`, :func:`limits`, :func:`inventories`.
 
     >>> from hypothesis import find
     >>> find(integer_inventories(), lambda inventory: inventory.free < 0)
@@ -56,6 +56,11 @@ def provider_names() -> st.SearchStrategy[str]:
 
 def consumer_names() -> st.SearchStrategy[str]:
     """Return names of consumers."""
+    return _printable(names.MAX_CONSUMER_NAME)
+
+
+def labels() -> st.SearchStrategy[str]:
+    """Return names that people give: of aggregates, projects, users, consumer types and units."""
     return _printable(names.MAX_CONSUMER_NAME)
 
 

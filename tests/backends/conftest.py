@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy
 
 from resource_objects.backends.sql.backend import SQLBackend
 from tests import databases
@@ -53,3 +55,18 @@ def ledger(ledger_url: str) -> Iterator[SQLBackend]:
     backend = SQLBackend.open(ledger_url)
     yield backend
     backend.close()
+
+
+def ask_all(url: str, *statements: str) -> list[list[Any]]:
+    """Run statements on a connection of the test's own; return the rows of each."""
+    with databases.connect(sqlalchemy.make_url(url)) as connection:
+        return [_rows(connection.exec_driver_sql(statement)) for statement in statements]
+
+
+def _rows(result: sqlalchemy.CursorResult[Any]) -> list[Any]:
+    return list(result) if result.returns_rows else []
+
+
+def ask(url: str, statement: str) -> list[Any]:
+    """Run one statement on a connection of the test's own; return its rows, if it has some."""
+    return ask_all(url, statement)[0]

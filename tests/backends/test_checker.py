@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import datetime
 import inspect
 import itertools
 from collections.abc import Callable
@@ -11,23 +14,39 @@ import pytest
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
-from resource_objects.backends.memory import MemoryBackend
-from resource_objects.backends.sql import places, schema
+from resource_objects import exceptions
+from resource_objects.backends.memory import MemoryBackend, feed
+from resource_objects.backends.memory import define as definitions
+from resource_objects.backends.memory import orders as ordering
+from resource_objects.backends.sql import places, schema, units
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import Sized, chosen, listed
 from resource_objects.providers import Backend, decision
-from resource_objects.providers.backend import Adjustment, ClaimOrder, ClaimRecord, Operation
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderUpdate,
+)
+from resource_objects.providers.feed import SHARDS, Cursor
+from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
+from resource_objects.providers.orders import ClaimOrder, ClaimRecord, Delta, Operation, Write
+from resource_objects.providers.provider import Share
+from resource_objects.providers.settle import settle
+from resource_objects.resources.records import KindRecord
 from resource_objects.testing import checker
 from resource_objects.testing.conformance import BackendConformance
 from resource_objects.testing.conformance.base import (
-    Kit,
+    CLASS,
     adjust,
+    change_names,
     claim,
     define,
     host,
+    order,
     release,
+    rename,
 )
-from resource_objects.testing.conformance.claims import ClaimRules
 
 # --- the checker of tables ---
 
@@ -38,16 +57,35 @@ def sound(sqlite_url: Callable[[str], str]) -> str:
     url = sqlite_url("ledger.db")
     backend = SQLBackend.open(url)
     root = host("host0")
-    root.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+    root.update(aggregates={"rack"})
+    share = Share(resource_class="PGPU", of="host0", of_class="VCPU", factor=2)
+    root.add("host0/gpu0", "PGPU=2", traits=["CUSTOM_H100"], shares=[share])
     names = define(backend, root, host("host1"))
-    claim(backend, "job-1", {names["host0"]: "VCPU=2", names["host0/gpu0"]: "PGPU=1"})
-    claim(backend, "job-2", {names["host0"]: "VCPU=3"})
-    adjust(backend, "job-2", {names["host0"]: "VCPU=-1,MEMORY_MB=5"})
+    here, gpu = names["host0"], names["host0/gpu0"]
+    order(
+        backend,
+        ClaimOrder("job-1", (Delta(here, "VCPU", 2), Delta(gpu, "PGPU", 1, ("gpu0",)))),
+        ClaimOrder("job-2", (Delta(here, "VCPU", 3),)),
+    )
+    adjust(backend, "job-2", {here: "VCPU=-1,MEMORY_MB=5"})
     claim(backend, "job-3", {names["host1"]: "VCPU=1"})
     release(backend, "job-3")
+    backend.define(Operation(), _with_a_kind(backend, names["host1"]))
     backend.close()
     assert checker.problems(url) == []
     return url
+
+
+def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
+    """Return the change that makes one structured inventory of what a host has."""
+    [row] = backend.list_providers(ProviderFilter(uuids=frozenset({uuid})), 1)
+    kind = KindRecord("CUSTOM_BOARD", ("VCPU", "MEMORY_MB"), "")
+    nothing = frozenset[str]()
+    definition = ProviderDefinition(uuid, row.name, None, row.records, nothing, kinds=(kind,))
+    update = ProviderUpdate(
+        definition, row.generation, (), (), nothing, nothing, kinds_changed=True
+    )
+    return DefinitionChanges(row.name, updates=(update,))
 
 
 @pytest.mark.parametrize(
@@ -62,21 +100,44 @@ def sound(sqlite_url: Callable[[str], str]) -> str:
         ("UPDATE inventories SET total = 1, capacity = 1 WHERE id = 1", "of a capacity of 1"),
         ("UPDATE inventories SET step_size = 0", "out of range"),
         ("UPDATE inventories SET max_unit = 100000", "max_unit"),
+        ("UPDATE inventories SET writes = -1", "-1 times"),
         ("DELETE FROM inventories WHERE id = 1", "refers to nothing"),
         ("DELETE FROM consumers WHERE name = 'job-1'", "of nobody"),
         ("DELETE FROM claims WHERE id = 1", "0 claims"),
-        ("UPDATE consumers SET generation = 1", "generation"),
+        ("UPDATE claims SET state = 'released'", "is released"),
+        ("UPDATE consumers SET generation = 99", "generation"),
+        ("UPDATE consumers SET uuid = 'another'", "made another"),
         ("UPDATE consumers SET name = 'job-1'", "are called"),
-        ("DELETE FROM traits", "trait"),
-        ("DELETE FROM resource_classes WHERE id = 1", "not there"),
+        ("UPDATE operations SET uuid = 'the same'", "are called"),
+        ("DELETE FROM traits", "of traits"),
+        ("DELETE FROM aggregates", "of aggregates"),
+        ("DELETE FROM resource_classes", "not there"),
         ("UPDATE resource_providers SET root_id = 3", "has the root 3"),
         ("UPDATE resource_providers SET parent_id = 2 WHERE id = 1", "has the root"),
         ("INSERT INTO allocations SELECT * FROM allocations WHERE id = 1", "two allocations"),
         (
-            "UPDATE allocations SET used = used - 1 WHERE consumer_id = 2 AND used > 2;"
-            "UPDATE inventories SET used = used - 1 WHERE used > 4",
-            "operation 5 says",
+            "UPDATE allocations SET used = 1 WHERE id = 3;"
+            "UPDATE inventories SET used = used - 1 WHERE used = 6",
+            "says that",
         ),
+        ("UPDATE shares SET factor = 3", "held"),
+        ("UPDATE shares SET of_class_id = 99", "refers to nothing"),
+        ("UPDATE shares SET of_provider_id = provider_id, of_class_id = class_id", "itself"),
+        ("UPDATE inventories SET shares = 1 WHERE id = 1", "counts 1 shares"),
+        ("UPDATE inventories SET shares = 0", "counts 0 shares"),
+        ("UPDATE resource_providers SET root_id = 2 WHERE id = 2", "leaves the tree"),
+        ("UPDATE allocation_units SET allocation_id = 99", "of no allocation"),
+        ("UPDATE allocation_units SET provider_id = 1", "of no allocation"),
+        ("INSERT INTO allocation_units SELECT * FROM allocation_units", "taken 2 times"),
+        ("UPDATE allocation_units SET unit = 'gpu7'", "says that"),
+        ("UPDATE kind_records SET classes = 'VCPU,DISK_GB'", "there is no inventory"),
+        ("INSERT INTO kind_records SELECT * FROM kind_records", "2 kinds"),
+        ("DELETE FROM changes WHERE number = 2", "of the feed"),
+        ("UPDATE change_heads SET head = head + 1", "of the feed"),
+        ("DELETE FROM change_heads WHERE shard = 7", "the feed has the shards"),
+        ("UPDATE changes SET operation = 'another'", "not told"),
+        ("UPDATE changes SET touched = '[[], []]'", "is told of"),
+        ("UPDATE changes SET operation = (SELECT MAX(uuid) FROM operations)", "times in shard"),
     ],
 )
 def test_the_checker_finds_what_is_wrong(sound: str, damage: str, said: str) -> None:
@@ -93,6 +154,21 @@ def test_the_checker_finds_what_is_wrong(sound: str, damage: str, said: str) -> 
     assert said in "\n".join(checker.problems(sound))
 
 
+def test_the_checker_allows_for_what_was_renamed_and_what_was_forgotten(
+    sqlite_url: Callable[[str], str],
+) -> None:
+    url = sqlite_url("ledger.db")
+    backend = SQLBackend.open(url)
+    names = define(backend, host("host0", "CUSTOM_A=2,CUSTOM_B=2"))
+    claim(backend, "job", {names["host0"]: "CUSTOM_A=1"})
+    for old, new in (("A", "C"), ("B", "A"), ("C", "B")):
+        change_names(backend, rename(CLASS, f"CUSTOM_{old}", f"CUSTOM_{new}"))
+    assert checker.problems(url) == []
+    backend.prune(datetime.datetime.now(datetime.UTC))
+    backend.close()
+    assert checker.problems(url) == []
+
+
 # --- the kit ---
 
 
@@ -103,86 +179,162 @@ class _Kit(BackendConformance):
     backend_name = "broken"
 
 
-def _failures(open_backend: Callable[[], Backend], of: type[Kit] = _Kit) -> set[str]:
-    """Return the names of the kit's tests that a backend fails, of those that ask only for it."""
-    failed = set()
-    for name, test in inspect.getmembers(_Kit(), inspect.ismethod):
-        if list(inspect.signature(test).parameters) != ["backend"] or not hasattr(of, name):
-            continue
-        backend = open_backend()
-        try:
-            test(backend)
-        except (Exception, pytest.fail.Exception):  # what is broken may break in any way
-            failed.add(name)
-        finally:
-            backend.close()
-    return failed
+def _fails(open_backend: Callable[[], Backend], name: str) -> bool:
+    """Return whether a backend fails one of the kit's tests, one that asks only for it."""
+    test = getattr(_Kit(), name)
+    assert list(inspect.signature(test).parameters) == ["backend"]
+    backend = open_backend()
+    try:
+        test(backend)
+    except (Exception, pytest.fail.Exception):  # what is broken may break in any way
+        return True
+    finally:
+        backend.close()
+    return False
 
 
 class _Forgetful(MemoryBackend):
     """Forgets operations."""
 
-    def _done(self, *_: Any) -> bool:
-        return False
+    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+        return super().commit(dataclasses.replace(write, operation=Operation()))
 
 
-class _Careless(MemoryBackend):
-    """Writes before it looks."""
+class _Piecemeal(MemoryBackend):
+    """Carries orders out one by one."""
 
-    def claim(self, operation: Operation, order: ClaimOrder) -> ClaimRecord:
-        self.adjust(Operation(), Adjustment(order.consumer, order.deltas[:1]))
-        self.release(Operation(), order.consumer)
-        for delta in order.deltas:
-            self.adjust(Operation(), Adjustment(order.consumer, (delta,)))
-        held = self.held(order.consumer)
-        assert held is not None
-        return held
+    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+        if len(write.orders) < 2:
+            return super().commit(write)
+        parts = (Write(Operation(), "part", one.consumer, orders=(one,)) for one in write.orders)
+        return tuple([MemoryBackend.commit(self, part)[0] for part in parts])
 
 
-class _Trusting(MemoryBackend):
-    """Does not look at generations."""
+class _Repeating(MemoryBackend):
+    """Gives generations out again."""
 
-    def _at_generation(self, uuid: str, name: str, generation: int) -> Any:
-        return self._providers[uuid]
+    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+        return tuple(dataclasses.replace(claim, generation=1) for claim in super().commit(write))
 
 
-class _Generous(MemoryBackend):
-    """Lets anybody have anything."""
+class _Thorough(MemoryBackend):
+    """Forgets more than it may."""
 
-    def _refusals(self, *_: Any) -> Any:
-        return []
+    def prune(self, before: datetime.datetime) -> Pruned:
+        pruned = super().prune(before)
+        self._state.operations.clear()
+        return pruned
+
+
+class _Late(MemoryBackend):
+    """Reads the cursor of another moment."""
+
+    def read(self, *trees: str, allocations: bool = True) -> Columns:
+        columns = super().read(*trees, allocations=allocations)
+        return dataclasses.replace(columns, cursor=Cursor((0,) * SHARDS))
+
+
+class _Endless(MemoryBackend):
+    """Does not end its pages."""
+
+    def list_providers(
+        self, wanted: ProviderFilter, limit: int, after: int = 0
+    ) -> tuple[ListedProvider, ...]:
+        return super().list_providers(wanted, 1000, after)
+
+
+class _Blurred(MemoryBackend):
+    """Lists who has no room too."""
+
+    def list_providers(
+        self, wanted: ProviderFilter, limit: int, after: int = 0
+    ) -> tuple[ListedProvider, ...]:
+        return super().list_providers(dataclasses.replace(wanted, room=()), limit, after)
 
 
 @pytest.mark.parametrize(
     ("broken", "found_by"),
     [
         (_Forgetful, "test_a_repeated_claim_returns_the_first_outcome"),
-        (_Careless, "test_a_refused_claim_changes_nothing"),
-        (_Trusting, "test_a_stale_change_changes_nothing"),
-        (_Generous, "test_the_last_unit_can_be_had_and_no_more"),
+        (_Forgetful, "test_every_kind_of_write_happens_once"),
+        (_Piecemeal, "test_two_may_swap_full_places"),
+        (_Piecemeal, "test_a_unit_is_handed_over_within_one_write"),
+        (_Repeating, "test_a_generation_is_never_repeated"),
+        (_Thorough, "test_pruning_keeps_what_consumers_were_written_by"),
+        (_Late, "test_who_reads_and_goes_on_from_there_misses_nothing"),
+        (_Endless, "test_pages_go_on_where_they_were_when_others_come_and_go"),
+        (_Blurred, "test_room_is_what_the_targets_have_too"),
     ],
 )
 def test_the_kit_finds_what_is_broken(broken: type[MemoryBackend], found_by: str) -> None:
-    sound = _failures(lambda: MemoryBackend.open("memory://"))
-    assert found_by in _failures(lambda: broken.open("memory://")) - sound
+    assert not _fails(lambda: MemoryBackend.open("memory://"), found_by)
+    assert _fails(lambda: broken.open("memory://"), found_by)
 
 
-@pytest.mark.parametrize("broken", ["used is not changed", "the decision is always yes"])
-def test_kit_and_checker_find_a_broken_sql_backend(
-    sqlite_url: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, broken: str
+def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any) -> Any:
+    alone = {key: dataclasses.replace(place, shares=()) for key, place in places.items()}
+    return settle(orders, kept, alone, *rest, **more)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead", "found_by"),
+    [
+        (decision, "refusals", lambda *_, **__: (), "test_the_last_unit_can_be_had_and_no_more"),
+        (ordering, "_takers", lambda *_: {}, "test_a_unit_belongs_to_one_consumer"),
+        (ordering, "settle", _without_shares, "test_a_full_target_refuses"),
+        (
+            definitions,
+            "_at_generation",
+            lambda draft, uuid, *_: draft.providers[uuid],
+            "test_a_stale_change_changes_nothing",
+        ),
+        (feed, "tell", lambda *_: None, "test_every_write_is_told_once"),
+    ],
+)
+def test_the_kit_finds_a_part_that_is_broken(
+    module: Any, name: str, instead: Any, found_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if broken == "used is not changed":
-        monkeypatch.setattr(places, "change", lambda connection, nets: None)
-    else:
-        monkeypatch.setattr(decision, "refusals", lambda *_, **__: ())
+    monkeypatch.setattr(module, name, instead)
+    assert _fails(lambda: MemoryBackend.open("memory://"), found_by)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "found_by"),
+    [
+        (places, "change", "test_the_last_unit_can_be_had_and_no_more"),
+        (places, "_add_shares", "test_what_is_taken_is_used_at_the_target_too"),
+        (units, "take", "test_units_are_given_back_and_taken_one_by_one"),
+        (decision, "refusals", "test_a_claim_may_be_large"),
+    ],
+)
+def test_kit_and_checker_find_a_broken_sql_backend(
+    module: Any,
+    name: str,
+    found_by: str,
+    sqlite_url: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if module is decision:
         monkeypatch.setattr(places, "_CHANGE", Sized(_unguarded))
+        found_by = "test_a_refused_claim_changes_nothing"
     numbers = itertools.count()
-    assert _failures(lambda: SQLBackend.open(sqlite_url(f"{next(numbers)}.db")), ClaimRules)
+
+    def fresh() -> SQLBackend:
+        return SQLBackend.open(sqlite_url(f"{next(numbers)}.db"))
+
+    assert not _fails(fresh, found_by) or module is decision
+    monkeypatch.setattr(module, name, lambda *_, **__: ())
+    assert _fails(fresh, found_by)
     url = sqlite_url("judged.db")
     backend = SQLBackend.open(url)
-    names = define(backend, host("host0", "VCPU=2"))
+    root = host("host0", "VCPU=2")
+    share = Share(resource_class="PCPU", of="host0", of_class="VCPU")
+    root.add("cell0", "PCPU=2", shares=[share])
+    names = define(backend, root)
     for consumer in ("job-1", "job-2"):
-        claim(backend, consumer, {names["host0"]: "VCPU=2"})
+        unit = Delta(names["cell0"], "PCPU", 1, (consumer,))
+        with contextlib.suppress(exceptions.CapacityException):
+            order(backend, ClaimOrder(consumer, (Delta(names["host0"], "VCPU", 1), unit)))
     backend.close()
     assert checker.problems(url) != []
 

@@ -17,6 +17,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.migrations import steps
 from resource_objects.testing.conformance.base import claim, define, host, picture
 from resource_objects.testing.conformance.concurrency import together
+from tests.backends.conftest import ask, ask_all
 
 
 @pytest.fixture
@@ -109,18 +110,58 @@ def test_the_database_refuses_figures_that_cannot_be(ledger: SQLBackend, ledger_
         connection.rollback()
 
 
+@pytest.mark.law(1, 8)
+def test_the_database_refuses_shares_and_units_that_cannot_be(
+    ledger: SQLBackend, ledger_url: str
+) -> None:
+    names = define(ledger, host("host0", "VCPU=8"), host("host1", "VCPU=8"))
+    claim(ledger, "a", {names["host0"]: "VCPU=1"})
+    claim(ledger, "b", {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"})
+    [(one, class_), (other, _)] = ask(
+        ledger_url, "SELECT provider_id, class_id FROM inventories ORDER BY id"
+    )
+    query = "SELECT id, provider_id FROM allocations ORDER BY id"
+    [first, second, third] = [row[0] for row in ask(ledger_url, query)]
+    good = f"INSERT INTO shares VALUES ({one}, {class_}, {other}, {class_}, 1)"
+    unit = f"INSERT INTO allocation_units VALUES ({one}, 'cpu0', {first})"
+    ask_all(ledger_url, good, unit)
+    for wrong in (
+        good,
+        good.replace(", 1)", ", 0)"),
+        f"INSERT INTO shares VALUES ({other}, {class_}, {one}, {class_}, 0)",
+        f"INSERT INTO shares VALUES ({other}, {class_}, {one}, {class_ + 1}, 1)",
+        f"INSERT INTO shares VALUES ({other}, {class_}, {one + 99}, {class_}, 1)",
+        f"DELETE FROM inventories WHERE provider_id = {other}",
+        unit,
+        f"INSERT INTO allocation_units VALUES ({one}, 'cpu0', {second})",
+        f"INSERT INTO allocation_units VALUES ({one}, 'cpu1', {third + 99})",
+    ):
+        with pytest.raises(sqlalchemy.exc.DBAPIError):
+            _run(ledger_url, *_STRICT.get(ledger._database.dialect, ()), wrong)
+    _run(
+        ledger_url,
+        *_STRICT.get(ledger._database.dialect, ()),
+        f"DELETE FROM allocations WHERE id = {first}",
+    )
+    assert ask(ledger_url, "SELECT unit FROM allocation_units") == []
+
+
+#: What makes a database check what it is told to (the library says so on each connection).
+_STRICT = {"sqlite": ["PRAGMA foreign_keys = ON"]}
+
+
 # --- versions ---
 
 
 def test_upgrading_says_what_it_did_and_does_it_once(database_url: str) -> None:
-    [step] = SQLBackend.upgrade_database(database_url)
-    assert step.startswith("0001 ")
+    steps_run = SQLBackend.upgrade_database(database_url)
+    assert [step.split()[0] for step in steps_run] == ["0001", "0002"]
     assert SQLBackend.upgrade_database(database_url) == []
 
 
 def test_many_upgrades_at_once_run_each_step_once(database_url: str) -> None:
     outcomes = together(lambda _: SQLBackend.upgrade_database(database_url), workers=4)
-    assert sorted(map(len, outcomes)) == [0, 0, 0, 1], outcomes
+    assert sorted(map(len, outcomes)) == [0, 0, 0, 2], outcomes
 
 
 def test_an_upgrade_that_was_cut_short_goes_on(
@@ -137,7 +178,7 @@ def test_an_upgrade_that_was_cut_short_goes_on(
     left = set(sqlalchemy.inspect(engine).get_table_names())
     # MySQL commits each table as it is made
     assert ("resource_providers" in left) == (database_kind == "mysql")
-    assert len(SQLBackend.upgrade_database(database_url)) == 1
+    assert len(SQLBackend.upgrade_database(database_url)) == 2
     _check_tables(engine)
 
 
@@ -154,7 +195,7 @@ def test_a_newer_database_that_admits_this_library_is_used(database_url: str) ->
 
 def test_a_newer_database_that_shuts_it_out_is_left_alone(database_url: str) -> None:
     SQLBackend.upgrade_database(database_url)
-    _run(database_url, "UPDATE schema_info SET oldest_library = 2")
+    _run(database_url, "UPDATE schema_info SET oldest_library = 3")
     for version in ("0007", "a17be"):
         _run(database_url, f"UPDATE {migrations.VERSION_TABLE} SET version_num = '{version}'")
         for use in (SQLBackend.open, SQLBackend.upgrade_database):
@@ -170,7 +211,7 @@ def test_an_older_database_needs_an_upgrade(database_kind: str, database_url: st
     else:
         with pytest.raises(exceptions.SchemaTooOld, match="db upgrade"):
             SQLBackend.open(database_url)
-        assert len(SQLBackend.upgrade_database(database_url)) == 1
+        assert len(SQLBackend.upgrade_database(database_url)) == 2
     assert SQLBackend.upgrade_database(database_url) == []
 
 

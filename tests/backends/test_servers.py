@@ -15,16 +15,33 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import consumers
+from resource_objects.backends.sql import (
+    consumers,
+    feed,
+    migrations,
+    operations,
+    places,
+    units,
+)
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers.backend import ClaimOrder, Operation
+from resource_objects.providers.orders import (
+    ClaimOrder,
+    Delta,
+    Operation,
+    Release,
+    Replacement,
+    Write,
+)
+from resource_objects.resources import Inventories
 from resource_objects.testing import checker
 from resource_objects.testing.conformance import state_machine
 from resource_objects.testing.conformance.base import (
+    changes_to,
     claim,
     define,
     deltas,
     host,
+    kept,
     picture,
     release,
 )
@@ -88,7 +105,7 @@ def test_tables_of_others_may_be_there_too(database_url: str) -> None:
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32))")
         connection.exec_driver_sql("CREATE TABLE books (id INTEGER)")
-    assert len(SQLBackend.upgrade_database(database_url)) == 1
+    assert len(SQLBackend.upgrade_database(database_url)) == migrations.NEWEST
     SQLBackend.open(database_url).close()
 
 
@@ -150,7 +167,7 @@ def test_a_connection_lost_before_the_commit_did_nothing(
     def lost(*_: Any) -> None:
         assert throw_out(ledger_url) > 0
 
-    monkeypatch.setattr(consumers, "make_claim", _after(lost, consumers.make_claim))
+    monkeypatch.setattr(consumers, "make_claims", _after(lost, consumers.make_claims))
     operation = Operation()
     order = ClaimOrder("job", deltas({names["host0"]: "VCPU=8"}))
     with pytest.raises(exceptions.LostConnection):
@@ -159,6 +176,61 @@ def test_a_connection_lost_before_the_commit_did_nothing(
     assert picture(ledger) == before
     assert ledger.claim(operation, order) == ledger.held("job")
     assert picture(ledger).used("host0", "VCPU") == 8
+
+
+_PARTS = [
+    (places, "lock"),
+    (places, "change"),
+    (operations, "record"),
+    (consumers, "make"),
+    (consumers, "forget"),
+    (units, "take"),
+    (feed, "tell"),
+]
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize(("module", "name"), _PARTS)
+def test_a_large_write_that_loses_its_connection_did_nothing(
+    ledger: SQLBackend,
+    ledger_url: str,
+    names: dict[str, str],
+    module: Any,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = host("host1", "VCPU=8,DISK_GB=9")
+    tree.add("host1/disk")
+    names |= define(ledger, tree)
+    claim(ledger, "goes", {names["host0"]: "VCPU=8"})
+    claim(ledger, "moves", {names["host1"]: "DISK_GB=2"})
+    wanted = kept(ledger, "host1")
+    wanted.update(inventories=Inventories("VCPU=8"))
+    wanted.children[0].update(inventories=Inventories("DISK_GB=9"))
+    unit = Delta(names["host0"], "VCPU", 8, ("cpu0",))
+    write = Write(
+        Operation(),
+        "reshape",
+        "host1",
+        changes_to(ledger, wanted),
+        (
+            Release("goes"),
+            ClaimOrder("comes", (unit,)),
+            Replacement("moves", deltas({names["host1/disk"]: "DISK_GB=2"})),
+        ),
+    )
+    before, cursor = picture(ledger), ledger.cursor()
+
+    def lost(*_: Any) -> None:
+        assert throw_out(ledger_url) > 0
+
+    monkeypatch.setattr(module, name, _after(lost, getattr(module, name)))
+    with pytest.raises(exceptions.LostConnection):
+        ledger.commit(write)
+    monkeypatch.undo()
+    assert (picture(ledger), ledger.cursor()) == (before, cursor)
+    assert len(ledger.commit(write)) == 3
+    assert picture(ledger).units == {("host0", "cpu0"): ("VCPU", "comes")}
 
 
 def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,3 +264,24 @@ def test_a_write_whose_acknowledgement_was_lost_happens_once(
     release(ledger, "job")
     assert ledger.claim(operation, order).held[0].amount == 8
     assert ledger.held("job") is None
+
+
+def test_a_connection_lost_while_it_is_made_is_no_surprise(
+    database_kind: str, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialect = sqlalchemy.make_url(ledger_url).get_dialect()
+    step = {"postgresql": "_set_backslash_escapes", "mysql": "_detect_sql_mode"}[database_kind]
+    first = getattr(dialect, step)
+    done = []
+
+    def lose(self: Any, connection: Any) -> None:
+        if not done:
+            done.append(1)
+            throw_out(ledger_url)
+        first(self, connection)
+
+    monkeypatch.setattr(dialect, step, lose)
+    with pytest.raises((exceptions.LostConnection, exceptions.DatabaseUnavailable)):
+        SQLBackend.open(ledger_url)
+    monkeypatch.undo()
+    SQLBackend.open(ledger_url).close()

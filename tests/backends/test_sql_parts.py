@@ -227,15 +227,18 @@ def test_a_number_of_a_rolled_back_transaction_is_not_believed(
     backend = SQLBackend.open(sqlite_url("ledger.db"))
     classes = backend._catalogue.classes
 
+    numbers: list[int] = []
+
     def make_and_fail(connection: sqlalchemy.Connection) -> None:
-        assert classes.ensure(connection, ["CUSTOM_A"]) == {"CUSTOM_A": 1}
-        assert classes.ensure(connection, ["CUSTOM_A"]) == {"CUSTOM_A": 1}
+        made = classes.ensure(connection, ["CUSTOM_A"])
+        assert classes.ensure(connection, ["CUSTOM_A"]) == made
+        numbers.extend(made.values())
         raise RuntimeError("rolled back")
 
     with pytest.raises(RuntimeError):
         backend._writing(make_and_fail)
     made = backend._writing(lambda connection: classes.ensure(connection, ["CUSTOM_B"]))
-    assert made == {"CUSTOM_B": 1}
+    assert made == {"CUSTOM_B": numbers[0]}
     assert backend._reading(lambda c: classes.find(c, ["CUSTOM_A", "CUSTOM_B"])) == made
-    assert backend._reading(lambda c: classes.names(c, [1]))[1] == "CUSTOM_B"
+    assert backend._reading(lambda c: classes.names(c, numbers))[numbers[0]] == "CUSTOM_B"
     backend.close()

@@ -87,9 +87,9 @@ def test_usage_of_an_empty_ledger(run):
 def test_provider_list_lists_all_with_what_they_declare(lab):
     rows = json.loads(lab("provider", "list", "-f", "json").out)
     assert [tuple(row.values()) for row in rows] == [
-        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], 0),
-        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], 0),
-        ("host1", "", "VCPU=4", [], 0),
+        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], [], 0),
+        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], [], 0),
+        ("host1", "", "VCPU=4", [], [], 0),
     ]
     assert "| host0/gpu0 | host0  | PGPU=1 " in lab("provider", "list").out
 
@@ -102,7 +102,10 @@ def test_provider_show_tells_one_by_name_or_uuid(lab):
         "generation": 0,
         "inventories": "VCPU=4:reserved=1:allocation_ratio=2",
         "traits": ["CUSTOM_FAST"],
+        "aggregates": [],
+        "shares": [],
         "children": ["host0/gpu0"],
+        "reported": None,
     }
     assert lab("provider", "show", uuid, "-f", "value", "-c", "provider").out == "host0\n"
     assert "| children    | host0/gpu0 " in lab("provider", "show", "host0").out

@@ -77,7 +77,7 @@ def test_the_usage_tree_aligns_its_columns_and_nests_what_is_below(ledger):
 
 
 def test_the_provider_tree_nests_what_is_below(ledger):
-    assert render.provider_tree(ledger.providers()).splitlines() == [
+    assert render.provider_tree(ledger.trees()).splitlines() == [
         "bare",
         "host0  VCPU=100,MEMORY_MB=1000",
         "├─ host0/board  CUSTOM_FPGA=4",
@@ -90,4 +90,4 @@ def test_the_provider_tree_nests_what_is_below(ledger):
 def test_nothing_is_drawn_of_nothing():
     with ro.connect("memory://") as ledger:
         assert render.usage_tree(ledger.usage()) == ""
-        assert render.provider_tree(ledger.providers()) == ""
+        assert render.provider_tree(ledger.trees()) == ""

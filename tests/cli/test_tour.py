@@ -39,7 +39,7 @@ def kept(url: str) -> dict[str, object]:
     """All that is kept in a ledger, in a form that compares."""
     with ro.connect(url) as ledger:
         return {
-            "providers": list(ledger.providers()),
+            "providers": list(ledger.trees()),
             "consumers": ledger.usage().consumers,
         }
 

@@ -158,7 +158,7 @@ def test_a_child_that_appears_meanwhile_stays(connect, ledger, monkeypatch):
         host.add("host0/gpu1", "PGPU=1")
         connect().sync(host)
 
-    interleave(monkeypatch, ledger.backend, "define", somebody_adds_a_child)
+    interleave(monkeypatch, ledger.backend, "commit", somebody_adds_a_child)
     node.save()
     kept = ledger.provider("host0")
     assert [child.name for child in kept.children] == ["host0/gpu0", "host0/gpu1"]
@@ -176,7 +176,7 @@ def test_a_lost_race_for_the_definition_is_merged_again(connect, ledger, monkeyp
         monkeypatched.undo()
         other.save()
 
-    interleave(monkeypatched, ledger.backend, "define", somebody_saves)
+    interleave(monkeypatched, ledger.backend, "commit", somebody_saves)
     node.save()
     kept = ledger.provider("host0").inventories
     assert (kept["VCPU"].total, kept["MEMORY_MB"].total, node.memory_mb) == (16, 1024, 1024)
@@ -189,7 +189,7 @@ def test_races_lost_for_ever_end(ledger, monkeypatch):
     def always_stale(*_args):
         raise exceptions.StaleDefinition("host0")
 
-    monkeypatch.setattr(ledger.backend, "define", always_stale)
+    monkeypatch.setattr(ledger.backend, "commit", always_stale)
     with pytest.raises(exceptions.StaleDefinition):
         node.save()
     assert node.vcpus == 16
@@ -365,7 +365,7 @@ def test_a_host_made_by_two_at_once_is_made_once(connect, monkeypatch):
         monkeypatch.undo()
         other.save()
 
-    interleave(monkeypatch, ledger.backend, "define", somebody_makes_it)
+    interleave(monkeypatch, ledger.backend, "commit", somebody_makes_it)
     one.save()
     assert used(ledger) == 3 and one.local_gb == 9
 

@@ -152,11 +152,11 @@ def test_a_definition_is_merged_as_often_as_the_ledger_tries(ledger, monkeypatch
     node = ComputeNode.load(ledger, "host0")
     tries = []
 
-    def define(operation, changes):
-        tries.append(changes)
+    def define(write):
+        tries.append(write.definitions)
         raise exceptions.StaleDefinition("host0", "always")
 
-    monkeypatch.setattr(ledger.backend, "define", define)
+    monkeypatch.setattr(ledger.backend, "commit", define)
     node.inventories["VCPU"].total = 16
     with pytest.raises(exceptions.StaleDefinition, match="always"):
         node.save()
@@ -557,3 +557,13 @@ def test_many_processes_take_exactly_what_there_is(tmp_path, consumers):
         name = consumer or "host0/unattributed"
         expected[name] = expected.get(name, 0) + units
     assert held_by == {name: units for name, units in expected.items() if units}
+
+
+def test_a_class_that_a_pool_gives_is_not_counted_at_the_node_too(ledger):
+    ledger.sync(ro.Provider("nfs", "DISK_GB=1000"), ro.Provider("host9", "VCPU=4"))
+    ledger.share("nfs", with_=["host9"])
+    node = ComputeNode.load(ledger, "host9")
+    node.update_inventories({"DISK_GB": ro.IntegerInventory(100)})
+    with pytest.raises(exceptions.CountedTwice, match="DISK_GB"):
+        node.save()
+    assert "DISK_GB" not in ledger.provider("host9").inventories

@@ -80,7 +80,7 @@ def test_claim_then_release_restores_the_ledger(hosts, claims) -> None:  # type:
 
 def _read_everything(ledger: ro.Ledger) -> None:
     ledger.usage()
-    for root in ledger.providers():
+    for root in ledger.trees():
         ledger.usage(root.name)
         node = ro.ComputeNode.load(ledger, root.name)
         assert node.changes() == {}

@@ -290,7 +290,7 @@ def test_many_agents_that_make_the_same_host_all_succeed(ledger: ro.Ledger) -> N
     for thread in threads:
         thread.join()
     assert failed == []
-    assert [root.name for root in ledger.providers()] == ["host0"]
+    assert [root.name for root in ledger.trees()] == ["host0"]
 
 
 @pytest.mark.law(1)
@@ -361,7 +361,7 @@ def test_removing_takes_all_below_along(ledger: ro.Ledger) -> None:
     host.add("host0/gpu", "PGPU=1")
     ledger.sync(host, ro.Provider("host1", "VCPU=4"))
     assert ledger.remove("host0").removed == 2
-    assert [root.name for root in ledger.providers()] == ["host1"]
+    assert [root.name for root in ledger.trees()] == ["host1"]
     with pytest.raises(exceptions.ProviderNotFound):
         ledger.remove("host0")
 
@@ -376,7 +376,7 @@ def test_a_name_of_another_tree_is_refused(ledger: ro.Ledger) -> None:
         ledger.sync(other)
     with pytest.raises(exceptions.ProviderExists, match="in the tree of host0"):
         ledger.sync(ro.Provider("shared", "PGPU=1"))
-    assert [root.name for root in ledger.providers()] == ["host0"]
+    assert [root.name for root in ledger.trees()] == ["host0"]
 
 
 def test_entities_carry_their_ledger(ledger: ro.Ledger) -> None:
@@ -416,7 +416,7 @@ def test_two_ledgers_never_mix(tmp_path: Path) -> None:
     for number, ledger in enumerate(ledgers):
         ledger.sync(ro.Provider(f"host{number}", "VCPU=1"))
     for number, ledger in enumerate(ledgers):
-        assert [root.name for root in ledger.providers()] == [f"host{number}"]
+        assert [root.name for root in ledger.trees()] == [f"host{number}"]
         ledger.close()
 
 

@@ -30,23 +30,28 @@ pytestmark = pytest.mark.law(10)
 fixture: Any = importlib.import_module("oslo_versionedobjects.fixture")
 
 PINNED: dict[str, str] = {
-    "resource_objects.Allocation": "1.0-5abb72e7982a8255baba962a92900bed",
+    "resource_objects.Aggregate": "1.0-a7a0360b1aee05be817d1e1c38b93a44",
+    "resource_objects.Allocation": "1.1-f4e6b26b508c4be09ed90807d8226949",
     "resource_objects.Amount": "1.0-579a264ce51709307e3410254be5aebd",
     "resource_objects.Amounts": "1.0-50642b813a984a283124f664bd367c66",
-    "resource_objects.Candidate": "1.0-c264f555c57b85757e36f3e527ec6039",
-    "resource_objects.Claim": "1.0-4045e79fa968431bcff4067a46f40ad7",
+    "resource_objects.Candidate": "1.1-37b766973f61500477ffbd083dcdb623",
+    "resource_objects.Claim": "1.1-c001144f3dda4aa9c5c55518df483357",
     "resource_objects.ComputeNode": "1.0-f77725aeb7e5f07dabca23bb36f855ce",
+    "resource_objects.Consumer": "1.0-27e1b74f7bbeaf83a876b2406bc252b5",
     "resource_objects.IntegerAmount": "1.0-48cf6af49be08f04229dcf9004f698bb",
     "resource_objects.IntegerInventory": "1.0-030e9887e67ec79dd98c17eda0b70473",
     "resource_objects.IntegerResource": "1.0-06bda4c6fb261a6edb28eb98f28506df",
     "resource_objects.Inventories": "1.0-4fbb845ff60e9d8ca6e938c6b07ca6e6",
     "resource_objects.Inventory": "1.0-48eed1c6f826bab0ae671f947f2f2f08",
     "resource_objects.Limits": "1.0-4b906cba80dc42ddf98dc19f946b91b3",
-    "resource_objects.Provider": "1.0-28628f1c99e0c57afdb32335007da8a4",
+    "resource_objects.Provider": "1.1-eb298cf0e03a1cf54035d67428fe45aa",
     "resource_objects.Request": "1.0-c260c69846e35262c36cf7998fece13b",
     "resource_objects.RequestGroup": "1.0-7e2d916d3793b02204d5aaf09e2e23e6",
     "resource_objects.Resource": "1.0-38fc104ba440c5bc68ac3ec8d6e60f1a",
+    "resource_objects.ResourceClass": "1.0-7444f336a8d98fc17f91aac69a778866",
+    "resource_objects.Share": "1.0-8de73879692aa8a7f2fe4f808b84a283",
     "resource_objects.SlotResource": "1.0-9258e79e129f3f681d391d239f906ef2",
+    "resource_objects.Trait": "1.0-606b00d656efd60bc3796648e9e4a7bd",
 }
 
 PACKAGE = Path(resource_objects.__file__).parent

@@ -9,7 +9,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.columns import subtree, trees
+from resource_objects.providers.columns import trees
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -25,32 +25,43 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ro.Ledger
         yield opened
 
 
-def test_what_is_below_a_provider_is_a_tree_of_its_own_with_inherited_traits(
+def test_a_snapshot_at_a_provider_searches_what_is_below_it_with_inherited_traits(
     ledger: ro.Ledger,
 ) -> None:
     ledger.claim("job-1", {"host0/board/card0": "PGPU=1"})
-    (root,) = trees(subtree(ledger.backend.read("host0/board"), "host0/board"))
-    assert [each.name for each in root.walk()] == [
+    uuid = ledger.provider("host0/board").uuid
+    assert uuid is not None
+    for at in ("host0/board", uuid):
+        asked = ro.Request("PGPU=1", required=["CUSTOM_FAST", "CUSTOM_WIDE"])
+        [found] = ledger.snapshot(at).candidates(asked)
+        assert [each.provider for each in found.allocations] == ["host0/board/card1"]
+        assert not ledger.snapshot(at).candidates("VCPU=1")
+
+
+def test_what_is_above_bounds_a_search_below_too(ledger: ro.Ledger) -> None:
+    host = ro.Provider("host2", "VCPU=4")
+    host.add(
+        "host2/cell",
+        "VCPU=4",
+        shares=[ro.Share(resource_class="VCPU", of="host2", of_class="VCPU")],
+    )
+    ledger.sync(host)
+    ledger.claim("job-1", {"host2": "VCPU=3"})
+    assert not ledger.snapshot("host2/cell").candidates("VCPU=2")
+    found = ledger.snapshot("host2/cell").candidates("VCPU=1")
+    assert str(ledger.claim("job-2", found)) == "job-2 holds VCPU=1 of host2/cell"
+
+
+def test_trees_of_columns_are_what_was_synced(ledger: ro.Ledger) -> None:
+    (root,) = trees(ledger.backend.read("host0/board/card1"))
+    assert root == ledger.provider("host0")
+    assert [each.name for each in root.walk()][1:] == [
         "host0/board",
         "host0/board/card0",
         "host0/board/card1",
     ]
-    assert root.traits == {"CUSTOM_FAST", "CUSTOM_WIDE"}
-    assert root.find("host0/board/card0").inventories["PGPU"].used == 1
 
 
-def test_a_provider_is_found_by_its_uuid_too(ledger: ro.Ledger) -> None:
-    uuid = ledger.provider("host0/board").uuid
-    assert uuid is not None
-    (root,) = trees(subtree(ledger.backend.read(uuid), uuid))
-    assert root.name == "host0/board"
-
-
-def test_a_root_is_its_whole_tree_and_no_other(ledger: ro.Ledger) -> None:
-    (root,) = trees(subtree(ledger.backend.read(), "host0"))
-    assert root == ledger.provider("host0")
-
-
-def test_a_provider_that_is_not_there_has_nothing_below(ledger: ro.Ledger) -> None:
+def test_a_provider_that_is_not_there_cannot_be_searched(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.ProviderNotFound, match="nowhere"):
-        subtree(ledger.backend.read(), "nowhere")
+        ledger.snapshot("nowhere")

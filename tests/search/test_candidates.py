@@ -12,10 +12,13 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.base import ResourceObject
 from resource_objects.providers import Allocation, Provider
+from resource_objects.providers.definition import diff
+from resource_objects.providers.orders import Operation
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts, IntegerAmount
 from resource_objects.search import Candidate, Snapshot
 from resource_objects.testing.reference import columns_of
+from tests.search import generated
 
 
 def taken(provider="host0", resource_class="VCPU", amount=2):
@@ -123,3 +126,53 @@ def test_every_candidate_can_be_claimed_on_an_unchanged_ledger(roots, asked):
             found = ledger.snapshot().candidates(request)
             if found:
                 ledger.claim(f"job-{number}", found)
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize("make", [generated.mixed, generated.crowded])
+@pytest.mark.parametrize("start", [0, 40])
+def test_every_candidate_can_be_claimed_where_much_is_shared(make, start):
+    for seed in range(start, start + 40):
+        with ro.connect("memory://") as ledger:
+            for root in make(seed)[0]:  # a ledger refuses what is counted at a pool and a host
+                ledger.backend.define(Operation(), diff(None, root))
+            for number in range(6):
+                request = make(1000 * number + seed)[1]
+                found = ledger.snapshot().candidates(request, limit=None)
+                for candidate in found:
+                    claim = ledger.claim("try", candidate, unchanged=True)
+                    assert claim.amounts == request.resources, (seed, number)
+                    ledger.release("try")
+                if found:
+                    ledger.claim(f"job-{number}", found)
+
+
+def test_an_older_reader_gets_the_candidate_without_generations():
+    uuid = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+    told = ONE.replace(generations=[(uuid, 3)])
+    assert told.generations == ((uuid, 3),)
+    assert ResourceObject.obj_from_primitive(told.obj_to_primitive()) == told
+    older = told.obj_to_primitive(target_version="1.0")
+    assert ResourceObject.obj_from_primitive(older) == ONE
+
+
+@pytest.mark.parametrize(
+    "generations", [[("host0", 3)], [("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", -1)], [3], "x", None]
+)
+def test_generations_are_of_uuids(generations):
+    with pytest.raises(exceptions.ResourceObjectsError):
+        ONE.replace(generations=generations)
+
+
+def test_a_candidate_tells_the_definitions_it_was_decided_on():
+    host = Provider("host0", traits=["CUSTOM_A"])
+    host.add("host0/numa0").add("host0/numa0/gpu0", "PGPU=1")
+    host.add("host0/numa1", "VCPU=8")
+    with ro.connect("memory://") as ledger:
+        ledger.sync(host)
+        ledger.set_traits("host0", ["CUSTOM_A", "CUSTOM_B"])
+        (found,) = ledger.snapshot().candidates(Request("PGPU=1", required=["CUSTOM_A"]))
+        kept = {one.name: one for one in ledger.provider("host0").walk()}
+    above = [kept[name] for name in ("host0/numa0/gpu0", "host0/numa0", "host0")]
+    assert found.generations == tuple((one.uuid, one.generation) for one in above)
+    assert kept["host0"].generation > 0

@@ -288,6 +288,7 @@ def test_the_data_is_plain():
                     "where": "host0",
                     "holders": [["job-1", 1]],
                     "trait": None,
+                    "unit": None,
                     "text": "host0: PGPU asked 2, free 0 of 1 (job-1 holds 1)",
                 }
             ]

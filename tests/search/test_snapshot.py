@@ -13,12 +13,16 @@ import pytest
 from resource_objects import exceptions, search
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import (
+    AggregateColumns,
     AllocationColumns,
     Columns,
     InventoryColumns,
     ProviderColumns,
+    ShareColumns,
     TraitColumns,
+    UnitColumns,
 )
+from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
 from resource_objects.testing.reference import columns_of
@@ -95,7 +99,8 @@ def test_no_array_of_it_can_be_written():
     kept = Snapshot(columns_of(lab()))._fleet
     arrays = [kept.parent, kept.tree, *kept.traits.values()]
     for rows in kept.classes.values():
-        arrays += [getattr(rows, name) for name in type(rows).__dataclass_fields__]
+        names = [name for name in type(rows).__dataclass_fields__ if name != "first"]
+        arrays += [getattr(rows, name) for name in names]
     assert len(arrays) > 30
     for array in arrays:
         assert isinstance(array, np.ndarray)
@@ -224,6 +229,10 @@ def replaced(table, **columns):
         (replaced("providers", parent_id=[1, 0, 0, 0, 0, None, 5, 5, 5, 5]),
          exceptions.InvalidTree),
         (Columns(traits=TraitColumns([1], ["CUSTOM_A"])), exceptions.InvalidRow),
+        (Columns(aggregates=AggregateColumns([1], ["rack"])), exceptions.InvalidRow),
+        (Columns(aggregates=AggregateColumns([1], [])), exceptions.InvalidRow),
+        (Columns(shares=ShareColumns([1], ["VCPU"], [1], ["VCPU"], [])), exceptions.InvalidRow),
+        (Columns(units=UnitColumns([1], ["cpu0"], ["VCPU"], [])), exceptions.InvalidRow),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_belong_together_are_refused(columns, error):
@@ -236,6 +245,33 @@ def test_an_allocation_of_nobody_is_refused_when_the_holders_are_asked():
                       AllocationColumns([99], ["PGPU"], ["job"], [1]))  # fmt: skip
     with pytest.raises(exceptions.InvalidRow):
         str(Snapshot(columns).candidates("PGPU=2").explain())
+
+
+def test_who_does_not_say_when_it_reported_is_read_all_the_same():
+    plain = fleet(2)
+    assert plain.providers.reported_at == ()
+    told = plain.providers._replace(reported_at=[None] * 10)
+    columns = Columns(told, plain.inventories, plain.traits)
+    assert list(Snapshot(columns).candidates("PGPU=1")) == list(
+        Snapshot(plain).candidates("PGPU=1")
+    )
+    with pytest.raises(exceptions.InvalidRow):
+        Snapshot(Columns(told._replace(reported_at=[None])))
+
+
+def test_a_snapshot_tells_where_the_change_feed_was():
+    assert Snapshot(Columns()).cursor is None
+    cursor = Cursor((0,) * SHARDS)
+    assert Snapshot(Columns(cursor=cursor)).cursor is cursor
+
+
+def test_what_is_not_there_costs_nothing():
+    kept = Snapshot(fleet(100))._fleet
+    rows = kept.rows("VCPU")
+    assert not kept.shares
+    assert not kept.pools
+    assert np.array_equal(rows.free, rows.capacity - rows.used)
+    assert rows.capacity.base is kept.inventories.capacity
 
 
 def test_empty_columns_are_an_empty_ledger():

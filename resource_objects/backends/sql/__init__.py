@@ -8,15 +8,18 @@
 ``migrations``      how a database gets them, and which library may use it
 ``errors``          what drivers raise, in the words of the library
 ``retry``           the one policy by which a whole transaction is tried again
-``classes``         numbers of resource classes and traits
-``read``            columns out
-``define``          definitions in; ``figures``: of inventories
-``claim``           claims, adjustments, releases: the hot path, made of
-``places``          the inventories of a change: found, locked, changed
+``classes``         numbers of resource classes, traits and aggregates; ``names``: their changes
+``read``            columns out; ``listing``, ``filters``, ``totals``: lists and sums
+``commit``          a write, from its first lock to its last row, made of
+``standing``        providers that must be unchanged, or report
+``define``          definitions in: ``providers``, ``figures``, ``shares``, ``members``, ``kinds``
+``places``          the inventories of orders: found, locked, changed
 ``decide``          yes or no, and the words for no
-``consumers``       consumers with their claims and allocations
+``consumers``       consumers with their claims; ``allocations``, ``units``: what they hold
 ``operations``      what makes a retry harmless
-``statements``      compiled once, run on the driver; ``chunks``: lists in parts
+``feed``            the change feed, written and read; ``history``: what is forgotten
+``statements``      compiled once, run on the driver; ``rows``: many rows in one statement
+``chunks``          lists in parts that every database takes
 ==================  ===============================================================================
 
 Statements are built once, when a module is imported, and run through SQLAlchemy's cache of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 from collections.abc import Callable, Collection
 from typing import Self, TypeVar
 
@@ -9,30 +11,37 @@ from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import (
-    claim,
-    define,
+    commit,
+    feed,
+    history,
+    listing,
     migrations,
+    names,
     operations,
     read,
     server,
     sqlite,
+    totals,
     urls,
 )
 from resource_objects.backends.sql.classes import Catalogue
+from resource_objects.backends.sql.consumers import held_by
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.migrations import Standing
-from resource_objects.backends.sql.operations import Write
 from resource_objects.backends.sql.retry import Retries
-from resource_objects.providers.backend import (
-    Adjustment,
-    Backend,
-    ClaimOrder,
-    ClaimRecord,
-    Operation,
-    Outcome,
-)
+from resource_objects.providers.backend import Backend
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.feed import Change, Cursor
+from resource_objects.providers.listing import (
+    By,
+    ConsumerFilter,
+    ListedName,
+    ListedProvider,
+    ProviderFilter,
+    Pruned,
+    Total,
+)
+from resource_objects.providers.orders import ClaimRecord, NameKind, Operation, Outcome, Write
 
 T = TypeVar("T")
 
@@ -82,6 +91,26 @@ class SQLBackend(Backend):
             self.close()
 
     @classmethod
+    def database_status(cls, url: str) -> dict[str, str]:
+        """Return what a database is to this library; nothing is made of it (see the contract)."""
+        self = cls._connect(url, None)
+        try:
+            found, revision = self._look()
+        finally:
+            self.close()
+        return {
+            "database": self._database.where,
+            "status": found.value,
+            "schema": str(revision),
+            "newest schema this library knows": str(migrations.NEWEST),
+        }
+
+    def _look(self) -> tuple[Standing, int]:
+        if self._database.is_missing():
+            return Standing.EMPTY, 0
+        return self._reading(lambda c: (migrations.standing(c), migrations.revision(c)))
+
+    @classmethod
     def _connect(cls, url: str, retries: Retries | None) -> Self:
         parsed = urls.parse(url)
         embedded = parsed.get_backend_name() == "sqlite"
@@ -95,6 +124,14 @@ class SQLBackend(Backend):
             if not self._database.embedded:
                 raise exceptions.SchemaTooOld(self._database.where, standing.value)
             self.upgrade()
+        elif not self._database.read_only:
+            self._furnish()
+
+    def _furnish(self) -> None:
+        """Make the rows that every ledger has, such as standard names, where they are missing."""
+        if not self._reading(_is_furnished):
+            with contextlib.suppress(exceptions.ReadOnlyDatabase):  # a server may refuse writes
+                self._writing(_furnish)
 
     def _standing(self) -> Standing:
         """Return what the database is to this library, of what it may use."""
@@ -121,7 +158,9 @@ class SQLBackend(Backend):
         else:
             upgrading = server.upgrading(self._database)
         with upgrading as connection:
-            return migrations.upgrade(connection)
+            done = migrations.upgrade(connection)
+            _furnish(connection)
+            return done
 
     def close(self) -> None:
         """Give back every connection. Closing twice is allowed."""
@@ -129,55 +168,88 @@ class SQLBackend(Backend):
 
     # --- reading ---
 
-    def read(self, tree: str | None = None) -> Columns:
-        """Return everything kept, or one tree, at one moment (see the contract)."""
-        return self._reading(lambda connection: read.read(connection, self._catalogue, tree))
+    def read(self, *trees: str, allocations: bool = True) -> Columns:
+        """Return everything kept, or some trees, at one moment (see the contract)."""
+        return self._reading(
+            lambda connection: read.read(connection, self._catalogue, trees, allocations)
+        )
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""
         return self._reading(lambda connection: read.uuids(connection, names))
 
+    def list_providers(
+        self, wanted: ProviderFilter, limit: int, after: int = 0
+    ) -> tuple[ListedProvider, ...]:
+        """Return a page of providers (see the contract)."""
+        return self._reading(
+            lambda connection: listing.providers(connection, self._catalogue, wanted, limit, after)
+        )
+
+    def list_consumers(
+        self, wanted: ConsumerFilter, limit: int, after: str | None = None
+    ) -> tuple[ClaimRecord, ...]:
+        """Return a page of consumers with what they hold (see the contract)."""
+        return self._reading(
+            lambda connection: listing.consumers(connection, self._catalogue, wanted, limit, after)
+        )
+
+    def list_names(
+        self, kind: NameKind, limit: int, after: str | None = None
+    ) -> tuple[ListedName, ...]:
+        """Return a page of resource classes, traits or aggregates (see the contract)."""
+        return self._reading(lambda connection: names.listed(connection, kind, limit, after))
+
+    def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
+        """Return what the consumers of a filter use (see the contract)."""
+        return self._reading(
+            lambda connection: totals.totals(connection, self._catalogue, wanted, by)
+        )
+
     def held(self, consumer: str) -> ClaimRecord | None:
         """Return what a consumer holds, None if nothing."""
-        return self._reading(lambda connection: claim.held(connection, consumer))
+        return self.held_by([consumer]).get(consumer)
+
+    def held_by(self, consumers: Collection[str]) -> dict[str, ClaimRecord]:
+        """Return what several consumers hold, by name, at one moment. Cost: three queries."""
+        return self._reading(lambda connection: held_by(connection, consumers))
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return what an operation did, None if none of that id is recorded."""
         return self._reading(lambda connection: operations.find(connection, operation.id))
 
+    def cursor(self) -> Cursor:
+        """Return where the change feed is now. Cost: one small statement."""
+        return self._reading(feed.heads)
+
+    def changes(self, after: Cursor, limit: int) -> tuple[Change, ...]:
+        """Return the next changes after a cursor (see the contract). Cost: two statements."""
+        return self._reading(lambda connection: feed.changes(connection, after, limit))
+
     # --- writing ---
 
-    def define(self, operation: Operation, changes: DefinitionChanges) -> None:
-        """Apply changes of definitions, all or none (see the contract)."""
-        write = Write(operation, "define", changes.root)
-        self._once(
-            write, lambda connection: define.define(connection, self._catalogue, write, changes)
-        )
+    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+        """Carry out a write, whole or not at all (see the contract).
 
-    def claim(self, operation: Operation, order: ClaimOrder) -> ClaimRecord:
-        """Take all deltas of an order for a new consumer, or none (see the contract)."""
-        write = Write(operation, "claim", order.consumer)
-        return _made(
-            self._once(
-                write, lambda connection: claim.claim(connection, self._catalogue, write, order)
+        Whether it was done before is asked after a failure only: the first try of an operation,
+        which is nearly every one, does not pay for it.
+        """
+        try:
+            return self._writing(
+                lambda connection: commit.commit(connection, self._catalogue, write)
             )
-        )
+        except _NOT_ASKED:
+            raise
+        except exceptions.ResourceObjectsError:
+            done = self.outcome(write.operation)
+            if done is None:
+                raise
+            done.require(write.operation.id, write.kind, write.subject)
+            return done.claims
 
-    def adjust(self, operation: Operation, order: Adjustment) -> ClaimRecord:
-        """Change what one consumer holds by all deltas, or by none (see the contract)."""
-        write = Write(operation, "adjust", order.consumer)
-        return _made(
-            self._once(
-                write, lambda connection: claim.adjust(connection, self._catalogue, write, order)
-            )
-        )
-
-    def release(self, operation: Operation, consumer: str) -> ClaimRecord:
-        """Give back all that a consumer holds and forget the consumer (see the contract)."""
-        write = Write(operation, "release", consumer)
-        return _made(
-            self._once(write, lambda connection: claim.release(connection, write, consumer))
-        )
+    def prune(self, before: datetime.datetime) -> Pruned:
+        """Forget operations and changes older than a moment, a few at a time (see the contract)."""
+        return history.prune(self._reading, self._writing, before)
 
     # --- transactions ---
 
@@ -195,25 +267,11 @@ class SQLBackend(Backend):
 
         return self._retries.run(attempt)
 
-    def _once(
-        self, write: Write, work: Callable[[Connection], ClaimRecord | None]
-    ) -> ClaimRecord | None:
-        """Return the outcome of a write, the recorded one if it was done before.
 
-        Whether it was is asked after a failure only: the first try of an operation, which is
-        nearly every one, does not pay for it.
-        """
-        try:
-            return self._writing(work)
-        except _NOT_ASKED:
-            raise
-        except exceptions.ResourceObjectsError:
-            done, outcome = self._reading(write.outcome)
-            if not done:
-                raise
-            return outcome
+def _is_furnished(connection: Connection) -> bool:
+    return names.has_standard(connection) and not feed.missing_heads(connection)
 
 
-def _made(outcome: ClaimRecord | None) -> ClaimRecord:
-    assert outcome is not None  # of writes about consumers
-    return outcome
+def _furnish(connection: Connection) -> None:
+    names.ensure_standard(connection)
+    feed.ensure_heads(connection)

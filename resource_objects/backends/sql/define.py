@@ -1,103 +1,45 @@
-"""Definitions in: creates, updates and removes the providers of a tree in one transaction.
+"""Definitions in: creates, updates and removes the providers of trees in one transaction.
 
 The order avoids every conflict that is only of the order's making: names that are given up are
 freed first, since two providers may swap theirs; then parents are made before children, everybody
-is moved, and what goes goes last.
+is moved, and what goes goes last, after the orders of the same write.
 
-Locks: the providers and the roots of their trees by number, then inventories as claims take them
-(``places``). So the changes of one tree come one after the other, and a claim, which locks no
-provider, never waits for one of them in a circle.
+Locks: all providers of the write with the roots of their trees (``providers``), those that must be
+unchanged or report included; then inventories (``figures``), those of its orders included. Each in
+one statement, by number, and claims keep the same order. A provider or inventory that somebody adds
+to what a write is about after its look is locked later, out of order: two who then wait for each
+other in a circle are parted by the server, and one of them tries again (``retry``).
+
+A thousand trees take as many statements as one: those of a level of their providers are made by
+one, and what they have likewise.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import figures, schema
-from resource_objects.backends.sql.chunks import chunks
+from resource_objects.backends.sql import kinds, members, shares
 from resource_objects.backends.sql.classes import Catalogue
-from resource_objects.backends.sql.operations import Write
-from resource_objects.backends.sql.retry import Transient
-from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
-
-_providers = schema.resource_providers.c
-_traits = schema.resource_provider_traits.c
-
-
-def _in(column: sa.Column[Any], name: str) -> sa.ColumnElement[bool]:
-    return column.in_(sa.bindparam(name, expanding=True))
-
-
-_LOCATE = sa.select(_providers.id, _providers.root_id).where(_in(_providers.uuid, "uuids"))
-_LOCK = (
-    sa.select(
-        _providers.id,
-        _providers.uuid,
-        _providers.name,
-        _providers.generation,
-        _providers.parent_id,
-        _providers.root_id,
-    )
-    .where(_in(_providers.id, "ids"))
-    .order_by(_providers.id)
-    .with_for_update()
+from resource_objects.backends.sql.figures import Figures
+from resource_objects.backends.sql.providers import Providers
+from resource_objects.backends.sql.shares import Shares
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ShareRecord,
 )
-_OWNERS = sa.select(_providers.uuid, _providers.name).where(_in(_providers.name, "names"))
-_NUMBERS = sa.select(_providers.uuid, _providers.id).where(_in(_providers.uuid, "uuids"))
-_IN_TREES = sa.select(
-    _providers.id, _providers.name, _providers.parent_id, _providers.root_id
-).where(_in(_providers.root_id, "roots"))
-_CHILDREN = sa.select(_providers.parent_id, _providers.id).where(_in(_providers.parent_id, "ids"))
-
-_BY_NUMBER = _providers.id == sa.bindparam("number")
-_MAKE = sa.insert(schema.resource_providers)
-_RENAME = sa.update(schema.resource_providers).where(_BY_NUMBER).values(name=sa.bindparam("to"))
-_SET_ROOT = (
-    sa.update(schema.resource_providers).where(_BY_NUMBER).values(root_id=sa.bindparam("to"))
-)
-_UPDATE = (
-    sa.update(schema.resource_providers)
-    .where(_BY_NUMBER, _providers.generation == sa.bindparam("was"))
-    .values(
-        name=sa.bindparam("to_name"),
-        parent_id=sa.bindparam("to_parent"),
-        generation=sa.bindparam("was") + 1,
-        updated_at=sa.bindparam("at"),
-    )
-)
-_UNLINK = (
-    sa.update(schema.resource_providers)
-    .where(_in(_providers.id, "ids"))
-    .values(parent_id=None, root_id=None)
-)
-_REMOVE = sa.delete(schema.resource_providers).where(_in(_providers.id, "ids"))
-
-_ADD_TRAIT = sa.insert(schema.resource_provider_traits)
-_DROP_TRAIT = sa.delete(schema.resource_provider_traits).where(
-    _traits.provider_id == sa.bindparam("provider"), _traits.trait_id == sa.bindparam("trait")
-)
-_DROP_TRAITS = sa.delete(schema.resource_provider_traits).where(_in(_traits.provider_id, "ids"))
 
 
-def define(
-    connection: Connection, catalogue: Catalogue, write: Write, changes: DefinitionChanges
-) -> None:
-    """Apply changes of definitions, all or none (see the contract).
+class Definition:
+    """One run of changes: :meth:`lock`, :meth:`apply`, the orders of the write, :meth:`remove`.
 
-    Cost: a fixed number of statements and one for each level of providers that are made.
+    :param now: when, in UTC
     """
-    write.record(connection, None)
-    _Definition(connection, catalogue, changes, write.now.replace(tzinfo=None)).apply()
-
-
-class _Definition:
-    """One run: the providers it is about, as locked, and the numbers of those it makes."""
 
     def __init__(
         self,
@@ -109,58 +51,95 @@ class _Definition:
         self._connection = connection
         self._catalogue = catalogue
         self._changes = changes
-        self._now = now
-        self._kept: dict[str, Any] = {}
-        self._numbers: dict[str, int] = {}
-        self._roots: dict[str, int] = {}
+        self._providers = Providers(connection, now)
+        self._figures = Figures(connection)
+        self._shares = Shares(connection)
 
-    def apply(self) -> None:
-        self._lock()
+    def lock(self, others: Iterable[str] = ()) -> Mapping[str, Any]:
+        """Lock every provider involved, and others, by uuid; return those that are there."""
+        uuids = {*others, *(removal.uuid for removal in self._changes.removals)}
+        for definition in self._definitions():
+            uuids |= {definition.uuid, definition.parent_uuid or definition.uuid}
+        uuids |= {share.of_uuid for _, share in self._wanted_shares()}
+        self._providers.lock(uuids)
+        return self._providers.kept
+
+    def apply(self, others: Collection[int] = ()) -> None:
+        """Create and update providers and inventories (see the contract).
+
+        Cost: some 20 statements, and three for each level of providers that are made.
+
+        :param others: numbers of inventories to lock with those of the definitions
+        """
         self._check()
-        self._free_names()
-        self._create()
-        self._update()
-        self._find_roots()
-        self._set_inventories()
-        self._set_traits()
-        self._remove()
+        self._check_names()
+        self._providers.make(self._changes.creates)
+        self._providers.update([update.definition for update in self._changes.updates])
+        self._set_inventories(others)
+        self._set_members()
+        self._set_kinds()
 
-    def _execute(self, statement: sa.UpdateBase, values: Sequence[dict[str, Any]]) -> None:
-        if values:
-            self._connection.execute(statement, values)
+    def remove(self) -> None:
+        """Remove inventories and providers that go, which nobody may use (see the contract)."""
+        self._shares.remove(self._figures.going())
+        writes = self._figures.remove()
+        gone = {removal.uuid: removal.name for removal in self._changes.removals}
+        numbers = sorted(self._providers.numbers[uuid] for uuid in gone)
+        staying = {number: count for number, count in writes.items() if number not in set(numbers)}
+        self._providers.count_writes(staying)
+        if gone:
+            members.forget(self._connection, numbers)
+            kinds.drop(self._connection, numbers)
+            self._providers.remove(gone)
+        shares.check_trees(self._connection, self._reshared())
+
+    def touched(self) -> dict[str, set[int]]:
+        """Return the providers that are changed, by uuid, with the roots of their trees.
+
+        Of one that was moved to another tree both roots. To be asked after :meth:`apply`.
+        """
+        providers = self._providers
+        named = {definition.uuid for definition in self._definitions()}
+        named |= {removal.uuid for removal in self._changes.removals}
+        named |= providers.left.keys()
+        named |= {
+            uuid for uuid, number in providers.numbers.items() if number in self._shares.recounted
+        }
+        return {
+            uuid: {providers.roots[uuid], providers.left.get(uuid, providers.roots[uuid])}
+            for uuid in named
+        }
+
+    # --- looking ---
 
     def _definitions(self) -> Iterable[ProviderDefinition]:
         yield from self._changes.creates
         for update in self._changes.updates:
             yield update.definition
 
-    # --- looking ---
+    def _wanted_shares(self) -> Iterable[tuple[ProviderDefinition, ShareRecord]]:
+        """Yield what is shared by providers whose shares are said."""
+        for created in self._changes.creates:
+            yield from ((created, share) for share in created.shares)
+        for update in self._changes.updates:
+            if update.shares_changed:
+                yield from ((update.definition, share) for share in update.definition.shares)
 
-    def _lock(self) -> None:
-        """Lock every provider involved, with the roots of their trees."""
-        uuids = {removal.uuid for removal in self._changes.removals}
-        for definition in self._definitions():
-            uuids |= {definition.uuid, definition.parent_uuid or definition.uuid}
-        located = {
-            number
-            for part in chunks(sorted(uuids))
-            for row in self._connection.execute(_LOCATE, {"uuids": part})
-            for number in (row.id, row.root_id)
-        }
-        for ids in chunks(sorted(located)):
-            for row in self._connection.execute(_LOCK, {"ids": ids}):
-                if row.root_id not in located:
-                    raise Transient(exceptions.StaleDefinition(row.name, "it was moved"))
-                self._kept[row.uuid] = row
-        self._numbers = {uuid: row.id for uuid, row in self._kept.items()}
-        self._roots = {uuid: row.root_id for uuid, row in self._kept.items()}
+    def _reshared(self) -> set[int]:
+        """Return the roots of the trees whose shares change, or are torn from others."""
+        providers = self._providers
+        changed = {created.uuid for created in self._changes.creates if created.shares}
+        changed |= {u.definition.uuid for u in self._changes.updates if u.shares_changed}
+        found = {providers.roots[uuid] for uuid in changed | providers.left.keys()}
+        return found | set(providers.left.values())
 
     def _check(self) -> None:
+        """Refuse what is not as it was read, before the names that the same write changes."""
         for update in self._changes.updates:
             self._check_kept(update.definition.uuid, update.definition.name, update.generation)
         for removal in self._changes.removals:
             self._check_kept(removal.uuid, removal.name, removal.generation)
-        known = set(self._kept)
+        known = set(self._providers.kept)
         for created in self._changes.creates:
             if created.uuid in known:
                 raise exceptions.ProviderExists(created.uuid)
@@ -170,7 +149,7 @@ class _Definition:
                 raise exceptions.StaleDefinition(definition.name, "its parent is gone")
 
     def _check_kept(self, uuid: str, name: str, generation: int) -> None:
-        kept = self._kept.get(uuid)
+        kept = self._providers.kept.get(uuid)
         if kept is None:
             raise exceptions.StaleDefinition(name, "it is gone")
         if kept.generation != generation:
@@ -178,163 +157,82 @@ class _Definition:
                 name, f"read at generation {generation}, now {kept.generation}"
             )
 
-    # --- providers ---
-
-    def _free_names(self) -> None:
-        """Refuse names that others have; take those away that are given up."""
+    def _check_names(self) -> None:
         wanted: dict[str, str] = {}
         for definition in self._definitions():
             if wanted.setdefault(definition.name, definition.uuid) != definition.uuid:
                 raise exceptions.ProviderExists(definition.name)
         gives_up = {update.definition.uuid for update in self._changes.updates}
         gives_up |= {removal.uuid for removal in self._changes.removals}
-        freed = []
-        for part in chunks(list(wanted)):
-            for uuid, name in self._connection.execute(_OWNERS, {"names": part}):
-                if uuid not in gives_up:
-                    raise exceptions.ProviderExists(name)
-                if wanted[name] != uuid:
-                    # no provider can be called that: names have no space at either end
-                    freed.append({"number": self._numbers[uuid], "to": f" {uuid}"})
-        self._execute(_RENAME, freed)
-
-    def _create(self) -> None:
-        """Make providers level by level, since a child needs its parent's number."""
-        waiting = list(self._changes.creates)
-        while waiting:
-            level = [c for c in waiting if c.parent_uuid is None or c.parent_uuid in self._numbers]
-            if not level:
-                raise exceptions.InvalidTree("tree", waiting[0].name, "parents before children")
-            self._execute(_MAKE, [self._new(created) for created in level])
-            self._number([created.uuid for created in level])
-            made = set(level)
-            waiting = [created for created in waiting if created not in made]
-
-    def _new(self, created: ProviderDefinition) -> dict[str, Any]:
-        parent = created.parent_uuid
-        return {
-            "uuid": created.uuid,
-            "name": created.name,
-            "generation": 0,
-            "root_id": None if parent is None else self._roots[parent],
-            "parent_id": None if parent is None else self._numbers[parent],
-            "created_at": self._now,
-            "updated_at": self._now,
-        }
-
-    def _number(self, uuids: Sequence[str]) -> None:
-        """Learn the numbers of providers just made; a root learns that it is its own root."""
-        parents = {created.uuid: created.parent_uuid for created in self._changes.creates}
-        roots = []
-        for part in chunks(uuids):
-            for uuid, number in self._connection.execute(_NUMBERS, {"uuids": part}):
-                self._numbers[uuid] = number
-                parent = parents[uuid]
-                self._roots[uuid] = number if parent is None else self._roots[parent]
-                if parent is None:
-                    roots.append({"number": number, "to": number})
-        self._execute(_SET_ROOT, roots)
-
-    def _update(self) -> None:
-        values = [
-            {
-                "number": self._numbers[update.definition.uuid],
-                "was": update.generation,
-                "to_name": update.definition.name,
-                "to_parent": self._parent(update.definition),
-                "at": self._now,
-            }
-            for update in self._changes.updates
-        ]
-        if values and self._connection.execute(_UPDATE, values).rowcount != len(values):
-            raise Transient(exceptions.StaleDefinition(self._changes.root))
-
-    def _parent(self, definition: ProviderDefinition) -> int | None:
-        return None if definition.parent_uuid is None else self._numbers[definition.parent_uuid]
-
-    def _find_roots(self) -> None:
-        """Write the roots of everybody below a provider that was moved."""
-        moved = [
-            update.definition
-            for update in self._changes.updates
-            if self._parent(update.definition) != self._kept[update.definition.uuid].parent_id
-        ]
-        if not moved:
-            return
-        rows: dict[int, Any] = {}
-        for part in chunks(sorted(set(self._roots.values()))):
-            for row in self._connection.execute(_IN_TREES, {"roots": part}):
-                rows[row.id] = row
-        tops = {number: _top(rows, number) for number in rows}
-        values = [
-            {"number": number, "to": top}
-            for number, top in tops.items()
-            if top != rows[number].root_id
-        ]
-        self._execute(_SET_ROOT, values)
+        self._providers.free_names(wanted, gives_up)
 
     # --- what they have ---
 
-    def _set_inventories(self) -> None:
-        names = {record.resource_class for d in self._definitions() for record in d.inventories}
-        names |= {name for update in self._changes.updates for name in update.removed}
-        classes = self._catalogue.classes.ensure(self._connection, names)
-        work = figures.Work()
+    def _set_inventories(self, others: Collection[int]) -> None:
+        numbers = self._providers.numbers
+        classes = self._number_classes()
         for created in self._changes.creates:
             for record in created.inventories:
-                work.put(self._numbers[created.uuid], classes[record.resource_class], record)
+                self._figures.put(numbers[created.uuid], classes[record.resource_class], record)
         for update in self._changes.updates:
-            number = self._numbers[update.definition.uuid]
+            number, name = numbers[update.definition.uuid], self._name(update.definition.uuid)
             for record in update.changed:
-                work.put(number, classes[record.resource_class], record)
-            for name in update.removed:
-                in_use = exceptions.InventoryInUse(self._kept[update.definition.uuid].name, name)
-                work.drop(number, classes[name], in_use)
+                self._figures.put(number, classes[record.resource_class], record)
+            for gone in update.removed:
+                unless = exceptions.InventoryInUse(name, gone)
+                self._figures.drop(number, classes[gone], unless)
         for removal in self._changes.removals:
-            error = exceptions.ProviderInUse(self._kept[removal.uuid].name)
-            work.drop_all(self._numbers[removal.uuid], error)
-        work.run(self._connection)
+            self._figures.drop_all(
+                numbers[removal.uuid], exceptions.ProviderInUse(self._name(removal.uuid))
+            )
+        self._set_shares(classes, others)
 
-    def _set_traits(self) -> None:
-        names = {trait for created in self._changes.creates for trait in created.traits}
-        for update in self._changes.updates:
-            names |= update.traits_added | update.traits_removed
-        numbers = self._catalogue.traits.ensure(self._connection, names)
-        added = [
-            (created.uuid, trait) for created in self._changes.creates for trait in created.traits
-        ]
-        removed = []
-        for update in self._changes.updates:
-            added += [(update.definition.uuid, trait) for trait in update.traits_added]
-            removed += [(update.definition.uuid, trait) for trait in update.traits_removed]
-        self._execute(
-            _DROP_TRAIT,
-            [{"provider": self._numbers[u], "trait": numbers[trait]} for u, trait in removed],
-        )
-        self._execute(
-            _ADD_TRAIT,
-            [{"provider_id": self._numbers[u], "trait_id": numbers[trait]} for u, trait in added],
-        )
+    def _name(self, uuid: str) -> str:
+        return str(self._providers.kept[uuid].name)
 
-    def _remove(self) -> None:
-        gone = {self._numbers[removal.uuid]: removal for removal in self._changes.removals}
-        for part in chunks(sorted(gone)):
-            for parent, child in self._connection.execute(_CHILDREN, {"ids": part}):
-                if child not in gone:
-                    raise exceptions.StaleDefinition(
-                        gone[parent].name, "it has a child that was not known"
-                    )
-        for statement in (_DROP_TRAITS, _UNLINK, _REMOVE):
-            for part in chunks(sorted(gone)):
-                self._connection.execute(statement, {"ids": part})
+    def _number_classes(self) -> Mapping[str, int]:
+        """Return the numbers of all classes involved; those of new inventories are made."""
+        made = {record.resource_class for c in self._changes.creates for record in c.inventories}
+        made |= {record.resource_class for u in self._changes.updates for record in u.changed}
+        there = {name: u.definition.name for u in self._changes.updates for name in u.removed}
+        for definition, share in self._wanted_shares():
+            there.update(dict.fromkeys((share.resource_class, share.of_class), definition.name))
+        found = self._catalogue.classes.ensure(self._connection, made)
+        found |= self._catalogue.classes.find(self._connection, there.keys() - found.keys())
+        for name, provider in there.items():
+            if name not in found:
+                raise exceptions.StaleDefinition(provider, f"{name} is gone")
+        return found
 
+    def _set_shares(self, classes: Mapping[str, int], others: Collection[int]) -> None:
+        """Write inventories, with what is shared of them."""
+        numbers = self._providers.numbers
+        for definition, share in self._wanted_shares():
+            stale = exceptions.StaleDefinition(definition.name, f"{share.of_class} is gone")
+            if share.of_uuid not in numbers:
+                raise stale
+            self._shares.want(
+                (numbers[definition.uuid], classes[share.resource_class]),
+                (numbers[share.of_uuid], classes[share.of_class]),
+                share.factor,
+                stale,
+            )
+        changed = [update for update in self._changes.updates if update.shares_changed]
+        self._shares.find([numbers[update.definition.uuid] for update in changed])
+        made = [numbers[created.uuid] for created in self._changes.creates]
+        self._figures.lock(self._shares.ends(), made, others)
+        self._shares.check(self._figures)
+        self._figures.write(self._shares.counts())
+        self._shares.write(self._figures)
 
-def _top(rows: dict[int, Any], number: int) -> int:
-    """Return the number of the provider at the top of another's tree."""
-    seen = set()
-    while rows[number].parent_id is not None:
-        if number in seen:
-            raise exceptions.StaleDefinition(rows[number].name, "it was moved below itself")
-        seen.add(number)
-        number = rows[number].parent_id
-    return number
+    def _set_members(self) -> None:
+        numbers, changes = self._providers.numbers, self._changes
+        members.set_traits(self._connection, self._catalogue.traits, changes, numbers)
+        members.set_aggregates(self._connection, self._catalogue.aggregates, changes, numbers)
+
+    def _set_kinds(self) -> None:
+        numbers = self._providers.numbers
+        changed = [u.definition for u in self._changes.updates if u.kinds_changed]
+        kinds.drop(self._connection, sorted(numbers[definition.uuid] for definition in changed))
+        wanted = {numbers[d.uuid]: d.kinds for d in (*self._changes.creates, *changed)}
+        kinds.insert(self._connection, wanted)

@@ -5,7 +5,7 @@ takes; a *writing* one is serialised with others where it matters: by SQLite its
 IMMEDIATE), or by the row locks its statements take.
 
 What a transaction begins with depends on the database, and is sent by a listener of the ``begin``
-event.
+event; psycopg is told, and says it in its own BEGIN.
 
 After a fork the child keeps none of the parent's connections. It does not close them either: on a
 server that would end the parent's session, and with SQLite it would run code on locks and memory
@@ -19,6 +19,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -29,6 +30,7 @@ from resource_objects.backends.sql import errors
 from resource_objects.backends.sql.retry import Transient
 
 _BEGIN = "resource_objects_begin"
+_SNAPSHOT = "resource_objects_snapshot"
 #: How long, in seconds, a transaction waits for somebody else's lock.
 PATIENCE = 30
 
@@ -63,14 +65,18 @@ class Database:
         self._engine = engine
         self._driver: Any = engine.dialect.loaded_dbapi
         self._errors = (*errors.DATABASE_ERRORS, self._driver.Error)
-        self._reader = engine.execution_options(**{_BEGIN: tuple(reading)})
-        self._writer = engine.execution_options(**{_BEGIN: tuple(writing)})
+        self._reader = engine.execution_options(**{_BEGIN: tuple(reading), _SNAPSHOT: True})
+        self._writer = engine.execution_options(**{_BEGIN: tuple(writing), _SNAPSHOT: False})
         self._after_reading = after_reading
         self.embedded = embedded
         self.read_only = read_only
         self._queue = threading.Lock()
         event.listen(engine, "begin", _send_begin)
         _open_databases.add(self)
+
+    def is_missing(self) -> bool:
+        """Return whether it is a file that nobody has made yet."""
+        return self.embedded and not Path(self.where).exists()
 
     def close(self) -> None:
         """Close every connection; those in use when they are given back."""
@@ -120,6 +126,13 @@ class Database:
         except self._errors as error:
             found = errors.translate(error, self.where, connecting=connection is None, lost=lost)
             raise found from error
+        except NotImplementedError as error:
+            # oslo.db asks something of a connection that was lost while SQLAlchemy made its first
+            # one, which is none of the pool yet and cannot answer
+            if connection is not None:
+                raise
+            lost_at = error.__context__ if isinstance(error.__context__, Exception) else error
+            raise errors.translate(lost_at, self.where, connecting=True) from error
 
     def _discard_if_broken(self, connection: Connection, error: BaseException) -> bool:
         """Keep a connection out of the pool that an error of the driver's own left unusable.
@@ -159,13 +172,26 @@ class Database:
 
 
 def _send_begin(connection: Connection) -> None:
-    for statement in connection.get_execution_options().get(_BEGIN, ()):
+    options = connection.get_execution_options()
+    if connection.dialect.name == "postgresql":
+        _set_kind(connection, snapshot=options.get(_SNAPSHOT, False))
+    for statement in options.get(_BEGIN, ()):
         if connection.dialect.name == "sqlite":
             # to the driver: SQLAlchemy's bookkeeping would double the cost of a short transaction
             driver: Any = connection.connection.driver_connection
             driver.execute(statement)
         else:
             connection.exec_driver_sql(statement)
+
+
+def _set_kind(connection: Connection, *, snapshot: bool) -> None:
+    """Have the driver's own BEGIN, which it sends with the first statement, say what begins."""
+    driver: Any = connection.connection.driver_connection
+    read_only = True if snapshot else None  # a standby refuses to be asked for a writing one
+    if driver.read_only is not read_only or driver.isolation_level is None:
+        dialect: Any = connection.dialect
+        dialect.set_readonly(driver, read_only)
+        dialect.set_isolation_level(driver, "REPEATABLE READ" if snapshot else "READ COMMITTED")
 
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()

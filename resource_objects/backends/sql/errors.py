@@ -108,6 +108,15 @@ def on_duplicate(instead: exceptions.LedgerError) -> Iterator[None]:
         raise
 
 
+def duplicated_table(error: BaseException) -> str | None:
+    """Return the table whose unique constraint refused a row, by what psycopg says of it."""
+    said = getattr(error, "diag", None)
+    if said is None or not _codes(error) & _DUPLICATE:
+        return None
+    found: str | None = said.table_name
+    return found
+
+
 def driver_error(error: BaseException) -> BaseException:
     """Return the driver's own error inside what SQLAlchemy and oslo.db made of it."""
     while True:

@@ -1,14 +1,16 @@
-"""The inventories a change is about: found, locked, and changed by a net amount.
+"""The inventories a write is about: found, locked, and changed by a net amount.
 
 The order of locks is the same for everybody (D8): inventory rows by number, in one statement,
-before anything else is written. Two changes then never wait for each other in a circle, and what
-was read under the lock is still true when it is written.
+before anything else is written; a write that brings definitions too locks those of its orders
+together with theirs (``figures``). Two changes then do not wait for each other in a circle, and
+what was read under the lock is still true when it is written.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,23 +19,16 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.sql import schema
 from resource_objects.backends.sql.chunks import chunks
-from resource_objects.backends.sql.classes import Catalogue
 from resource_objects.backends.sql.retry import Transient
 from resource_objects.backends.sql.statements import Sized, chosen, listed
-from resource_objects.providers.backend import Delta
+from resource_objects.providers.orders import Key
+from resource_objects.providers.settle import Place
 from resource_objects.resources.records import InventoryRecord
-
-#: (provider's uuid, resource class)
-Key = tuple[str, str]
-
-
-def key_of(delta: Delta) -> Key:
-    """Return what a delta is about."""
-    return delta.provider_uuid, delta.resource_class
-
 
 _providers = schema.resource_providers.c
 _inventories = schema.inventories.c
+_classes = schema.resource_classes.c
+_shares = schema.shares.c
 _FIGURES = (
     _inventories.total,
     _inventories.reserved,
@@ -44,30 +39,51 @@ _FIGURES = (
     _inventories.capacity,
     _inventories.used,
 )
+#: what :meth:`Places.add` reads of an inventory
+COLUMNS = (
+    *(_providers.id, _providers.uuid, _providers.name, _providers.root_id),
+    *(_classes.name, _inventories.id, _inventories.class_id, _inventories.shares),
+    *_FIGURES,
+)
 
 
 def _find_query(uuids: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
-    # SELECT ... FROM resource_providers LEFT JOIN inventories
-    #   ON provider_id = resource_providers.id AND class_id IN (:classes) WHERE uuid IN (:uuids)
+    # SELECT ... FROM resource_providers LEFT JOIN resource_classes ON name IN (:classes)
+    #   LEFT JOIN inventories ON provider_id, class_id = those WHERE uuid IN (:uuids)
+    # A provider without the inventory is found too. Classes go by name, which may be given to
+    # another class at any time.
+    wanted = listed(_classes.name, "classes", classes)
+    here = sa.and_(_inventories.provider_id == _providers.id, _inventories.class_id == _classes.id)
     return (
-        sa.select(_providers.id, _providers.uuid, _providers.name)
-        .add_columns(_inventories.id, _inventories.class_id, *_FIGURES)
-        .outerjoin_from(
-            schema.resource_providers,
-            schema.inventories,
-            sa.and_(
-                _inventories.provider_id == _providers.id,
-                listed(_inventories.class_id, "classes", classes),
-            ),
-        )
+        sa.select(*COLUMNS)
+        .outerjoin_from(schema.resource_providers, schema.resource_classes, wanted)
+        .outerjoin(schema.inventories, here)
         .where(listed(_providers.uuid, "uuids", uuids))
+    )
+
+
+def _shares_query(providers: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
+    there = sa.and_(
+        _inventories.provider_id == _shares.of_provider_id,
+        _inventories.class_id == _shares.of_class_id,
+    )
+    return (
+        sa.select(_shares.provider_id, _shares.class_id, _shares.factor, *COLUMNS)
+        .join_from(schema.shares, schema.inventories, there)
+        .join(schema.resource_providers, _providers.id == _inventories.provider_id)
+        .join(schema.resource_classes, _classes.id == _inventories.class_id)
+        .where(
+            listed(_shares.provider_id, "providers", providers),
+            listed(_shares.class_id, "classes", classes),
+        )
+        .order_by(_inventories.id)
     )
 
 
 def _lock_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
     # by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
     return (
-        sa.select(_inventories.id, *_FIGURES)
+        sa.select(_inventories.id, _inventories.shares, *_FIGURES)
         .where(listed(_inventories.id, "ids", ids))
         .order_by(_inventories.id)
         .with_for_update()
@@ -81,83 +97,150 @@ def _change_query(ids: int, nets: int) -> sa.Update:
     return (
         sa.update(schema.inventories)
         .where(listed(_inventories.id, "ids", ids), after >= 0, sa.or_(fits, net <= 0))
-        .values(used=after)
+        .values(used=after, writes=_inventories.writes + 1)
     )
 
 
 _FIND = Sized(_find_query)
+_SHARES = Sized(_shares_query)
 _LOCK = Sized(_lock_query)
 _CHANGE = Sized(_change_query)
 #: how many inventories one statement changes: its CASE is looked through for each of them
 MOST_CHANGES = 128
 
 
-@dataclasses.dataclass(slots=True)
-class Place:
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Found(Place):
     """One inventory as kept, with the numbers of its row, provider and class."""
 
+    key: Key
     inventory_id: int
     provider_id: int
     class_id: int
-    record: InventoryRecord
+    declared: int  #: how many shares it has
 
 
-@dataclasses.dataclass(slots=True)
 class Places:
-    """The inventories found for some keys, and the names of their providers by uuid."""
+    """What was found: inventories by key, names and roots of providers by uuid."""
 
-    names: dict[str, str]
-    by_key: dict[Key, Place]
+    __slots__ = ("by_key", "names", "roots")
 
-    def name(self, provider_uuid: str) -> str:
-        """Return the name of a provider.
+    def __init__(self) -> None:
+        self.by_key: dict[Key, Found] = {}
+        self.names: dict[str, str] = {}
+        self.roots: dict[str, int] = {}
 
-        :raises ProviderNotFound: if there is none of that uuid
-        """
-        try:
-            return self.names[provider_uuid]
-        except KeyError:
-            raise exceptions.ProviderNotFound(provider_uuid) from None
+    def add(self, row: Sequence[Any]) -> Found | None:
+        """Note the provider of a row of :data:`COLUMNS`; return its inventory, if there is one."""
+        provider_id, uuid, name, root, resource_class, number, class_id, shares, *figures = row
+        self.names[uuid] = name
+        self.roots[uuid] = root
+        if number is None:
+            return None
+        return Found(
+            provider=name,
+            record=InventoryRecord(resource_class, *figures),
+            key=(uuid, resource_class),
+            inventory_id=number,
+            provider_id=provider_id,
+            class_id=class_id,
+            declared=shares,
+        )
 
 
-def find(connection: Connection, catalogue: Catalogue, keys: Iterable[Key]) -> Places:
-    """Return what there is at ``keys``, locked until the transaction ends.
+def find(connection: Connection, at: Places, keys: Collection[Key]) -> None:
+    """Add to ``at`` what there is at ``keys`` and not known yet, with all that it shares; lock it.
 
-    Two statements on a server; one with SQLite, where the transaction holds the only lock.
+    Cost: a statement to find and, on a server, one to lock; one or two more where there are shares.
     """
-    wanted = list(keys)
-    classes = catalogue.classes.find(connection, {name for _, name in wanted})
-    name_of = {number: name for name, number in classes.items()}
-    found = Places({}, {})
-    for part in chunks(list(dict.fromkeys(uuid for uuid, _ in wanted))):
-        rows = _FIND.rows(connection, uuids=part, classes=list(name_of) or [0])
-        for provider_id, uuid, name, inventory_id, class_id, *figures in rows:
-            found.names[uuid] = name
-            if inventory_id is not None:
-                resource_class = name_of[class_id]
-                record = InventoryRecord(resource_class, *figures)
-                place = Place(inventory_id, provider_id, class_id, record)
-                found.by_key[uuid, resource_class] = place
-    asked = set(wanted)
-    found.by_key = {key: place for key, place in found.by_key.items() if key in asked}
-    _refresh(connection, found.by_key.values())
-    return found
+    sharers = _look(connection, at, keys)
+    if at.by_key and connection.dialect.name != "sqlite":  # whose one writer has the only lock
+        _lock(connection, at.by_key.values())
+        if sharers:
+            _check_shares(connection, sharers)
 
 
-def _refresh(connection: Connection, found: Iterable[Place]) -> None:
+def numbers(connection: Connection, keys: Collection[Key]) -> set[int]:
+    """Return the numbers of the inventories at ``keys`` and of all that they share; lock nothing.
+
+    Cost: a statement, one more where there are shares.
+    """
+    at = Places()
+    _look(connection, at, keys)
+    return {place.inventory_id for place in at.by_key.values()}
+
+
+def _look(connection: Connection, at: Places, keys: Collection[Key]) -> list[Found]:
+    """Add to ``at`` what is missing in it, with what is shared; return all that shares."""
+    missing = [key for key in keys if key not in at.by_key]
+    classes = list(dict.fromkeys(name for _, name in missing))
+    asked = set(missing)
+    for part in chunks(list(dict.fromkeys(uuid for uuid, _ in missing))):
+        for row in _FIND.rows(connection, uuids=part, classes=classes):
+            found = at.add(row)
+            if found is not None and found.key in asked:
+                at.by_key[found.key] = found
+    sharers = [place for place in at.by_key.values() if place.declared]
+    if sharers:
+        _add_shares(connection, at, sharers)
+    return sharers
+
+
+def _add_shares(connection: Connection, at: Places, sharers: Iterable[Found]) -> None:
+    """Add what is used too where something is taken of some inventories."""
+    shares: dict[Key, list[tuple[Key, int]]] = {}
+    for sharer, factor, row in _shares_of(connection, sharers):
+        target = at.add(row)
+        assert target is not None
+        at.by_key.setdefault(target.key, target)
+        shares.setdefault(sharer.key, []).append((target.key, factor))
+    for key, found in shares.items():
+        at.by_key[key].shares = tuple(found)
+
+
+def _shares_of(
+    connection: Connection, sharers: Iterable[Found]
+) -> list[tuple[Found, int, Sequence[Any]]]:
+    """Return ``(sharer, factor, row of the target)`` of each share of some inventories."""
+    by_numbers = {(place.provider_id, place.class_id): place for place in sharers}
+    classes = list({class_id for _, class_id in by_numbers})
+    return [
+        (by_numbers[provider_id, class_id], factor, row)
+        for part in chunks(list({provider_id for provider_id, _ in by_numbers}))
+        for provider_id, class_id, factor, *row in _SHARES.rows(
+            connection, providers=part, classes=classes
+        )
+        if (provider_id, class_id) in by_numbers
+    ]
+
+
+def _lock(connection: Connection, found: Iterable[Found]) -> None:
     """Lock what was found and read its figures again, which may have changed meanwhile."""
-    if connection.dialect.name == "sqlite":
-        return
     by_number = {place.inventory_id: place for place in found}
-    for number, *figures in lock(connection, by_number):
+    for number, shares, *figures in lock(connection, by_number):
         place = by_number[number]
         place.record = InventoryRecord(place.record.resource_class, *figures)
+        if shares != place.declared:
+            raise Transient(exceptions.DatabaseBusy(place.provider, "its shares were changed"))
+
+
+def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
+    """Look at shares again, now that who would change them waits for our locks."""
+    seen: dict[Key, list[tuple[Key, int]]] = {place.key: [] for place in sharers}
+    for sharer, factor, row in _shares_of(connection, sharers):
+        target = Places().add(row)
+        assert target is not None
+        seen[sharer.key].append((target.key, factor))
+    for place in sharers:
+        if place.shares != tuple(seen[place.key]):
+            raise Transient(exceptions.DatabaseBusy(place.provider, "its shares were changed"))
 
 
 def lock(connection: Connection, numbers: Collection[int]) -> list[Sequence[Any]]:
-    """Lock inventories by number and return ``(number, *figures)`` of each.
+    """Lock inventories by number; return ``(number, how many shares, *figures)`` of each.
 
-    With SQLite it does and returns nothing: a writing transaction is alone there.
+    The last of the figures is what is used. With SQLite it does and returns nothing: a writing
+    transaction is alone there.
     """
     if connection.dialect.name == "sqlite":
         return []
@@ -170,14 +253,21 @@ def lock(connection: Connection, numbers: Collection[int]) -> list[Sequence[Any]
 
 
 def change(connection: Connection, nets: Mapping[int, int]) -> None:
-    """Add the net change to ``used`` of each inventory, by number.
+    """Add the net change to ``used`` of each inventory, by number, and count the write.
 
     Its guard repeats the two rules that no mistake above may break: never below zero, and never
     up beyond the capacity.
     """
-    numbers = [number for number, net in sorted(nets.items()) if net]
-    for part in chunks(numbers, MOST_CHANGES):
-        changed = _CHANGE.run(connection, ids=part, nets=[nets[number] for number in part])
-        if changed != len(part):
-            refused = f"{len(part) - changed} inventories refused a change"
-            raise Transient(exceptions.DatabaseBusy("used", refused))
+    for part in chunks(sorted(nets), MOST_CHANGES):
+        _CHANGE.must_match(
+            connection,
+            len(part),
+            partial(_refused, len(part)),
+            ids=part,
+            nets=[nets[number] for number in part],
+        )
+
+
+def _refused(asked: int, changed: int) -> Transient:
+    refused = f"{asked - changed} inventories refused a change"
+    return Transient(exceptions.DatabaseBusy("used", refused))

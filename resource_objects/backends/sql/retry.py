@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from resource_objects.exceptions import LedgerError
+from resource_objects.exceptions import InvalidField, LedgerError
 
 T = TypeVar("T")
 
@@ -33,6 +33,8 @@ class Retries:
     Before try n + 1 it sleeps a random time of up to ``first_sleep * 2**n``, at most
     ``longest_sleep``. ``seconds`` bounds when a try may begin, not how long it takes.
 
+    :raises InvalidField: for less than one try, or a time below 0
+
     >>> Retries(tries=3).run(lambda: "done")
     'done'
     """
@@ -44,6 +46,14 @@ class Retries:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     uniform: Callable[[float, float], float] = random.uniform
+
+    def __post_init__(self) -> None:
+        if type(self.tries) is not int or self.tries < 1:
+            raise InvalidField("Retries.tries", self.tries, "an integer from 1")
+        for name in ("seconds", "first_sleep", "longest_sleep"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value >= 0:  # nor NaN
+                raise InvalidField(f"Retries.{name}", value, "seconds, at least 0")
 
     def run(self, attempt: Callable[[], T]) -> T:
         """Return what ``attempt`` returns, calling it again after each :class:`Transient`.

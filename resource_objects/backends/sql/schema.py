@@ -8,8 +8,7 @@ Names follow the field (Placement) where it has the table. Rules that hold on al
 * the number of an operation is never given out again, which makes it the generation of whatever
   the operation wrote: no later life of a consumer repeats it.
 
-Each index beyond the primary key and the unique constraints says which query it is for. A foreign
-key to ``resource_classes`` or ``traits`` needs none: their rows never go (MySQL makes one anyway).
+Each index beyond the primary key and the unique constraints says which query it is for.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ _TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 #: MySQL's TEXT ends at 64 KiB.
 _LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 _NAME = sa.String(255)
+#: A name that lists are in the order of: PostgreSQL's own order is that of some language.
+_SORTED_NAME = _NAME.with_variant(sa.String(255, collation="C"), "postgresql")
 _UUID = sa.String(36)
 
 #: ``uniq_<table>0<column>...`` is what oslo.db reads the columns of a duplicate from.
@@ -70,6 +71,10 @@ def _count(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, nullable=False)
 
 
+def _counter(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
+
+
 #: One row: which libraries may use the database (see ``migrations``).
 schema_info = _table(
     "schema_info",
@@ -81,14 +86,14 @@ schema_info = _table(
 resource_classes = _table(
     "resource_classes",
     _id(),
-    sa.Column("name", _NAME, nullable=False),
+    sa.Column("name", _SORTED_NAME, nullable=False),
     _unique("resource_classes", "name"),
 )
 
 traits = _table(
     "traits",
     _id(),
-    sa.Column("name", _NAME, nullable=False),
+    sa.Column("name", _SORTED_NAME, nullable=False),
     _unique("traits", "name"),
 )
 
@@ -103,6 +108,9 @@ resource_providers = _table(
     sa.Column("parent_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
     sa.Column("created_at", _TIME, nullable=False),
     sa.Column("updated_at", _TIME, nullable=False),
+    # writes of allocations counted at inventories that are gone (see inventories.writes)
+    _counter("allocation_writes"),
+    sa.Column("reported_at", _TIME, nullable=True),
     _unique("resource_providers", "uuid"),
     _unique("resource_providers", "name"),
     # read one tree
@@ -124,6 +132,10 @@ inventories = _table(
     _count("ratio_millionths"),
     _count("capacity"),
     _count("used"),
+    # how often allocations here were written: D7's second counter is their sum over the provider
+    _counter("writes"),
+    # how many shares an allocation here has: 0 spares the claim a look at them
+    _counter("shares"),
     _unique("inventories", "provider_id", "class_id"),
     sa.CheckConstraint(f"total BETWEEN 1 AND {MAX_FIGURE}", name="total"),
     sa.CheckConstraint("reserved BETWEEN 0 AND total", name="reserved"),
@@ -141,19 +153,68 @@ inventories = _table(
     ),
     # above the capacity is allowed: shrinking below what is used is
     sa.CheckConstraint(f"used BETWEEN 0 AND {MAX_AMOUNT}", name="used"),
+    # is a class used by anybody (asked by its foreign key and when it shall go)
+    sa.Index(None, "class_id"),
 )
 
 resource_provider_traits = _table(
     "resource_provider_traits",
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
     sa.Column("trait_id", _NUMBER, sa.ForeignKey("traits.id"), primary_key=True),
+    # who has a trait; and its foreign key
+    sa.Index(None, "trait_id", "provider_id"),
+)
+
+#: Sets of providers, by name; ``level`` says what kind of place it is, such as ``rack``.
+aggregates = _table(
+    "aggregates",
+    _id(),
+    sa.Column("name", _SORTED_NAME, nullable=False),
+    sa.Column("level", _NAME, nullable=True),
+    _unique("aggregates", "name"),
+)
+
+resource_provider_aggregates = _table(
+    "resource_provider_aggregates",
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("aggregate_id", _NUMBER, sa.ForeignKey("aggregates.id"), primary_key=True),
+    # who is in an aggregate; and its foreign key
+    sa.Index(None, "aggregate_id", "provider_id"),
+)
+
+#: An allocation of (provider, class) also uses ``factor`` times as much of (of_provider, of_class).
+shares = _table(
+    "shares",
+    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("of_provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("of_class_id", _NUMBER, primary_key=True, autoincrement=False),
+    _figure("factor"),
+    sa.ForeignKeyConstraint(
+        ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
+    ),
+    sa.ForeignKeyConstraint(
+        ["of_provider_id", "of_class_id"], ["inventories.provider_id", "inventories.class_id"]
+    ),
+    sa.CheckConstraint(f"factor BETWEEN 1 AND {MAX_FIGURE}", name="factor"),
+    # who uses this too (what a refusal tells, and how much is used); and its foreign key
+    sa.Index(None, "of_provider_id", "of_class_id"),
+)
+
+#: What structured inventories are beside their figures (``classes``: names, with commas between).
+kind_records = _table(
+    "kind_records",
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("name", _NAME, primary_key=True),
+    sa.Column("classes", _LONG_TEXT, nullable=False),
+    sa.Column("body", _LONG_TEXT, nullable=False),
 )
 
 consumers = _table(
     "consumers",
     _id(),
     sa.Column("uuid", _UUID, nullable=False),
-    sa.Column("name", _NAME, nullable=False),
+    sa.Column("name", _SORTED_NAME, nullable=False),
     # the number of the operation that wrote last: never twice the same, whoever comes and goes
     _count("generation"),
     sa.Column("project_id", _NAME, nullable=True),
@@ -163,6 +224,10 @@ consumers = _table(
     sa.Column("created_at", _TIME, nullable=False),
     _unique("consumers", "uuid"),
     _unique("consumers", "name"),
+    # pages of the consumers of a project, of a user, of a type
+    sa.Index(None, "project_id", "name"),
+    sa.Index(None, "user_id", "name"),
+    sa.Index(None, "consumer_type", "name"),
 )
 
 claims = _table(
@@ -176,6 +241,10 @@ claims = _table(
     _unique("claims", "uuid"),
     # the claim of a consumer
     sa.Index(None, "consumer_id"),
+    # which claims have expired
+    sa.Index(None, "expires_at"),
+    # which consumers are old
+    sa.Index(None, "created_at"),
 )
 
 allocations = _table(
@@ -194,6 +263,23 @@ allocations = _table(
     sa.Index(None, "provider_id", "class_id", "used"),
 )
 
+#: CPUs and devices that are taken, by name. Whoever deletes an allocation gives them back.
+allocation_units = _table(
+    "allocation_units",
+    # that of the allocation, so it is there. No foreign key of its own: checking that one would
+    # lock the provider, which definitions lock before inventories, and claims would after them
+    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("unit", _NAME, primary_key=True),
+    sa.Column(
+        "allocation_id",
+        _NUMBER,
+        sa.ForeignKey("allocations.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    # the units of an allocation
+    sa.Index(None, "allocation_id"),
+)
+
 operations = _table(
     "operations",
     _id(),
@@ -203,5 +289,30 @@ operations = _table(
     sa.Column("outcome", _LONG_TEXT, nullable=True),
     sa.Column("created_at", _TIME, nullable=False),
     _unique("operations", "uuid"),
+    # what is old enough to be forgotten
+    sa.Index(None, "created_at"),
     sqlite_autoincrement=True,
+)
+
+#: How far each shard of the change feed is; ``oldest`` is the number of the last change forgotten.
+change_heads = _table(
+    "change_heads",
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    _count("head"),
+    _count("oldest"),
+)
+
+#: The change feed; ``touched`` is JSON: [uuids of providers, names of consumers].
+changes = _table(
+    "changes",
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("created_at", _TIME, nullable=False),
+    sa.Column("operation", _UUID, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("subject", _NAME, nullable=False),
+    sa.Column("actor", _NAME, nullable=True),
+    sa.Column("touched", _LONG_TEXT, nullable=False),
+    # what is old enough to be forgotten
+    sa.Index(None, "created_at"),
 )

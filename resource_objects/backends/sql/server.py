@@ -36,7 +36,7 @@ _KINDS = {
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
             f"SET lock_timeout = '{PATIENCE}s'",
         ],
-        reading=["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"],
+        reading=[],  # the driver's own BEGIN says it
     ),
     "mysql": _Kind(
         options={"mysql_sql_mode": "TRADITIONAL"},

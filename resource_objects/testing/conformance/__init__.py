@@ -22,8 +22,10 @@ by its name; see :class:`~resource_objects.testing.conformance.base.Kit`. Tests 
 laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 ["resource_objects.testing.laws"]``.
 
-Further: :func:`state_machine` compares a backend with a naive model of dicts, by Hypothesis, and
-:mod:`resource_objects.testing.checker` reads the tables of a SQL database apart from the library.
+Further: :func:`state_machine` compares a backend with a naive model of dicts, by Hypothesis;
+:mod:`resource_objects.testing.kill` lets processes loose on one and kills them at random, where it
+is ``multi_process``; and :mod:`resource_objects.testing.checker` reads the tables of a SQL database
+apart from the library.
 Needs the extra ``resource_objects[test]``.
 """
 
@@ -31,18 +33,61 @@ from __future__ import annotations
 
 import pytest
 
-_PARTS = ("base", "claims", "concurrency", "definitions", "model", "names", "operations")
+_PARTS = (
+    "base",
+    "catalogue",
+    "claims",
+    "concurrency",
+    "definitions",
+    "descriptions",
+    "feed",
+    "lists",
+    "model",
+    "naive",
+    "names",
+    "operations",
+    "oracle",
+    "orders",
+    "races",
+    "reshape",
+    "shares",
+    "units",
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
+from resource_objects.testing.conformance.catalogue import CatalogueRules  # noqa: E402
 from resource_objects.testing.conformance.claims import ClaimRules  # noqa: E402
 from resource_objects.testing.conformance.concurrency import ConcurrencyRules  # noqa: E402
 from resource_objects.testing.conformance.definitions import DefinitionRules  # noqa: E402
+from resource_objects.testing.conformance.descriptions import DescriptionRules  # noqa: E402
+from resource_objects.testing.conformance.feed import FeedRules  # noqa: E402
+from resource_objects.testing.conformance.lists import ListRules  # noqa: E402
 from resource_objects.testing.conformance.model import state_machine  # noqa: E402
 from resource_objects.testing.conformance.names import NameRules  # noqa: E402
 from resource_objects.testing.conformance.operations import OperationRules  # noqa: E402
+from resource_objects.testing.conformance.orders import OrderRules  # noqa: E402
+from resource_objects.testing.conformance.races import RaceRules  # noqa: E402
+from resource_objects.testing.conformance.reshape import ReshapeRules  # noqa: E402
+from resource_objects.testing.conformance.shares import ShareRules  # noqa: E402
+from resource_objects.testing.conformance.units import UnitRules  # noqa: E402
 
 __all__ = ["BackendConformance", "state_machine"]
 
 
-class BackendConformance(DefinitionRules, ClaimRules, OperationRules, NameRules, ConcurrencyRules):
+class BackendConformance(
+    DefinitionRules,
+    DescriptionRules,
+    CatalogueRules,
+    ClaimRules,
+    OrderRules,
+    UnitRules,
+    ShareRules,
+    ReshapeRules,
+    ListRules,
+    OperationRules,
+    FeedRules,
+    NameRules,
+    ConcurrencyRules,
+    RaceRules,
+):
     """Every rule of the contract, as tests; subclass it (see the module)."""

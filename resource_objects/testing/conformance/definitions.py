@@ -9,7 +9,6 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider, diff
-from resource_objects.providers.backend import Operation
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -17,6 +16,9 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
 )
+from resource_objects.providers.feed import SHARDS, Cursor
+from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
+from resource_objects.providers.orders import ClaimOrder, Delta, NameKind, Operation
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.testing.conformance.base import (
     Kit,
@@ -26,6 +28,7 @@ from resource_objects.testing.conformance.base import (
     host,
     kept,
     law,
+    now,
     picture,
     release,
 )
@@ -47,7 +50,8 @@ class DefinitionRules(Kit):
     # --- reading ---
 
     def test_a_new_ledger_is_empty(self, backend: Backend) -> None:
-        assert not any(table for tables in dataclasses.astuple(backend.read()) for table in tables)
+        assert backend.read() == Columns()
+        assert backend.cursor() == backend.read().cursor == Cursor((0,) * SHARDS)
 
     def test_what_is_defined_reads_back(self, backend: Backend) -> None:
         define(backend, _tree())
@@ -77,6 +81,28 @@ class DefinitionRules(Kit):
     def test_an_unknown_tree_reads_as_nothing(self, backend: Backend) -> None:
         define(backend, host())
         assert backend.read("host1") == backend.read(str(uuids.uuid4())) == Columns()
+
+    def test_several_trees_are_read_at_once(self, backend: Backend) -> None:
+        names = define(backend, _tree(), host("host1"), host("host2"))
+        claim(backend, "job", {names["host1"]: "VCPU=1", names["host2"]: "VCPU=1"})
+        found = picture(backend, "host0/gpu1", names["host1"], "host1", "nobody")
+        assert set(found.providers) == set(names) - {"host2"}
+        assert found.allocations == {("job", "host1", "VCPU"): 1}
+        assert backend.read("nobody") == Columns()
+
+    def test_allocations_are_read_only_if_they_are_asked_for(self, backend: Backend) -> None:
+        names = define(backend, _tree())
+        wanted = Delta(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
+        backend.claim(Operation(), ClaimOrder("job", (wanted,)))
+        for trees_read in ((), ("host0",)):
+            whole = backend.read(*trees_read)
+            less = backend.read(*trees_read, allocations=False)
+            assert less.allocations == Columns().allocations and less.units == Columns().units
+            assert less == dataclasses.replace(
+                whole, allocations=less.allocations, units=less.units
+            )
+            assert less.cursor == whole.cursor
+            assert 1 in less.inventories.used
 
     def test_names_are_looked_up_together(self, backend: Backend) -> None:
         names = define(backend, _tree())
@@ -403,15 +429,43 @@ class DefinitionRules(Kit):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
+    @law(2)
+    def test_several_trees_are_one_change(self, backend: Backend) -> None:
+        names = define(backend, _tree(), host("host1"), host("host2"))
+        claim(backend, "job", {names["host2"]: "MEMORY_MB=1"})
+        before = picture(backend)
+        wanted = [host("host0", "VCPU=4"), host("host1", "VCPU=3"), host("host2", "VCPU=2")]
+        with pytest.raises(exceptions.InventoryInUse) as refused:
+            backend.define(Operation(), changes_to(backend, *wanted))
+        assert refused.value.subject == "host2"
+        assert picture(backend) == before
+        wanted = [*wanted[:2], host("host3", "VCPU=1")]
+        backend.define(Operation(), changes_to(backend, *wanted))
+        found = picture(backend).providers
+        assert set(found) == {"host0", "host1", "host2", "host3"}
+        assert [found[one.name].inventories["VCPU"].total for one in wanted] == [4, 3, 1]
+
     # --- opening and closing ---
 
     def test_a_closed_backend_is_of_no_use(self, backend: Backend) -> None:
         backend.close()
         backend.close()
-        with pytest.raises(exceptions.LedgerClosed):
-            backend.read()
-        with pytest.raises(exceptions.LedgerClosed):
-            backend.release(Operation(), "job")
+        for use in (
+            backend.read,
+            backend.cursor,
+            lambda: backend.held("job"),
+            lambda: backend.outcome(Operation()),
+            lambda: backend.uuids(["host0"]),
+            lambda: backend.list_providers(ProviderFilter(), 1),
+            lambda: backend.list_consumers(ConsumerFilter(), 1),
+            lambda: backend.list_names(NameKind.TRAIT, 1),
+            lambda: backend.totals(ConsumerFilter(), By.USER),
+            lambda: backend.changes(Cursor((0,) * SHARDS), 1),
+            lambda: backend.release(Operation(), "job"),
+            lambda: backend.prune(now()),
+        ):
+            with pytest.raises(exceptions.LedgerClosed):
+                use()
 
     def test_a_url_of_another_backend_is_refused(self) -> None:
         with pytest.raises(exceptions.InvalidURL):

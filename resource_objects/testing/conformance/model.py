@@ -1,10 +1,9 @@
-"""A backend against a naive model: dicts, loops, and the rules written down once more."""
+"""A backend against a naive model: random steps, after each of which both hold the same."""
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import hypothesis.strategies as st
@@ -13,97 +12,98 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from resource_objects import exceptions
 from resource_objects.exceptions import ResourceObjectsError
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.backend import Adjustment, ClaimOrder, Operation
+from resource_objects.providers.allocation import CONFIRMED, HELD
+from resource_objects.providers.orders import (
+    Adjustment,
+    ClaimOrder,
+    ClaimRecord,
+    Delta,
+    Operation,
+    Order,
+    Release,
+    Renewal,
+    Replacement,
+    Write,
+)
+from resource_objects.providers.provider import Share
 from resource_objects.resources import IntegerInventory
 from resource_objects.testing.conformance.base import (
+    CLASS,
+    change_names,
     changes_to,
     define,
-    deltas,
     kept,
+    now,
     picture,
+    rename,
 )
+from resource_objects.testing.conformance.naive import Key, Model, Refused, Step
 
-_HOSTS = ("host0", "host1")
+#: Two hosts, each with a cell that may share what the host has.
+_TREES = {"host0": "cell0", "host1": "cell1"}
+_PROVIDERS = [name for pair in _TREES.items() for name in pair]
+#: The last one is renamed now and then, to its twin and back.
 _CLASSES = ("VCPU", "MEMORY_MB", "CUSTOM_X")
-_CONSUMERS = ("job-1", "job-2", "job-3")
+_TWIN = "CUSTOM_Y"
+_CONSUMERS = ("job-1", "job-2", "job-3", "job-4")
+_UNITS = ("unit-0", "unit-1", "unit-2")
+
+
+# What is drawn is likely to fit: a machine that only meets refusals learns little.
 
 
 @st.composite
 def _figures(draw: st.DrawFn) -> dict[str, Any]:
-    total = draw(st.integers(1, 12))
+    total = draw(st.integers(1, 12) | st.integers(8, 12))
     return {
         "total": total,
-        "reserved": draw(st.just(0) | st.integers(0, total)),
-        "allocation_ratio": draw(st.sampled_from(["1", "0.5", "1.5", "3"])),
-        "step_size": draw(st.integers(1, 2)),
+        "reserved": draw(st.sampled_from([0, 0, 0, total // 2, total])),
+        "allocation_ratio": draw(st.sampled_from(["1", "1", "0.5", "1.5", "3"])),
+        "step_size": draw(st.sampled_from([1, 1, 1, 1, 2])),
     }
 
 
-_inventories = st.dictionaries(st.sampled_from(_CLASSES), _figures(), max_size=3)
-_amounts = st.dictionaries(
-    st.sampled_from(_HOSTS),
-    st.dictionaries(st.sampled_from(_CLASSES), st.integers(1, 5), min_size=1, max_size=2),
-    min_size=1,
+@st.composite
+def _inventories(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
+    missing = draw(st.sampled_from(["", "", "", *_CLASSES]))
+    return {kind: draw(_figures()) for kind in _CLASSES if kind != missing}
+
+
+#: ``{class: {class of the host: factor}}`` of what a cell shares
+_shares = st.dictionaries(
+    st.sampled_from(_CLASSES),
+    st.dictionaries(st.sampled_from(_CLASSES), st.integers(1, 3), min_size=1, max_size=2),
     max_size=2,
 )
-_changes = st.dictionaries(
-    st.sampled_from(_HOSTS),
-    st.dictionaries(
-        st.sampled_from(_CLASSES),
-        st.integers(-5, 5).filter(bool),
-        min_size=1,
-        max_size=2,
-    ),
-    min_size=1,
-    max_size=2,
-)
-
-_Key = tuple[str, str]
+_units = st.sampled_from([(), (), (), *((unit,) for unit in _UNITS), _UNITS[:2]])
+_keys = st.tuples(st.sampled_from(_PROVIDERS), st.sampled_from(_CLASSES))
 
 
-class Model:
-    """What a ledger should hold: ``{host: {class: figures}}`` and ``{consumer: {key: amount}}``."""
-
-    def __init__(self) -> None:
-        self.hosts: dict[str, dict[str, dict[str, Any]]] = {}
-        self.holds: dict[str, dict[_Key, int]] = {}
-
-    def used(self, key: _Key) -> int:
-        return sum(holds.get(key, 0) for holds in self.holds.values())
-
-    def capacity(self, key: _Key) -> int:
-        figures = self.hosts[key[0]][key[1]]
-        left: int = figures["total"] - figures["reserved"]
-        return math.floor(left * Fraction(figures["allocation_ratio"]))
-
-    def allows(self, consumer: str, key: _Key, amount: int) -> bool:
-        """Return whether a change by ``amount`` is allowed."""
-        if amount < 0:
-            return self.holds.get(consumer, {}).get(key, 0) + amount >= 0
-        if key[1] not in self.hosts[key[0]]:
-            return False
-        will_hold = self.holds.get(consumer, {}).get(key, 0) + amount
-        whole = will_hold % self.hosts[key[0]][key[1]]["step_size"] == 0
-        return bool(whole and self.used(key) + amount <= self.capacity(key))
-
-    def change(self, consumer: str, changes: dict[_Key, int]) -> None:
-        holds = self.holds.setdefault(consumer, {})
-        for key, amount in changes.items():
-            holds[key] = holds.get(key, 0) + amount
-        self.holds[consumer] = {key: amount for key, amount in holds.items() if amount}
-        if not self.holds[consumer]:
-            del self.holds[consumer]
-
-    def allocations(self) -> dict[tuple[str, str, str], int]:
-        return {
-            (consumer, *key): amount
-            for consumer, holds in self.holds.items()
-            for key, amount in holds.items()
-        }
+def _amounts(*amounts: int) -> st.SearchStrategy[dict[Key, tuple[int, tuple[str, ...]]]]:
+    said = st.tuples(st.sampled_from(amounts), _units)
+    return st.dictionaries(_keys, said, min_size=1, max_size=2)
 
 
-def _flat(given: dict[str, dict[str, int]]) -> dict[_Key, int]:
-    return {(host, name): amount for host, by in given.items() for name, amount in by.items()}
+@st.composite
+def _steps(draw: st.DrawFn) -> Step:
+    what = draw(st.sampled_from(["claim", "replace", "replace", "adjust", "renew", "release"]))
+    consumer = draw(st.sampled_from(_CONSUMERS))
+    amounts: dict[Key, tuple[int, tuple[str, ...]]] = {}
+    if what in ("claim", "replace"):
+        amounts = draw(_amounts(1, 1, 2, 3, 5))
+    elif what == "adjust":
+        amounts = draw(_amounts(-2, -1, 1, 2))
+    at = None if what == "claim" else draw(st.sampled_from([*[None] * 8, "now", "old"]))
+    said = draw(st.sampled_from([HELD, CONFIRMED] if what == "renew" else [None, "p", "q"]))
+    return Step(what, consumer, amounts, at, said)
+
+
+_writes = st.lists(_steps(), min_size=1, max_size=3, unique_by=lambda step: step.consumer)
+_defined: dict[str, Any] = {
+    "inventories": _inventories(),
+    "cell": _inventories(),
+    "shares": _shares,
+}
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -111,94 +111,72 @@ class LedgerMachine(RuleBasedStateMachine):
 
     fresh: ClassVar[Callable[[], Backend]]
 
-    @initialize(first=_inventories, second=_inventories)
-    def _open(self, first: dict[str, Any], second: dict[str, Any]) -> None:
+    @initialize(**_defined)
+    def _open(self, inventories: Any, cell: Any, shares: Any) -> None:
         self.backend = type(self).fresh()
         self.model = Model()
         self.uuids: dict[str, str] = {}
-        self.last: tuple[Operation, Any, Any] | None = None
-        for name, inventories in zip(_HOSTS, (first, second), strict=True):
-            self._define(name, inventories)
+        self.custom = _CLASSES[-1]  # as it is called now
+        self.last: tuple[Write, tuple[ClaimRecord, ...]] | None = None
+        for name in _TREES:
+            self.define(name, inventories, cell, shares, False)
 
     def teardown(self) -> None:
         if hasattr(self, "backend"):
             self.backend.close()
 
-    def _define(self, name: str, inventories: dict[str, Any]) -> None:
-        made = {
-            resource_class: IntegerInventory(**figures)
-            for resource_class, figures in inventories.items()
-        }
-        self.uuids |= define(self.backend, Provider(name, made))
-        self.model.hosts[name] = inventories
+    def _named(self, kind: str) -> str:
+        return self.custom if kind == _CLASSES[-1] else kind
 
-    def _by_uuid(self, amounts: dict[str, Any]) -> dict[str, Any]:
-        return {self.uuids[name]: by_class for name, by_class in amounts.items()}
+    # --- definitions ---
 
-    @rule(name=st.sampled_from(_HOSTS), inventories=_inventories)
-    def define(self, name: str, inventories: dict[str, Any]) -> None:
-        gone = set(self.model.hosts[name]) - set(inventories)
-        in_use = any(self.model.used((name, resource_class)) for resource_class in gone)
+    @rule(
+        host=st.sampled_from(list(_TREES)), bare=st.sampled_from([False] * 4 + [True]), **_defined
+    )
+    def define(self, host: str, inventories: Any, cell: Any, shares: Any, bare: bool) -> None:
+        """Give a host other inventories, and its cell too; a bare one loses its cell."""
+        below = _TREES[host]
+        tree = {host: {self._named(kind): figures for kind, figures in inventories.items()}}
+        links: dict[Key, dict[Key, int]] = {}
+        if not bare:
+            tree[below] = {self._named(kind): figures for kind, figures in cell.items()}
+            for kind, targets in shares.items():
+                links[below, self._named(kind)] = {
+                    (host, self._named(target)): factor
+                    for target, factor in targets.items()
+                    if target in inventories and kind in cell
+                }
+        wanted = Provider(host, _made(tree[host]))
+        if not bare:
+            wanted.add(below, _made(tree[below]), shares=_said(links))
         try:
-            self._define(name, inventories)
-            assert not in_use
-        except exceptions.InventoryInUse:
-            assert in_use
-
-    @rule(consumer=st.sampled_from(_CONSUMERS), amounts=_amounts)
-    def claim(self, consumer: str, amounts: dict[str, Any]) -> None:
-        wanted = _flat(amounts)
-        fits = all(self.model.allows(consumer, *item) for item in wanted.items())
-        operation = Operation()
-        order = ClaimOrder(consumer, deltas(self._by_uuid(amounts)))
-        try:
-            outcome = self.backend.claim(operation, order)
-        except exceptions.ConsumerExists:
-            assert consumer in self.model.holds
-        except exceptions.CapacityException as refused:
-            assert consumer not in self.model.holds and not fits
-            self._check_reasons(refused, consumer, wanted)
+            self.model.define(tree, {below} if bare else set(), links)
+        except Refused as refused:
+            self._expect(refused, lambda: define(self.backend, wanted))
         else:
-            assert fits and consumer not in self.model.holds
-            self.model.change(consumer, wanted)
-            self.last = operation, order, outcome
+            self.uuids |= define(self.backend, wanted)
 
-    @rule(consumer=st.sampled_from(_CONSUMERS), amounts=_changes)
-    def adjust(self, consumer: str, amounts: dict[str, Any]) -> None:
-        wanted = _flat(amounts)
-        fits = all(self.model.allows(consumer, *item) for item in wanted.items())
-        order = Adjustment(consumer, deltas(self._by_uuid(amounts)))
+    @rule(name=st.sampled_from(["rename", "repeat", "prune", "try_a_stale_change"]))
+    def now_and_then(self, name: str) -> None:
+        getattr(self, f"_{name}")()
+
+    def _rename(self) -> None:
+        """Give a class its other name; some definition has made it, or it is not there."""
+        old, new = self.custom, _TWIN if self.custom == _CLASSES[-1] else _CLASSES[-1]
         try:
-            self.backend.adjust(Operation(), order)
-        except exceptions.CapacityException as refused:
-            assert not fits
-            self._check_reasons(refused, consumer, wanted)
+            change_names(self.backend, rename(CLASS, old, new))
+        except exceptions.ClassNotFound:
+            assert not any(old in inventories for inventories in self.model.places.values())
         else:
-            assert fits
-            self.model.change(consumer, wanted)
+            self.model.rename(old, new)
+            self.custom = new
 
-    @rule(consumer=st.sampled_from(_CONSUMERS))
-    def release(self, consumer: str) -> None:
-        holds = self.model.holds.pop(consumer, None)
-        try:
-            outcome = self.backend.release(Operation(), consumer)
-        except exceptions.ConsumerNotFound:
-            assert holds is None
-        else:
-            assert holds == {(h.provider, h.resource_class): h.amount for h in outcome.held}
-
-    @rule()
-    def repeat(self) -> None:
-        if self.last is not None:
-            operation, order, outcome = self.last
-            assert self.backend.claim(operation, order) == outcome
-
-    @rule()
-    def a_stale_change_is_refused(self) -> None:
-        tree = kept(self.backend, _HOSTS[0])
+    def _try_a_stale_change(self) -> None:
+        [name, *_] = _TREES
+        tree = kept(self.backend, name)
         tree.update(traits=tree.traits ^ {"CUSTOM_A"})
         stale = changes_to(self.backend, tree)
-        newer = kept(self.backend, _HOSTS[0])
+        newer = kept(self.backend, name)
         newer.update(traits=newer.traits ^ {"CUSTOM_B"})
         define(self.backend, newer)
         try:
@@ -207,34 +185,149 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         raise AssertionError("a stale change was applied")
 
-    def _check_reasons(
-        self, refused: ResourceObjectsError, consumer: str, wanted: dict[_Key, int]
-    ) -> None:
-        """Check that exactly what does not fit is named, with its figures."""
-        assert isinstance(refused, exceptions.CapacityException)
-        named = {(reason.where, reason.resource): reason for reason in refused.reasons}
-        culprits = {
-            key for key, amount in wanted.items() if not self.model.allows(consumer, key, amount)
-        }
-        assert set(named) == culprits
-        for key in culprits:
-            held = self.model.holds.get(consumer, {}).get(key, 0)
-            unit_rule = named[key].rule in exceptions.UNIT_RULES
-            assert named[key].requested == wanted[key] + (held if unit_rule else 0)
+    # --- orders ---
+
+    @rule(writes=st.lists(st.tuples(_writes, st.integers(0, 5)), min_size=1, max_size=4))
+    def write(self, writes: list[tuple[list[Step], int]]) -> None:
+        for steps, chance in writes:
+            self._write(self._likely(steps) if chance else steps)
+
+    def _likely(self, steps: list[Step]) -> list[Step]:
+        """Return steps that ask of consumers what those can do who are there, or are not."""
+        there = [name for name in _CONSUMERS if name in self.model.consumers]
+        others = [name for name in _CONSUMERS if name not in there]
+        likely = []
+        for step in steps:
+            names = others if step.what == "claim" else there
+            if step.what == "replace":
+                likely.append(step)
+            elif names:
+                likely.append(dataclasses.replace(step, consumer=names.pop()))
+        return list({step.consumer: step for step in likely}.values())
+
+    def _write(self, steps: list[Step]) -> None:
+        named = [self._renamed(step) for step in steps]
+        write = Write(
+            Operation(), "orders", "orders", orders=tuple(self._order(step) for step in named)
+        )
+        cursor = self.backend.cursor()
+        try:
+            self.model.write(named)
+        except Refused as refused:
+            self._expect(refused, lambda: self.backend.commit(write))
+            assert self.backend.changes(cursor, 100) == ()
+            return
+        self.last = write, self.backend.commit(write)
+        self._check_told(write, cursor)
+
+    def _renamed(self, step: Step) -> Step:
+        amounts = {(name, self._named(kind)): said for (name, kind), said in step.amounts.items()}
+        return dataclasses.replace(step, amounts=amounts)
+
+    def _order(self, step: Step) -> Order:
+        deltas = tuple(
+            Delta(self.uuids.get(name, name), kind, amount, units)
+            for (name, kind), (amount, units) in step.amounts.items()
+        )
+        generation = self._generation(step)
+        if step.what == "claim":
+            return ClaimOrder(step.consumer, deltas, project=step.said)
+        if step.what == "adjust":
+            return Adjustment(step.consumer, deltas, generation=generation)
+        if step.what == "replace":
+            return Replacement(step.consumer, deltas, project=step.said, generation=generation)
+        if step.what == "renew":
+            return Renewal(step.consumer, None, step.said or HELD, generation=generation)
+        return Release(step.consumer, generation=generation)
+
+    def _generation(self, step: Step) -> int | None:
+        """Return the generation that a step demands; for who holds nothing, any is wrong."""
+        if step.at is None:
+            return None
+        record = self.backend.held(step.consumer)
+        is_at = 0 if record is None else record.generation
+        return is_at if step.at == "now" else is_at + 1
+
+    def _check_told(self, write: Write, cursor: Any) -> None:
+        changes = self.backend.changes(cursor, 100)
+        assert {change.operation for change in changes} == {write.operation.id}
+        assert len({change.shard for change in changes}) == len(changes)
+        told = {name for change in changes for name in change.consumers}
+        assert told <= {order.consumer for order in write.orders}
+        assert self.backend.cursor() == cursor.moved(changes)
+
+    def _expect(self, refused: Refused, work: Callable[[], object]) -> None:
+        """Check that the backend refuses as the model does, naming all that does not fit."""
+        try:
+            work()
+        except ResourceObjectsError as error:
+            assert isinstance(error, refused.error)
+            if refused.culprits is not None and isinstance(error, exceptions.CapacityException):
+                assert not isinstance(error, exceptions.UnitTaken)
+                named = {(reason.where, reason.resource) for reason in error.reasons}
+                assert named == refused.culprits
+        else:
+            raise AssertionError(f"nothing refused what {refused.error.__name__} should")
+
+    # --- history ---
+
+    def _repeat(self) -> None:
+        if self.last is not None:
+            write, outcome = self.last
+            cursor = self.backend.cursor()
+            assert self.backend.commit(write) == outcome
+            assert self.backend.cursor() == cursor
+
+    def _prune(self) -> None:
+        """Forget what is old: what is held, and by which generation, stays."""
+        before = self.backend.held_by(_CONSUMERS)
+        cursor = self.backend.cursor()
+        self.backend.prune(now())
+        self.last = None
+        assert self.backend.held_by(_CONSUMERS) == before
+        assert self.backend.changes(cursor, 10) == ()
+
+    # --- what must hold ---
 
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:
         found = picture(self.backend)
         assert found.allocations == self.model.allocations()
-        for name, inventories in self.model.hosts.items():
+        assert found.units == self.model.units()
+        assert set(found.providers) == set(self.model.places)
+        for name, inventories in self.model.places.items():
             records = found.providers[name].inventories
             assert set(records) == set(inventories)
-            for resource_class, record in records.items():
-                key = name, resource_class
-                assert record.used == self.model.used(key)
-                assert record.capacity == self.model.capacity(key)
-        for consumer in _CONSUMERS:
-            assert (self.backend.held(consumer) is None) == (consumer not in self.model.holds)
+            for kind, record in records.items():
+                assert record.used == self.model.used((name, kind))
+                assert record.capacity == self.model.capacity((name, kind))
+            assert found.providers[name].shares == {
+                (source[1], *target): factor
+                for source, targets in self.model.shares.items()
+                if source[0] == name
+                for target, factor in targets.items()
+            }
+
+    @invariant()
+    def consumers_are_as_the_model_says(self) -> None:
+        records = self.backend.held_by(_CONSUMERS)
+        assert set(records) == set(self.model.consumers)
+        for consumer, holder in self.model.consumers.items():
+            record = records[consumer]
+            assert (record.project, record.state) == (holder.project, holder.state)
+            assert self.backend.held(consumer) == record
+
+
+def _made(inventories: dict[str, dict[str, Any]]) -> dict[str, IntegerInventory]:
+    return {kind: IntegerInventory(**figures) for kind, figures in inventories.items()}
+
+
+def _said(links: dict[Key, dict[Key, int]]) -> list[Share]:
+    return [
+        Share(resource_class=source[1], of=target[0], of_class=target[1], factor=factor)
+        for source, targets in links.items()
+        for target, factor in targets.items()
+    ]
 
 
 def state_machine(fresh: Callable[[], Backend]) -> type[LedgerMachine]:

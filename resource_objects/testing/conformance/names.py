@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resource_objects.providers import Backend, Provider
+from resource_objects.providers.orders import ClaimOrder, Delta, Operation
 from resource_objects.testing import strategies
 from resource_objects.testing.conformance.base import (
     Kit,
@@ -84,9 +87,18 @@ class NameRules(Kit):
         provider = data.draw(strategies.provider_names())
         consumer = data.draw(strategies.consumer_names())
         trait = data.draw(strategies.trait_names())
-        names = define(backend, Provider(provider, {resource_class: 8}, traits=[trait]))
-        claim(backend, consumer, {names[provider]: {resource_class: 3}})
+        label = data.draw(strategies.labels())
+        wanted = Provider(provider, {resource_class: 8}, traits=[trait], aggregates=[label])
+        names = define(backend, wanted)
+        unit = Delta(names[provider], resource_class, 3, (label,))
+        said: Any = {"project": label, "user": label, "consumer_type": label}
+        backend.claim(Operation(), ClaimOrder(consumer, (unit,), **said))
         found = picture(backend, provider)
         assert found.allocations == {(consumer, provider, resource_class): 3}
+        assert found.units == {(provider, label): (resource_class, consumer)}
         assert found.providers[provider].traits == {trait}
+        assert found.providers[provider].aggregates == {label}
+        record = backend.held(consumer)
+        assert record is not None
+        assert (record.project, record.user, record.consumer_type) == (label, label, label)
         release(backend, consumer)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import uuid as uuids
+from typing import Any
+
 import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend
-from resource_objects.providers.backend import Adjustment, ClaimOrder, Operation
+from resource_objects.providers.allocation import CONFIRMED
+from resource_objects.providers.orders import (
+    Adjustment,
+    ClaimOrder,
+    ClaimRecord,
+    Delta,
+    NameAction,
+    NameChange,
+    Operation,
+    Release,
+    Renewal,
+    Replacement,
+    Write,
+)
+from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.base import (
+    CLASS,
     Kit,
     changes_to,
     claim,
@@ -16,8 +35,10 @@ from resource_objects.testing.conformance.base import (
     host,
     kept,
     law,
+    order,
     picture,
     release,
+    rename,
 )
 
 
@@ -117,6 +138,94 @@ class OperationRules(Kit):
             backend.define(operation, changes)
         assert picture(backend) == before
 
+    def test_an_operation_that_was_never_done_has_no_outcome(self, backend: Backend) -> None:
+        assert backend.outcome(Operation()) is None
+
+    def test_an_outcome_tells_what_the_operation_was(self, backend: Backend) -> None:
+        here = _host(backend)
+        operation = Operation()
+        record = backend.claim(operation, ClaimOrder("job", deltas({here: "VCPU=1"})))
+        found = backend.outcome(operation)
+        assert found is not None
+        assert (found.kind, found.subject, found.claim) == ("claim", "job", record)
+        release(backend, "job")
+        assert backend.outcome(operation) == found
+
+    @law(2)
+    def test_every_kind_of_write_happens_once(self, backend: Backend) -> None:
+        tree = host("host0", "VCPU=8,MEMORY_MB=64")
+        tree.add("host0/cell0", "VCPU=4")
+        names = define(backend, tree)
+        here, cell = names["host0"], names["host0/cell0"]
+        claim(backend, "a", {here: "VCPU=2"})
+        claim(backend, "b", {cell: "VCPU=4"})
+        smaller = host("host0", "VCPU=8,MEMORY_MB=64")
+        steps: list[dict[str, Any]] = [
+            {"orders": (Adjustment("a", deltas({here: "VCPU=1"})),)},
+            {"orders": (Replacement("a", deltas({cell: "VCPU=4"})), Release("b"))},
+            {"orders": (Renewal("a", None, CONFIRMED), ClaimOrder("b", deltas({here: "VCPU=3"})))},
+            {"reported": (here,)},
+            {"names": (NameChange(CLASS, NameAction.ENSURE, "CUSTOM_A"),)},
+            {"names": (rename(CLASS, "CUSTOM_A", "CUSTOM_B"),)},
+            {"names": (NameChange(CLASS, NameAction.DELETE, "CUSTOM_B"),)},
+            {"orders": (Replacement("a", deltas({here: "VCPU=4"})),), "definitions": smaller},
+            {"orders": (Release("a"), Release("b"))},
+        ]
+        for number, step in enumerate(steps):
+            if "definitions" in step:
+                step["definitions"] = changes_to(backend, step["definitions"])
+            write = Write(Operation(), "step", f"step-{number}", **step)
+            first = backend.commit(write)
+            assert len(first) == len(write.orders)
+            before, cursor = picture(backend), backend.cursor()
+            assert backend.commit(write) == first
+            found = backend.outcome(write.operation)
+            assert found is not None and found.claims == first
+            with pytest.raises(exceptions.OperationConflict):
+                backend.commit(dataclasses.replace(write, subject="other"))
+            with pytest.raises(exceptions.OperationConflict):
+                backend.commit(dataclasses.replace(write, kind="other"))
+            assert (picture(backend), backend.cursor()) == (before, cursor)
+
+    def test_a_repeated_write_says_what_it_said_whatever_came_after(self, backend: Backend) -> None:
+        here = _host(backend)
+        operation = Operation()
+        write = Write(
+            operation,
+            "gang",
+            "gang",
+            orders=tuple(
+                ClaimOrder(name, (Delta(here, "VCPU", 1, (f"cpu-{name}",)),), project="p")
+                for name in ("b", "a", "c")
+            ),
+        )
+        first = backend.commit(write)
+        order(backend, Release("b"), Replacement("a", deltas({here: "VCPU=2"})))
+        tree = kept(backend, "host0")
+        tree.update(name="renamed")
+        define(backend, tree)
+        again = backend.commit(write)
+        assert [one.consumer for one in again] == ["b", "a", "c"]
+        assert [_without_names(one) for one in again] == [_without_names(one) for one in first]
+
+    @law(2)
+    def test_a_repeated_reshape_is_known_before_anything_is_compared(
+        self, backend: Backend
+    ) -> None:
+        """Its definitions are stale by then, through itself."""
+        here = _host(backend)
+        claim(backend, "job", {here: "VCPU=8"})
+        tree = kept(backend, "host0")
+        tree.add("host0/cell0", "VCPU=8", uuid=str(uuids.uuid4()))
+        tree.update(inventories=Inventories("MEMORY_MB=1"))
+        changes = changes_to(backend, tree)
+        move = Replacement("job", deltas({changes.creates[0].uuid: "VCPU=8"}))
+        write = Write(Operation(), "reshape", "host0", changes, (move,))
+        first = backend.commit(write)
+        before = picture(backend)
+        assert backend.commit(write) == first
+        assert picture(backend) == before
+
     def test_operations_outlive_the_backend(self, backend: Backend, url: str) -> None:
         self.need("persistent")
         here = _host(backend)
@@ -128,3 +237,9 @@ class OperationRules(Kit):
             assert again.claim(operation, order) == first
         finally:
             again.close()
+
+
+def _without_names(record: ClaimRecord) -> ClaimRecord:
+    """Return a record without the names of providers, which may be those of then or of today."""
+    held = tuple(dataclasses.replace(one, provider="") for one in record.held)
+    return dataclasses.replace(record, held=held)

@@ -11,6 +11,17 @@ from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.testing.conformance.base import adjust, claim, define, host, release
 
+#: What processes begin with; what is not installed is left out.
+_PRELOADED = [
+    __name__,
+    "resource_objects.backends.sql.backend",
+    "resource_objects.testing.kill",
+    "psycopg",
+    "pymysql",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.mysql.pymysql",
+]
+
 #: (consumer, resource class): amount
 Holdings = dict[tuple[str, str], int]
 
@@ -18,7 +29,7 @@ Holdings = dict[tuple[str, str], int]
 def processes() -> multiprocessing.context.ForkServerContext:
     """Return what makes processes for tests: clean ones, that have the library imported already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "resource_objects.backends.sql.backend"])
+    context.set_forkserver_preload(_PRELOADED)
     return context
 
 

@@ -12,18 +12,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-import json
 import random
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import resource_objects as ro
+from benchmarks.peer import Placement
 from resource_objects import exceptions
 
 SEEDS = range(150)
@@ -101,37 +100,22 @@ class Figures:
 # --- the two sides ------------------------------------------------------------------------------
 
 
-class Placement:
-    """The real service, in this process."""
-
-    #: the last one before claims name a consumer generation, which is not what is compared here
-    VERSION = "placement 1.27"
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Return the status and the body of an answer."""
-        import webob
-
-        request = webob.Request.blank(path, method=method)
-        request.headers.update({"x-auth-token": "admin", "openstack-api-version": self.VERSION})
-        if body is not None:
-            request.content_type = "application/json"
-            request.body = json.dumps(body).encode()
-        answer = request.get_response(self._app)
-        return answer.status_int, answer.json if answer.body else None
+#: the last one before claims name a consumer generation, which is not what is compared here
+VERSION = "placement 1.27"
 
 
 class Theirs:
     """One provider of Placement with an inventory of VCPU."""
 
     def __init__(self, placement: Placement) -> None:
-        self._ask = placement.ask
+        self._placement = placement
         self._uuid = str(uuid.uuid4())
         self._consumers: dict[str, str] = {}
         body = {"name": self._uuid, "uuid": self._uuid}
         assert self._ask("POST", "/resource_providers", body)[0] == 200
+
+    def _ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        return self._placement.answer(method, path, body, VERSION)
 
     def define(self, figures: Figures) -> bool:
         path = f"/resource_providers/{self._uuid}/inventories"
@@ -323,24 +307,6 @@ class Story:
             pick.randint(1, max(1, inventory.capacity)),
         )
         return min(max(1, pick.choice(bounds) + pick.choice([-1, 0, 0, 1])), MAX_INT)
-
-
-@pytest.fixture(scope="session")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> Placement:
-    """Start Placement on a new file; its configuration is global, so once in a process."""
-    from oslo_config import cfg
-    from placement import conf, db_api, deploy
-
-    folder: Path = tmp_path_factory.mktemp("placement")
-    (folder / "placement.conf").write_text(
-        f"[api]\nauth_strategy = noauth2\n[placement_database]\nsync_on_startup = true\n"
-        f"connection = sqlite:///{folder}/placement.db\n"
-    )
-    config = cfg.ConfigOpts()
-    conf.register_opts(config)
-    config(["--config-file", str(folder / "placement.conf")], project="placement")
-    db_api.configure(config)
-    return Placement(deploy.loadapp(config))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VERSION_TABLE = "ro_alembic_version"
 #: The number of the newest revision this library knows.
-NEWEST = 1
+NEWEST = 2
 
 
 class Standing(enum.Enum):
@@ -49,17 +49,19 @@ def standing(connection: Connection) -> Standing:
             tables if connection.dialect.name == "sqlite" else tables & set(schema.metadata.tables)
         )
         return Standing.FOREIGN if ours else Standing.EMPTY
-    revision = _revision(connection)
-    if revision < NEWEST:
+    found = revision(connection)
+    if found < NEWEST:
         return Standing.OLD
-    if revision == NEWEST:
+    if found == NEWEST:
         return Standing.USABLE
     oldest = connection.scalar(sa.select(schema.schema_info.c.oldest_library))
     return Standing.USABLE if oldest is not None and oldest <= NEWEST else Standing.TOO_NEW
 
 
-def _revision(connection: Connection) -> int:
+def revision(connection: Connection) -> int:
     """Return the number of the newest revision that was run, 0 if none was."""
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return 0
     table = sa.table(VERSION_TABLE, sa.column("version_num"))
     found = connection.scalars(sa.select(table.c.version_num)).all()
     # a revision that is no number is none of ours: of a future in which that changed

@@ -6,6 +6,8 @@ statement that defines something by itself, so what is there already is left alo
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
@@ -17,6 +19,8 @@ TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 #: MySQL's TEXT ends at 64 KiB.
 LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 NAME = sa.String(255)
+#: A name that lists are in the order of: PostgreSQL's own order is that of some language.
+SORTED_NAME = NAME.with_variant(sa.String(255, collation="C"), "postgresql")
 UUID = sa.String(36)
 
 
@@ -36,6 +40,18 @@ def create_table(
     )
 
 
+def add_column(table: str, column: sa.Column[Any]) -> None:
+    """Add a column, nullable or with a default, unless it is there."""
+    if column.name not in {found["name"] for found in sa.inspect(op.get_bind()).get_columns(table)}:
+        op.add_column(table, column)
+
+
+def sort_by_code_points(table: str, column: str) -> None:
+    """Order a column of names by code points, where the database does not already."""
+    if op.get_bind().dialect.name == "postgresql":
+        op.alter_column(table, column, type_=SORTED_NAME, existing_nullable=False)
+
+
 def create_index(table: str, *columns: str) -> None:
     """Create an index named after its table and columns, unless it is there."""
     name = "_".join(("ix", table, *columns))
@@ -53,9 +69,12 @@ def check(table: str, name: str, rule: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(rule, name=op.f(f"ck_{table}_{name}"))
 
 
-def refers(table: str, columns: list[str], to: list[str]) -> sa.ForeignKeyConstraint:
+def refers(
+    table: str, columns: list[str], to: list[str], *, ondelete: str | None = None
+) -> sa.ForeignKeyConstraint:
     """Return a foreign key, named after its table and columns."""
-    return sa.ForeignKeyConstraint(columns, to, name="_".join(("fk", table, *columns)))
+    name = "_".join(("fk", table, *columns))
+    return sa.ForeignKeyConstraint(columns, to, name=name, ondelete=ondelete)
 
 
 def primary(table: str, *columns: str) -> sa.PrimaryKeyConstraint:

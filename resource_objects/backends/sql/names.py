@@ -1,0 +1,264 @@
+"""Resource classes, traits and aggregates by name: made, renamed, removed, listed.
+
+Standard names are put in when a writer opens the ledger, and never change; see ``classes``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import os_resource_classes
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from resource_objects import exceptions
+from resource_objects import names as shapes
+from resource_objects.backends.sql import kinds, rows, schema
+from resource_objects.backends.sql.chunks import chunks
+from resource_objects.backends.sql.classes import Catalogue, Names
+from resource_objects.providers.listing import ListedName
+from resource_objects.providers.orders import NameAction, NameChange, NameKind
+from resource_objects.resources import resource
+from resource_objects.resources.traits import known_traits, standard_traits
+
+_Error: TypeAlias = type[exceptions.LedgerError]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """One kind of name: its table, the column that refers to it, and what is raised about it."""
+
+    table: sa.Table
+    used_by: sa.Column[Any]
+    of: Callable[[Catalogue], Names]
+    standard: Callable[[], Collection[str]]
+    check: Callable[[str], object]
+    not_found: _Error
+    in_use: _Error
+
+
+_KINDS = {
+    NameKind.RESOURCE_CLASS: _Kind(
+        schema.resource_classes,
+        schema.inventories.c.class_id,
+        lambda catalogue: catalogue.classes,
+        lambda: os_resource_classes.STANDARDS,
+        resource,
+        exceptions.ClassNotFound,
+        exceptions.ClassInUse,
+    ),
+    NameKind.TRAIT: _Kind(
+        schema.traits,
+        schema.resource_provider_traits.c.trait_id,
+        lambda catalogue: catalogue.traits,
+        standard_traits,
+        lambda name: known_traits([name]),
+        exceptions.TraitNotFound,
+        exceptions.TraitInUse,
+    ),
+    NameKind.AGGREGATE: _Kind(
+        schema.aggregates,
+        schema.resource_provider_aggregates.c.aggregate_id,
+        lambda catalogue: catalogue.aggregates,
+        tuple,
+        shapes.aggregate_name,
+        exceptions.AggregateNotFound,
+        exceptions.AggregateInUse,
+    ),
+}
+
+
+# --- changing ---
+
+
+def change(connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange]) -> None:
+    """Carry out changes of names, in their order (see the contract).
+
+    Whoever's definition says a name that is another now is at its next generation, so that nobody
+    writes what was compared before.
+
+    Cost: two to ten statements for all changes of one kind and action that follow one another.
+    """
+    bumped: set[int] = set()  # one write, one step
+    for part in _runs(changes):
+        _Change(connection, catalogue, _KINDS[part[0].kind], bumped).run(part[0].action, part)
+
+
+def _runs(changes: Iterable[NameChange]) -> Iterator[list[NameChange]]:
+    """Yield changes that can be made together: alike, and of no name twice."""
+    for _, alike in itertools.groupby(changes, key=lambda change: (change.kind, change.action)):
+        part: list[NameChange] = []
+        seen: set[str | None] = set()
+        for one in alike:
+            of = {one.name, one.to if one.action is NameAction.RENAME else one.name}
+            if seen & of:
+                yield part
+                part, seen = [], set()
+            part.append(one)
+            seen |= of
+        yield part
+
+
+class _Change:
+    """Changes of names of one kind."""
+
+    def __init__(
+        self, connection: Connection, catalogue: Catalogue, kind: _Kind, bumped: set[int]
+    ) -> None:
+        self._connection = connection
+        self._bumped = bumped
+        self._names = kind.of(catalogue)
+        self._kind = kind
+
+    def run(self, action: NameAction, changes: Sequence[NameChange]) -> None:
+        actions = {
+            NameAction.ENSURE: self._ensure,
+            NameAction.RENAME: self._rename,
+            NameAction.DELETE: self._delete,
+            NameAction.SET_LEVEL: self._set_level,
+        }
+        actions[action](changes)
+
+    def _ensure(self, changes: Sequence[NameChange]) -> None:
+        for one in changes:
+            self._kind.check(one.name)
+        self._names.ensure(self._connection, [one.name for one in changes])
+
+    def _rename(self, changes: Sequence[NameChange]) -> None:
+        numbers = self._custom(changes)
+        wanted = {one.name: one.to or "" for one in changes if one.to != one.name}
+        for to in wanted.values():
+            self._kind.check(to)
+        taken = self._names.find(self._connection, list(wanted.values()))
+        for to in wanted.values():
+            if to in taken:
+                raise exceptions.NameExists(to)
+        self._set({numbers[name]: {"name": to} for name, to in wanted.items()})
+        self._count_up(sorted(numbers[name] for name in wanted), wanted)
+
+    def _count_up(self, numbers: Sequence[int], wanted: Mapping[str, str]) -> None:
+        """Count up the generation of everybody whose definition says names.
+
+        Their rows of the names are changed already: who would use one waits for that, and then who
+        would share an inventory of it for its provider. So nobody comes in between.
+        """
+        self._bump(self._providers(self._kind.used_by, numbers))
+        if self._kind.table is schema.resource_classes:
+            self._bump(self._providers(schema.shares.c.of_class_id, numbers))
+            self._bump(kinds.rename(self._connection, wanted))
+
+    def _providers(self, column: sa.Column[Any], numbers: Sequence[int]) -> set[int]:
+        """Return the numbers of the providers that have a name in a column."""
+        said = sa.select(column.table.c.provider_id).distinct()
+        return {
+            provider
+            for part in chunks(numbers)
+            for provider in self._connection.scalars(said.where(column.in_(part)))
+        }
+
+    def _bump(self, providers: set[int]) -> None:
+        """Count up the generation of providers, in the order of their numbers, but none twice."""
+        table = schema.resource_providers
+        for part in chunks(sorted(providers - self._bumped)):
+            bumped = sa.update(table).values(generation=table.c.generation + 1)
+            self._connection.execute(bumped.where(table.c.id.in_(part)))
+        self._bumped |= providers
+
+    def _delete(self, changes: Sequence[NameChange]) -> None:
+        numbers = self._custom(changes)
+        name_of = {number: name for name, number in numbers.items()}
+        for part in chunks(sorted(name_of)):
+            used = sa.select(self._kind.used_by).where(self._kind.used_by.in_(part)).limit(1)
+            for (number,) in self._connection.execute(used):
+                raise self._kind.in_use(name_of[number])
+            self._connection.execute(
+                sa.delete(self._kind.table).where(self._kind.table.c.id.in_(part))
+            )
+
+    def _set_level(self, changes: Sequence[NameChange]) -> None:
+        if self._kind.table is not schema.aggregates:
+            kind = changes[0].kind.value
+            raise exceptions.InvalidField("kind", kind, "an aggregate: only those have levels")
+        for one in changes:
+            if one.to is not None:
+                shapes.label(one.to, "level")
+        numbers = self._find(changes)
+        self._set({numbers[one.name]: {"level": one.to} for one in changes})
+
+    def _set(self, values: dict[int, dict[str, Any]]) -> None:
+        found = [{"id": number, **given} for number, given in sorted(values.items())]
+        rows.update(self._connection, self._kind.table, ["id"], found)
+
+    def _custom(self, changes: Sequence[NameChange]) -> dict[str, int]:
+        """Return the numbers of names that may be renamed and removed."""
+        for one in changes:
+            if one.name in self._kind.standard():
+                raise exceptions.StandardName(one.name)
+        return self._find(changes)
+
+    def _find(self, changes: Sequence[NameChange]) -> dict[str, int]:
+        """Return the numbers of names that are there."""
+        found = self._names.find(self._connection, [one.name for one in changes])
+        for one in changes:
+            if one.name not in found:
+                raise self._kind.not_found(one.name)
+        return found
+
+
+# --- listing ---
+
+
+def listed(
+    connection: Connection, kind: NameKind, limit: int, after: str | None
+) -> tuple[ListedName, ...]:
+    """Return a page of names, by their code points (see the contract). Cost: one query."""
+    table = _KINDS[kind].table
+    query = sa.select(table.c.id, table.c.name).order_by(table.c.name).limit(limit)
+    if kind is NameKind.AGGREGATE:
+        query = query.add_columns(table.c.level)
+    if after is not None:
+        query = query.where(table.c.name > after)
+    return tuple(ListedName(*row) for row in connection.execute(query))
+
+
+# --- standard names ---
+
+
+def has_standard(connection: Connection) -> bool:
+    """Return whether every standard name that this library knows is there. Cost: one query."""
+    wanted = _standard()
+    found = sa.select(
+        *(
+            sa.select(sa.func.count())
+            .select_from(table)
+            .where(table.c.name.in_(names))
+            .scalar_subquery()
+            for table, names in wanted
+        )
+    )
+    return tuple(connection.execute(found).one()) == tuple(len(names) for _, names in wanted)
+
+
+def ensure_standard(connection: Connection) -> None:
+    """Put in the standard names that are not there; those of a newer library stay.
+
+    Safe with many processes at once: whoever is second finds them there. Cost: one query when all
+    are there.
+    """
+    if has_standard(connection):
+        return
+    for table, names in _standard():
+        there = set(connection.scalars(sa.select(table.c.name).where(table.c.name.in_(names))))
+        missing = [name for name in names if name not in there]
+        Names(table, tuple).ensure(connection, missing)
+
+
+def _standard() -> list[tuple[sa.Table, list[str]]]:
+    """Return the standard names by table, sorted: everybody inserts them in the same order."""
+    return [
+        (schema.resource_classes, sorted(os_resource_classes.STANDARDS)),
+        (schema.traits, sorted(standard_traits())),
+    ]

@@ -1,0 +1,158 @@
+"""The commands about what a provider is: its inventories, traits and aggregates."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from resource_objects.cli.base import Command, Lister, Maybe, add_name
+
+_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size")
+
+
+class ListInventories(Lister):
+    """List what a provider has."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read its inventories."""
+        from resource_objects.ratio import MILLION
+
+        with self.open_ledger() as ledger:
+            kept = ledger.provider(parsed_args.name).inventories
+        records = [record for _, one in kept.by_name() for record in one.to_records()]
+        return ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used"), [
+            (
+                record.resource_class,
+                *(Maybe(getattr(record, figure)) for figure in _FIGURES),
+                record.ratio_millionths / MILLION,
+                record.capacity,
+                record.used,
+            )
+            for record in records
+        ]
+
+
+class SetInventories(Command):
+    """Say what a provider has; classes that are not said go, unless --amend is given."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name), generation=True)
+        parser.add_argument(
+            "inventories", metavar="INVENTORIES", help="such as VCPU=8:reserved=1,MEMORY_MB=16384"
+        )
+        parser.add_argument("--amend", action="store_true", help="leave other classes as they are")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Set them."""
+        from resource_objects.resources import Inventories
+
+        given = Inventories(parsed_args.inventories)
+        generation = parsed_args.generation
+        with self.open_ledger() as ledger:
+            if parsed_args.amend:
+                provider = ledger.provider(parsed_args.name)
+                given = Inventories({**dict(provider.inventories), **dict(given)})
+                generation = provider.generation if generation is None else generation
+            self.say(str(ledger.set_inventories(parsed_args.name, given, generation=generation)))
+
+
+class DeleteInventories(Command):
+    """Take classes away from a provider, if they are not used; all of them if none is said."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name))
+        parser.add_argument("--resource-class", metavar="CLASS", action="append", help="this one")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Keep the others."""
+        from resource_objects import exceptions
+
+        gone = parsed_args.resource_class
+        with self.open_ledger() as ledger:
+            provider = ledger.provider(parsed_args.name)
+            kept = dict(provider.inventories.by_name())
+            for name in gone or ():
+                if name not in kept:
+                    raise exceptions.InvalidName("resource class", name, f"one of {sorted(kept)}")
+            left = {name: one for name, one in kept.items() if gone and name not in gone}
+            done = ledger.set_inventories(parsed_args.name, left, generation=provider.generation)
+        self.say(str(done))
+
+
+class _Words(Lister):
+    """Base of the lists of a provider's traits and aggregates."""
+
+    attribute = ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them."""
+        with self.open_ledger() as ledger:
+            found = getattr(ledger.provider(parsed_args.name), self.attribute)
+        return ("name",), [(name,) for name in sorted(found or ())]
+
+
+class ListTraits(_Words):
+    """List the traits of a provider."""
+
+    attribute = "traits"
+
+
+class ListAggregates(_Words):
+    """List the aggregates a provider is a member of."""
+
+    attribute = "aggregates"
+
+
+class SetTraits(Command):
+    """Say which traits a provider has: these and no others."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name), generation=True)
+        parser.add_argument("--trait", metavar="TRAIT", action="append", default=[], help="has it")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Set them."""
+        with self.open_ledger() as ledger:
+            done = ledger.set_traits(
+                parsed_args.name, parsed_args.trait, generation=parsed_args.generation
+            )
+        self.say(str(done))
+
+
+class SetAggregates(Command):
+    """Say which aggregates a provider is a member of: these and no others."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name), generation=True)
+        parser.add_argument(
+            "--aggregate", metavar="NAME", action="append", default=[], help="is a member of it"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Set them."""
+        with self.open_ledger() as ledger:
+            done = ledger.set_aggregates(
+                parsed_args.name, parsed_args.aggregate, generation=parsed_args.generation
+            )
+        self.say(str(done))

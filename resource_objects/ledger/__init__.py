@@ -1,0 +1,34 @@
+"""The front door: :func:`connect` and the :class:`Ledger` it returns.
+
+    >>> import resource_objects as ro
+    >>> ledger = ro.connect("memory://")
+    >>> ledger.sync(ro.Provider("host0", "VCPU=8,MEMORY_MB=16384"))
+    SyncResult(created=1, updated=0, removed=0)
+    >>> print(ledger.claim("job-1", ledger.snapshot().candidates(ro.Request("VCPU=6"))))
+    job-1 holds VCPU=6 of host0
+    >>> print(ledger.snapshot().candidates(ro.Request("VCPU=3")).explain())
+    host0: VCPU asked 3, free 2 of 8 (job-1 holds 6)
+    >>> print(ledger.release("job-1"))
+    job-1 released VCPU=6 of host0
+
+A ledger is safe for use by several threads. It blocks while it talks to its database; from asyncio
+call it through ``asyncio.to_thread``. Reading never writes.
+"""
+
+from __future__ import annotations
+
+from resource_objects.ledger.base import new_operation
+from resource_objects.ledger.defining import SyncResult
+from resource_objects.ledger.opening import BACKEND_NAMESPACE, backend_for, connect
+from resource_objects.ledger.retries import RetryPolicy
+from resource_objects.ledger.whole import Ledger
+
+__all__ = [
+    "BACKEND_NAMESPACE",
+    "Ledger",
+    "RetryPolicy",
+    "SyncResult",
+    "backend_for",
+    "connect",
+    "new_operation",
+]

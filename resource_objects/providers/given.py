@@ -1,0 +1,92 @@
+"""Moments, ages and generations as callers give them, checked. Pure.
+
+What no ``datetime`` can say (the year 10000, or one before the first) is refused like every other
+value that cannot be: nothing overflows further in.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+
+_THOUSANDS = "a moment from the year 1 to the year 9999 in UTC"
+
+
+def moment(what: str, given: object) -> datetime.datetime:
+    """Return a moment in UTC. One without a time zone is refused: nobody knows which it meant.
+
+    >>> at = datetime.datetime.fromisoformat("2030-01-01T01:00:00+01:00")
+    >>> print(moment("expires_at", at))
+    2030-01-01 00:00:00+00:00
+    """
+    if not isinstance(given, datetime.datetime) or given.utcoffset() is None:
+        raise exceptions.InvalidField(what, given, "a datetime with its time zone")
+    try:
+        return given.astimezone(datetime.UTC)
+    except OverflowError:
+        raise exceptions.InvalidField(what, given, _THOUSANDS) from None
+
+
+def now_or(what: str, given: object) -> datetime.datetime:
+    """Return the moment given, or this one if None is."""
+    return datetime.datetime.now(datetime.UTC) if given is None else moment(what, given)
+
+
+def expiry(expires_in: object, expires_at: object) -> datetime.datetime | None:
+    """Return when something expires that was told in one of two ways, None if in neither.
+
+    :raises InvalidField: if both are given, or a time that is not above 0
+    """
+    if expires_at is not None:
+        if expires_in is not None:
+            raise exceptions.InvalidField("expires_in", expires_in, "either this or expires_at")
+        return moment("expires_at", expires_at)
+    if expires_in is None:
+        return None
+    if not isinstance(expires_in, datetime.timedelta) or expires_in <= datetime.timedelta(0):
+        raise exceptions.InvalidField("expires_in", expires_in, "a timedelta above 0")
+    try:
+        return datetime.datetime.now(datetime.UTC) + expires_in
+    except OverflowError:
+        raise exceptions.InvalidField("expires_in", expires_in, _THOUSANDS) from None
+
+
+def age(what: str, given: object) -> datetime.timedelta:
+    """Return an age, or raise ``InvalidField`` for what is none."""
+    if not isinstance(given, datetime.timedelta) or given < datetime.timedelta(0):
+        raise exceptions.InvalidField(what, given, "a timedelta of 0 or more")
+    return given
+
+
+def ago(what: str, given: object, now: datetime.datetime) -> datetime.datetime:
+    """Return the moment that is an age before another one.
+
+    :raises InvalidField: if it is no age, or longer ago than a ``datetime`` can say
+
+    >>> now = datetime.datetime(2030, 1, 2, tzinfo=datetime.UTC)
+    >>> print(ago("older_than", datetime.timedelta(days=1), now))
+    2030-01-01 00:00:00+00:00
+    """
+    found = age(what, given)
+    try:
+        return now - found
+    except OverflowError:
+        raise exceptions.InvalidField(what, given, f"an age that leads to {_THOUSANDS}") from None
+
+
+def generation(given: object, what: str = "generation") -> int:
+    """Return a generation, or raise ``InvalidField`` for what is none.
+
+    >>> generation(3)
+    3
+    """
+    if type(given) is not int or not 0 <= given <= MAX_AMOUNT:
+        raise exceptions.InvalidField(what, given, f"an integer from 0 to {MAX_AMOUNT}")
+    return given
+
+
+def any_generation(given: object) -> int | None:
+    """Return a generation that is demanded, None where none is."""
+    return None if given is None else generation(given)

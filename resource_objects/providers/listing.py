@@ -1,0 +1,179 @@
+"""Lists of what is kept: filters, and what a page of a list is made of.
+
+A backend answers filters itself, a page at a time, with a number of statements that does not grow
+with what is kept. Every condition of a filter that is given must hold; an empty one asks nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+from collections.abc import Collection
+from typing import Any
+
+from resource_objects import exceptions, names
+from resource_objects.providers.columns import inventories_of
+from resource_objects.resources import Inventories
+from resource_objects.resources.records import InventoryRecord, KindRecord
+
+#: Most rows that one page may have.
+MOST_ROWS = 10_000
+
+
+def check_limit(limit: object) -> int:
+    """Return how many rows a page may have, or raise.
+
+    >>> check_limit(100)
+    100
+    """
+    if type(limit) is not int or not 1 <= limit <= MOST_ROWS:
+        raise exceptions.InvalidField("limit", limit, f"an integer from 1 to {MOST_ROWS}")
+    return limit
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProviderFilter:
+    """Which providers to list. A provider's traits and aggregates are its own, not its tree's.
+
+    ``names``, ``uuids``
+        one of these; None asks nothing, an empty set matches nobody
+    ``trees``
+        in the tree of one of these (name or uuid of any provider of the tree)
+    ``aggregates``
+        sets: a member of at least one of each set
+    ``forbidden_aggregates``
+        a member of none
+    ``required``, ``forbidden``, ``any_of``
+        traits: has all; has none; has at least one of each set
+    ``room``
+        ``(resource class, amount)``: has each with that much free, unit rules kept, by itself,
+        and where it shares, there too
+    ``over_capacity``
+        uses more of something than its capacity
+    ``roots_only``
+        is the root of a tree
+    ``reported_before``
+        its owner reported last before this moment; one that never reported does not match
+    """
+
+    names: frozenset[str] | None = None
+    uuids: frozenset[str] | None = None
+    trees: frozenset[str] | None = None
+    aggregates: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    any_of: tuple[frozenset[str], ...] = ()
+    room: tuple[tuple[str, int], ...] = ()
+    over_capacity: bool = False
+    roots_only: bool = False
+    reported_before: datetime.datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListedProvider:
+    """One provider of a list, without what is below it. ``number`` is where the list goes on."""
+
+    number: int
+    uuid: str
+    name: str
+    generation: int
+    parent: str | None  #: name
+    parent_uuid: str | None
+    root: str  #: name
+    root_uuid: str
+    records: tuple[InventoryRecord, ...]
+    traits: frozenset[str]
+    aggregates: frozenset[str]
+    kinds: tuple[KindRecord, ...] = ()
+    reported_at: datetime.datetime | None = None
+    #: writes of allocations so far (D7); with ``generation`` it gives Placement's generation
+    allocation_writes: int = 0
+
+    @property
+    def inventories(self) -> Inventories:
+        """What it has, as objects, made anew each time."""
+        return inventories_of(self.records, self.kinds)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsumerFilter:
+    """Which consumers to list.
+
+    ``names``, ``projects``, ``users``, ``types``, ``states``
+        one of these; None asks nothing, an empty set matches nobody. None as a member stands for
+        not given
+    ``tree``
+        holds something in the tree of this provider (name or uuid)
+    ``provider``
+        holds something at this provider (name or uuid)
+    ``created_before``, ``created_after``, ``expires_before``
+        of its claim; one that never expires does not match
+    """
+
+    names: frozenset[str] | None = None
+    projects: frozenset[str | None] | None = None
+    users: frozenset[str | None] | None = None
+    types: frozenset[str | None] | None = None
+    states: frozenset[str] | None = None
+    tree: str | None = None
+    provider: str | None = None
+    created_before: datetime.datetime | None = None
+    created_after: datetime.datetime | None = None
+    expires_before: datetime.datetime | None = None
+
+
+class By(enum.StrEnum):
+    """What totals are summed by."""
+
+    RESOURCE_CLASS = "resource_class"  #: only the class
+    PROVIDER = "provider"
+    PROJECT = "project"
+    USER = "user"
+    CONSUMER_TYPE = "consumer_type"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Total:
+    """What is used of one resource class by one group of consumers.
+
+    ``group`` is a provider's name, a project, user or consumer type (None: not given), or None
+    where only the class is summed by. ``consumers`` counts who uses it.
+    """
+
+    group: str | None
+    resource_class: str
+    used: int
+    consumers: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListedName:
+    """A resource class, trait or aggregate as kept; ``level`` is an aggregate's."""
+
+    number: int
+    name: str
+    level: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many rows a purge of history removed."""
+
+    operations: int
+    changes: int
+
+
+def sorted_totals(totals: Collection[Total]) -> tuple[Total, ...]:
+    """Return totals by group (not given first) and class, in the usual order of classes."""
+
+    def order(total: Total) -> tuple[Any, ...]:
+        known = names.resource_class_order(total.resource_class)
+        return total.group is not None, total.group or "", known
+
+    return tuple(sorted(totals, key=order))

@@ -1,0 +1,293 @@
+"""Pools: providers that give what they have to the members of their aggregates. Pure.
+
+A provider with the trait ``MISC_SHARES_VIA_AGGREGATE`` gives each class it counts to every other
+member of its aggregates. (Sources: os-traits for the trait; Placement's "shared resource providers"
+for what it means.)
+
+What a host has from a pool is counted at the pool alone. A search takes a class from the tree of a
+host or from a pool that any member in that tree links it to, so the tree is judged as a whole: no
+provider in it may count that class too, but for pools.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from resource_objects import exceptions
+from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.listing import ListedProvider
+from resource_objects.providers.provider import Provider, kept_classes
+from resource_objects.resources import Inventories
+
+#: The trait of a pool.
+SHARES = "MISC_SHARES_VIA_AGGREGATE"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool, and who has its resources from it.
+
+    ``reported_at`` is when its owner said last how it is, ``age`` how long that is ago; None if it
+    never did. ``members`` are the names of those it gives to, sorted.
+    """
+
+    name: str
+    uuid: str
+    generation: int
+    inventories: Inventories
+    aggregates: frozenset[str]
+    members: tuple[str, ...]
+    reported_at: datetime.datetime | None
+    age: datetime.timedelta | None
+
+    def is_older_than(self, age: datetime.timedelta) -> bool:
+        """Return whether its owner was silent for longer, or always."""
+        return self.age is None or self.age > age
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "name": self.name,
+            "uuid": self.uuid,
+            "generation": self.generation,
+            "inventories": str(self.inventories),
+            "aggregates": sorted(self.aggregates),
+            "members": list(self.members),
+            "reported_at": self.reported_at and self.reported_at.isoformat(),
+            "age": None if self.age is None else self.age.total_seconds(),
+        }
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.inventories} for {', '.join(self.members) or 'nobody'}"
+
+
+def pools_of(
+    pools: Iterable[ListedProvider], members: Iterable[ListedProvider], now: datetime.datetime
+) -> Iterator[Pool]:
+    """Yield pools with their members; each member is in an aggregate of some of the pools."""
+    inside: dict[str, set[str]] = defaultdict(set)
+    for member in members:
+        for aggregate in member.aggregates:
+            inside[aggregate].add(member.name)
+    for pool in pools:
+        found = set().union(*(inside[aggregate] for aggregate in pool.aggregates))
+        yield Pool(
+            pool.name,
+            pool.uuid,
+            pool.generation,
+            pool.inventories,
+            pool.aggregates,
+            tuple(sorted(found - {pool.name})),
+            pool.reported_at,
+            None if pool.reported_at is None else now - pool.reported_at,
+        )
+
+
+# --- nothing is counted twice ---
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """What matters of a provider for pools.
+
+    ``tree`` is the uuid of its root, ``classes`` are what it counts, ``aggregates`` the links that
+    count: of a pool its own, of another those of all that are no pools in its tree
+    (:func:`_linked`).
+    """
+
+    uuid: str
+    name: str
+    generation: int
+    tree: str
+    classes: frozenset[str]
+    aggregates: frozenset[str]
+    is_pool: bool
+
+    @classmethod
+    def of_provider(cls, kept: Provider, tree: str) -> Member:
+        """Return one of a provider as it was read."""
+        return cls(
+            kept.uuid or "",
+            kept.name,
+            kept.generation or 0,
+            tree,
+            frozenset(kept_classes(kept.inventories)),
+            kept.aggregates or frozenset(),
+            SHARES in kept.traits,
+        )
+
+    @classmethod
+    def of_listed(cls, kept: ListedProvider) -> Member:
+        """Return one of a provider as it was listed."""
+        return cls(
+            kept.uuid,
+            kept.name,
+            kept.generation,
+            kept.root_uuid,
+            frozenset(record.resource_class for record in kept.records),
+            kept.aggregates,
+            SHARES in kept.traits,
+        )
+
+    @classmethod
+    def of_definition(cls, wanted: ProviderDefinition, generation: int, tree: str) -> Member:
+        """Return one of a provider as it shall be, kept at a generation."""
+        return cls(
+            wanted.uuid,
+            wanted.name,
+            generation,
+            tree,
+            frozenset(record.resource_class for record in wanted.inventories),
+            wanted.aggregates or frozenset(),
+            SHARES in wanted.traits,
+        )
+
+    def gains_over(self, before: Member | None) -> bool:
+        """Return whether it may be counted twice, or lead to that, as it was not before."""
+        if not self.aggregates or not self.classes:
+            return False
+        return (
+            before is None
+            or before.is_pool != self.is_pool
+            or not self.aggregates <= before.aggregates
+            or not self.classes <= before.classes
+        )
+
+
+def _linked(members: Iterable[Member]) -> dict[str, Member]:
+    """Return members of whole trees by uuid, with the links that count of each."""
+    given = list(members)
+    links: dict[str, set[str]] = defaultdict(set)
+    for one in given:
+        if not one.is_pool:
+            links[one.tree] |= one.aggregates
+    of_tree = {tree: frozenset(found) for tree, found in links.items()}
+    return {
+        one.uuid: one
+        if one.is_pool or one.aggregates == of_tree[one.tree]
+        else dataclasses.replace(one, aggregates=of_tree[one.tree])
+        for one in given
+    }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gains:
+    """Those of some changes that count more, or have more links, than before.
+
+    ``after`` are all of the trees that change, as they will be; ``changed`` the uuids of those that
+    the changes make, update or remove.
+    """
+
+    gaining: frozenset[str]
+    after: Mapping[str, Member]
+    changed: frozenset[str]
+
+    def aggregates(self, *, of_pools: bool) -> frozenset[str]:
+        """Return the aggregates of those that gain: of the pools, or of the others."""
+        found = (self.after[uuid] for uuid in self.gaining)
+        return frozenset().union(*(one.aggregates for one in found if one.is_pool is of_pools))
+
+    def unchanged(self, listed: Iterable[ListedProvider]) -> tuple[tuple[str, int], ...]:
+        """Return what must stay as it was read, ``(uuid, generation)``: the changes rely on it.
+
+        :param listed: the pools of :meth:`aggregates` of others, and the whole trees of the others
+            of those of pools
+        :raises CountedTwice: if a class would be counted at a pool and in a tree that has it there
+        """
+        found = {one.uuid: one for one in listed if one.uuid not in self.changed}
+        others = (Member.of_listed(one) for uuid, one in found.items() if uuid not in self.after)
+        members = {**_linked(others), **self.after}
+        _check_once(members, self.gaining)
+        return tuple((uuid, members[uuid].generation) for uuid in found)
+
+
+def gains_of(kept: Iterable[Provider], changes: DefinitionChanges) -> Gains:
+    """Return who gains by changes of some kept trees. Cost: linear in those that change."""
+    wanted = {one.uuid: one for one in changes.creates}
+    wanted.update((update.definition.uuid, update.definition) for update in changes.updates)
+    gone = {removal.uuid for removal in changes.removals}
+    changed = frozenset({*wanted, *gone})
+    touched = {*changed, *(one.parent_uuid for one in wanted.values())}
+    read = {
+        one.uuid or "": (one, None if above is None else above.uuid)
+        for root in kept
+        if any(one.uuid in touched for one in root.walk())
+        for one, above in root.parents()
+    }
+    parents = {uuid: above for uuid, (_, above) in read.items()}
+    tops = _tops(parents)
+    before = _linked(Member.of_provider(one, tops[uuid]) for uuid, (one, _) in read.items())
+    parents.update((uuid, one.parent_uuid) for uuid, one in wanted.items())
+    tops = _tops(parents)
+    after = _linked(
+        _after(None if uuid not in read else read[uuid][0], wanted.get(uuid), tops[uuid])
+        for uuid in parents
+        if uuid not in gone
+    )
+    gaining = frozenset(uuid for uuid, one in after.items() if one.gains_over(before.get(uuid)))
+    return Gains(gaining, after, changed)
+
+
+def _after(kept: Provider | None, wanted: ProviderDefinition | None, tree: str) -> Member:
+    """Return what one of them is in the end: at least one of both is given."""
+    had = None if kept is None else Member.of_provider(kept, tree)
+    if wanted is None:
+        assert had is not None
+        return had
+    member = Member.of_definition(wanted, 0 if had is None else had.generation, tree)
+    if wanted.aggregates is None and had is not None:  # nothing is said: they stay
+        return dataclasses.replace(member, aggregates=had.aggregates)
+    return member
+
+
+def _tops(parents: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the root of each provider; of those that form a ring, one of them."""
+    found: dict[str, str] = {}
+    for uuid in parents:
+        way: dict[str, None] = {}
+        top = uuid
+        while top not in found and top not in way:
+            way[top] = None
+            above = parents.get(top)
+            if above is None or above not in parents:
+                break
+            top = above
+        found.update(dict.fromkeys(way, found.get(top, top)))
+    return found
+
+
+def _check_once(members: Mapping[str, Member], gaining: Collection[str]) -> None:
+    """Raise if a class is counted at a pool and in a tree that has it there, and one gains."""
+    pools: dict[str, list[Member]] = defaultdict(list)
+    for pool in members.values():
+        for aggregate in pool.aggregates if pool.is_pool else ():
+            pools[aggregate].append(pool)
+    for host in members.values():
+        for aggregate in () if host.is_pool else sorted(host.aggregates):
+            for pool in pools[aggregate]:
+                both = host.classes & pool.classes
+                if both and (host.uuid in gaining or pool.uuid in gaining):
+                    raise exceptions.CountedTwice(
+                        ", ".join(sorted(both)), f"at {host.name}, which has it from {pool.name}"
+                    )
+
+
+def counted_elsewhere(host: Provider, classes: Collection[str]) -> dict[str, Any]:
+    """Return what changes of a host once a pool gives it some classes, as fields of a provider.
+
+    Its inventories of these go, and with them the shares of what is taken there.
+    """
+    goes = {
+        name
+        for name, inventory in host.inventories.by_name()
+        if {record.resource_class for record in inventory.to_records()} <= set(classes)
+    }
+    if not goes:
+        return {}
+    left = {name: one for name, one in host.inventories.by_name() if name not in goes}
+    shares = [share for share in host.shares if share.resource_class not in classes]
+    return {"inventories": left, "shares": shares}

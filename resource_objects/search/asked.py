@@ -1,0 +1,55 @@
+"""What is asked of one tree, as plain data: no array is looked at from here on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+
+class Giver(NamedTuple):
+    """What one provider can give of a class in one part: a multiple of ``step`` in between."""
+
+    low: int
+    high: int
+    step: int
+    is_device: bool
+
+    def gives(self, amount: int) -> bool:
+        """Return whether it gives all of ``amount`` by itself."""
+        return self.low <= amount <= self.high and amount % self.step == 0
+
+
+class Draw(NamedTuple):
+    """What a giver gives is used of another inventory too, of which ``room`` is left."""
+
+    giver: int
+    target: int  #: number of an inventory
+    factor: int
+    room: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """One class asked of one tree. Sets of givers are numbers with a bit for each."""
+
+    amount: int
+    numbers: Sequence[int]  #: the inventories of the givers
+    givers: tuple[Giver, ...]
+    allowed: int  #: the givers without a forbidden trait
+    with_trait: tuple[int, ...]  #: by required trait, the givers that have it
+    draws: tuple[Draw, ...] = ()
+
+    def only(self, givers: int) -> Asked:
+        """Return the same asked of some givers, whatever their traits."""
+        return dataclasses.replace(self, allowed=givers, with_trait=())
+
+    def with_traits(self, count: int) -> Asked:
+        """Return the same with only the first required traits."""
+        return dataclasses.replace(self, with_trait=self.with_trait[:count])
+
+
+#: ``((giver, amount), ...)`` of one class
+Parts: TypeAlias = tuple[tuple[int, int], ...]
+#: A set of givers of each class.
+Sets: TypeAlias = tuple[int, ...]

@@ -1,0 +1,92 @@
+"""Necessary conditions on inventories that several givers draw on, over the whole fleet at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.question import Ask, Question
+
+
+def alone(ask: Ask, entries: Any) -> Booleans:
+    """Return which of some entries of a class could give all of it by themselves."""
+    rows = ask.rows
+    fits = (rows.low[entries] <= ask.amount) & (ask.amount <= rows.high[entries])
+    found: Booleans = fits & (ask.amount % rows.step_size[entries] == 0)
+    return found
+
+
+def excess(question: Question, ask: Ask, parts: Integers) -> Integers:
+    """Return, by tree, how much of a class its givers seem to have and cannot give together.
+
+    ``parts`` is the most that each entry gives. What those that draw on one inventory give is at
+    most what is left of it. A giver may draw on several: they are looked at one after the other,
+    the first of each, then the second, and what finds the most counts.
+    """
+    kept, shares = question.fleet.inventories, question.fleet.shares
+    worst = np.zeros(len(question.is_host), dtype=np.int64)
+    first = ask.rows.first
+    here = shares.entries(first, first + len(parts))
+    source, target = shares.source[here] - first, shares.target[here]
+    turn = np.arange(len(source)) - source.searchsorted(source)
+    for number in range(int(turn.max()) + 1 if len(turn) else 0):
+        now = turn == number
+        order = np.argsort(target[now], kind="stable")
+        on = target[now][order]
+        begins = np.flatnonzero(np.diff(on, prepend=-1))
+        given = np.add.reduceat(parts[source[now][order]], begins)
+        factor = np.minimum.reduceat(shares.factor[here][now][order], begins)
+        found = np.zeros_like(worst)
+        over = np.maximum(given - _left(question, on[begins]).clip(0) // factor, 0)
+        np.add.at(found, kept.tree[on[begins]], over)
+        np.maximum(worst, found, out=worst)
+    return worst
+
+
+def crowded(question: Question) -> Booleans:
+    """Return the trees in which classes that can only draw on one inventory do not fit there."""
+    kept = question.fleet.inventories
+    targets = question.fleet.shares.targets
+    left = _left(question, targets).clip(0)
+    needed = np.zeros(len(targets), dtype=np.int64)
+    for ask in question.asks:
+        number, factor = _all_draw_on(question, ask, targets)
+        room = left[number]
+        # what does not fit by itself counts as one too much, which cannot overflow
+        needed[number] += np.where(
+            ask.amount <= room // factor, np.minimum(ask.amount, room // factor) * factor, room + 1
+        )
+    found = np.zeros(len(question.is_host), dtype=np.bool_)
+    found[kept.tree[targets[needed > left]]] = True
+    return found
+
+
+def _all_draw_on(question: Question, ask: Ask, targets: Integers) -> tuple[Integers, Integers]:
+    """Return the targets on which all givers of a class in their tree draw, and least factors."""
+    shares, rows = question.fleet.shares, ask.rows
+    able = ask.own.allowed & ((ask.is_device & (rows.low <= rows.high)) | alone(ask, slice(None)))
+    here = shares.entries(rows.first, rows.first + len(able))
+    drawing = able[shares.source[here] - rows.first]
+    own = targets[slice(*targets.searchsorted((rows.first, rows.first + len(able))))]
+    own = own[able[own - rows.first]]
+    target = np.concatenate((shares.target[here][drawing], own))
+    factor = np.concatenate((shares.factor[here][drawing], np.ones_like(own)))
+    order = np.argsort(target, kind="stable")
+    target, factor = target[order], factor[order]
+    begins = np.flatnonzero(np.diff(target, prepend=-1))
+    if not len(begins):
+        return begins, begins
+    givers = np.bincount(rows.tree[able], minlength=len(question.is_host))
+    count = np.diff(begins, append=len(target))
+    every = count == givers[question.fleet.inventories.tree[target[begins]]]
+    least = np.minimum.reduceat(factor, begins)
+    return targets.searchsorted(target[begins[every]]), least[every]
+
+
+def _left(question: Question, inventories: Integers) -> Integers:
+    """Return what is left of some inventories themselves."""
+    kept = question.fleet.inventories
+    found: Integers = kept.capacity[inventories] - kept.used[inventories]
+    return found

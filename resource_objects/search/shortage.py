@@ -1,0 +1,158 @@
+"""Why some givers cannot give what is asked of a class, with figures.
+
+The figures are sums over those who could give after the conditions on traits. Where their sum is
+enough and yet nobody can give all of it alone, the provider that comes nearest is named instead;
+of pools, which never add up, always that one. Where there is room here and none where it is used
+too, that inventory is named, with what would be used of it. Where there is room and a unit rule
+stands against it, the rule is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.search.arrays import Integers
+from resource_objects.search.asked import Asked
+from resource_objects.search.budget import Budget, Exhausted
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.plan import members, plan
+from resource_objects.search.question import Ask, Question
+from resource_objects.search.ties import Ties
+from resource_objects.search.tree import decide
+
+#: Steps that explaining may take to find out whether some providers can give a class.
+PATIENCE = 10_000
+
+
+class Shortage:
+    """Why some givers, of whom there is at least one, cannot give what is asked of a class."""
+
+    def __init__(self, question: Question, host: str, ask: Ask, asked: Asked, givers: int) -> None:
+        self._question = question
+        self._fleet = question.fleet
+        self._host = host
+        self._ask = ask
+        self._amount = ask.amount
+        self._asked = asked.only(givers)
+        places = members(asked, givers)
+        self._rows = [asked.numbers[place] for place in places]
+        self._shared = [asked.numbers[place] for place in places if asked.givers[place].is_device]
+        self._is_pooled = not isinstance(asked.numbers, range)
+
+    def reasons(self) -> list[Reason]:
+        """Return what stands against them."""
+        return does_not_fit(self._question, [self._asked]) or [self._reason()]
+
+    def _reason(self) -> Reason:
+        free = self._free(self._rows)
+        nearest = max(self._rows, key=lambda row: (free[row], -row))
+        if sum(free.values()) < self._amount:
+            return self._full([nearest] if self._is_pooled else self._rows)
+        together = sum(free[row] for row in self._shared)
+        if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
+            return self._shared_rule() if len(self._shared) > 1 else self._unit_rule(nearest)
+        if free[nearest] >= self._amount:
+            return self._unit_rule(nearest)
+        return self._full(self._shared if together > free[nearest] else [nearest])
+
+    def _free(self, rows: Sequence[int]) -> dict[int, int]:
+        """Return what can be taken of some inventories, nothing where it is less."""
+        return {row: max(0, int(self._fleet.inventories.free[row])) for row in rows}
+
+    def _full(self, rows: list[int]) -> Reason:
+        """Name the capacity of some inventories, or where they share, of those they share."""
+        if sum(max(0, self._fleet.left(row)) for row in rows) < self._amount:
+            return self._capacity(rows)
+        free, needed = self._free(rows), self._amount
+        if all(row in self._shared for row in rows):
+            # the one that has most which it cannot give would have to give what the others cannot
+            named = max(rows, key=lambda row: (self._fleet.left(row) - free[row], -row))
+            needed -= sum(free.values()) - free[named]
+        else:
+            named = max(rows, key=lambda row: (free[row], -row))
+        if self._fleet.left(named) <= free[named]:
+            return self._capacity([named])
+        target, factor = min(
+            ((t, k) for _, t, k in self._fleet.shares.between(named, named + 1)),
+            key=lambda link: self._fleet.left(link[0]) // link[1],
+        )
+        return _is_full(self._fleet, target, needed * factor)
+
+    def _capacity(self, rows: list[int]) -> Reason:
+        bound = self._sum(self._fleet.inventories.capacity, rows)
+        return self._made(Rule.CAPACITY, bound, rows)
+
+    def _unit_rule(self, row: int) -> Reason:
+        """Return the rule that a provider with room for all of it keeps it from giving it."""
+        arrays = self._fleet.inventories
+        if self._amount < arrays.min_unit[row]:
+            return self._made(Rule.MIN_UNIT, int(arrays.min_unit[row]), [row])
+        if self._amount > arrays.max_unit[row]:
+            return self._made(Rule.MAX_UNIT, int(arrays.max_unit[row]), [row])
+        return self._made(Rule.STEP_SIZE, int(arrays.step_size[row]), [row])
+
+    def _shared_rule(self) -> Reason:
+        """Return the rule that keeps devices with room for all of it from sharing it."""
+        arrays, shared = self._fleet.inventories, self._shared
+        most = np.minimum(arrays.free[shared], arrays.max_unit[shared]).clip(0)
+        least = [unit for unit in arrays.min_unit[shared].tolist() if unit > 1]
+        steps: list[int] = arrays.step_size[shared].tolist()
+        if sum(most.tolist()) < self._amount:
+            return self._made(Rule.MAX_UNIT, sum(most.tolist()), shared)
+        if self._amount % math.gcd(*steps):
+            return self._made(Rule.STEP_SIZE, math.gcd(*steps), shared)
+        if least:
+            return self._made(Rule.MIN_UNIT, min(least), shared)
+        return self._made(Rule.STEP_SIZE, max(steps), shared)
+
+    def _made(self, rule: Rule, bound: int, rows: list[int]) -> Reason:
+        fleet = self._fleet
+        is_one = len(rows) == 1 and (len(self._rows) > 1 or self._is_pooled)
+        where = fleet.names[int(fleet.inventories.provider[rows[0]])] if is_one else self._host
+        holders = fleet.holders(rows) if rule is Rule.CAPACITY else ()
+        used = self._sum(fleet.inventories.used, rows)
+        return Reason(rule, self._amount, bound, used, self._ask.resource_class, where, holders)
+
+    @staticmethod
+    def _sum(column: Integers, rows: list[int]) -> int:
+        return sum(column[rows].tolist())
+
+
+def does_not_fit(question: Question, asks: Sequence[Asked]) -> list[Reason]:
+    """Return the inventories of which too much is used if each class is given as if alone.
+
+    Nothing if some class cannot be given even so.
+    """
+    try:
+        plans = [plan(asked, asked.allowed, Budget(PATIENCE)) for asked in asks]
+    except Exhausted:
+        return []
+    found = [parts for parts in plans if parts is not None]
+    if len(found) < len(plans):
+        return []
+    return [_is_full(question.fleet, over.target, over.used) for over in Ties(asks).over(found)]
+
+
+def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:
+    rows = fleet.inventories
+    return Reason(
+        Rule.CAPACITY,
+        amount,
+        bound=int(rows.capacity[inventory]),
+        used=int(rows.used[inventory]),
+        resource=fleet.class_of(inventory),
+        where=fleet.names[int(rows.provider[inventory])],
+        holders=fleet.holders([inventory]),
+    )
+
+
+def can(asks: Sequence[Asked]) -> bool:
+    """Return whether classes can be given, or whether that takes too long to find out."""
+    try:
+        return decide(asks, Budget(PATIENCE)) is not None
+    except Exhausted:
+        return True

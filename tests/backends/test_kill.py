@@ -1,0 +1,236 @@
+"""Never over, never lost: storms of writers that are killed, and who judges the judge."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resource_objects.backends.memory import MemoryBackend
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.providers import Backend
+from resource_objects.providers.orders import Operation, Write
+from resource_objects.testing import kill
+from resource_objects.testing.conformance.base import changes_to
+from resource_objects.testing.kill import diary, evidence
+from resource_objects.testing.kill.diary import Asked
+from resource_objects.testing.kill.evidence import Evidence
+from resource_objects.testing.kill.judge import judge
+from resource_objects.testing.kill.writers import Task, Writer, hot_hosts
+from tests import conftest, databases
+from tests.backends import broken
+from tests.backends.small_backend import SmallBackend
+
+#: Seconds of each storm on a database; the long form is in ``tests/kill``.
+SECONDS = 25.0
+
+_each_database = pytest.mark.parametrize(
+    "database_kind",
+    [pytest.param(kind, marks=pytest.mark.backend(kind)) for kind in databases.KINDS],
+    indirect=True,
+)
+
+
+def _storm(
+    backend_class: type[Backend], url: str, folder: Path, seconds: float, **how: Any
+) -> kill.Report:
+    SQLBackend.upgrade_database(url)
+    if not url.startswith("sqlite"):
+        how.setdefault("cut", functools.partial(kill.cut_connections, url))
+    return kill.storm(backend_class, url, folder / "diaries", seconds=seconds, sql=url, **how)
+
+
+@pytest.mark.law(1, 2, 4)
+@_each_database
+def test_nothing_is_over_and_nothing_lost(
+    database_kind: str, database_url: str, tmp_path: Path
+) -> None:
+    report = _storm(SQLBackend, database_url, tmp_path, SECONDS)
+    print(report)  # which pytest -rP shows
+    assert not report.problems, report
+    assert report.killed > 5 and (report.cut > 5 or database_kind == "sqlite")
+    # every kind of write got through, and what is fought over was refused
+    assert len(report.acknowledged) == 11, report
+    assert {"CapacityException", "UnitTaken"} <= set(report.refused), report
+
+
+def test_any_backend_of_several_processes_can_be_judged(tmp_path: Path) -> None:
+    url = f"small://{tmp_path}/ledger"
+    report = kill.storm(SmallBackend, url, tmp_path / "diaries", seconds=4, writers=3)
+    assert not report.problems, report
+    assert report.acknowledged.total() > 20
+
+
+# --- what is broken is found ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend_class", "said"),
+    [
+        ("sqlite", broken.Forgetful, "lost: "),
+        ("sqlite", broken.Late, "nothing gave it that"),
+        ("postgresql", broken.Late, "nothing gave it that"),
+        ("postgresql", broken.Blind, "over: "),
+        ("mysql", broken.Blind, "over: "),
+        ("postgresql", broken.Absolute, "held"),
+        ("postgresql", broken.Careless, "twice: "),
+    ],
+)
+def test_a_broken_backend_is_found_out(
+    kind: str,
+    backend_class: type[Backend],
+    said: str,
+    scratch: databases.Scratch,
+    tmp_path: Path,
+) -> None:
+    if kind != "sqlite":
+        conftest.require_server(kind)
+    for turn in range(4):  # a race that is lost once may be won on a busy machine
+        url = scratch.create(kind)
+        try:
+            folder = tmp_path / str(turn)
+            report = _storm(backend_class, url, folder, 6, kill_every=0.5, cut=lambda: 0)
+        finally:
+            scratch.drop(url)
+        if any(said in problem for problem in report.problems):
+            return
+    pytest.fail(f"not found out: {report}")
+
+
+# --- the judge itself ---
+
+
+@pytest.fixture
+def calm(tmp_path: Path) -> tuple[Evidence, dict[str, Asked]]:
+    """What is kept and what was asked after a while of one writer that nobody disturbed."""
+    backend = MemoryBackend.open("memory://")
+    path = tmp_path / "one.diary"
+    write = Write(Operation(), "define", "the hosts", changes_to(backend, *hot_hosts()))
+    with diary.Diary(path) as book:
+        book.asks(write)
+        book.did(write.operation.id, backend.commit(write))
+        task = Task(MemoryBackend, "memory://", "w", 7, str(path), str(tmp_path / "stop"))
+        writer = Writer(task, backend, book)
+        for _ in range(400):
+            writer.step()
+    asked, died = diary.read([path])
+    assert died == []
+    return evidence.of_backend(backend), asked
+
+
+def test_a_calm_day_has_no_problems(calm: tuple[Evidence, dict[str, Asked]]) -> None:
+    kept, asked = calm
+    assert judge(kept, asked) == []
+    assert {one.kind for one in asked.values() if one.did is not None} >= {"swap", "reshape"}
+
+
+def _forget_an_operation(kept: Evidence, asked: dict[str, Asked]) -> None:
+    del kept.operations[_last(kept)]
+
+
+def _take_more_than_there_is(kept: Evidence, asked: dict[str, Asked]) -> None:
+    for one in asked.values():
+        one.capacities = [
+            (uuid, name, most and (1 if name == "VCPU" else most))
+            for uuid, name, most in one.capacities
+        ]
+
+
+def _give_a_unit_twice(kept: Evidence, asked: dict[str, Asked]) -> None:
+    """Let every unit be called the same, wherever something is said of units."""
+    for recorded in kept.operations.values():
+        for claim in recorded.claims:
+            for held in claim[-1]:
+                held[3] = ["cpu0"] if held[3] else []
+
+
+def _lose_what_is_held(kept: Evidence, asked: dict[str, Asked]) -> None:
+    kept.holds.popitem()
+
+
+def _use_something_else(kept: Evidence, asked: dict[str, Asked]) -> None:
+    key, (capacity, used) = kept.inventories.popitem()
+    kept.inventories[key] = capacity, used + 1
+
+
+def _do_what_was_refused(kept: Evidence, asked: dict[str, Asked]) -> None:
+    one = asked[_last(kept)]
+    one.did, one.refused = None, "CapacityException"
+
+
+def _tell_twice(kept: Evidence, asked: dict[str, Asked]) -> None:
+    again = copy.copy(kept.changes[-1])
+    again.number += 1
+    kept.changes.append(again)
+
+
+def _tell_not(kept: Evidence, asked: dict[str, Asked]) -> None:
+    kept.changes = [one for one in kept.changes if one.operation != _last(kept)]
+
+
+def _tell_of_nobody(kept: Evidence, asked: dict[str, Asked]) -> None:
+    for change in kept.changes:
+        change.consumers = frozenset()
+
+
+def _write_half(kept: Evidence, asked: dict[str, Asked]) -> None:
+    claim = kept.operations[_last(kept)].claims[0]
+    claim[-1] = claim[-1][:-1]
+
+
+def _live_on(kept: Evidence, asked: dict[str, Asked]) -> None:
+    kept.consumers["somebody"] = "a uuid", 7
+
+
+def _invent(kept: Evidence, asked: dict[str, Asked]) -> None:
+    del asked[_last(kept)]
+
+
+def _last(kept: Evidence) -> str:
+    """Return the last operation that somebody holds something by."""
+    return max(
+        (id for id, one in kept.operations.items() if any(claim[-1] for claim in one.claims)),
+        key=lambda id: kept.operations[id].number,
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_forget_an_operation, "lost: "),
+        (_take_more_than_there_is, "over: "),
+        (_give_a_unit_twice, "twice: "),
+        (_lose_what_is_held, "holds None"),
+        (_use_something_else, "replayed it has"),
+        (_do_what_was_refused, "was refused"),
+        (_tell_twice, "told twice"),
+        (_tell_not, "recorded or told, not both"),
+        (_tell_of_nobody, "is told of"),
+        (_write_half, "told "),
+        (_live_on, "should not be"),
+        (_invent, "nobody asked"),
+    ],
+)
+def test_the_judge_finds_what_is_wrong(
+    calm: tuple[Evidence, dict[str, Asked]],
+    damage: Callable[[Evidence, dict[str, Asked]], None],
+    said: str,
+) -> None:
+    kept, asked = calm
+    damage(kept, asked)
+    assert said in "\n".join(judge(kept, asked))
+
+
+def test_a_line_that_was_cut_short_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "one.diary"
+    with diary.Diary(path) as book:
+        write = Write(Operation(), "claim", "job")
+        book.asks(write)
+    with open(path, "ab") as file:
+        file.write(f'{{"did": "{write.operation.id}", "cla'.encode())
+    asked, _ = diary.read([path])
+    assert asked[write.operation.id].did is None

@@ -1,0 +1,224 @@
+"""An interrupted write to a ledger in memory is whole or nothing, wherever it was interrupted."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import itertools
+import os
+import pickle
+import sys
+import uuid as uuids
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from resource_objects.backends import memory
+from resource_objects.backends.memory import MemoryBackend
+from resource_objects.providers import Backend, Provider
+from resource_objects.providers.backend import Adjustment, ClaimOrder, Delta, Operation
+from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.orders import (
+    NameAction,
+    NameChange,
+    NameKind,
+    Release,
+    Replacement,
+    Write,
+)
+from resource_objects.providers.provider import Share
+from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.base import (
+    changes_to,
+    claim,
+    define,
+    deltas,
+    kept,
+    picture,
+)
+
+_HERE, _THERE = (str(uuids.uuid4()) for _ in range(2))
+_CHILDREN = {name: str(uuids.uuid4()) for name in ("a", "b", "gone")}
+_OPERATION = Operation()
+#: where the code of the memory backend is
+_PACKAGE = os.path.dirname(memory.__file__)
+
+
+@functools.cache
+def _small_state() -> bytes:
+    ledger = MemoryBackend.open(memory.URL)
+    root = Provider("host0", "VCPU=8,DISK_GB=8,PGPU=8", uuid=_HERE, aggregates=["rack"])
+    for name, uuid in _CHILDREN.items():
+        share = Share(resource_class="PGPU", of="host0", of_class="PGPU")
+        root.add(name, "PGPU=1", uuid=uuid, shares=[share])
+    define(ledger, root, Provider("host1", "VCPU=8", uuid=_THERE))
+    claim(ledger, "held", {_HERE: "VCPU=2,DISK_GB=1", _THERE: "VCPU=1"})
+    units = (Delta(_CHILDREN["gone"], "PGPU", 1, ("card",)),)
+    ledger.claim(Operation(), ClaimOrder("units", units))
+    return pickle.dumps(ledger._state)
+
+
+def _small_ledger() -> MemoryBackend:
+    ledger = MemoryBackend.open(memory.URL)
+    ledger._state = pickle.loads(_small_state())
+    return ledger
+
+
+def _claim(ledger: Backend) -> Any:
+    amounts = {_HERE: "VCPU=2,DISK_GB=1", _THERE: "VCPU=1", _CHILDREN["a"]: "PGPU=1"}
+    return ledger.claim(_OPERATION, ClaimOrder("job", deltas(amounts)))
+
+
+def _adjust(ledger: Backend) -> Any:
+    amounts = {_HERE: "VCPU=-2,DISK_GB=1", _THERE: "VCPU=1"}
+    return ledger.adjust(_OPERATION, Adjustment("held", deltas(amounts)))
+
+
+def _give_back_all(ledger: Backend) -> Any:
+    amounts = {_HERE: "VCPU=-2,DISK_GB=-1", _THERE: "VCPU=-1"}
+    return ledger.adjust(_OPERATION, Adjustment("held", deltas(amounts)))
+
+
+def _release(ledger: Backend) -> Any:
+    return ledger.release(_OPERATION, "held")
+
+
+def _change_names(ledger: Backend) -> Any:
+    changes = (
+        NameChange(NameKind.AGGREGATE, NameAction.RENAME, "rack", "row"),
+        NameChange(NameKind.AGGREGATE, NameAction.SET_LEVEL, "row", "room"),
+        NameChange(NameKind.RESOURCE_CLASS, NameAction.ENSURE, "CUSTOM_NEW"),
+    )
+    return ledger.commit(Write(_OPERATION, "names", "names", names=changes))
+
+
+@functools.cache
+def _changes() -> DefinitionChanges:
+    """Return changes that swap names, move one provider below another, add and remove some."""
+    ledger = _small_ledger()
+    wanted = kept(ledger, "host0")
+    a, b, gone = (wanted.find(name) for name in ("a", "b", "gone"))
+    a.update(name="b", inventories=Inventories("PGPU=2"))
+    b.update(name="a", children=(a,), shares=[])
+    wanted.update(children=tuple(c for c in wanted.children if c not in (a, gone)))
+    wanted.add("new", "PGPU=1", traits=["CUSTOM_NEW"], aggregates=["rack", "new"])
+    return changes_to(ledger, wanted)
+
+
+def _reshape(ledger: Backend) -> Any:
+    """Define, move the units of what goes, and pass what one holds to another."""
+    orders = (
+        Replacement("units", (Delta(_CHILDREN["a"], "PGPU", 1, ("card",)),)),
+        Release("held"),
+        ClaimOrder("job", deltas({_THERE: "VCPU=8"})),
+    )
+    return ledger.commit(Write(_OPERATION, "reshape", "host0", _changes(), orders))
+
+
+class _Interrupts:
+    """Interrupts a write at one instruction of the memory backend."""
+
+    def __init__(self, write: Callable[[Backend], Any]) -> None:
+        self._write = write
+
+    def ledger(self, instruction: int) -> MemoryBackend | None:
+        """Return a ledger whose write was interrupted there, None if it was over before."""
+        ledger = _small_ledger()
+        left = itertools.count(instruction, -1)
+        fired = False
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal fired
+            if fired or not frame.f_code.co_filename.startswith(_PACKAGE):
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode" and next(left) == 0:
+                fired = True
+                raise KeyboardInterrupt
+            return trace
+
+        tracer = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            self._write(ledger)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        return ledger if fired else None
+
+    def first(self, is_so: Callable[[MemoryBackend | None], bool]) -> int:
+        """Return the first instruction from which on something is so, by halving."""
+        low, high = 0, 1 << 15
+        while low < high:
+            middle = (low + high) // 2
+            if is_so(self.ledger(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def some(self) -> Iterator[int]:
+        """Yield instructions to try: all where it happens, some before, many after.
+
+        Before, only the draft changes, and a sample will do.
+        """
+        before = picture(_small_ledger())
+        over = self.first(lambda ledger: ledger is None)
+        happens = self.first(lambda ledger: ledger is None or picture(ledger) != before)
+        assert 100 < happens < over - 100
+        yield from range(0, happens - 30, 13)
+        yield from range(happens - 30, happens + 30)
+        yield from range(happens + 30, over, 3)
+        yield over - 1
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize(
+    "write", [_claim, _adjust, _give_back_all, _release, _change_names, _reshape]
+)
+def test_an_interrupt_at_any_instruction_is_whole_or_nothing(
+    write: Callable[[Backend], Any],
+) -> None:
+    ledger = _small_ledger()
+    before = picture(ledger)
+    write(ledger)
+    after, told = picture(ledger), ledger.cursor()
+    names = {name: provider.uuid for name, provider in after.providers.items()}
+    assert after != before
+    interrupts, seen = _Interrupts(write), []
+    for instruction in interrupts.some():
+        interrupted = interrupts.ledger(instruction)
+        assert interrupted is not None
+        found = picture(interrupted)  # which checks that what is used is what is held
+        assert found in (before, after)
+        seen.append(found == after)
+        assert _held(interrupted) == found.allocations
+        outcome = write(interrupted)
+        assert picture(interrupted) == after and write(interrupted) == outcome
+        assert interrupted.uuids([*before.providers, *after.providers]) == names
+        assert interrupted.cursor() == told
+    assert seen == sorted(seen) and {*seen} == {False, True}
+
+
+def _held(ledger: Backend) -> dict[tuple[str, str, str], int]:
+    return {
+        (consumer, held.provider, held.resource_class): held.amount
+        for consumer, record in ledger.held_by(["held", "job", "units"]).items()
+        for held in record.held
+    }
+
+
+@pytest.mark.law(2)
+def test_an_interrupted_purge_leaves_a_feed_without_gaps() -> None:
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    interrupts = _Interrupts(lambda ledger: ledger.prune(later))
+    start = _small_ledger().cursor()
+    over = interrupts.first(lambda ledger: ledger is None)
+    for instruction in range(0, over, 3):
+        ledger = interrupts.ledger(instruction)
+        assert ledger is not None and ledger.cursor() == start
+        assert ledger.prune(later).changes in (0, 5)
+        assert ledger.changes(start, 10) == () and ledger.prune(later).changes == 0

@@ -1,0 +1,485 @@
+"""Writes to a ledger in memory: names, shares, units, the feed; a refusal changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.backends.memory import URL, MemoryBackend
+from resource_objects.providers import Provider
+from resource_objects.providers.backend import ClaimOrder, Delta, Operation
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderUpdate,
+)
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.listing import ProviderFilter, Pruned
+from resource_objects.providers.orders import (
+    Adjustment,
+    NameAction,
+    NameChange,
+    NameKind,
+    Release,
+    Renewal,
+    Replacement,
+    Write,
+)
+from resource_objects.providers.provider import Share
+from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.base import (
+    changes_to,
+    claim,
+    define,
+    deltas,
+    kept,
+    picture,
+    release,
+)
+
+CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
+VCPU, DISK, SLOT = "VCPU", "DISK_GB", "CUSTOM_SLOT"
+
+
+@pytest.fixture
+def backend() -> Iterator[MemoryBackend]:
+    backend = MemoryBackend.open(URL)
+    yield backend
+    backend.close()
+
+
+def sharing(name: str = "host", factor: int = 1, total: int = 8) -> Provider:
+    """Return a host with a cell whose slots are also the host's."""
+    host = Provider(name, f"CUSTOM_SLOT={total}", traits=["CUSTOM_T"], aggregates=["rack"])
+    share = Share(resource_class=SLOT, of=name, of_class=SLOT, factor=factor)
+    host.add(f"{name}/cell", "CUSTOM_SLOT=8", shares=[share])
+    return host
+
+
+def names(backend: MemoryBackend, *changes: NameChange) -> None:
+    backend.commit(Write(Operation(), "names", "names", names=changes))
+
+
+def everything(backend: MemoryBackend) -> Any:
+    """Return a copy of all that is kept, but for the counters."""
+    state = backend._state
+    return {
+        name: copy.deepcopy(getattr(state, name))
+        for name in type(state).__slots__
+        if not name.endswith("_numbers")
+    }
+
+
+def writes(backend: MemoryBackend, name: str) -> int:
+    [row] = backend.list_providers(ProviderFilter(names=frozenset([name])), 1)
+    return row.allocation_writes
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize("kind", NameKind)
+def test_a_custom_name_is_made_renamed_and_removed(backend: MemoryBackend, kind: NameKind) -> None:
+    before = backend.list_names(kind, 10_000)
+    names(backend, *[NameChange(kind, NameAction.ENSURE, "CUSTOM_A")] * 2)
+    [made] = set(backend.list_names(kind, 10_000)) - set(before)
+    names(backend, NameChange(kind, NameAction.RENAME, "CUSTOM_A", "CUSTOM_B"))
+    [renamed] = set(backend.list_names(kind, 10_000)) - set(before)
+    assert (made.name, renamed.name, renamed.number) == ("CUSTOM_A", "CUSTOM_B", made.number)
+    names(backend, NameChange(kind, NameAction.DELETE, "CUSTOM_B"))
+    assert backend.list_names(kind, 10_000) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (NameChange(CLASS, NameAction.DELETE, VCPU), exceptions.StandardName),
+        (NameChange(CLASS, NameAction.RENAME, VCPU, "CUSTOM_A"), exceptions.StandardName),
+        (NameChange(TRAIT, NameAction.DELETE, "HW_CPU_X86_AVX2"), exceptions.StandardName),
+        (NameChange(CLASS, NameAction.DELETE, "CUSTOM_NO"), exceptions.ClassNotFound),
+        (NameChange(TRAIT, NameAction.RENAME, "CUSTOM_NO", "CUSTOM_A"), exceptions.TraitNotFound),
+        (NameChange(AGGREGATE, NameAction.SET_LEVEL, "no", "x"), exceptions.AggregateNotFound),
+        (NameChange(CLASS, NameAction.SET_LEVEL, SLOT, "x"), exceptions.InvalidField),
+        (NameChange(CLASS, NameAction.DELETE, SLOT), exceptions.ClassInUse),
+        (NameChange(TRAIT, NameAction.DELETE, "CUSTOM_T"), exceptions.TraitInUse),
+        (NameChange(AGGREGATE, NameAction.DELETE, "rack"), exceptions.AggregateInUse),
+        (NameChange(CLASS, NameAction.RENAME, SLOT, VCPU), exceptions.NameExists),
+        (NameChange(CLASS, NameAction.RENAME, SLOT, "SLOT"), exceptions.UnknownResourceClass),
+        (NameChange(CLASS, NameAction.ENSURE, "SLOT"), exceptions.UnknownResourceClass),
+        (NameChange(CLASS, NameAction.ENSURE, "CUSTOM_"), exceptions.InvalidResourceClass),
+        (NameChange(TRAIT, NameAction.ENSURE, "FAST"), exceptions.UnknownTrait),
+        (NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "fast"), exceptions.InvalidTrait),
+        (NameChange(AGGREGATE, NameAction.RENAME, "rack", " "), exceptions.InvalidName),
+    ],
+)
+def test_a_name_that_cannot_be_changed_is_left_with_all_else_of_the_write(
+    backend: MemoryBackend, change: NameChange, error: type[Exception]
+) -> None:
+    define(backend, sharing())
+    before = everything(backend)
+    with pytest.raises(error):
+        names(backend, NameChange(AGGREGATE, NameAction.ENSURE, "other"), change)
+    assert everything(backend) == before
+
+
+def test_an_aggregate_keeps_its_level_when_it_is_renamed(backend: MemoryBackend) -> None:
+    define(backend, sharing())
+    names(
+        backend,
+        NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", "room"),
+        NameChange(AGGREGATE, NameAction.RENAME, "rack", "row-1"),
+        NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U"),
+    )
+    [listed] = backend.list_names(AGGREGATE, 10)
+    assert (listed.name, listed.level) == ("row-1", "room")
+    host = kept(backend, "host")
+    assert host.aggregates == frozenset({"row-1"}) and host.traits == {"CUSTOM_U"}
+    assert host.generation == 1  # one write, one step
+
+
+def test_a_renamed_class_is_renamed_wherever_something_is_counted_in_it(
+    backend: MemoryBackend,
+) -> None:
+    uuids = define(backend, sharing(), Provider("other", "CUSTOM_SLOT=1,VCPU=1"))
+    delta = Delta(uuids["host/cell"], SLOT, 2, ("s1", "s2"))
+    backend.claim(Operation(), ClaimOrder("job", (delta, Delta(uuids["other"], VCPU, 1))))
+    before = picture(backend)
+    names(backend, NameChange(CLASS, NameAction.RENAME, SLOT, "CUSTOM_BAY"))
+    found = picture(backend)  # which checks that what is used is what is held
+    assert found.used("host", "CUSTOM_BAY") == found.used("host/cell", "CUSTOM_BAY") == 2
+    assert found.providers["host/cell"].shares == {("CUSTOM_BAY", "host", "CUSTOM_BAY"): 1}
+    assert found.units[("host/cell", "s1")] == ("CUSTOM_BAY", "job")
+    held = backend.held("job")
+    assert held is not None and {h.resource_class for h in held.held} == {"CUSTOM_BAY", VCPU}
+    names(backend, NameChange(CLASS, NameAction.RENAME, "CUSTOM_BAY", SLOT))
+    again = picture(backend)
+    providers = {
+        name: dataclasses.replace(one, generation=before.providers[name].generation)
+        for name, one in again.providers.items()
+    }
+    assert dataclasses.replace(again, providers=providers) == before
+    assert {one.generation for one in again.providers.values()} == {2}
+    release(backend, "job")
+    assert picture(backend).used("host", SLOT) == 0
+
+
+def test_names_are_made_when_a_definition_first_says_them(backend: MemoryBackend) -> None:
+    define(backend, sharing())
+    for kind, name in ((CLASS, SLOT), (TRAIT, "CUSTOM_T"), (AGGREGATE, "rack")):
+        assert name in [listed.name for listed in backend.list_names(kind, 10_000)]
+
+
+def test_a_level_is_a_label(backend: MemoryBackend) -> None:
+    define(backend, sharing())
+    with pytest.raises(exceptions.InvalidName):
+        names(backend, NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", " room"))
+    names(backend, NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", "room"))
+    names(backend, NameChange(AGGREGATE, NameAction.RENAME, "rack", "rack"))
+    names(backend, NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", None))
+    assert [listed.level for listed in backend.list_names(AGGREGATE, 10)] == [None]
+
+
+def test_what_was_renamed_since_is_not_taken_away(backend: MemoryBackend) -> None:
+    define(backend, sharing())
+    host = kept(backend, "host")
+    host.update(traits=[])
+    changes = changes_to(backend, host)
+    names(backend, NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U"))
+    with pytest.raises(exceptions.StaleDefinition, match="read at generation 0, now 1"):
+        backend.define(Operation(), changes)
+    names(backend, NameChange(TRAIT, NameAction.RENAME, "CUSTOM_U", "CUSTOM_T"))
+    host = kept(backend, "host")
+    host.update(traits=[])
+    changes = changes_to(backend, host)
+    again = NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U")
+    write = Write(Operation(), "names", "host", changes, names=(again,))
+    with pytest.raises(exceptions.StaleDefinition, match="CUSTOM_T is gone"):
+        backend.commit(write)
+
+
+# --- shares ---
+
+
+def test_what_is_used_follows_shares_that_change_while_something_is_allocated(
+    backend: MemoryBackend,
+) -> None:
+    uuids = define(backend, sharing(factor=3))
+    claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2", uuids["host"]: "CUSTOM_SLOT=1"})
+    assert picture(backend).used("host", SLOT) == 7
+    host = kept(backend, "host")
+    host.find("host/cell").update(shares=[])
+    define(backend, host)
+    assert picture(backend).used("host", SLOT) == 1
+    define(backend, sharing(factor=5))
+    assert picture(backend).used("host", SLOT) == 11
+    release(backend, "job")
+    assert picture(backend).used("host", SLOT) == 0
+
+
+def test_a_refusal_names_who_draws_through_shares(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing(factor=3))
+    claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2", uuids["host"]: "CUSTOM_SLOT=1"})
+    with pytest.raises(exceptions.CapacityException) as refusal:
+        claim(backend, "more", {uuids["host/cell"]: "CUSTOM_SLOT=1"})
+    [reason] = refusal.value.reasons
+    assert (reason.where, reason.requested, reason.used) == ("host", 3, 7)
+    assert reason.holders == (("job", 7),)
+
+
+def test_what_is_used_through_shares_cannot_go(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing())
+    claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2"})
+    host = kept(backend, "host")
+    host.find("host/cell").update(shares=[])
+    host.update(inventories=Inventories("VCPU=1"))
+    changes = changes_to(backend, host)
+    kept_shares = DefinitionChanges("host", updates=tuple(u for u in changes.updates if u.removed))
+    before = everything(backend)
+    with pytest.raises(exceptions.InventoryInUse):
+        backend.define(Operation(), kept_shares)
+    assert everything(backend) == before
+    backend.define(Operation(), changes)  # without the share nothing uses it
+    assert picture(backend).providers["host"].inventories.keys() == {VCPU}
+
+
+def test_what_somebody_shares_cannot_go_unless_the_share_does(backend: MemoryBackend) -> None:
+    define(backend, sharing())
+    host = kept(backend, "host")
+    host.find("host/cell").update(shares=[])
+    host.update(inventories=Inventories("VCPU=1"))
+    updates = tuple(u for u in changes_to(backend, host).updates if u.removed)
+    with pytest.raises(exceptions.InventoryInUse, match="host"):
+        backend.define(Operation(), DefinitionChanges("host", updates=updates))
+    backend.define(Operation(), changes_to(backend, host))
+    assert picture(backend).providers["host"].inventories.keys() == {VCPU}
+
+
+def test_shares_of_more_than_can_be_counted_are_refused(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing())
+    host = kept(backend, "host")
+    host.find("host/cell").update(
+        inventories=Inventories(f"CUSTOM_SLOT={10**9}:allocation_ratio=4000")
+    )
+    host.find("host/cell").update(shares=[])
+    define(backend, host)
+    claim(backend, "job", {uuids["host/cell"]: f"CUSTOM_SLOT={10**12}"})
+    host = kept(backend, "host")
+    share = Share(resource_class=SLOT, of="host", of_class=SLOT, factor=10**9)
+    host.find("host/cell").update(shares=[share])
+    with pytest.raises(exceptions.InvalidAmount, match="used"):
+        define(backend, host)
+
+
+def test_a_share_of_what_is_not_there_is_refused(backend: MemoryBackend) -> None:
+    changes = changes_to(backend, sharing())
+    [host, cell] = changes.creates
+    for wrong in (
+        DefinitionChanges("host", (type(host)(host.uuid, "host", None, (), frozenset()), cell)),
+        DefinitionChanges("host", (host, _without_inventories(cell))),
+    ):
+        with pytest.raises(exceptions.StaleDefinition, match="CUSTOM_SLOT is gone"):
+            backend.define(Operation(), wrong)
+    assert not backend.read().providers.name
+
+
+def _without_inventories(definition: Any) -> Any:
+    return type(definition)(
+        definition.uuid,
+        definition.name,
+        definition.parent_uuid,
+        (),
+        frozenset(),
+        shares=definition.shares,
+    )
+
+
+# --- orders ---
+
+
+def test_units_pass_from_one_consumer_to_another_in_one_write(backend: MemoryBackend) -> None:
+    uuids = define(backend, Provider("host", "CUSTOM_SLOT=2"))
+    uuid = uuids["host"]
+    for consumer, unit in (("a", "s0"), ("b", "s1")):
+        order = ClaimOrder(consumer, (Delta(uuid, SLOT, 1, (unit,)),))
+        backend.claim(Operation(), order)
+    swap = (
+        Replacement("a", (Delta(uuid, SLOT, 1, ("s1",)),)),
+        Replacement("b", (Delta(uuid, SLOT, 1, ("s0",)),)),
+    )
+    backend.commit(Write(Operation(), "swap", "a and b", orders=swap))
+    assert picture(backend).units == {("host", "s0"): (SLOT, "b"), ("host", "s1"): (SLOT, "a")}
+    before = everything(backend)
+    with pytest.raises(exceptions.UnitTaken):
+        taking = Replacement("a", (Delta(uuid, SLOT, 1, ("s0",)),))
+        backend.commit(Write(Operation(), "replace", "a", orders=(taking,)))
+    assert everything(backend) == before
+    release(backend, "a")
+    assert picture(backend).units == {("host", "s0"): (SLOT, "b")}
+    backend.adjust(Operation(), Adjustment("b", (Delta(uuid, SLOT, -1),)))
+    assert picture(backend).units == {} and backend.held("b") is None
+
+
+def test_the_id_of_a_claim_is_one_claims(backend: MemoryBackend) -> None:
+    uuids = define(backend, Provider("host", "CUSTOM_SLOT=8"))
+    order = ClaimOrder("a", (Delta(uuids["host"], SLOT, 1),))
+    again = ClaimOrder("b", order.deltas, order.claim_id)
+    backend.claim(Operation(), order)
+    with pytest.raises(exceptions.OperationConflict, match=order.claim_id):
+        backend.claim(Operation(), again)
+    backend.commit(Write(Operation(), "pass", "a and b", orders=(again, Release("a"))))
+    assert backend.held("a") is None and backend.held("b") is not None
+
+
+def test_a_renewal_keeps_what_is_held_and_raises_the_generation(backend: MemoryBackend) -> None:
+    uuids = define(backend, Provider("host", "CUSTOM_SLOT=2"))
+    before = claim(backend, "job", {uuids["host"]: "CUSTOM_SLOT=1"})
+    cursor, counted = backend.cursor(), writes(backend, "host")
+    [after] = backend.commit(
+        Write(Operation(), "confirm", "job", orders=(Renewal("job", None, "confirmed"),))
+    )
+    assert (after.held, after.state) == (before.held, "confirmed")
+    assert after.generation > before.generation and backend.held("job") == after
+    [change] = backend.changes(cursor, 10)
+    assert (change.providers, change.consumers) == ((), ("job",))
+    assert writes(backend, "host") == counted
+
+
+def test_writes_of_allocations_count_once_at_each_inventory(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing(), Provider("other", "VCPU=4,DISK_GB=4"))
+    claim(backend, "a", {uuids["host/cell"]: "CUSTOM_SLOT=1", uuids["other"]: "VCPU=1,DISK_GB=1"})
+    assert [writes(backend, name) for name in ("host", "host/cell", "other")] == [1, 1, 2]
+    swap = (
+        Release("a"),
+        ClaimOrder("b", (Delta(uuids["other"], VCPU, 1), Delta(uuids["other"], DISK, 1))),
+    )
+    backend.commit(Write(Operation(), "pass", "a and b", orders=swap))
+    assert [writes(backend, name) for name in ("host", "host/cell", "other")] == [2, 2, 4]
+    release(backend, "b")
+    other = kept(backend, "other")
+    other.update(inventories=Inventories("VCPU=4"))
+    define(backend, other)
+    assert writes(backend, "other") == 6  # also those of the inventory that is gone
+
+
+def test_inventories_and_providers_go_after_the_orders(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing(), Provider("new", "VCPU=1"))
+    claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2"})
+    host = kept(backend, "host")
+    host.update(children=[])
+    changes = changes_to(backend, host)
+    with pytest.raises(exceptions.ProviderInUse, match="host/cell"):
+        backend.define(Operation(), changes)
+    move = Replacement("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
+    backend.commit(Write(Operation(), "reshape", "host", changes, (move,)))
+    found = picture(backend)
+    assert found.providers.keys() == {"host", "new"} and found.used("host", SLOT) == 2
+    assert backend.uuids(["host/cell"]) == {}
+
+
+def test_a_decision_on_a_definition_that_changed_is_refused(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing())
+    orders = (ClaimOrder("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"})),)
+    before = everything(backend)
+    for unchanged in ((uuids["host"], 1), ("nobody", 0)):
+        with pytest.raises(exceptions.StaleDefinition):
+            write = Write(Operation(), "claim", "job", orders=orders, unchanged=(unchanged,))
+            backend.commit(write)
+    with pytest.raises(exceptions.ProviderNotFound):
+        backend.commit(Write(Operation(), "claim", "job", orders=orders, reported=("nobody",)))
+    assert everything(backend) == before
+    write = Write(Operation(), "c", "job", orders=orders, unchanged=((uuids["host"], 0),))
+    assert backend.commit(write) == backend.commit(write) == (backend.held("job"),)
+
+
+# --- the feed and its end ---
+
+
+def moved(uuid: str, name: str, to: str | None) -> DefinitionChanges:
+    """Return the change that moves a provider of generation 0, and nothing else."""
+    nothing = frozenset[str]()
+    wanted = ProviderDefinition(uuid, name, to, (), nothing)
+    return DefinitionChanges(name, updates=(ProviderUpdate(wanted, 0, (), (), nothing, nothing),))
+
+
+def test_what_moves_is_told_in_both_trees_with_all_below_it(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing("one"), Provider("two", "VCPU=1"))
+    before = backend.cursor()
+    backend.define(Operation(), moved(uuids["one"], "one", uuids["two"]))
+    told = backend.changes(before, 10)
+    assert len({change.shard for change in told}) == 2
+    assert {change.providers for change in told} == {
+        tuple(sorted((uuids["one"], uuids["one/cell"])))
+    }
+    assert {one.root for one in picture(backend).providers.values()} == {"two"}
+
+
+def test_a_sharer_does_not_move_away_from_what_it_shares(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing("one"), Provider("two", "VCPU=1"))
+    before = everything(backend)
+    for to in (uuids["two"], None):
+        with pytest.raises(exceptions.StaleDefinition, match=r"one/cell.*another tree"):
+            backend.define(Operation(), moved(uuids["one/cell"], "one/cell", to))
+    assert everything(backend) == before
+
+
+def test_changes_are_told_in_the_order_of_time_a_page_at_a_time(backend: MemoryBackend) -> None:
+    start = backend.cursor()
+    uuids = define(backend, *(Provider(f"host{number}", "VCPU=8") for number in range(70)))
+    jobs = [f"job-{number}" for number in (3, 1, 67, 2)]  # hosts 3 and 67 are of one shard
+    for job in jobs:
+        claim(backend, job, {uuids[f"host{job[4:]}"]: "VCPU=1"})
+    found: list[str] = []
+    cursor = start
+    while page := backend.changes(cursor, 7):
+        assert len(page) <= 7
+        found += [change.subject for change in page]
+        cursor = cursor.moved(page)
+    assert found == [f"host{number}" for number in range(70)] + jobs
+    assert cursor == backend.cursor()
+
+
+def test_pruning_keeps_the_last_operation_of_a_consumer_and_expires_cursors(
+    backend: MemoryBackend,
+) -> None:
+    start = backend.cursor()
+    uuids = define(backend, sharing())
+    first, second, last = Operation(), Operation(), Operation()
+    order = ClaimOrder("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
+    record = backend.claim(first, order)
+    backend.claim(second, ClaimOrder("gone", order.deltas))
+    backend.release(last, "gone")
+    middle = backend.cursor()
+    [*_, change] = backend.changes(start, 10)
+    assert backend.prune(datetime.datetime.min.replace(tzinfo=datetime.UTC)) == Pruned(0, 0)
+    assert backend.prune(change.at) == Pruned(operations=2, changes=3)
+    assert backend.claim(first, order) == record
+    assert backend.outcome(second) is None and backend.outcome(last) is not None
+    with pytest.raises(exceptions.CursorExpired):
+        backend.changes(start, 10)
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
+    assert backend.prune(later).changes == 1
+    assert backend.outcome(first) is not None and backend.outcome(last) is None
+    assert backend.cursor() == middle and backend.changes(middle, 10) == ()
+    ahead = Cursor(tuple(head + 1 for head in middle.heads))
+    with pytest.raises(exceptions.CursorExpired):
+        backend.changes(ahead, 10)
+
+
+def test_trees_are_read_without_their_allocations_when_asked(backend: MemoryBackend) -> None:
+    uuids = define(backend, sharing(), Provider("other", "VCPU=4"))
+    order = ClaimOrder("job", (Delta(uuids["host/cell"], SLOT, 1, ("s1",)),))
+    backend.claim(Operation(), order)
+    full = backend.read(uuids["host/cell"], "host")
+    assert list(full.providers.name) == ["host", "host/cell"]
+    assert list(full.allocations.consumer) == list(full.units.consumer) == ["job"]
+    bare = backend.read("host", "nobody", allocations=False)
+    assert not bare.allocations.consumer and not bare.units.unit
+    assert bare.inventories == full.inventories and bare.shares == full.shares
+    assert full.cursor == bare.cursor == backend.cursor()
+    assert backend.read("nobody").providers.name == ()

@@ -1,0 +1,386 @@
+"""Shares, names and definitions changed by several at once, or by plans that say parts of trees.
+
+On every backend: in memory too, where the second comes after the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid as uuids
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.backends.memory import MemoryBackend
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.providers import Backend, Provider, Share
+from resource_objects.providers.columns import trees
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderRemoval,
+    ProviderUpdate,
+    ShareRecord,
+    definition_of,
+    diff,
+)
+from resource_objects.providers.orders import (
+    NameAction,
+    NameKind,
+    Operation,
+    Release,
+    Replacement,
+    Write,
+)
+from resource_objects.resources import Inventories
+from resource_objects.resources.records import KindRecord
+from resource_objects.testing.conformance import concurrency
+from resource_objects.testing.conformance.base import (
+    change_names,
+    changes_to,
+    claim,
+    define,
+    deltas,
+    kept,
+    picture,
+    rename,
+)
+from tests import databases
+from tests.backends.conftest import upgrade
+
+CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
+_ENSURE = NameAction.ENSURE
+
+
+@pytest.fixture(params=["memory", *databases.KINDS])
+def backend(request: pytest.FixtureRequest, scratch: databases.Scratch) -> Iterator[Backend]:
+    kind: str = request.param
+    if kind == "memory":
+        yield MemoryBackend.open("memory://")
+        return
+    if kind != "sqlite":
+        try:
+            databases.find_server(kind)
+        except databases.Unreachable as error:
+            (pytest.fail if databases.required() else pytest.skip)(str(error))
+    with scratch.prepared(kind, upgrade) as url:
+        opened = SQLBackend.open(url)
+        yield opened
+        opened.close()
+
+
+def vcpu(of: str, factor: int = 1) -> Share:
+    return Share(resource_class="VCPU", of=of, of_class="VCPU", factor=factor)
+
+
+def chain(backend: Backend, providers: int = 3) -> dict[str, str]:
+    """Define a tree of c1, c2, ... below one root, and another tree."""
+    root = Provider("root", "VCPU=64")
+    for number in range(1, providers + 1):
+        root.add(f"c{number}", "VCPU=16")
+    return define(backend, root, Provider("other", "VCPU=64"))
+
+
+def sharing(backend: Backend, sharer: str, *of: str) -> DefinitionChanges:
+    """Return the changes, compared now, by which one provider shares others of its tree."""
+    tree = kept(backend, "root")
+    tree.find(sharer).update(shares=[vcpu(name) for name in of])
+    return changes_to(backend, tree)
+
+
+def moving(backend: Backend, below: str, *names: str) -> DefinitionChanges:
+    """Return the changes by which providers go below another one of another tree."""
+    tree = kept(backend, "root")
+    uuid_of = {provider.name: provider.uuid or "" for provider in tree.walk()}
+    above = backend.uuids([below])[below]
+    nothing = frozenset[str]()
+    updates = tuple(
+        ProviderUpdate(
+            definition_of(provider, uuid_of[provider.name], above, uuid_of),
+            *(provider.generation or 0, (), (), nothing, nothing),
+        )
+        for provider in tree.children
+        if provider.name in names
+    )
+    return DefinitionChanges(names[0], (), updates)
+
+
+def commit(backend: Backend, changes: DefinitionChanges) -> None:
+    backend.define(Operation(), changes)
+
+
+def apply_all(
+    backend: Backend, *changes: DefinitionChanges, at_once: bool
+) -> list[BaseException | None]:
+    """Write changes that were compared before; return what each raised."""
+
+    def write(number: int) -> None:
+        commit(backend, changes[number])
+
+    if at_once:
+        return concurrency.together(write, len(changes))
+    found: list[BaseException | None] = []
+    for number in range(len(changes)):
+        try:
+            write(number)
+        except exceptions.StaleDefinition as error:
+            found.append(error)
+        else:
+            found.append(None)
+    return found
+
+
+def check_sums(backend: Backend) -> None:
+    """Check that every tree can be read, and is what a sync would accept."""
+    for tree in trees(backend.read()):
+        tree.check_shares()
+    picture(backend)  # which checks that ``used`` is what the allocations say
+
+
+# --- shares against moves ---
+
+
+@pytest.mark.parametrize("turn", ["share first", "move first", *range(4)])
+def test_who_is_shared_does_not_leave_the_tree_meanwhile(backend: Backend, turn: str | int) -> None:
+    chain(backend)
+    changes = [sharing(backend, "c1", "c2"), moving(backend, "other", "c2")]
+    if turn == "move first":
+        changes.reverse()
+    raised = apply_all(backend, *changes, at_once=isinstance(turn, int))
+    [error] = [error for error in raised if error is not None]
+    assert isinstance(error, exceptions.StaleDefinition)
+    check_sums(backend)
+
+
+def test_who_shares_and_what_is_shared_move_together(backend: Backend) -> None:
+    names = chain(backend)
+    commit(backend, sharing(backend, "c1", "c2"))
+    claim(backend, "job", {names["c1"]: "VCPU=2"})
+    commit(backend, moving(backend, "other", "c1", "c2"))
+    check_sums(backend)
+    assert picture(backend).used("c2", "VCPU") == 2
+    assert {p.name for p in kept(backend, "other").walk()} == {"other", "c1", "c2"}
+
+
+def test_what_is_shared_may_move_where_its_sharer_goes_in_the_same_write(backend: Backend) -> None:
+    names = chain(backend)
+    commit(backend, sharing(backend, "c1", "c2"))
+    claim(backend, "job", {names["c1"]: "VCPU=2"})
+    gone = kept(backend, "root").find("c1")
+    removal = ProviderRemoval(gone.uuid or "", gone.name, gone.generation or 0)
+    moved = moving(backend, "other", "c2")
+    changes = dataclasses.replace(moved, removals=(removal,))
+    orders = (Replacement("job", deltas({names["other"]: "VCPU=2"})),)
+    backend.commit(Write(Operation(), "reshape", "c", changes, orders))
+    check_sums(backend)
+    assert picture(backend).used("c2", "VCPU") == 0
+
+
+# --- shares against shares ---
+
+
+@pytest.mark.parametrize("turn", ["one", "other", *range(4)])
+def test_shares_stay_flat_whoever_states_them(backend: Backend, turn: str | int) -> None:
+    names = chain(backend)
+    changes = [sharing(backend, "c1", "c2"), sharing(backend, "c2", "c3")]
+    if turn == "other":
+        changes.reverse()
+    raised = apply_all(backend, *changes, at_once=isinstance(turn, int))
+    [error] = [error for error in raised if error is not None]
+    assert isinstance(error, exceptions.StaleDefinition)
+    claim(backend, "job", {names["c1"]: "VCPU=1", names["c2"]: "VCPU=1"})
+    check_sums(backend)
+
+
+def test_a_share_is_not_taken_away_from_under_another(backend: Backend) -> None:
+    chain(backend)
+    tree = kept(backend, "root")
+    tree.find("c2").update(shares=[vcpu("c3")])
+    tree.find("c1").update(shares=[vcpu("c3")])
+    commit(backend, changes_to(backend, tree))
+    commit(backend, sharing(backend, "c1", "c2", "c3"))
+    with pytest.raises(exceptions.StaleDefinition, match="c1"):
+        commit(backend, _stating(backend, c1=("c2",)))
+    check_sums(backend)
+
+
+# --- shares that a plan states ---
+
+
+def _stating(backend: Backend, **of: tuple[str, ...]) -> DefinitionChanges:
+    """Return changes by which providers share others, whatever a sync would say."""
+    names = backend.uuids(["root", "c1", "c2", "c3", "other"])
+    updates = []
+    tree = kept(backend, "root")
+    for name, targets in of.items():
+        provider = tree.find(name)
+        kept_now = diff(None, Provider(name, provider.inventories)).creates[0]
+        shares = tuple(ShareRecord("VCPU", names[target], "VCPU", 1) for target in targets)
+        wanted = dataclasses.replace(
+            kept_now, uuid=names[name], parent_uuid=names["root"], shares=shares
+        )
+        nothing = frozenset[str]()
+        updates.append(
+            ProviderUpdate(
+                wanted, provider.generation or 0, (), (), nothing, nothing, shares_changed=True
+            )
+        )
+    return DefinitionChanges("root", (), tuple(updates))
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"c1": ("other",)},
+        {"c1": ("c1",)},
+        {"c1": ("c2", "c2")},
+        {"c1": ("c2",), "c2": ("c1",)},
+        {"c1": ("c2",), "c2": ("c3",), "c3": ("c1",)},
+        {"c1": ("c2",), "c2": ("c3",)},
+        {"c1": ("c2", "c3"), "c2": ("c3", "c1"), "c3": ("c1", "c2")},
+    ],
+)
+def test_a_plan_states_no_shares_that_a_sync_would_not(
+    backend: Backend, shares: dict[str, tuple[str, ...]]
+) -> None:
+    names = chain(backend)
+    claim(backend, "job", {names["c1"]: "VCPU=2"})
+    before = picture(backend)
+    with pytest.raises(exceptions.StaleDefinition):
+        commit(backend, _stating(backend, **shares))
+    assert picture(backend) == before
+    commit(backend, _stating(backend, c1=("c2", "c3"), c2=("c3",)))
+    assert [picture(backend).used(name, "VCPU") for name in ("c1", "c2", "c3")] == [2, 2, 2]
+    check_sums(backend)
+
+
+def test_a_new_tree_states_no_share_of_another(backend: Backend) -> None:
+    names = chain(backend)
+    [created] = diff(None, Provider("new", "VCPU=1")).creates
+    share = ShareRecord("VCPU", names["other"], "VCPU", 1)
+    before = picture(backend)
+    with pytest.raises(exceptions.StaleDefinition, match="new"):
+        commit(backend, DefinitionChanges("new", (dataclasses.replace(created, shares=(share,)),)))
+    assert picture(backend) == before
+
+
+# --- names against definitions ---
+
+
+def _user() -> ProviderDefinition:
+    """Return a provider that has a class, a trait and an aggregate that may be renamed."""
+    root = Provider("user", {"CUSTOM_A": 8}, traits=["CUSTOM_A"], aggregates=["r1"])
+    [created] = diff(None, root).creates
+    return created
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [(CLASS, "CUSTOM_A", "CUSTOM_B"), (TRAIT, "CUSTOM_A", "CUSTOM_B"), (AGGREGATE, "r1", "r2")],
+)
+def test_a_definition_compared_before_a_rename_is_stale(
+    backend: Backend, kind: NameKind, old: str, new: str
+) -> None:
+    commit(backend, DefinitionChanges("user", (_user(),)))
+    define(backend, Provider("free", "VCPU=1"))
+    tree = kept(backend, "user")
+    tree.update(inventories=Inventories({"CUSTOM_A": 9}))
+    changes = changes_to(backend, tree)
+    before = {p.name: p.generation for t in trees(backend.read()) for p in t.walk()}
+    change_names(backend, rename(kind, old, new))
+    found = picture(backend)
+    after = {p.name: p.generation for t in trees(backend.read()) for p in t.walk()}
+    assert (before["user"], after["user"]) == (0, 1)
+    assert before["free"] == after["free"]
+    with pytest.raises(exceptions.StaleDefinition):
+        commit(backend, changes)
+    claims = Write(
+        Operation(),
+        "orders",
+        "job",
+        orders=(Replacement("job", deltas({backend.uuids(["free"])["free"]: "VCPU=1"})),),
+        unchanged=((backend.uuids(["user"])["user"], 0),),
+    )
+    with pytest.raises(exceptions.StaleDefinition):
+        backend.commit(claims)
+    assert picture(backend) == found
+
+
+def test_who_shares_a_renamed_class_is_at_its_next_generation_too(backend: Backend) -> None:
+    root = Provider("card", {"CUSTOM_SLICE": 8})
+    share = Share(resource_class="CUSTOM_PART", of="card", of_class="CUSTOM_SLICE", factor=2)
+    root.add("part", {"CUSTOM_PART": 4}, shares=[share])
+    root.add("bystander", {"CUSTOM_PART": 4, "CUSTOM_SLICES": 1})
+    define(backend, root)
+    before = {p.name: p.generation or 0 for p in kept(backend, "card").walk()}
+    change_names(backend, rename(CLASS, "CUSTOM_SLICE", "CUSTOM_CUT"))
+    after = {p.name: p.generation for p in kept(backend, "card").walk()}
+    assert after == {
+        "card": before["card"] + 1,
+        "part": before["part"] + 1,
+        "bystander": before["bystander"],
+    }
+
+
+def test_who_has_a_kind_record_of_a_renamed_class_is_at_its_next_generation_too(
+    backend: Backend,
+) -> None:
+    change_names(
+        backend,
+        dataclasses.replace(rename(CLASS, "CUSTOM_X", "CUSTOM_X"), action=_ENSURE, to=None),
+    )
+    kinds = (KindRecord("CUSTOM_X", ("CUSTOM_A",), ""),)
+    longer = (KindRecord("CUSTOM_XL", ("CUSTOM_A",), ""),)
+    user = dataclasses.replace(_user(), kinds=kinds)
+    other = dataclasses.replace(user, uuid=str(uuids.uuid4()), name="other", kinds=longer)
+    commit(backend, DefinitionChanges("user", (user, other)))
+    change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
+    columns = backend.read("user", "other")
+    generations = dict(zip(columns.providers.name, columns.providers.generation, strict=True))
+    assert generations == {"user": 1, "other": 0}
+    said = dict(zip(columns.kinds[0], columns.kinds[1], strict=True))
+    assert set(said.values()) == {"CUSTOM_Y", "CUSTOM_XL"}
+
+
+def test_a_definition_may_come_with_the_names_it_was_compared_without(backend: Backend) -> None:
+    commit(backend, DefinitionChanges("user", (_user(),)))
+    tree = kept(backend, "user")
+    tree.update(traits=["CUSTOM_A", "CUSTOM_T"])
+    changes = changes_to(backend, tree)
+    names = (rename(CLASS, "CUSTOM_A", "CUSTOM_B"),)
+    backend.commit(Write(Operation(), "names", "user", changes, names=names))
+    found = kept(backend, "user")
+    assert found.traits == {"CUSTOM_A", "CUSTOM_T"}
+    assert (str(found.inventories), found.generation) == ("CUSTOM_B=8", 1)
+
+
+def test_renames_and_syncs_at_once_leave_one_of_both_orders(backend: Backend) -> None:
+    for turn in range(5):
+        old, new, name = f"CUSTOM_O{turn}", f"CUSTOM_N{turn}", f"user{turn}"
+        define(backend, Provider(name, {old: 8, "VCPU": 1}))
+        tree = kept(backend, name)
+        tree.update(inventories=Inventories({old: 9, "VCPU": 1}))
+        changes = changes_to(backend, tree)
+
+        work: list[Callable[[], None]] = [
+            lambda changes=changes: commit(backend, changes),  # type: ignore[misc]
+            lambda old=old, new=new: change_names(backend, rename(CLASS, old, new)),  # type: ignore[misc]
+        ]
+        raised = concurrency.together(lambda number, work=work: work[number](), 2)  # type: ignore[misc]
+        assert raised[1] is None
+        found = kept(backend, name)
+        if raised[0] is None:  # it came first, so the rename counted up after it
+            assert (str(found.inventories), found.generation) == (f"VCPU=1,{new}=9", 2)
+        else:
+            assert isinstance(raised[0], exceptions.StaleDefinition)
+            assert (str(found.inventories), found.generation) == (f"VCPU=1,{new}=8", 1)
+
+
+def test_releasing_is_not_disturbed_by_shares_that_were_refused(backend: Backend) -> None:
+    names = chain(backend)
+    claim(backend, "job", {names["c1"]: "VCPU=2"})
+    with pytest.raises(exceptions.StaleDefinition):
+        commit(backend, _stating(backend, c1=("other",)))
+    backend.commit(Write(Operation(), "orders", "job", orders=(Release("job"),)))
+    check_sums(backend)

@@ -1,0 +1,659 @@
+"""Writes to a SQL database: how many statements they take, and what rows they leave."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import psycopg
+import pymysql.cursors
+import pytest
+import sqlalchemy
+from sqlalchemy import event
+
+from resource_objects import exceptions
+from resource_objects.backends.sql import commit, history, operations, places, schema
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.providers import Provider, Share
+from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
+from resource_objects.providers.feed import SHARDS, Change, Cursor, shard_of
+from resource_objects.providers.orders import (
+    Adjustment,
+    ClaimOrder,
+    ClaimRecord,
+    Delta,
+    Held,
+    Operation,
+    Order,
+    Release,
+    Renewal,
+    Replacement,
+    Write,
+    subject_of,
+)
+from resource_objects.testing import checker
+from resource_objects.testing.conformance.base import claim, define, host, picture, release
+from resource_objects.testing.conformance.concurrency import together
+
+START = Cursor((0,) * SHARDS)
+UNITS = tuple(f"cpu{n}" for n in range(4))
+
+
+def write(ledger: SQLBackend, *orders: Order, **said: Any) -> tuple[ClaimRecord, ...]:
+    subject = subject_of(order.consumer for order in orders)
+    return ledger.commit(Write(Operation(), "orders", subject, orders=orders, **said))
+
+
+def rows(ledger: SQLBackend, table: sqlalchemy.Table, *columns: str) -> list[tuple[Any, ...]]:
+    """Return some columns of a table, in the order of its first."""
+    wanted = [table.c[name] for name in columns]
+    with ledger._database.reading() as connection:
+        found = connection.execute(sqlalchemy.select(*wanted).order_by(wanted[0]))
+        return [tuple(row) for row in found]
+
+
+def shard(ledger: SQLBackend, name: str) -> int:
+    """Return the shard of the tree of a provider."""
+    return shard_of(ledger.read(name).providers.root_id[0])
+
+
+# --- how many statements ---
+
+
+class Count:
+    """How many statements the driver was asked to run; those of a transaction itself aside."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def add(self, text: object, times: int = 1) -> None:
+        said = " ".join(str(text).split())
+        is_ping = said in ("SELECT 1", ";")
+        if said.split(" ")[0] not in ("BEGIN", "SET", "START", "PRAGMA") and not is_ping:
+            self.texts += [said] * times
+
+    def of(self, work: Callable[[], object]) -> int:
+        """Return how many statements a piece of work takes."""
+        self.texts.clear()
+        work()
+        return len(self.texts)
+
+
+def _counting(base: type[Any], count: Count, rows_are_statements: bool) -> type[Any]:
+    class Cursor(base):  # type: ignore[misc]
+        def execute(self, text: Any, *args: Any, **options: Any) -> Any:
+            count.add(text)
+            return super().execute(text, *args, **options)
+
+        def executemany(self, text: Any, many: Iterable[Any], *args: Any, **options: Any) -> Any:
+            many = list(many)
+            if rows_are_statements:
+                count.add(text, len(many))
+            return super().executemany(text, many, *args, **options)
+
+    return Cursor
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Count]:
+    """Count the statements of connections that are opened from now on."""
+    count = Count()
+    monkeypatch.setattr(psycopg, "RawCursor", _counting(psycopg.RawCursor, count, True))
+
+    class SQLiteCursor(_counting(sqlite3.Cursor, count, False)):  # type: ignore[misc]
+        def executemany(self, text: Any, many: Iterable[Any]) -> Any:
+            count.add(text)  # one prepared statement, run in this process
+            return super().executemany(text, many)
+
+    class SQLiteConnection(sqlite3.Connection):
+        def cursor(self, factory: Any = SQLiteCursor) -> Any:
+            return super().cursor(factory)
+
+    def connecting(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> None:
+        if dialect.name == "sqlite":
+            options["factory"] = SQLiteConnection
+        elif dialect.name == "postgresql":
+            options["cursor_factory"] = _counting(psycopg.Cursor, count, True)
+        else:  # its executemany calls execute
+            options["cursorclass"] = _counting(pymysql.cursors.Cursor, count, False)
+
+    event.listen(sqlalchemy.Engine, "do_connect", connecting)
+    yield count
+    event.remove(sqlalchemy.Engine, "do_connect", connecting)
+
+
+@pytest.fixture
+def counted(count: Count, ledger_url: str) -> Iterator[SQLBackend]:
+    """A ledger whose statements are counted."""
+    with contextlib.closing(SQLBackend.open(ledger_url)) as ledger:
+        yield ledger
+
+
+def _many(ledger: SQLBackend, size: int) -> dict[str, Callable[[str], Order]]:
+    """Return what may be ordered, for consumers named after hosts of their own."""
+    names = define(ledger, *(host(f"host{n}", "VCPU=8,MEMORY_MB=64") for n in range(size + 1)))
+
+    def deltas(consumer: str, amount: int, *units: str) -> tuple[Delta, ...]:
+        uuid = names[f"host{consumer}"]
+        return Delta(uuid, "VCPU", amount, units), Delta(uuid, "MEMORY_MB", amount)
+
+    other = names[f"host{size}"]
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    return {
+        "claim": lambda name: ClaimOrder(name, deltas(name, 4, *UNITS)),
+        "adjust": lambda name: Adjustment(name, deltas(name, -1, "cpu0")[:1]),
+        "replace": lambda name: Replacement(
+            name, (*deltas(name, 2, "cpu1", "cpu7"), Delta(other, "MEMORY_MB", 1)), project="p"
+        ),
+        "renew": lambda name: Renewal(name, later, CONFIRMED),
+        "release": Release,
+    }
+
+
+def test_statements_do_not_grow_with_the_consumers(ledger_url: str, count: Count) -> None:
+    found = {}
+    for size in (1, 2, 50):
+        with contextlib.closing(SQLBackend.open(ledger_url)) as ledger:
+            orders = _many(ledger, size)
+            names = [str(number) for number in range(size)]
+            for kind, order in orders.items():
+                wanted = [order(name) for name in names]
+                found[kind, size] = count.of(lambda wanted=wanted: write(ledger, *wanted))
+            assert ledger.read().allocations.amount == ()
+    for kind in orders:
+        assert 0 < found[kind, 1] <= found[kind, 2] == found[kind, 50] < 25, kind
+    assert checker.problems(ledger_url) == []
+
+
+def test_statements_do_not_grow_with_the_providers(counted: SQLBackend, count: Count) -> None:
+    uuids = list(define(counted, *(host(f"host{n}") for n in range(60))).values())
+    found = []
+    for size in (2, 60):
+        places = [(uuid, name) for uuid in uuids[:size] for name in ("VCPU", "MEMORY_MB")]
+        some, more = (tuple(Delta(*place, amount) for place in places) for amount in (1, 2))
+        orders: list[Order] = [ClaimOrder("job", some), Replacement("job", more), Release("job")]
+        found.append([count.of(lambda order=order: write(counted, order)) for order in orders])
+    assert found[0] == found[1] and min(found[0]) > 0
+
+
+def test_a_claim_is_a_few_statements(counted: SQLBackend, count: Count, database_kind: str) -> None:
+    ledger = counted
+    names = define(ledger, host())
+    claim(ledger, "first", {names["host0"]: "VCPU=1"})
+    wanted = ClaimOrder("job", (Delta(names["host0"], "VCPU", 1),))
+    to_lock = 0 if database_kind == "sqlite" else 1
+    # PostgreSQL is asked for two numbers, and takes all changes as one statement
+    of_a_claim = {"sqlite": 8, "mysql": 9, "postgresql": 4}[database_kind]
+    assert count.of(lambda: ledger.claim(Operation(), wanted)) == of_a_claim, count.texts
+    assert count.of(lambda: ledger.release(Operation(), "job")) == 11 + to_lock, count.texts
+    assert count.of(lambda: ledger.held_by(["first", "job"])) == 3
+    assert count.of(ledger.cursor) == 1
+    assert count.of(lambda: ledger.changes(START, 10)) == 2
+
+
+# --- several together ---
+
+
+def _two_full_hosts(ledger: SQLBackend) -> tuple[str, str]:
+    names = define(ledger, host("host0", "VCPU=4"), host("host1", "VCPU=4"))
+    here, there = names["host0"], names["host1"]
+    write(
+        ledger,
+        ClaimOrder("a", (Delta(here, "VCPU", 4, UNITS),)),
+        ClaimOrder("b", (Delta(there, "VCPU", 4, UNITS),)),
+    )
+    return here, there
+
+
+def test_two_consumers_swap_full_places_with_their_units(
+    ledger: SQLBackend, ledger_url: str
+) -> None:
+    here, there = _two_full_hosts(ledger)
+    a, b = write(
+        ledger,
+        Replacement("a", (Delta(there, "VCPU", 4, UNITS),)),
+        Replacement("b", (Delta(here, "VCPU", 4, UNITS),)),
+    )
+    assert a.held == (Held(there, "host1", "VCPU", 4, UNITS),)
+    assert b.held == (Held(here, "host0", "VCPU", 4, UNITS),)
+    assert ledger.held_by(["a", "b", "c"]) == {"a": a, "b": b}
+    assert a.generation == b.generation
+    assert [writes for _, writes in rows(ledger, schema.inventories, "id", "writes")] == [2, 2]
+    assert checker.problems(ledger_url) == []
+
+
+def test_two_consumers_at_one_place_swap_units(ledger: SQLBackend, ledger_url: str) -> None:
+    [here] = define(ledger, host("host0", "VCPU=4")).values()
+    write(
+        ledger,
+        ClaimOrder("a", (Delta(here, "VCPU", 2, ("cpu0", "cpu1")),)),
+        ClaimOrder("b", (Delta(here, "VCPU", 2, ("cpu2", "cpu3")),)),
+    )
+    a, b = write(
+        ledger,
+        Replacement("a", (Delta(here, "VCPU", 2, ("cpu1", "cpu2")),)),
+        Replacement("b", (Delta(here, "VCPU", 2, ("cpu0", "cpu3")),)),
+    )
+    found = ledger.held_by(["a", "b"])
+    assert found["a"].held[0].units == ("cpu1", "cpu2") and found["a"].generation == a.generation
+    assert found["b"].held[0].units == ("cpu0", "cpu3") and found["b"].generation == b.generation
+    assert checker.problems(ledger_url) == []
+
+
+def test_of_several_that_want_one_unit_one_gets_it(ledger: SQLBackend, ledger_url: str) -> None:
+    names = define(ledger, host("host0", "VCPU=100,MEMORY_MB=100"))
+
+    def take(number: int) -> ClaimRecord:
+        kind = ("VCPU", "MEMORY_MB")[number % 2]  # which are locked apart
+        wanted = (Delta(names["host0"], kind, 1, ("unit",)),)
+        return ledger.claim(Operation(), ClaimOrder(f"job-{number}", wanted))
+
+    outcomes = together(take)
+    [won] = [outcome for outcome in outcomes if isinstance(outcome, ClaimRecord)]
+    for outcome in outcomes:
+        assert outcome is won or isinstance(outcome, exceptions.UnitTaken), outcomes
+    assert rows(ledger, schema.allocation_units, "unit") == [("unit",)]
+    assert checker.problems(ledger_url) == []
+
+
+def test_writes_in_all_directions_do_not_stop_each_other(
+    ledger: SQLBackend, ledger_url: str
+) -> None:
+    uuids = list(define(ledger, *(host(f"host{n}", "VCPU=100") for n in range(6))).values())
+
+    def work(number: int) -> None:
+        for turn in range(5):
+            ordered = uuids[turn:] + uuids[:turn]
+            ordered = ordered[::-1] if number % 2 else ordered
+            names = [f"job-{number}-{place}" for place in range(6)]
+            write(
+                ledger,
+                *(
+                    ClaimOrder(name, (Delta(uuid, "VCPU", 1),))
+                    for name, uuid in zip(names, ordered, strict=True)
+                ),
+            )
+            write(ledger, *map(Release, names[::-1]))
+
+    assert together(work) == [None] * 6
+    assert picture(ledger).allocations == {}
+    changes = ledger.changes(START, 10_000)
+    for number in {change.shard for change in changes}:
+        told = [change.number for change in changes if change.shard == number]
+        assert told == list(range(1, ledger.cursor().heads[number] + 1))
+    assert checker.problems(ledger_url) == []
+
+
+def test_one_operation_done_by_many_at_once_happens_once(ledger: SQLBackend) -> None:
+    names = define(ledger, host("host0"))
+    orders = tuple(ClaimOrder(f"job-{n}", (Delta(names["host0"], "VCPU", 1),)) for n in range(3))
+    once = Write(Operation(), "gang", subject_of(order.consumer for order in orders), orders=orders)
+    outcomes = together(lambda _: ledger.commit(once))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    assert ledger.held_by(["job-0", "job-1", "job-2"]) == {
+        record.consumer: record for record in outcomes[0]
+    }
+    outcome = ledger.outcome(once.operation)
+    assert outcome is not None and outcome.claims == outcomes[0] and outcome.claim is None
+
+
+# --- what is read without a lock ---
+
+
+@pytest.fixture
+def server_ledger(ledger: SQLBackend, database_kind: str) -> SQLBackend:
+    """The ledger, where somebody else may write in the middle of a write."""
+    if database_kind == "sqlite":
+        pytest.skip("a writer is alone there")
+    return ledger
+
+
+def test_a_refusal_is_about_what_a_consumer_holds_now(
+    server_ledger: SQLBackend, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, another = server_ledger, SQLBackend.open(ledger_url)
+    names = define(ledger, host("host0"), host("host1"))
+    here, there = names["host0"], names["host1"]
+    claim(ledger, "job", {there: "VCPU=1"})
+    find = places.find
+
+    def find_late(*args: Any) -> None:
+        monkeypatch.undo()
+        write(another, Adjustment("job", (Delta(here, "VCPU", 8),)))  # now it is full
+        find(*args)
+
+    monkeypatch.setattr(places, "find", find_late)
+    moved = write(
+        ledger, Release("job"), ClaimOrder("new", (Delta(here, "VCPU", 8),))
+    )  # without what the first one holds by now there would be no room
+    assert [record.state for record in moved] == [RELEASED, HELD]
+    assert [held.provider for held in moved[0].held] == ["host1", "host0"]
+    another.close()
+    assert checker.problems(ledger_url) == []
+
+
+@pytest.mark.parametrize("factor", [0, 3])
+def test_shares_that_change_meanwhile_are_seen(
+    server_ledger: SQLBackend, ledger_url: str, monkeypatch: pytest.MonkeyPatch, factor: int
+) -> None:
+    ledger, another = server_ledger, SQLBackend.open(ledger_url)
+    names = define(ledger, _shared(2))
+    find = places._add_shares
+
+    def find_late(*args: Any) -> None:
+        monkeypatch.undo()
+        find(*args)
+        define(another, _shared(factor))
+
+    monkeypatch.setattr(places, "_add_shares", find_late)
+    claim(ledger, "job", {names["cell0"]: "VCPU=1"})
+    assert picture(ledger).used("host0", "VCPU") == factor
+    another.close()
+    assert checker.problems(ledger_url) == []
+
+
+# --- shares ---
+
+
+def _shared(factor: int = 1) -> Provider:
+    """Return a host of 8 CPUs, used by its two cells too."""
+    root = Provider("host0", "VCPU=8")
+    for number in range(2):
+        share = Share(resource_class="VCPU", of="host0", of_class="VCPU", factor=factor or 1)
+        root.add(f"cell{number}", "VCPU=8", shares=[share] if factor else [])
+    return root
+
+
+def test_a_refusal_names_who_draws_through_shares(ledger: SQLBackend, ledger_url: str) -> None:
+    names = define(ledger, _shared(2), host("host1", "VCPU=1"))
+    claim(ledger, "both", {names["cell0"]: "VCPU=1", names["cell1"]: "VCPU=1"})
+    claim(ledger, "direct", {names["host0"]: "VCPU=3", names["host1"]: "VCPU=1"})
+    with pytest.raises(exceptions.CapacityException) as refused:
+        claim(ledger, "job", {names["cell0"]: "VCPU=1", names["host1"]: "VCPU=1"})
+    assert {(one.where, one.holders) for one in refused.value.reasons} == {
+        ("host0", (("both", 4), ("direct", 3))),
+        ("host1", (("direct", 1),)),
+    }
+    counted = {
+        name: number
+        for name, number in _used(ledger, "writes").items()
+        if name in ("host0", "cell0", "cell1")
+    }
+    assert counted == {"host0": 2, "cell0": 1, "cell1": 1}
+    assert _used(ledger, "used")["host0"] == 7
+    release(ledger, "both")
+    assert _used(ledger, "used")["host0"] == 3 and _used(ledger, "writes")["host0"] == 3
+    assert checker.problems(ledger_url) == []
+
+
+def _used(ledger: SQLBackend, column: str) -> dict[str, int]:
+    """Return a figure of the VCPUs of each provider."""
+    names = dict(rows(ledger, schema.resource_providers, "id", "name"))
+    return {
+        names[provider]: value
+        for provider, value in rows(ledger, schema.inventories, "provider_id", column)
+    }
+
+
+# --- definitions that must be unchanged, and reports ---
+
+
+def test_a_claim_may_demand_a_definition_and_many_may_at_once(ledger: SQLBackend) -> None:
+    names = define(ledger, host("host0", "VCPU=100"))
+    here = names["host0"]
+
+    def take(number: int) -> ClaimRecord:
+        order = ClaimOrder(f"job-{number}", (Delta(here, "VCPU", 1),))
+        return write(ledger, order, unchanged=((here, 0),))[0]
+
+    assert all(isinstance(outcome, ClaimRecord) for outcome in together(take))
+    define(ledger, host("host0", "VCPU=90"))
+    with pytest.raises(exceptions.StaleDefinition, match=r"host0 .* generation 0, now 1"):
+        take(99)
+    assert ledger.held("job-99") is None
+
+
+def test_a_report_is_kept_and_told(ledger: SQLBackend) -> None:
+    names = define(ledger, host("host0"), host("host1"))
+    before = datetime.datetime.now(datetime.UTC)
+    cursor = ledger.cursor()
+    ledger.commit(Write(Operation(actor="pool"), "report", "host1", reported=(names["host1"],)))
+    at = dict(rows(ledger, schema.resource_providers, "name", "reported_at"))
+    assert at["host0"] is None
+    assert before <= at["host1"].replace(tzinfo=datetime.UTC)
+    [change] = ledger.changes(cursor, 10)
+    assert (change.kind, change.subject, change.actor) == ("report", "host1", "pool")
+    assert (change.providers, change.consumers) == ((names["host1"],), ())
+    with pytest.raises(exceptions.ProviderNotFound):
+        ledger.commit(Write(Operation(), "report", "x", reported=(names["host0"][::-1],)))
+
+
+# --- outcomes ---
+
+
+def test_outcomes_read_back_as_they_were(ledger: SQLBackend) -> None:
+    [here] = define(ledger, host("host0")).values()
+    later = datetime.datetime(2100, 1, 2, 3, 4, 5, 678901, datetime.UTC)
+    order = ClaimOrder(
+        "job",
+        (Delta(here, "VCPU", 1, ("cpu1",)), Delta(here, "MEMORY_MB", 1)),
+        request="{}",
+        project="p",
+        user="ü",
+        consumer_type="INSTANCE",
+        expires_at=later,
+    )
+    single, several, nothing = Operation(), Operation(), Operation()
+    first = ledger.claim(single, order)
+    second = ledger.commit(
+        Write(several, "orders", "two", orders=(Release("job"), ClaimOrder("j", order.deltas)))
+    )
+    ledger.commit(Write(nothing, "names", "none"))
+    texts = dict(rows(ledger, schema.operations, "uuid", "outcome"))
+    assert json.loads(texts[single.id])["held"][0] == [here, "host0", "VCPU", 1, ["cpu1"]]
+    said = json.loads(texts[several.id])
+    assert [one["consumer"] for one in said["claims"]] == ["job", "j"]
+    assert said["requests"] == ["{}"]
+    assert texts[nothing.id] is None
+    for operation, claims in ((single, (first,)), (several, second), (nothing, ())):
+        outcome = ledger.outcome(operation)
+        assert outcome is not None and outcome.claims == claims
+
+
+def test_outcomes_of_older_libraries_are_read() -> None:
+    old = (
+        '{"id":"a","consumer":"job","consumer_uuid":"b","created_at":"2024-01-02T03:04:05+00:00",'
+        '"held":[["u","host0","VCPU",2]],"state":"held","request":null}'
+    )
+    [record] = operations.from_text(old, 7)
+    assert record.held == (Held("u", "host0", "VCPU", 2),)
+    assert (record.generation, record.request, record.project) == (7, None, None)
+    with_request = old.replace("null", '"{}"')
+    several = operations.from_text(f"[{old},{with_request}]", 7)
+    assert [one.request for one in several] == [None, "{}"]
+    assert several[0] == record
+
+
+# --- the feed ---
+
+
+def _put_changes(ledger: SQLBackend, times: dict[int, list[int]]) -> None:
+    """Fill shards with changes that were made so many seconds after the start."""
+    start = datetime.datetime(2030, 1, 1)
+    made = [
+        {
+            "shard": number,
+            "number": place,
+            "created_at": start + datetime.timedelta(seconds=second),
+            "operation": Operation().id,
+            "kind": "claim",
+            "subject": f"{number}-{place}",
+            "touched": "[[],[]]",
+        }
+        for number, seconds in times.items()
+        for place, second in enumerate(seconds, 1)
+    ]
+
+    def put(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.insert(schema.changes), made)
+        heads = schema.change_heads
+        for number, seconds in times.items():
+            update = sqlalchemy.update(heads).where(heads.c.shard == number)
+            connection.execute(update.values(head=len(seconds)))
+
+    ledger._writing(put)
+
+
+def _pages(ledger: SQLBackend, limit: int) -> Iterator[tuple[Change, ...]]:
+    cursor = START
+    while page := ledger.changes(cursor, limit):
+        yield page
+        cursor = cursor.moved(page)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50, 1000])
+def test_pages_tell_each_change_once_whatever_the_clocks_said(
+    ledger: SQLBackend, limit: int
+) -> None:
+    times = {number: [(n * 7 + number) % 11 for n in range(1 + number % 9)] for number in range(64)}
+    times[5] = [n // 2 for n in range(150)]
+    _put_changes(ledger, times)
+    pages = list(_pages(ledger, limit))
+    told = [(change.shard, change.number) for page in pages for change in page]
+    assert sorted(told) == [(n, m + 1) for n, seconds in times.items() for m in range(len(seconds))]
+    for number in times:
+        assert [m for n, m in told if n == number] == sorted(m for n, m in told if n == number)
+    assert [len(page) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+
+
+def test_a_busy_tree_does_not_keep_the_others_waiting(ledger: SQLBackend) -> None:
+    busy, quiet = list(range(500)), [250]
+    _put_changes(ledger, {1: busy, 2: quiet, 3: [0, 1, 2]})
+    first = next(_pages(ledger, 20))
+    assert len(first) == 20
+    assert [change.number for change in first if change.shard == 3] == [1, 2, 3]
+    told = [change.shard for page in _pages(ledger, 20) for change in page]
+    assert told.index(2) in range(250, 260)
+
+
+def test_a_wrong_cursor_has_expired(ledger: SQLBackend) -> None:
+    define(ledger, host("host0"))
+    number = shard(ledger, "host0")
+    head = ledger.cursor().heads[number]
+    for wrong in (Cursor((0,) * 3), Cursor((*START.heads[:-1], 1))):
+        with pytest.raises(exceptions.CursorExpired):
+            ledger.changes(wrong, 10)
+    assert head == 1 and len(ledger.changes(START, 10)) == 1
+
+
+# --- forgetting ---
+
+
+def test_pruning_works_in_small_steps(
+    ledger: SQLBackend, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "BATCH", 3)
+    monkeypatch.setattr(history, "WINDOW", 4)
+    names = define(ledger, host("host0"), host("host1"))
+    here, there = names["host0"], names["host1"]
+    for number in range(10):
+        claim(ledger, f"job-{number}", {(here, there)[number % 2]: "VCPU=1"})
+    for number in range(0, 10, 3):
+        release(ledger, f"job-{number}")
+    before = datetime.datetime.now(datetime.UTC)
+    cursor = ledger.cursor()
+    kept = Operation()
+    ledger.claim(kept, ClaimOrder("late", (Delta(here, "VCPU", 1),)))
+    pruned = ledger.prune(before)
+    # 2 definitions, 10 claims, 4 releases; 6 consumers are left, and one came late
+    assert (pruned.operations, pruned.changes) == (10, 16)
+    generations = [found for (found,) in rows(ledger, schema.consumers, "generation")]
+    assert [found for (found,) in rows(ledger, schema.operations, "id")] == generations
+    assert [change.consumers for change in ledger.changes(cursor, 100)] == [("late",)]
+    oldest = dict(rows(ledger, schema.change_heads, "shard", "oldest"))
+    assert {number: n for number, n in oldest.items() if n} == {
+        shard(ledger, name): cursor.heads[shard(ledger, name)] for name in names
+    }
+    with pytest.raises(exceptions.CursorExpired, match="forgotten"):
+        ledger.changes(START, 10)
+    assert ledger.prune(before) == type(pruned)(0, 0)
+    assert checker.problems(ledger_url) == []
+
+
+def test_an_old_change_behind_a_younger_one_stays(ledger: SQLBackend) -> None:
+    _put_changes(ledger, {4: [0, 10, 1, 11]})
+    pruned = ledger.prune(datetime.datetime(2030, 1, 1, 0, 0, 5, tzinfo=datetime.UTC))
+    assert pruned.changes == 1
+    told = ledger.changes(Cursor((*START.heads[:4], 1, *START.heads[5:])), 10)
+    assert [change.number for change in told] == [2, 3, 4]
+
+
+def test_writers_go_on_while_history_is_pruned(
+    ledger: SQLBackend, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "BATCH", 5)
+    names = define(ledger, host("host0", "VCPU=100"))
+    done = threading.Event()
+
+    def work(number: int) -> None:
+        if number == 0:
+            while not done.is_set():
+                ledger.prune(datetime.datetime.now(datetime.UTC))
+            return
+        try:
+            for turn in range(20):
+                claim(ledger, f"job-{number}-{turn}", {names["host0"]: "VCPU=1"})
+                if turn % 3:
+                    release(ledger, f"job-{number}-{turn}")
+        finally:
+            if number == 1:
+                done.set()
+
+    assert together(work, 4) == [None] * 4
+    assert checker.problems(ledger_url) == []
+    assert ledger.changes(ledger.cursor(), 10) == ()
+
+
+# --- opening ---
+
+
+def test_what_every_ledger_has_is_made_when_it_is_opened(
+    ledger: SQLBackend, ledger_url: str
+) -> None:
+    names = define(ledger, host("host0"))
+
+    def spoil(connection: sqlalchemy.Connection) -> None:
+        connection.execute(sqlalchemy.delete(schema.change_heads))
+        connection.execute(
+            sqlalchemy.delete(schema.traits).where(schema.traits.c.name.like("HW_CPU_X86%"))
+        )
+
+    ledger._writing(spoil)
+    order = ClaimOrder("job", (Delta(names["host0"], "VCPU", 1),))
+    with pytest.raises(exceptions.DatabaseUnavailable, match="no head"):
+        ledger.claim(Operation(), order)
+    assert ledger.held("job") is None and ledger.cursor() == START
+    with contextlib.closing(SQLBackend.open(ledger_url)) as again:
+        again.claim(Operation(), order)
+        assert len(rows(again, schema.change_heads, "shard")) == SHARDS
+        assert ("HW_CPU_X86_AVX2",) in rows(again, schema.traits, "name")
+
+
+def test_a_failing_step_names_no_operation_as_done(
+    ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = define(ledger, host("host0"))
+    monkeypatch.setattr(commit.feed, "tell", _refuse)
+    operation = Operation()
+    with pytest.raises(exceptions.LedgerError, match="no"):
+        ledger.claim(operation, ClaimOrder("job", (Delta(names["host0"], "VCPU", 1),)))
+    assert ledger.outcome(operation) is None and ledger.held("job") is None
+
+
+def _refuse(*_: Any) -> None:
+    raise exceptions.LedgerError("feed", "no")

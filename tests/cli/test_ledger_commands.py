@@ -1,0 +1,233 @@
+"""Everything a ledger keeps, by commands: providers, names, pools, allocations, plans, history."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import resource_objects as ro
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    """A ledger of two hosts and a pool."""
+    url = f"sqlite:///{tmp_path}/lab.db"
+    with ro.connect(url) as ledger:
+        ledger.sync(
+            ro.Provider("host0", "VCPU=8,MEMORY_MB=8192", traits=["CUSTOM_FAST"]),
+            ro.Provider("host1", "VCPU=8,MEMORY_MB=8192", aggregates=["rack-1"]),
+            ro.Provider("nfs", "DISK_GB=1000"),
+        )
+    return url
+
+
+@pytest.fixture
+def lab(run, url):
+    """Run a command on that ledger; it must work."""
+
+    def run_well(*argv: str):
+        done = run(*argv, "--database", url)
+        assert (done.status, done.err.partition(":")[0]) in ((0, ""), (0, "cursor")), done.err
+        return done
+
+    return run_well
+
+
+@pytest.fixture
+def rows(lab):
+    """Run a command that lists; return its rows as dicts."""
+    return lambda *argv: json.loads(lab(*argv, "-f", "json").out)
+
+
+@pytest.fixture
+def refused(run, url):
+    """Run a command that is refused; return what it says."""
+
+    def run_badly(*argv: str) -> str:
+        done = run(*argv, "--database", url)
+        assert done.status == 1 and done.err.count("\n") >= 1
+        return done.err
+
+    return run_badly
+
+
+def names_of(found) -> list[str]:
+    return [row["provider"] for row in found]
+
+
+def test_providers_are_listed_by_what_they_are(rows):
+    assert names_of(rows("provider", "list")) == ["host0", "host1", "nfs"]
+    assert names_of(rows("provider", "list", "--name", "host0", "--name", "nfs")) == [
+        "host0",
+        "nfs",
+    ]
+    assert names_of(rows("provider", "list", "--member-of", "rack-1,rack-2")) == ["host1"]
+    assert names_of(rows("provider", "list", "--member-of", "!rack-1")) == ["host0", "nfs"]
+    assert names_of(rows("provider", "list", "--required", "CUSTOM_FAST")) == ["host0"]
+    assert names_of(rows("provider", "list", "--forbidden", "CUSTOM_FAST")) == ["host1", "nfs"]
+    assert names_of(rows("provider", "list", "--room", "VCPU=8,MEMORY_MB=1")) == ["host0", "host1"]
+    assert names_of(rows("provider", "list", "--over-capacity")) == []
+
+
+def test_a_provider_is_created_moved_renamed_and_removed(lab, rows, refused):
+    lab("provider", "create", "gpu", "PGPU=1", "--parent-provider", "host0", "--trait", "CUSTOM_A")
+    assert names_of(rows("provider", "list", "--in-tree", "host0")) == ["host0", "gpu"]
+    lab("provider", "set", "gpu", "--parent-provider", "host1", "--name", "gpu0")
+    assert names_of(rows("provider", "list", "--in-tree", "host1")) == ["host1", "gpu0"]
+    assert "host1" in refused("provider", "set", "host1", "--parent-provider", "gpu0")
+    lab("provider", "set", "gpu0", "--no-parent")
+    assert names_of(rows("provider", "list", "--in-tree", "gpu0")) == ["gpu0"]
+    assert "exists already" in refused("provider", "create", "gpu0")
+    lab("provider", "delete", "gpu0")
+    assert "gpu0" in refused("provider", "show", "gpu0")
+
+
+def test_what_a_provider_has_is_set_at_its_generation(lab, rows, refused):
+    lab("provider", "inventory", "set", "host0", "VCPU=16:reserved=1")
+    [only] = rows("provider", "inventory", "list", "host0")
+    assert (only["resource_class"], only["total"], only["capacity"]) == ("VCPU", 16, 15)
+    lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
+    assert len(rows("provider", "inventory", "list", "host0")) == 2
+    said = refused("provider", "inventory", "set", "host0", "VCPU=1", "--generation", "0")
+    assert "was changed since it was read" in said
+    lab("provider", "inventory", "delete", "host0", "--resource-class", "PGPU")
+    assert "FPGA" in refused("provider", "inventory", "delete", "host0", "--resource-class", "FPGA")
+    lab("provider", "trait", "set", "host0", "--trait", "CUSTOM_B")
+    assert rows("provider", "trait", "list", "host0") == [{"name": "CUSTOM_B"}]
+    lab("provider", "aggregate", "set", "host0", "--aggregate", "rack-1", "--aggregate", "room")
+    assert rows("provider", "aggregate", "list", "host0") == [{"name": "rack-1"}, {"name": "room"}]
+
+
+@pytest.mark.parametrize("kind", ["class", "trait"])
+def test_names_are_created_renamed_and_removed(kind, lab, rows, refused):
+    lab(kind, "create", "CUSTOM_ONE")
+    lab(kind, "create", "CUSTOM_ONE")
+    lab(kind, "set", "CUSTOM_ONE", "--name", "CUSTOM_TWO")
+    assert {"name": "CUSTOM_TWO"} in rows(kind, "list", "--custom")
+    assert len(rows(kind, "list")) > len(rows(kind, "list", "--custom"))
+    lab(kind, "delete", "CUSTOM_TWO")
+    assert "CUSTOM_TWO" in refused(kind, "delete", "CUSTOM_TWO")
+    standard = {"class": "VCPU", "trait": "HW_CPU_X86_AVX2"}[kind]
+    assert "standard" in refused(kind, "delete", standard)
+
+
+def test_aggregates_are_created_renamed_and_removed(lab, rows, refused):
+    lab("aggregate", "create", "room-1", "--level", "room")
+    assert {"name": "room-1", "level": "room"} in rows("aggregate", "list")
+    lab("aggregate", "set", "room-1", "--name", "room-2")
+    lab("aggregate", "delete", "room-2")
+    assert "has members" in refused("aggregate", "delete", "rack-1")
+
+
+def test_a_pool_is_shared_reported_and_taken_away(lab, rows):
+    lab("pool", "share", "nfs", "--with", "host0", "--with", "host1")
+    [pool] = rows("pool", "list")
+    assert (pool["pool"], pool["members"], pool["reported"]) == ("nfs", ["host0", "host1"], None)
+    lab("pool", "report", "nfs", "DISK_GB=2000")
+    [pool] = rows("pool", "list")
+    assert pool["reported"] is not None and "2000" in pool["inventories"]
+    assert rows("pool", "list", "--stale-after", "3600") == []
+    lab("pool", "unshare", "nfs", "--with", "host1")
+    assert rows("pool", "list")[0]["members"] == ["host0"]
+
+
+def test_allocations_are_set_listed_moved_and_swapped(lab, rows, refused):
+    lab(
+        *("allocation", "set", "job-1", "--allocation", "rp=host0,VCPU=2", "--allocation"),
+        *("host0,MEMORY_MB=64", "--project", "lab", "--user", "ann", "--consumer-type", "JOB"),
+    )
+    lab("claim", "job-2", "VCPU=8", "--project", "lab")
+    assert [row["amount"] for row in rows("allocation", "show", "job-1")] == [2, 64]
+    held = rows("allocation", "list", "host0")
+    assert {(row["consumer"], row["amount"]) for row in held} == {("job-1", 2), ("job-1", 64)}
+    assert "generation" in refused(
+        *("allocation", "set", "job-1", "--allocation", "host0,VCPU=1", "--generation", "0")
+    )
+    lab("allocation", "swap", "job-1", "job-2")
+    assert {row["provider"] for row in rows("allocation", "show", "job-2")} == {"host0"}
+    assert "host1" in refused("allocation", "move", "job-2", "--to", "host1")
+    lab("allocation", "set", "job-1", "--allocation", "host1,VCPU=6")
+    lab("allocation", "move", "job-2", "--to", "host1", "--leaving", "old")
+    assert {row["provider"] for row in rows("allocation", "show", "job-2")} == {"host1"}
+    lab("allocation", "delete", "old")
+    assert len(rows("consumer", "list")) == 2
+
+
+def test_consumers_are_listed_by_whose_they_are(lab, rows):
+    lab("claim", "job-1", "VCPU=1", "--project", "lab", "--user", "ann", "--consumer-type", "JOB")
+    lab("claim", "job-2", "VCPU=2", "--project", "home")
+    assert [row["consumer"] for row in rows("consumer", "list")] == ["job-1", "job-2"]
+    assert [row["consumer"] for row in rows("consumer", "list", "--project", "lab")] == ["job-1"]
+    assert rows("consumer", "list", "--older-than", "3600") == []
+    assert rows("consumer", "list", "--expired") == []
+    totals = rows("usage", "total", "--by", "project")
+    assert [(row["group"], row["used"]) for row in totals] == [("home", 2), ("lab", 1)]
+    assert [row["used"] for row in rows("usage", "total", "--user", "ann")] == [1]
+    [cpu, memory] = rows("provider", "usage", "show", "host0")
+    assert (cpu["used"], memory["used"]) == (3, 0)
+
+
+def test_a_plan_file_reshapes(lab, rows, tmp_path):
+    lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
+    lab("allocation", "set", "job-1", "--allocation", "host0,PGPU=1")
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps(
+            {
+                "version": 1,
+                "create": [
+                    {"name": "host0/gpu0", "parent": "host0"},
+                    {"name": "host0/gpu1", "parent": "host0"},
+                ],
+                "moves": [
+                    {
+                        "from": "host0",
+                        "resource_class": "PGPU",
+                        "fill": True,
+                        "to": [
+                            {"provider": "host0/gpu0", "total": 1},
+                            {"provider": "host0/gpu1", "total": 1},
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    said = lab("reshape", str(plan), "--dry-run").out
+    assert rows("allocation", "show", "job-1")[0]["provider"] == "host0"
+    assert lab("reshape", str(plan)).out.splitlines()[0] == said.splitlines()[0]
+    assert rows("allocation", "show", "job-1")[0]["provider"] == "host0/gpu0"
+
+
+def test_a_plan_that_is_none_is_refused(refused, tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text("[]")
+    assert "[]" in refused("reshape", str(plan))
+    assert "missing.json" in refused("reshape", str(tmp_path / "missing.json"))
+
+
+def test_changes_go_on_where_they_ended(lab, rows, run, url):
+    lab("claim", "job-1", "VCPU=1")
+    done = run("changes", "--database", url, "-f", "json")
+    assert [row["kind"] for row in json.loads(done.out)][-1] == "claim"
+    cursor = done.err.removeprefix("cursor: ").strip()
+    lab("release", "job-1")
+    [only] = rows("changes", "--after", cursor)
+    assert (only["kind"], only["subject"]) == ("release", "job-1")
+
+
+def test_the_audit_lists_what_is_over_full(lab, rows):
+    lab("claim", "job-1", "VCPU=8")
+    assert rows("audit") == []
+    lab("provider", "inventory", "set", "host0", "VCPU=4,MEMORY_MB=8192")
+    [finding] = rows("audit")
+    assert "host0" in finding["finding"]
+    assert names_of(rows("provider", "list", "--over-capacity")) == ["host0"]
+
+
+def test_the_status_of_a_database_is_told(lab, run, tmp_path):
+    assert "may use it" in lab("db", "status").out
+    missing = tmp_path / "other.db"
+    done = run("db", "status", "--database", f"sqlite:///{missing}")
+    assert done.status == 0 and "no tables" in done.out and not missing.exists()

@@ -1,0 +1,241 @@
+"""Every public method, called with what cannot be: refused in our own words, and nothing changed.
+
+Only our errors may come out. A ``TypeError`` is one of Python for a call that no method answers;
+a value of the wrong type is refused like every other wrong value.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+
+HOUR = datetime.timedelta(hours=1)
+LATE = datetime.datetime.max.replace(tzinfo=datetime.timezone(-5 * HOUR))
+EARLY = datetime.datetime.min.replace(tzinfo=datetime.timezone(5 * HOUR))
+
+
+class Odd:
+    """Like nothing that anybody means."""
+
+    def __repr__(self) -> str:
+        raise ValueError("this one cannot even be shown")
+
+
+#: Values that hardly any parameter takes. Where one does, the call is simply not refused.
+WRONG: list[Any] = [
+    "",
+    " x",
+    "a\0b",
+    "\ud800",
+    "x" * 300,
+    b"bytes",
+    0,
+    -1,
+    True,
+    2**63,
+    10**400,
+    1.5,
+    float("nan"),
+    [],
+    {},
+    (),
+    set(),
+    [None],
+    [[]],
+    [Odd()],
+    {"": None},
+    {None: None},
+    {"host0": None},
+    {"host0": {}},
+    {"host0": {"VCPU": 2**64}},
+    {"host0": {"VCPU": 1.5}},
+    {"host0": {"VCPU": -1}},
+    {"nobody": {"VCPU": 1}},
+    {"VCPU": None},
+    {"job": None},
+    {"other": [None]},
+    {"other": {"host0": "VCPU=99"}},
+    "VCPU=x",
+    "VCPU=99999999999999999999",
+    Odd(),
+    Odd,
+    datetime.timedelta.max,
+    datetime.timedelta.min,
+    datetime.timedelta(days=365 * 3000),
+    datetime.datetime(2030, 1, 1),
+    LATE,
+    EARLY,
+    ro.Provider("spare", "VCPU=1", generation=7),
+    ro.Request("VCPU=99"),
+    None,
+]
+
+#: A call of each method that would do: what it is given beside the value that is wrong.
+GOOD: dict[str, dict[str, Any]] = {
+    "sync": {"roots": [ro.Provider("host0", "VCPU=9")]},
+    "diff": {"roots": [ro.Provider("host0", "VCPU=9")]},
+    "apply": {"plan": ro.Plan()},
+    "remove": {"name": "host1"},
+    "rename": {"name": "host0", "new": "host9"},
+    "reparent": {"name": "host1", "parent": "host0"},
+    "set_inventories": {"name": "host0", "inventories": "VCPU=9"},
+    "set_traits": {"name": "host0", "traits": ["CUSTOM_A"]},
+    "set_aggregates": {"name": "host0", "aggregates": ["r1"]},
+    "classes": {},
+    "traits": {},
+    "aggregates": {},
+    "ensure_class": {"name": "CUSTOM_B"},
+    "rename_class": {"name": "CUSTOM_KEPT", "new": "CUSTOM_B"},
+    "remove_class": {"name": "CUSTOM_KEPT"},
+    "ensure_trait": {"name": "CUSTOM_B"},
+    "rename_trait": {"name": "CUSTOM_KEPT", "new": "CUSTOM_B"},
+    "remove_trait": {"name": "CUSTOM_KEPT"},
+    "ensure_aggregate": {"name": "r2", "level": "rack"},
+    "rename_aggregate": {"name": "kept", "new": "r2"},
+    "remove_aggregate": {"name": "kept"},
+    "share": {"pool": "nfs", "with_": ["host0"]},
+    "unshare": {"pool": "nfs", "with_": ["host0"]},
+    "report": {"pool": "nfs", "inventories": "DISK_GB=9"},
+    "pools": {},
+    "provider": {"name": "host0"},
+    "trees": {"given": ["host0"]},
+    "providers": {},
+    "consumers": {},
+    "held": {"consumer": "job"},
+    "usage": {},
+    "totals": {},
+    "over_capacity": {},
+    "audit": {},
+    "snapshot": {},
+    "claim": {"consumer": "new", "found": {"host0": "VCPU=1"}},
+    "claim_all": {"found": {"new": {"host0": "VCPU=1"}}},
+    "adjust": {"consumer": "job", "changes": {"host0": "VCPU=1"}},
+    "replace": {"consumer": "job", "found": {"host0": "VCPU=1"}},
+    "move": {"consumer": "job", "found": {"host1": "VCPU=1"}},
+    "swap": {"consumer": "job", "other": "job2"},
+    "confirm": {"consumer": "job"},
+    "renew": {"consumer": "job", "expires_in": HOUR},
+    "release": {"consumers": ["job"]},
+    "expired": {},
+    "release_expired": {},
+    "reshape": {"reshape": ro.Reshape()},
+    "cursor": {},
+    "changes": {"after": "0x64"},
+    "is_fresh": {},
+    "prune": {"older_than": datetime.timedelta(days=9)},
+}
+#: What takes or gives no value.
+OTHERS = {"close", "backend", "actor", "retries"}
+
+METHODS = [
+    name
+    for name, _ in inspect.getmembers(ro.Ledger, inspect.isfunction)
+    if not name.startswith("_") and name not in OTHERS
+]
+
+
+@pytest.fixture
+def kept(ledger: ro.Ledger) -> ro.Ledger:
+    host = ro.Provider("host0", "VCPU=8", children=[ro.Provider("host0/gpu", "PGPU=1")])
+    ledger.sync(host, ro.Provider("host1", "VCPU=8"), ro.Provider("nfs", "DISK_GB=9"))
+    ledger.claim("job", {"host0": "VCPU=1"})
+    ledger.claim("job2", {"host1": "VCPU=1"})
+    ledger.ensure_class("CUSTOM_KEPT")
+    ledger.ensure_trait("CUSTOM_KEPT")
+    ledger.ensure_aggregate("kept")
+    return ledger
+
+
+def call(ledger: ro.Ledger, method: str, parameter: str, value: Any) -> Any:
+    """Call a method with one value in place of a good one, and read what it gives."""
+    asked = getattr(ledger, method)
+    given = {**GOOD[method], parameter: value}
+    if method == "is_fresh" and parameter != "snapshot":
+        given["snapshot"] = ledger.snapshot()
+    kinds = inspect.signature(asked).parameters
+    rest: list[Any] = []
+    for name in list(given):
+        if kinds[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            several = given.pop(name)
+            rest = several if name != parameter and isinstance(several, list) else [several]
+    found = asked(*rest, **given)
+    return list(found) if isinstance(found, Iterator) else found
+
+
+def state(ledger: ro.Ledger) -> Any:
+    """Return all that can be read."""
+    names = itertools.chain(ledger.classes(), ledger.traits(), ledger.aggregates())
+    return list(ledger.trees()), list(ledger.consumers()), list(names), ledger.cursor()
+
+
+def test_every_public_method_is_called() -> None:
+    assert set(METHODS) == set(GOOD)
+
+
+@pytest.mark.law(2, 8)
+@pytest.mark.parametrize("method", METHODS)
+def test_what_cannot_be_is_refused_and_changes_nothing(kept: ro.Ledger, method: str) -> None:
+    before, told, done = state(kept), kept.cursor(), 0
+    parameters = list(inspect.signature(getattr(kept, method)).parameters)
+    for parameter, value in itertools.product(parameters, WRONG):
+        try:
+            call(kept, method, parameter, value)
+        except exceptions.ResourceObjectsError as refused:
+            assert str(refused)
+            assert kept.cursor() == told
+        else:  # it was a value that does
+            done, told = done + 1, kept.cursor()
+    assert done or state(kept) == before
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger: ledger.prune(datetime.timedelta.max),
+        lambda ledger: ledger.prune(datetime.timedelta(days=365 * 3000)),
+        lambda ledger: ledger.consumers(older_than=datetime.timedelta.max),
+        lambda ledger: ledger.consumers(younger_than=datetime.timedelta.max),
+        lambda ledger: ledger.consumers(state="released"),
+        lambda ledger: ledger.audit(stale_after=datetime.timedelta.max),
+        lambda ledger: ledger.pools(stale_after=datetime.timedelta.max),
+        lambda ledger: ledger.claim("new", {"host0": "VCPU=1"}, expires_at=LATE),
+        lambda ledger: ledger.expired(EARLY),
+        lambda ledger: ledger.is_fresh(None),
+        lambda ledger: ledger.share("nfs", []),
+    ],
+)
+def test_the_error_names_the_value(kept: ro.Ledger, ask: Callable[[ro.Ledger], Any]) -> None:
+    with pytest.raises(exceptions.InvalidField, match=r"got .*, expected "):
+        ask(kept)
+
+
+@pytest.mark.parametrize("room", ["VCPU=-1", {"VCPU": -1}, {"VCPU": 1, "MEMORY_MB": -1}])
+def test_room_is_not_less_than_nothing(kept: ro.Ledger, room: Any) -> None:
+    with pytest.raises(exceptions.NegativeAmount, match="-1"):
+        kept.providers(room=room)
+
+
+@pytest.mark.parametrize("wrong", [-1, True, False, 1.0, "1", 2**63, [1]])
+@pytest.mark.parametrize(
+    "method",
+    [
+        name
+        for name in METHODS
+        if "generation" in inspect.signature(getattr(ro.Ledger, name)).parameters
+    ],
+)
+def test_a_generation_is_a_whole_number(kept: ro.Ledger, method: str, wrong: Any) -> None:
+    before = state(kept)
+    with pytest.raises(exceptions.InvalidField, match=r"generation: got .*from 0 to"):
+        call(kept, method, "generation", wrong)
+    with pytest.raises(exceptions.InvalidField, match=r"unchanged: got .*from 0 to"):
+        kept.claim("new", {"host0": "VCPU=1"}, unchanged={"host0": wrong})
+    assert state(kept) == before

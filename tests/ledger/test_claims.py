@@ -1,0 +1,830 @@
+"""Taking, giving back, moving, expiring: what consumers hold, and what is demanded of it."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.ledger import RetryPolicy, new_operation
+from resource_objects.providers import Allocation, Claim, Provider
+from resource_objects.providers.orders import Write
+
+HOUR = datetime.timedelta(hours=1)
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+def taken(provider: str, kind: str, amount: int, *units: str) -> Allocation:
+    return Allocation(
+        provider=provider, resource_class=kind, amount=ro.IntegerAmount(amount), units=units
+    )
+
+
+def hosts(ledger: ro.Ledger, count: int = 2, inventories: str = "VCPU=4") -> None:
+    ledger.sync(*(Provider(f"host{number}", inventories) for number in range(count)))
+
+
+def found(ledger: ro.Ledger, request: str = "VCPU=2") -> Any:
+    return ledger.snapshot().candidates(ro.Request(request))
+
+
+def places(claim: Claim) -> list[str]:
+    return list(claim.by_provider())
+
+
+def committing(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, kind: str, *before: Callable[[], object]
+) -> list[Write]:
+    """Let each of some calls happen before a write of a kind; return the writes of that kind."""
+    commit, waiting, seen = ledger.backend.commit, list(before), []
+
+    def late(write: Write) -> Any:
+        if write.kind == kind:
+            seen.append(write)
+            if waiting:
+                waiting.pop(0)()
+        return commit(write)
+
+    monkeypatch.setattr(ledger.backend, "commit", late)
+    return seen
+
+
+# --- what a claim says ---
+
+
+def test_a_claim_keeps_who_and_until_when(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    claim = ledger.claim(
+        "job", found(ledger), project="p", user="u", consumer_type="vm", expires_in=HOUR
+    )
+    assert (claim.project, claim.user, claim.consumer_type) == ("p", "u", "vm")
+    assert claim.expires_at is not None
+    assert HOUR - datetime.timedelta(minutes=1) < claim.expires_at - NOW < 2 * HOUR
+    assert claim.generation is not None
+    assert ledger.held("job") == claim
+
+
+def test_a_moment_is_kept_in_utc(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    at = datetime.datetime(2030, 1, 1, 2, tzinfo=datetime.timezone(2 * HOUR))
+    claim = ledger.claim("job", {"host0": "VCPU=1"}, expires_at=at)
+    assert claim.expires_at == at
+    assert str(claim.expires_at) == "2030-01-01 00:00:00+00:00"
+
+
+@pytest.mark.law(8)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"expires_at": datetime.datetime(2030, 1, 1)},
+        {"expires_at": "2030-01-01"},
+        {"expires_in": datetime.timedelta(0)},
+        {"expires_in": datetime.timedelta.max},
+        {"expires_in": 60},
+        {"expires_in": HOUR, "expires_at": NOW},
+        {"project": ""},
+        {"user": 7},
+        {"consumer_type": " x"},
+        {"unchanged": 1},
+        {"unchanged": {"host0": "1"}},
+        {"unchanged": True},  # nobody says which definitions: nothing was searched
+    ],
+)
+def test_what_cannot_be_said_of_a_claim_is_refused(ledger: ro.Ledger, bad: Any) -> None:
+    hosts(ledger)
+    with pytest.raises(exceptions.InvalidInput):
+        ledger.claim("job", {"host0": "VCPU=1"}, **bad)
+    with pytest.raises(exceptions.ConsumerNotFound):
+        ledger.held("job")
+
+
+def test_allocations_are_taken_with_their_units(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1, "PGPU=2,VCPU=4")
+    ledger.claim("job", [taken("host0", "PGPU", 1, "gpu1"), taken("host0", "VCPU", 2)])
+    assert [one.units for one in ledger.held("job").allocations] == [("gpu1",), ()]
+    with pytest.raises(exceptions.UnitTaken, match="gpu1, which is taken"):
+        ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
+    ledger.release("job")
+    assert ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
+
+
+def test_what_one_holds_another_can_be_given(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1, "PGPU=2")
+    first = ledger.claim("job", [taken("host0", "PGPU", 1, "gpu1")])
+    ledger.release("job")
+    assert ledger.claim("other", first).allocations == first.allocations
+
+
+@pytest.mark.parametrize("bad", [[], [taken("host0", "VCPU", -1)], [7], "host0", {"host0": {}}])
+def test_what_is_no_claim_is_refused(ledger: ro.Ledger, bad: Any) -> None:
+    hosts(ledger)
+    for take in (ledger.claim, ledger.replace):
+        with pytest.raises(exceptions.InvalidInput):
+            take("job", bad)
+
+
+# --- unchanged definitions ---
+
+
+def test_a_candidate_may_demand_the_definitions_it_was_found_at(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    old = found(ledger)
+    ledger.set_traits("host0", ["CUSTOM_BROKEN"])
+    assert places(ledger.claim("calm", old[0])) == ["host0"]
+    ledger.release("calm")
+    with pytest.raises(exceptions.StaleDefinition):
+        ledger.claim("job", old[0], unchanged=True)
+    # of several, the next one; of a search, one that is found afresh
+    assert places(ledger.claim("job", old, unchanged=True)) == ["host1"]
+    again = ledger.claim("more", found(ledger), unchanged=True)
+    assert places(again) == ["host0"]
+
+
+def test_traits_of_who_is_above_count_too(ledger: ro.Ledger) -> None:
+    host = Provider("host0", traits=["CUSTOM_A"])
+    host.add("host0/gpu", "PGPU=1")
+    ledger.sync(host)
+    old = ledger.snapshot().candidates(ro.Request("PGPU=1", required=["CUSTOM_A"]))
+    ledger.set_traits("host0", [])
+    with pytest.raises(exceptions.StaleDefinition, match="host0"):
+        ledger.claim("job", old[0], unchanged=True)
+
+
+def test_whoever_decides_elsewhere_says_which_definitions(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    host = ledger.provider("host0")
+    assert ledger.claim("job", {"host0": "VCPU=1"}, unchanged={"host0": host.generation or 0})
+    ledger.set_traits("host0", ["CUSTOM_A"])
+    for key in ("host0", host.uuid):
+        with pytest.raises(exceptions.StaleDefinition):
+            ledger.claim("x", {"host1": "VCPU=1"}, unchanged={key: host.generation or 0})  # type: ignore[dict-item]
+    with pytest.raises(exceptions.ProviderNotFound):
+        ledger.claim("x", {"host1": "VCPU=1"}, unchanged={"host9": 0})
+
+
+# --- several at once ---
+
+
+@pytest.mark.law(2, 6)
+def test_several_take_at_once_each_where_there_is_room(ledger: ro.Ledger) -> None:
+    hosts(ledger, 3)
+    claims = ledger.claim_all(
+        {f"job-{n}": found(ledger) for n in range(6)}, project="gang", expires_in=HOUR
+    )
+    assert {name: places(claim) for name, claim in claims.items()} == {
+        f"job-{n}": [f"host{n // 2}"] for n in range(6)
+    }
+    assert {claim.project for claim in claims.values()} == {"gang"}
+    assert claims["job-5"] == ledger.held("job-5")
+    assert all(use.free == 0 for use in ledger.usage())
+
+
+def test_a_gang_of_candidates_is_placed_in_few_writes(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(ledger, 5)
+    searched = found(ledger)
+    seen = committing(ledger, monkeypatch, "claim")
+    ledger.claim_all({f"job-{n}": searched for n in range(10)})
+    assert len(seen) <= 5
+
+
+@pytest.mark.law(2)
+def test_several_take_together_or_none_does(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    before = ledger.usage()
+    with pytest.raises(exceptions.CapacityException):
+        ledger.claim_all({f"job-{n}": found(ledger) for n in range(5)})
+    with pytest.raises(exceptions.CapacityException):
+        ledger.claim_all({"a": {"host0": "VCPU=3"}, "b": {"host0": "VCPU=2"}})
+    ledger.claim("job-1", {"host1": "VCPU=1"})
+    with pytest.raises(exceptions.ConsumerExists, match="job-1"):
+        ledger.claim_all({"job-0": found(ledger), "job-1": found(ledger)})
+    ledger.release("job-1")
+    assert ledger.usage() == before
+
+
+def test_a_gang_goes_around_who_is_gone_or_changed(ledger: ro.Ledger) -> None:
+    hosts(ledger, 3)
+    old = found(ledger, "VCPU=4")
+    ledger.remove("host0")
+    ledger.set_traits("host1", ["CUSTOM_A"])
+    claims = ledger.claim_all({"a": old}, unchanged=True)
+    assert places(claims["a"]) == ["host2"]
+    with pytest.raises((exceptions.StaleDefinition, exceptions.ProviderNotFound)):
+        ledger.claim_all({"b": old[:2]}, unchanged=True)
+
+
+def test_a_gang_shares_what_is_above_it(ledger: ro.Ledger) -> None:
+    """A refusal that names the host a cell shares with leads to the next candidate."""
+    for number in range(3):
+        host = Provider(f"host{number}", "VCPU=2")
+        share = ro.Share(resource_class="VCPU", of=f"host{number}", of_class="VCPU")
+        host.add(f"host{number}/cell", "VCPU=4", shares=[share])
+        ledger.sync(host)
+    ways = [
+        ro.Candidate(host=f"host{n}", allocations=(taken(f"host{n}/cell", "VCPU", 2),))
+        for n in range(3)
+    ]
+    claims = ledger.claim_all(dict.fromkeys(["a", "b", "c"], ways))
+    assert sorted(places(claim)[0] for claim in claims.values()) == [
+        "host0/cell",
+        "host1/cell",
+        "host2/cell",
+    ]
+
+
+def cells(ledger: ro.Ledger, hosts: int, factor: int = 1) -> None:
+    """Make hosts of 2, each with a cell of 4 that uses it."""
+    for number in range(hosts):
+        host = Provider(f"host{number}", "VCPU=2")
+        share = ro.Share(resource_class="VCPU", of=f"host{number}", of_class="VCPU", factor=factor)
+        host.add(f"host{number}/cell", "VCPU=4", shares=[share])
+        ledger.sync(host)
+
+
+def ways(*wanted: tuple[str, int, str]) -> list[ro.Candidate]:
+    """Return a candidate for each (provider, amount, unit); no unit if that is empty."""
+    return [
+        ro.Candidate(
+            host=provider.partition("/")[0],
+            allocations=(taken(provider, "VCPU", amount, *([unit] if unit else [])),),
+        )
+        for provider, amount, unit in wanted
+    ]
+
+
+def test_a_gang_learns_what_is_free_through_shares_at_once(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells(ledger, 12)
+    both = ways(*((f"host{n}/cell", 1, "") for n in range(12)))
+    seen = committing(ledger, monkeypatch, "claim")
+    claims = ledger.claim_all({f"job-{n}": both for n in range(24)})
+    assert len(seen) == 2
+    assert [use.free for use in ledger.usage() if "/" not in use.provider] == [0] * 12
+    assert places(claims["job-0"]) == places(claims["job-1"]) == ["host0/cell"]
+
+
+def test_a_gang_counts_what_is_taken_beside_a_share(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells(ledger, 2, factor=2)
+    seen = committing(ledger, monkeypatch, "claim")
+    claims = ledger.claim_all(
+        {
+            "a": ways(("host0", 1, "")),
+            "b": ways(("host0/cell", 1, ""), ("host1/cell", 1, "")),
+            "c": ways(("host0/cell", 1, ""), ("host0", 1, "")),
+        }
+    )
+    assert [places(claims[name])[0] for name in "abc"] == ["host0", "host1/cell", "host0"]
+    assert len(seen) == 2
+
+
+def test_a_gang_learns_from_who_is_faster(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(ledger, 3)
+    ledger.claim("old", {"host0": "VCPU=4"})
+    all_of_them = found(ledger, "VCPU=2")
+    every = ways(*((f"host{n}", 2, "") for n in range(3)))
+
+    def faster() -> None:
+        ledger.adjust("old", {"host1": "VCPU=3"})
+
+    seen = committing(ledger, monkeypatch, "claim", lambda: None, faster)
+    claims = ledger.claim_all({"a": every, "b": all_of_them})
+    assert [places(claims[name]) for name in "ab"] == [["host2"], ["host2"]]
+    assert len(seen) == 3
+
+
+def test_units_of_a_gang_are_its_own(ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts(ledger, 1, "VCPU=4")
+    ledger.claim("old", [taken("host0", "VCPU", 1, "cpu0")])
+    every = ways(*(("host0", 1, f"cpu{n}") for n in range(4)))
+    seen = committing(ledger, monkeypatch, "claim")
+    claims = ledger.claim_all(dict.fromkeys("abc", every))
+    assert [claims[name].allocations[0].units for name in "abc"] == [
+        ("cpu1",),
+        ("cpu2",),
+        ("cpu3",),
+    ]
+    assert len(seen) <= 4
+    with pytest.raises(exceptions.UnitTaken):
+        ledger.release("a", "b")
+        ledger.claim_all(dict.fromkeys("ab", ways(("host0", 1, "cpu1"))))
+
+
+def test_amounts_that_no_rule_allows_are_gone_around(ledger: ro.Ledger) -> None:
+    ledger.sync(Provider("host0", "VCPU=9:max_unit=2"), Provider("host1", "VCPU=9"))
+    every = ways(("host0", 3, ""), ("host1", 3, ""))
+    claims = ledger.claim_all(dict.fromkeys("ab", every))
+    assert [places(claims[name]) for name in "ab"] == [["host1"], ["host1"]]
+
+
+def test_who_decides_elsewhere_leaves_room_for_a_gang(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Providers are known by name or uuid, whichever way they are said."""
+    hosts(ledger, 2)
+    uuid = ledger.provider("host0").uuid or ""
+    seen = committing(ledger, monkeypatch, "claim")
+    claims = ledger.claim_all(
+        {"a": {uuid: "VCPU=3"}, "b": {"host0": "VCPU=1"}, "c": found(ledger, "VCPU=2")}
+    )
+    assert [places(claims[name]) for name in "abc"] == [["host0"], ["host0"], ["host1"]]
+    assert len(seen) == 2
+    with pytest.raises(exceptions.CapacityException, match="host0"):
+        ledger.claim_all({"d": {uuid: "VCPU=1"}, "e": found(ledger, "VCPU=1")})
+
+
+def test_a_gang_is_placed_greedily(ledger: ro.Ledger) -> None:
+    hosts(ledger, 2, "VCPU=2")
+    anywhere, there = ways(("host0", 2, ""), ("host1", 2, "")), ways(("host0", 2, ""))
+    with pytest.raises(exceptions.CapacityException):
+        ledger.claim_all({"a": anywhere, "b": there})
+    assert list(ledger.claim_all({"b": there, "a": anywhere})) == ["b", "a"]
+
+
+@pytest.mark.parametrize("take", ["claim", "replace", "claim_all", "move"])
+def test_a_generation_that_is_demanded_is_not_asked_for_again(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, take: str
+) -> None:
+    """It never comes back, so that another way cannot help."""
+    hosts(ledger, 3)
+    ledger.claim("held", {"host2": "VCPU=1"})
+    ledger.set_traits("host2", ["CUSTOM_A"])
+    seen = committing(ledger, monkeypatch, "claim" if take == "claim_all" else take)
+    given: Any = ("held", found(ledger)) if take == "move" else ("job", found(ledger))
+    with pytest.raises(exceptions.StaleDefinition, match="host2"):
+        if take == "claim_all":
+            ledger.claim_all({"job": found(ledger)}, unchanged={"host2": 0})
+        else:
+            getattr(ledger, take)(*given, unchanged={"host2": 0})
+    assert len(seen) == 1
+
+
+def test_a_gang_that_is_none_is_refused(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    for bad in ({}, [found(ledger)], None):
+        with pytest.raises(exceptions.InvalidAmount):
+            ledger.claim_all(bad)  # type: ignore[arg-type]
+    with pytest.raises(exceptions.NoCandidates, match="big"):
+        ledger.claim_all({"small": found(ledger), "big": found(ledger, "VCPU=9")})
+
+
+def test_a_repeated_gang_takes_once(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    operation = new_operation()
+    first = ledger.claim_all({"a": found(ledger), "b": found(ledger)}, operation=operation)
+    # in another order, and found afresh: the same consumers
+    again = ledger.claim_all({"b": found(ledger), "a": found(ledger)}, operation=operation)
+    assert again == first
+    with pytest.raises(exceptions.OperationConflict):
+        ledger.claim_all({"a": found(ledger)}, operation=operation)
+
+
+# --- adjust and replace ---
+
+
+def test_a_change_may_demand_the_consumer_it_was_made_for(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    old = ledger.claim("job", {"host0": "VCPU=1"})
+    ledger.adjust("job", {"host0": "VCPU=1"}, generation=old.generation)
+    for change in (ledger.adjust, ledger.replace):
+        with pytest.raises(exceptions.StaleConsumer, match="read at generation"):
+            change("job", {"host0": "VCPU=1"}, generation=old.generation)
+    assert str(ledger.held("job")) == "job holds VCPU=2 of host0"
+
+
+def test_a_later_life_is_not_the_one_that_was_read(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    old = ledger.claim("job", {"host0": "VCPU=1"})
+    ledger.release("job")
+    ledger.claim("job", {"host0": "VCPU=1"})
+    with pytest.raises(exceptions.StaleConsumer):
+        ledger.replace("job", {"host1": "VCPU=1"}, generation=old.generation)
+
+
+def test_units_are_given_back_by_name(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1, "PGPU=3")
+    ledger.claim("job", [taken("host0", "PGPU", 2, "a", "b")])
+    ledger.adjust("job", [taken("host0", "PGPU", -1, "a")])
+    assert ledger.held("job").allocations[0].units == ("b",)
+    with pytest.raises(exceptions.UnitNotHeld, match="a is not a unit"):
+        ledger.adjust("job", [taken("host0", "PGPU", -1, "a")])
+
+
+def test_a_replacement_is_all_that_is_held(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    claim = ledger.claim("job", {"host0": "VCPU=4"}, project="p", expires_in=HOUR)
+    now = ledger.replace("job", {"host1": "VCPU=2"}, user="u")
+    assert str(now) == "job holds VCPU=2 of host1"
+    assert (now.id, now.project, now.user, now.expires_at) == (
+        claim.id,
+        "p",
+        "u",
+        claim.expires_at,
+    )
+    assert str(ledger.replace("new", found(ledger), project="q")) == "new holds VCPU=2 of host0"
+    assert ledger.held("new").project == "q"
+    assert ledger.held("new").request == ro.Request("VCPU=2")
+
+
+@pytest.mark.law(2)
+def test_a_replacement_that_does_not_fit_changes_nothing(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=4"})
+    ledger.claim("other", {"host1": "VCPU=3"})
+    with pytest.raises(exceptions.CapacityException, match="other holds 3"):
+        ledger.replace("job", {"host1": "VCPU=2"})
+    assert str(ledger.held("job")) == "job holds VCPU=4 of host0"
+
+
+def test_a_repeated_replacement_happens_once(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    operation = new_operation()
+    first = ledger.replace("job", {"host0": "VCPU=2"}, operation=operation)
+    ledger.adjust("job", {"host0": "VCPU=1"})
+    assert ledger.replace("job", {"host0": "VCPU=2"}, operation=operation) == first
+    assert str(ledger.held("job")) == "job holds VCPU=3 of host0"
+
+
+# --- move and swap ---
+
+
+@pytest.mark.law(2)
+def test_a_move_is_all_or_nothing(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=3"}, project="p")
+    ledger.claim("other", {"host1": "VCPU=2"})
+    before = ledger.usage()
+    for leaving in (None, "migration"):
+        with pytest.raises(exceptions.CapacityException):
+            ledger.move("job", {"host1": "VCPU=3"}, leaving)
+        assert ledger.usage() == before
+    assert str(ledger.move("job", {"host1": "VCPU=2"})) == "job holds VCPU=2 of host1"
+    assert ledger.usage()["host0", "VCPU"].used == 0
+
+
+def test_a_migration_holds_both_places_until_it_is_done(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("job", found(ledger), project="p", user="u", consumer_type="vm")
+    claim = ledger.move("job", {"host1": "VCPU=3"}, leaving="migration")
+    left = ledger.held("migration")
+    assert (str(claim), str(left)) == (
+        "job holds VCPU=3 of host1",
+        "migration holds VCPU=2 of host0",
+    )
+    assert (left.project, left.user, left.consumer_type) == ("p", "u", "vm")
+    assert left.request == ro.Request("VCPU=2")
+    ledger.release("migration")  # confirmed
+    assert ledger.usage()["host0", "VCPU"].used == 0
+    assert ledger.held("job").project == "p"
+
+
+def test_a_migration_is_taken_back_by_a_swap(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    before = ledger.claim("job", [taken("host0", "VCPU", 2, "cpu0", "cpu1")])
+    ledger.move("job", {"host1": "VCPU=3"}, leaving="migration")
+    ledger.swap("job", "migration")
+    ledger.release("migration")
+    assert ledger.held("job").allocations == before.allocations
+    assert ledger.usage()["host1", "VCPU"].used == 0
+
+
+def test_a_move_searches_again_like_a_claim(ledger: ro.Ledger) -> None:
+    hosts(ledger, 3)
+    ledger.claim("job", {"host0": "VCPU=4"})
+    searched = ledger.snapshot().candidates(ro.Request("VCPU=4"), limit=1)
+    ledger.claim("faster", {"host1": "VCPU=1"})
+    moved = ledger.move("job", searched, leaving="migration")
+    assert str(moved) == "job holds VCPU=4 of host2"
+
+
+def test_a_move_within_a_host_needs_only_what_is_more(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1)
+    ledger.claim("job", {"host0": "VCPU=3"})
+    assert str(ledger.move("job", {"host0": "VCPU=4"})) == "job holds VCPU=4 of host0"
+
+
+def test_who_holds_nothing_cannot_move(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    with pytest.raises(exceptions.ConsumerNotFound, match="job"):
+        ledger.move("job", {"host0": "VCPU=1"})
+    ledger.claim("job", {"host0": "VCPU=1"})
+    ledger.claim("other", {"host0": "VCPU=1"})
+    with pytest.raises(exceptions.ConsumerExists, match="other"):
+        ledger.move("job", {"host1": "VCPU=1"}, leaving="other")
+    with pytest.raises(exceptions.DuplicateKey):
+        ledger.move("job", {"host1": "VCPU=1"}, leaving="job")
+
+
+def test_a_repeated_move_moves_once(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=1"})
+    operation = new_operation()
+    first = ledger.move("job", {"host1": "VCPU=1"}, leaving="migration", operation=operation)
+    ledger.release("migration")
+    again = ledger.move("job", {"host1": "VCPU=1"}, leaving="migration", operation=operation)
+    assert again == first
+    with pytest.raises(exceptions.ConsumerNotFound):
+        ledger.held("migration")
+
+
+def test_a_move_reads_again_what_somebody_changed(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=1"})
+    committing(ledger, monkeypatch, "move", lambda: ledger.adjust("job", {"host0": "VCPU=1"}))
+    ledger.move("job", {"host1": "VCPU=1"}, leaving="migration")
+    assert str(ledger.held("migration")) == "migration holds VCPU=2 of host0"
+
+
+@pytest.mark.law(2, 4)
+def test_full_hosts_can_swap(ledger: ro.Ledger) -> None:
+    hosts(ledger, 2, "VCPU=4,PGPU=1")
+    ledger.claim("a", [taken("host0", "VCPU", 4), taken("host0", "PGPU", 1, "gpu0")], project="p")
+    ledger.claim("b", [taken("host1", "VCPU", 4), taken("host1", "PGPU", 1, "gpu0")])
+    was = ledger.held("a").allocations, ledger.held("b").allocations
+    a, b = ledger.swap("a", "b")
+    assert (b.allocations, a.allocations) == was
+    assert (a.project, b.project) == ("p", None)
+    assert (ledger.held("a"), ledger.held("b")) == (a, b)
+    ledger.swap("a", "b")
+    assert (ledger.held("a").allocations, ledger.held("b").allocations) == was
+
+
+def test_units_of_one_host_can_be_swapped(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1, "PGPU=2")
+    ledger.claim("a", [taken("host0", "PGPU", 1, "gpu0")])
+    ledger.claim("b", [taken("host0", "PGPU", 1, "gpu1")])
+    ledger.swap("a", "b")
+    assert ledger.held("a").allocations[0].units == ("gpu1",)
+
+
+def test_a_swap_reads_again_what_somebody_changed(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(ledger)
+    ledger.claim("a", {"host0": "VCPU=1"})
+    ledger.claim("b", {"host1": "VCPU=2"})
+    committing(ledger, monkeypatch, "swap", lambda: ledger.adjust("a", {"host0": "VCPU=1"}))
+    a, b = ledger.swap("a", "b")
+    assert (str(a), str(b)) == ("a holds VCPU=2 of host1", "b holds VCPU=2 of host0")
+
+
+def test_a_swap_is_of_two_that_hold_something(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("a", {"host0": "VCPU=1"})
+    with pytest.raises(exceptions.ConsumerNotFound, match="b holds nothing"):
+        ledger.swap("a", "b")
+    with pytest.raises(exceptions.DuplicateKey):
+        ledger.swap("a", "a")
+
+
+def test_a_repeated_swap_swaps_once(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("a", {"host0": "VCPU=1"})
+    ledger.claim("b", {"host1": "VCPU=2"})
+    operation = new_operation()
+    first = ledger.swap("a", "b", operation=operation)
+    assert ledger.swap("a", "b", operation=operation) == first
+    assert ledger.swap("b", "a", operation=operation) == first[::-1]
+    assert str(ledger.held("a")) == "a holds VCPU=2 of host1"
+
+
+def test_it_is_not_read_again_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ro.connect(url, retries=RetryPolicy(definitions=1)) as ledger:
+        hosts(ledger)
+        ledger.claim("a", {"host0": "VCPU=1"})
+        ledger.claim("b", {"host1": "VCPU=1"})
+
+        def change() -> None:
+            ledger.adjust("a", {"host0": "VCPU=1"})
+
+        seen = committing(ledger, monkeypatch, "swap", change, change, change)
+        with pytest.raises(exceptions.StaleConsumer):
+            ledger.swap("a", "b")
+        assert len(seen) == 2
+
+
+# --- confirm, renew, expire ---
+
+
+def test_a_confirmed_claim_expires_no_more(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    claim = ledger.claim("job", {"host0": "VCPU=1"}, expires_in=HOUR)
+    done = ledger.confirm("job", claim=claim.id)
+    assert (done.state, done.expires_at, done.allocations) == (
+        "confirmed",
+        None,
+        claim.allocations,
+    )
+    assert not list(ledger.expired(NOW + 2 * HOUR))
+    assert ledger.confirm("job").state == "confirmed"
+
+
+def test_a_claim_is_renewed_and_keeps_its_state(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=1"}, expires_in=HOUR)
+    assert ledger.renew("job", expires_at=NOW + 5 * HOUR).expires_at == NOW + 5 * HOUR
+    assert ledger.renew("job", expires_in=HOUR).state == "held"
+    ledger.confirm("job")
+    renewed = ledger.renew("job", expires_at=NOW + HOUR)
+    assert (renewed.state, renewed.expires_at) == ("confirmed", NOW + HOUR)
+
+
+def test_another_life_of_the_name_is_not_confirmed_or_renewed(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    mine = ledger.claim("job", {"host0": "VCPU=1"}, expires_in=HOUR)
+    ledger.release("job")
+    for late in (ledger.confirm, lambda name, claim: ledger.renew(name, expires_in=HOUR)):
+        with pytest.raises(exceptions.ConsumerNotFound):
+            late("job", claim=mine.id)
+    theirs = ledger.claim("job", {"host0": "VCPU=1"})
+    with pytest.raises(exceptions.StaleConsumer, match="its claim is"):
+        ledger.confirm("job", claim=mine.id)
+    with pytest.raises(exceptions.StaleConsumer, match="its claim is"):
+        ledger.renew("job", expires_in=HOUR, claim=mine.id)
+    assert ledger.held("job") == theirs
+
+
+def test_a_renewal_says_until_when(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=1"})
+    for bad in (
+        {},
+        {"expires_in": HOUR, "expires_at": NOW},
+        {"expires_at": NOW.replace(tzinfo=None)},
+    ):
+        with pytest.raises(exceptions.InvalidField):
+            ledger.renew("job", **bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("write", ["confirm", "renew", "release"])
+def test_a_repeated_write_happens_once(ledger: ro.Ledger, write: str) -> None:
+    hosts(ledger)
+    ledger.claim("job", {"host0": "VCPU=1"}, expires_in=HOUR)
+    said: dict[str, Any] = {"expires_in": 3 * HOUR} if write == "renew" else {}
+    operation = new_operation()
+    first = getattr(ledger, write)("job", operation=operation, **said)
+    assert getattr(ledger, write)("job", operation=operation, **said) == first
+
+
+def test_whose_time_is_over_is_told_and_released(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1, "VCPU=20")
+    for number in range(9):
+        until = NOW + number * HOUR if number % 2 else None
+        ledger.claim(f"job-{number}", {"host0": "VCPU=1"}, expires_at=until)
+    late = NOW + 6 * HOUR
+    assert [claim.consumer for claim in ledger.expired(late)] == ["job-1", "job-3", "job-5"]
+    assert [claim.consumer for claim in ledger.expired(late, page=2)] == [
+        "job-1",
+        "job-3",
+        "job-5",
+    ]
+    assert not list(ledger.expired(NOW - HOUR))
+    assert {finding.consumer for finding in ledger.audit(now=late).of("expired")} == {
+        "job-1",
+        "job-3",
+        "job-5",
+    }
+    released = ledger.release_expired(late, page=2)
+    assert [(claim.consumer, claim.state) for claim in released] == [
+        ("job-1", "released"),
+        ("job-3", "released"),
+        ("job-5", "released"),
+    ]
+    assert ledger.usage()["host0", "VCPU"].used == 6
+    assert ledger.release_expired(late) == ()
+
+
+def test_who_renews_or_goes_in_time_is_not_released(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(ledger, 1, "VCPU=20")
+    for number in range(4):
+        ledger.claim(f"job-{number}", {"host0": "VCPU=1"}, expires_at=NOW)
+
+    def meanwhile() -> None:
+        ledger.renew("job-1", expires_at=NOW + 9 * HOUR)
+        ledger.confirm("job-2")
+        ledger.adjust("job-3", {"host0": "VCPU=-1"})
+
+    seen = committing(ledger, monkeypatch, "release", meanwhile)
+    released = ledger.release_expired(NOW + HOUR)
+    assert [claim.consumer for claim in released] == ["job-0"]
+    assert len(seen) == 4
+    assert set(ledger.usage().consumers) == {"job-1", "job-2"}
+
+
+def test_what_was_released_is_told_though_a_later_page_fails(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(ledger, 1, "VCPU=20")
+    for number in range(5):
+        ledger.claim(f"job-{number}", {"host0": "VCPU=1"}, expires_at=NOW)
+
+    def busy() -> None:
+        raise exceptions.DatabaseBusy("ledger")
+
+    committing(ledger, monkeypatch, "release", lambda: None, busy, busy)
+    released = ledger.release_expired(NOW + HOUR, page=2)
+    assert [claim.consumer for claim in released] == ["job-0", "job-1"]
+    with pytest.raises(exceptions.DatabaseBusy):
+        ledger.release_expired(NOW + HOUR, page=2)
+    assert len(ledger.release_expired(NOW + HOUR, page=2)) == 3
+    assert ledger.release_expired(NOW + HOUR) == ()
+
+
+EAST = datetime.timezone(5 * HOUR)
+WEST = datetime.timezone(-5 * HOUR)
+
+
+def test_a_moment_that_utc_does_not_have_is_refused(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    late, early = datetime.datetime.max.replace(tzinfo=WEST), datetime.datetime.min
+    early = early.replace(tzinfo=EAST)
+    for given in (late, early):
+        for ask in (ledger.expired, ledger.release_expired, lambda at: ledger.audit(now=at)):
+            with pytest.raises(exceptions.InvalidField, match=r"now: got .*year 9999"):
+                ask(given)
+        with pytest.raises(exceptions.InvalidField, match="expires_at"):
+            ledger.claim("job", {"host0": "VCPU=1"}, expires_at=given)
+        with pytest.raises(exceptions.InvalidField, match="expires_at"):
+            ledger.renew("job", expires_at=given)
+
+
+@pytest.mark.parametrize("bad", [datetime.datetime(2030, 1, 1), "now", 7])
+def test_a_moment_has_a_time_zone(ledger: ro.Ledger, bad: Any) -> None:
+    for ask in (ledger.expired, ledger.release_expired):
+        with pytest.raises(exceptions.InvalidField, match="time zone"):
+            ask(bad)
+
+
+# --- release ---
+
+
+@pytest.mark.law(2)
+def test_several_give_back_together_or_none_does(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim_all({"a": found(ledger), "b": found(ledger)})
+    with pytest.raises(exceptions.ConsumerNotFound, match="c holds nothing"):
+        ledger.release("a", "b", "c")
+    assert ledger.held("a")
+    claims = ledger.release("a", "b")
+    assert [(claim.consumer, claim.state) for claim in claims] == [
+        ("a", "released"),
+        ("b", "released"),
+    ]
+    assert not ledger.usage().consumers
+
+
+def test_one_gives_back_and_its_claim_is_told(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    ledger.claim("a", {"host0": "VCPU=1"})
+    assert str(ledger.release("a")) == "a released VCPU=1 of host0"
+    for bad in ([], ["a", "a"], [""]):
+        with pytest.raises(exceptions.InvalidInput):
+            ledger.release(*bad)
+
+
+# --- together ---
+
+
+@pytest.mark.law(1, 4)
+def test_movers_and_swappers_at_once_lose_nothing(ledger: ro.Ledger) -> None:
+    hosts(ledger, 3)
+    for n in range(3):
+        ledger.claim(f"job-{n}", {f"host{n}": "VCPU=3"})
+    problems: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        for n in range(20):
+            one, other = f"job-{(seed + n) % 3}", f"job-{(seed + n + 1) % 3}"
+            try:
+                if n % 2:
+                    ledger.swap(one, other)
+                else:
+                    ledger.move(one, {f"host{n % 3}": "VCPU=3"})
+            except (exceptions.CapacityException, exceptions.StaleConsumer):
+                pass
+            except BaseException as error:
+                problems.append(error)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not problems
+    assert not ledger.audit()
+    assert [sum(held.values()) for held in ledger.usage().consumers.values()] == [3, 3, 3]

@@ -1,0 +1,174 @@
+"""Database servers of a test's own, to be killed: made in a scratch directory, on a free port.
+
+They run as the current user; root, whom the servers refuse to run as, hands them to the users that
+their packages made. Programs are looked for where Debian puts them, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy.pool import NullPool
+
+#: Seconds that a server may take to come up, also after a crash.
+PATIENCE = 60
+
+
+class Missing(Exception):
+    """A program is not installed; the message names it."""
+
+
+class PrivateServer:
+    """A server that is up, until it is killed or stopped."""
+
+    def __init__(self, folder: Path, user: str, command: list[str], admin: str) -> None:
+        self.admin = admin  #: the SQLAlchemy URL of its administrator
+        self._folder, self._user, self._command = folder, user, command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Bring it up and wait until it answers."""
+        with open(self._folder / "server.log", "ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # with a process group of its own, to be killed whole
+                cwd=self._folder,
+                **_as(self._user),
+            )
+        patience = time.monotonic() + PATIENCE
+        while not self._answers():
+            if time.monotonic() > patience or self._process.poll() is not None:
+                raise RuntimeError((self._folder / "server.log").read_text()[-2000:])
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        engine = sqlalchemy.create_engine(self.admin, poolclass=NullPool)
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql("SELECT 1")
+        except sqlalchemy.exc.DBAPIError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill all its processes where they are."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def crash(self) -> None:
+        """Kill it and bring it up again."""
+        self.kill()
+        self.start()
+
+
+@contextlib.contextmanager
+def private_server(kind: str) -> Iterator[PrivateServer]:
+    """Make a server, bring it up, and remove every trace of it in the end.
+
+    :raises Missing: if it is not installed
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"ro_test_{kind}_"))
+    try:
+        server = _MAKE[kind](folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _postgresql(folder: Path) -> PrivateServer:
+    user, data, port = _owner(folder, "postgres"), folder / "data", _free_port()
+    made = ["-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+    _run([_program("initdb", "/usr/lib/postgresql/*/bin"), *made], folder, user)
+    settings = {
+        "port": port,
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": folder,
+    }
+    command = [_program("postgres", "/usr/lib/postgresql/*/bin"), "-D", str(data)]
+    command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    admin = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres?connect_timeout=5"
+    return PrivateServer(folder, user, command, admin)
+
+
+def _mysql(folder: Path) -> PrivateServer:
+    user, data, port = _owner(folder, "mysql"), folder / "data", _free_port()
+    made = ["--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+    _run([_program("mariadb-install-db"), *made, "--skip-test-db"], folder, user)
+    command = [
+        _program("mariadbd", "/usr/sbin"),
+        "--no-defaults",
+        f"--datadir={data}",
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        f"--socket={folder}/socket",
+        f"--pid-file={folder}/pid",
+    ]
+    admin = f"mysql+pymysql://root@127.0.0.1:{port}/mysql?connect_timeout=5"
+    return PrivateServer(folder, user, command, admin)
+
+
+_MAKE = {"postgresql": _postgresql, "mysql": _mysql}
+
+
+def _owner(folder: Path, user: str) -> str:
+    """Give a directory to whom the server will run as; return its name."""
+    if os.getuid() != 0:
+        return pwd.getpwuid(os.getuid()).pw_name
+    try:
+        shutil.chown(folder, user)
+    except LookupError as error:
+        raise Missing(f"there is no user {user}, and root may not run its server") from error
+    return user
+
+
+def _as(user: str) -> dict[str, Any]:
+    """Return what makes ``subprocess`` run something as a user, where it is another."""
+    if os.getuid() != 0:
+        return {}
+    found = pwd.getpwnam(user)
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def _program(name: str, *folders: str) -> str:
+    places = [os.environ.get("PATH", ""), *(found for one in folders for found in glob.glob(one))]
+    found = shutil.which(name, path=os.pathsep.join(places))
+    if found is None:
+        raise Missing(f"{name} is not installed")
+    return found
+
+
+def _run(command: list[str], folder: Path, user: str) -> None:
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, **_as(user))
+    if ran.returncode != 0:
+        raise RuntimeError(f"{command[0]}: {ran.stdout[-1000:]}{ran.stderr[-1000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

@@ -1,0 +1,73 @@
+"""What holds of all shares of a tree, and that a rehearsal refuses what a write would."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.backends.memory import MemoryBackend
+from resource_objects.providers import Provider
+from resource_objects.providers.definition import DefinitionChanges, ShareRecord, diff
+from resource_objects.providers.orders import Operation
+from resource_objects.providers.plan import Plan
+from resource_objects.providers.rehearsal import rehearse
+from resource_objects.providers.sharing import check_shares
+
+ROOTS = {"a": 1, "b": 1, "c": 1, "d": 2}
+
+
+def check(*shares: str) -> None:
+    pairs = [((share[0], "VCPU"), (share[1], "VCPU")) for share in shares]
+    check_shares(pairs, ROOTS, {name: name for name in ROOTS})
+
+
+@pytest.mark.parametrize("shares", [(), ("ab",), ("ab", "cb"), ("ab", "bc", "ac"), ("ab", "ac")])
+def test_flat_shares_within_a_tree_will_do(shares: tuple[str, ...]) -> None:
+    check(*shares)
+
+
+@pytest.mark.parametrize(
+    ("shares", "why"),
+    [
+        (("ad",), "another tree"),
+        (("da",), "another tree"),
+        (("ax",), "another tree"),
+        (("aa",), "itself"),
+        (("ab", "ab"), "twice"),
+        (("ab", "bc"), "more than it states"),
+        (("ab", "ba"), "more than it states"),
+        (("ab", "bc", "ca"), "more than it states"),
+        (("ab", "ac", "bc", "ba", "ca", "cb"), "more than it states"),
+    ],
+)
+def test_others_will_not(shares: tuple[str, ...], why: str) -> None:
+    with pytest.raises(exceptions.StaleDefinition, match=why):
+        check(*shares)
+
+
+@pytest.mark.parametrize("target", ["other", "new"])
+def test_a_rehearsal_refuses_such_shares(target: str) -> None:
+    backend = MemoryBackend.open("memory://")
+    backend.define(Operation(), diff(None, Provider("other", "VCPU=1")))
+    [created] = diff(None, Provider("new", "VCPU=1")).creates
+    uuid = {**backend.uuids(["other"]), "new": created.uuid}[target]
+    shares = (ShareRecord("VCPU", uuid, "VCPU", 1),)
+    definition = dataclasses.replace(created, shares=shares)
+    plan = Plan(DefinitionChanges("new", (definition,)))
+    with pytest.raises(exceptions.InvalidPlan, match="new"):
+        rehearse(plan, backend.read(), {})
+    rehearse(Plan(DefinitionChanges("new", (created,))), backend.read(), {})
+
+
+def test_a_rehearsal_refuses_who_is_moved_below_itself() -> None:
+    backend = MemoryBackend.open("memory://")
+    made = [diff(None, Provider(name, "VCPU=1")).creates[0] for name in ("a", "b")]
+    a, b = made
+    looped = (
+        dataclasses.replace(a, parent_uuid=b.uuid),
+        dataclasses.replace(b, parent_uuid=a.uuid),
+    )
+    with pytest.raises(exceptions.InvalidPlan, match="below itself"):
+        rehearse(Plan(DefinitionChanges("a", looped)), backend.read(), {})

@@ -1,0 +1,152 @@
+"""Amounts of every kind are asked for class by class, as the records they are kept as."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from resource_objects import base, exceptions
+from resource_objects.providers import Provider
+from resource_objects.providers.columns import UnitColumns
+from resource_objects.resources import Amount, Amounts, IntegerAmount
+from resource_objects.resources.records import AmountRecord
+from resource_objects.search import Snapshot, question
+from resource_objects.search.wanted import Wanted, wanted
+from resource_objects.testing.reference import columns_of
+
+
+@base.register
+class BoxAmount(Amount):
+    """An amount that is kept as whatever records it is given."""
+
+    WIRE_PREFIX = "test_wanted"
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {}
+    is_zero = is_negative = False
+
+    def __neg__(self):
+        return self
+
+    def to_records(self, resource_class):
+        return RECORDS
+
+
+RECORDS: tuple[AmountRecord, ...] = ()
+ONE = BoxAmount()
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    """Ask for counts, and for a box that is kept as some records."""
+
+    def ask(records, **counts):
+        monkeypatch.setitem(globals(), "RECORDS", tuple(AmountRecord(*each) for each in records))
+        amounts = [("CUSTOM_BOX", ONE)] if records is not None else []
+        amounts += list(Amounts(counts).by_name())
+        resources = types.SimpleNamespace(by_name=lambda: amounts)
+        group = types.SimpleNamespace(
+            resources=resources, required=frozenset(), forbidden=frozenset()
+        )
+        return types.SimpleNamespace(groups=(group,))
+
+    return ask
+
+
+def test_a_count_is_asked_as_it_is(ask):
+    (one, *rest) = wanted(ask([("CUSTOM_BOX", 1)], VCPU=2))
+    assert one == Wanted("CUSTOM_BOX", 1, ONE)
+    assert rest == [Wanted("VCPU", 2, IntegerAmount(2))]
+
+
+def test_an_amount_of_several_records_asks_for_each_class(ask):
+    records = [("VCPU", 4, ("cpu0", "cpu1")), ("MEMORY_MB", 512), ("VCPU", 2, ("cpu8",))]
+    assert wanted(ask(records)) == (
+        Wanted("VCPU", 6, None, ("cpu0", "cpu1", "cpu8")),
+        Wanted("MEMORY_MB", 512),
+    )
+
+
+def test_what_locates_a_count_adds_nothing_to_it(ask):
+    records = [("VCPU", 4, ("cpu0",)), ("MEMORY_MB", 512)]
+    assert wanted(ask(records, VCPU=4, DISK_GB=9)) == (
+        Wanted("VCPU", 4, None, ("cpu0",)),
+        Wanted("DISK_GB", 9, IntegerAmount(9)),
+        Wanted("MEMORY_MB", 512),
+    )
+
+
+def test_a_count_that_does_not_agree_is_refused(ask):
+    with pytest.raises(exceptions.InvalidRequest, match="VCPU: got 5, expected 4, as the amount"):
+        wanted(ask([("VCPU", 4), ("MEMORY_MB", 1)], VCPU=5))
+
+
+@pytest.mark.parametrize("records", [[], [("VCPU", 0), ("DISK_GB", 1)], [("CUSTOM_BOX", -1)]])
+def test_an_amount_that_counts_nothing_is_refused(ask, records):
+    with pytest.raises(exceptions.WrongAmountKind):
+        wanted(ask(records))
+
+
+def test_a_sum_beyond_64_bits_is_refused(ask):
+    with pytest.raises(exceptions.InvalidRequest):
+        wanted(ask([("VCPU", 2**63 - 1), ("VCPU", 1)]))
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+def search(ask, roots, records, taken=()):
+    """Return what a box finds where some ``(provider, unit, consumer)`` are taken."""
+    columns = columns_of(roots)
+    numbers = dict(zip(columns.providers.name, columns.providers.provider_id, strict=True))
+    rows = [(numbers[name], unit, "VGPU", who) for name, unit, who in taken]
+    units = UnitColumns(*zip(*rows, strict=True)) if rows else UnitColumns()
+    snapshot = Snapshot(type(columns)(columns.providers, columns.inventories, units=units))
+    return snapshot.candidates(_stand_in(ask(records)))
+
+
+def _stand_in(request):
+    """A request that passes for one: its kind of amounts is no plug-in's."""
+    stand_in = question.Request("VCPU=1")
+    object.__setattr__(stand_in, "_obj_groups", request.groups)
+    return stand_in
+
+
+def cards(*sizes):
+    host = Provider("host0")
+    for number, size in enumerate(sizes):
+        host.add(f"card{number}", f"VGPU={size},CUSTOM_Y={size}")
+    return [host]
+
+
+def test_each_record_is_given_and_carries_its_units(ask):
+    records = [("VGPU", 2, ("u0", "u1")), ("CUSTOM_Y", 1)]
+    (found,) = search(ask, cards(4, 4), records)
+    assert str(found) == "VGPU=2,CUSTOM_Y=1 of card0"
+    assert [one.units for one in found.allocations] == [("u0", "u1"), ()]
+    assert [one.amount for one in found.allocations] == [IntegerAmount(2), IntegerAmount(1)]
+
+
+def test_units_by_name_are_given_by_one_provider(ask):
+    assert not search(ask, cards(2, 2), [("VGPU", 3, ("u0", "u1", "u2")), ("CUSTOM_Y", 1)])
+    assert search(ask, cards(2, 2), [("VGPU", 3), ("CUSTOM_Y", 1)])
+
+
+def test_a_provider_where_a_unit_is_taken_does_not_give_it(ask):
+    records = [("VGPU", 2, ("u0", "u1")), ("CUSTOM_Y", 1)]
+    taken = [("card0", "u1", "job-1"), ("card1", "u7", "job-2")]
+    (found,) = search(ask, cards(4, 4), records, taken)
+    assert found.by_provider().keys() == {"card1", "card0"}
+    assert str(found) == "VGPU=2 of card1, CUSTOM_Y=1 of card0"
+
+
+def test_units_that_are_taken_everywhere_are_named_with_who_has_them(ask):
+    taken = [("card0", "u1", "job-1"), ("card1", "u0", "job-2"), ("card1", "u1", "job-3")]
+    refused = search(ask, cards(4, 4), [("VGPU", 2, ("u0", "u1")), ("CUSTOM_Y", 1)], taken)
+    assert not refused
+    assert str(refused.explain()) == (
+        "host0: card0: VGPU asked 2 with unit u1, which is taken (job-1 holds 1); "
+        "card1: VGPU asked 2 with unit u0, which is taken (job-2 holds 1)"
+    )
