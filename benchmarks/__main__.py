@@ -1,7 +1,8 @@
 """Run the benchmarks, print one table, write one result file.
 
 ``python -m benchmarks [--only PART] [--write FILE]``. Takes some seconds. Figures are of one noisy
-machine: believe the ratios.
+machine: believe the ratios. The parts ``placement`` (with Placement installed) and ``growth`` take
+minutes, and run only where they are named.
 """
 
 from __future__ import annotations
@@ -15,21 +16,26 @@ import os
 import pathlib
 import platform
 import sys
+from collections.abc import Iterator
 
 from benchmarks.measure import Row
 
-PARTS = ("algebra", "imports", "ledgers")
+PARTS = ("algebra", "objects", "imports", "ledgers")
 #: Parts that need a peer installed: ``tox -e placement``.
 PEERS = ("placement",)
+#: Parts that take minutes.
+LONG = ("growth",)
 RESULTS = pathlib.Path(__file__).parent / "results"
 _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
+#: Told where they are installed.
+_MORE_VERSIONS = ("psycopg", "psycopg2-binary", "openstack-placement")
 
 
 def main() -> int:
     """Return 0 if every target was met, else 1."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", choices=(*PARTS, *PEERS), action="append", help="run only this part"
+        "--only", choices=(*PARTS, *PEERS, *LONG), action="append", help="run only this part"
     )
     parser.add_argument("--write", metavar="FILE", help="result file; '-' writes none")
     options = parser.parse_args()
@@ -46,11 +52,15 @@ def main() -> int:
 
 
 def _line(row: Row) -> str:
-    ours = f"{row.ours:>12,.{0 if row.ours >= 100 else 2}f} {row.unit}"
-    peer = "" if row.peer is None else f"{row.peer_name} {row.peer:,.0f} {row.unit}"
+    ours = f"{_figure(row.ours)} {row.unit}"
+    peer = "" if row.peer is None else f"{row.peer_name} {_figure(row.peer)} {row.unit}"
     ratio = "" if row.ratio is None else f"{row.ratio:.2f} times"
     verdict = {None: "", True: "met", False: "MISSED"}[row.met]
-    return f"{row.name:<62}{ours:<26}{peer:<28}{ratio:<14}{row.target} {verdict}".rstrip()
+    return f"{row.name:<72}{ours:>20}  {peer:<36}{ratio:<15}{row.target} {verdict}".rstrip()
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _write(path: pathlib.Path, rows: list[Row]) -> None:
@@ -64,10 +74,19 @@ def _write(path: pathlib.Path, rows: list[Row]) -> None:
             "cpus": os.cpu_count(),
             "processor": _processor(),
         },
-        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+        "versions": dict(_versions()),
         "rows": [row.to_dict() for row in rows],
     }
     path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in (*_VERSIONS, *_MORE_VERSIONS):
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name in _VERSIONS:
+                raise
 
 
 def _processor() -> str:

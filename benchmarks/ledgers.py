@@ -38,7 +38,7 @@ def _backend(name: str, url: str, least: float | None = None) -> Iterator[Row]:
         yield rate(f"{name}: claim", _claimer(ledger, found), 400, least=least)
         yield rate(f"{name}: release", lambda n: ledger.release(f"job-{n}"), 400)
     with ro.connect(url) as ledger:
-        if not list(ledger.providers()):
+        if not list(ledger.trees()):
             ledger.sync(ro.Provider("host0", f"VCPU=1000000,{_plenty()}"))
         request = ro.Request(REQUEST)
         kept = ledger.snapshot()

@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -91,3 +91,53 @@ def rate(
         target="" if least is None else f"at least {least:,.0f}",
         met=None if least is None else figure >= least,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """What one side does for a row: ``once()`` does ``items`` things, and is called ``calls`` times
+    in a round."""
+
+    once: Callable[[], Any]
+    calls: int
+    items: int = 1
+
+    def rate(self) -> float:
+        """Return the things done per second of wall clock in one round."""
+        start = time.perf_counter()
+        for _ in range(self.calls):
+            self.once()
+        return self.calls * self.items / (time.perf_counter() - start)
+
+
+def beside(
+    name: str,
+    ours: Side,
+    peers: Mapping[str, Side],
+    *,
+    least: float | None = None,
+    rounds: int = 5,
+    unit: str = "per second",
+) -> Iterator[Row]:
+    """Yield a row per peer: how often each side does it, in turn; the ratio is ours to the peer's.
+
+    A target is of the first peer. Medians of the rounds, of ratios too.
+    """
+    for side in (ours, *peers.values()):
+        side.once()
+    found: list[tuple[float, dict[str, float]]] = []
+    for _ in range(rounds):
+        found.append((ours.rate(), {name: side.rate() for name, side in peers.items()}))
+    for place, peer in enumerate(peers):
+        ratio = statistics.median(mine / theirs[peer] for mine, theirs in found)
+        target = least if place == 0 else None
+        yield Row(
+            name,
+            unit,
+            statistics.median(mine for mine, _ in found),
+            statistics.median(theirs[peer] for _, theirs in found),
+            peer,
+            ratio,
+            "" if target is None else f"at least {target:g} times",
+            None if target is None else ratio >= target,
+        )
