@@ -196,6 +196,19 @@ def test_a_claim_is_a_few_statements(counted: SQLBackend, count: Count, database
     assert count.of(lambda: ledger.changes(START, 10)) == 2
 
 
+def test_changes_too_many_for_one_statement_are_sent_in_several(
+    ledger: SQLBackend, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = define(ledger, *(host(f"host{n}") for n in range(9)))
+    wanted = tuple(Delta(uuid, "VCPU", 1, ("cpu0",)) for uuid in names.values())
+    for most in (1, 30, 60, 90, 200):
+        monkeypatch.setattr("resource_objects.backends.sql.together._MOST_VALUES", most)
+        made = ledger.claim(Operation(), ClaimOrder("job", wanted))
+        assert ledger.held("job") == made and len(made.held) == 9
+        assert checker.problems(ledger_url) == []
+        ledger.release(Operation(), "job")
+
+
 # --- several together ---
 
 

@@ -16,6 +16,7 @@ of the kind.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +29,8 @@ from resource_objects import exceptions
 from resource_objects.backends.sql.errors import duplicated_table
 
 _KEY = "resource_objects_together"
-#: queries by their parts, of which a program has a few
-_QUERIES: dict[tuple[str, ...], str] = {}
-_MOST_QUERIES = 64
+#: values of one query, nearly: PostgreSQL takes 65,535
+_MOST_VALUES = 30_000
 
 
 class Together:
@@ -40,6 +40,7 @@ class Together:
         self._connection = connection
         self._parts: list[str] = []
         self._values: list[Any] = []
+        self._named = False  # whether what follows may read from a part, and must go with it
         self._expected: list[tuple[int, int, Callable[[int], Exception]]] = []
         self._numbers = _numbers(connection, tables)
 
@@ -49,6 +50,9 @@ class Together:
 
     def add(self, text: str, values: Sequence[Any], name: str | None = None) -> None:
         """Put a change by; one with a name returns what others read from that."""
+        if len(self._values) + len(values) > _MOST_VALUES and not self._named:
+            self.send()
+        self._named = name is not None or self._named
         part = f"part_{len(self._parts)} AS ({text} RETURNING 1)"
         self._parts.append(part if name is None else f"{name} AS ({text})")
         self._values += values
@@ -65,7 +69,7 @@ class Together:
         # psycopg would read a query as long as this one again each time, for its marks
         cursor = module.RawCursor(self._connection.connection.driver_connection)
         parts, values, expected = tuple(self._parts), self._values, self._expected
-        self._parts, self._values, self._expected = [], [], []
+        self._parts, self._values, self._expected, self._named = [], [], [], False
         cursor.execute(_query(parts), values)
         matched: Any = cursor.fetchone()
         for position, rows, instead in expected:
@@ -83,17 +87,14 @@ def _numbers(connection: Connection, tables: Sequence[sa.Table]) -> dict[str, in
     return dict(zip(names, found, strict=True))
 
 
+@functools.lru_cache(maxsize=64)
 def _query(parts: tuple[str, ...]) -> str:
-    query = _QUERIES.get(parts)
-    if query is None:
-        names = [part.partition(" ")[0] for part in parts]
-        counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
-        places = itertools.count(1)
-        marked = re.sub("%[s%]", lambda mark: _mark(mark[0], places), ", ".join(parts))
-        query = f"WITH {marked} SELECT {counts}"
-        if len(_QUERIES) < _MOST_QUERIES:
-            _QUERIES[parts] = query
-    return query
+    """Return the query of some parts; a program has a few."""
+    names = [part.partition(" ")[0] for part in parts]
+    counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
+    places = itertools.count(1)
+    marked = re.sub("%[s%]", lambda mark: _mark(mark[0], places), ", ".join(parts))
+    return f"WITH {marked} SELECT {counts}"
 
 
 def _mark(mark: str, places: Iterator[int]) -> str:
