@@ -6,6 +6,7 @@ that are started for it may open them.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from collections.abc import Mapping, Sequence
@@ -86,6 +87,7 @@ class Late(SQLBackend):
     def open(cls, url: str, **options: Any) -> Self:
         operations.record = _take_a_number
         commits.operations.record = _take_a_number
+        commits._together = _one_by_one
         return super().open(url, **options)
 
     def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
@@ -96,6 +98,11 @@ class Late(SQLBackend):
         time.sleep(0.1)  # to be killed in
         self._writing(_PENDING.pop(write.operation.id))
         return claims
+
+
+def _one_by_one(connection: Connection, write: Write) -> contextlib.AbstractContextManager[None]:
+    """Send each change as it comes: a record that is not sent yet cannot be taken back."""
+    return contextlib.nullcontext()
 
 
 _record = operations.record
