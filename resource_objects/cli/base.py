@@ -16,6 +16,8 @@ from resource_objects.cli import database
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
     from resource_objects.ledger import Ledger
+    from resource_objects.resources import Inventories
+    from resource_objects.resources.records import InventoryRecord
 
 
 class Refused(Exception):
@@ -62,6 +64,11 @@ def add_name(
             "--generation", metavar="N", type=int, help="refuse if it was changed since this one"
         )
     return parser
+
+
+def records_of(inventories: Inventories) -> list[InventoryRecord]:
+    """Return the figures of inventories, used included, one record for each class."""
+    return [record for _, one in inventories.by_name() for record in one.to_records()]
 
 
 class Lister(Command, cliff.lister.Lister):

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resource_objects.cli.base import Command, Lister, Maybe, add_name
+from resource_objects.cli.base import Command, Lister, Maybe, add_name, records_of
 
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size")
 
@@ -25,8 +25,7 @@ class ListInventories(Lister):
         from resource_objects.ratio import MILLION
 
         with self.open_ledger() as ledger:
-            kept = ledger.provider(parsed_args.name).inventories
-        records = [record for _, one in kept.by_name() for record in one.to_records()]
+            records = records_of(ledger.provider(parsed_args.name).inventories)
         return ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used"), [
             (
                 record.resource_class,
@@ -120,39 +119,39 @@ class ListAggregates(_Words):
     attribute = "aggregates"
 
 
-class SetTraits(Command):
-    """Say which traits a provider has: these and no others."""
+class _SetWords(Command):
+    """Base of the commands that say which traits or aggregates a provider has."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name), generation=True)
-        parser.add_argument("--trait", metavar="TRAIT", action="append", default=[], help="has it")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Set them."""
-        with self.open_ledger() as ledger:
-            done = ledger.set_traits(
-                parsed_args.name, parsed_args.trait, generation=parsed_args.generation
-            )
-        self.say(str(done))
-
-
-class SetAggregates(Command):
-    """Say which aggregates a provider is a member of: these and no others."""
+    word = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = add_name(super().get_parser(prog_name), generation=True)
         parser.add_argument(
-            "--aggregate", metavar="NAME", action="append", default=[], help="is a member of it"
+            f"--{self.word}",
+            dest="words",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="this one; may be repeated",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Set them."""
         with self.open_ledger() as ledger:
-            done = ledger.set_aggregates(
-                parsed_args.name, parsed_args.aggregate, generation=parsed_args.generation
-            )
+            change = getattr(ledger, f"set_{self.word}s")
+            done = change(parsed_args.name, parsed_args.words, generation=parsed_args.generation)
         self.say(str(done))
+
+
+class SetTraits(_SetWords):
+    """Say which traits a provider has: these and no others."""
+
+    word = "trait"
+
+
+class SetAggregates(_SetWords):
+    """Say which aggregates a provider is a member of: these and no others."""
+
+    word = "aggregate"

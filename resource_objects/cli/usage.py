@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resource_objects.cli.base import Lister, ListerOrText, Maybe, Pairs, Text, add_name
+from resource_objects.cli.base import Lister, ListerOrText, Maybe, Pairs, Text, add_name, records_of
 from resource_objects.cli.consumer import add_whose, whose
 
 _COLUMNS = ("provider", "resource_class", "used", "capacity", "free", "holders")
@@ -59,8 +59,7 @@ class ShowProviderUsage(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read its inventories."""
         with self.open_ledger() as ledger:
-            kept = ledger.provider(parsed_args.name).inventories
-        records = [record for _, one in kept.by_name() for record in one.to_records()]
+            records = records_of(ledger.provider(parsed_args.name).inventories)
         return ("resource_class", "used", "capacity", "free"), [
             (record.resource_class, record.used, record.capacity, record.capacity - record.used)
             for record in records
