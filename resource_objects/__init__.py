@@ -52,9 +52,22 @@ if TYPE_CHECKING:
     from resource_objects.resources import SlotResource as SlotResource
     from resource_objects.resources import resource as resource
     from resource_objects.resources import standard_resources as standard_resources
+    from resource_objects.resources.numa import CellUsage as CellUsage
+    from resource_objects.resources.numa import GuestCell as GuestCell
+    from resource_objects.resources.numa import HostCell as HostCell
+    from resource_objects.resources.numa import NUMAAmount as NUMAAmount
+    from resource_objects.resources.numa import NUMAInventory as NUMAInventory
+    from resource_objects.resources.numa import NUMATopologyAmount as NUMATopologyAmount
+    from resource_objects.resources.numa import NUMATopologyInventory as NUMATopologyInventory
+    from resource_objects.resources.numa import NUMATopologyLimit as NUMATopologyLimit
+    from resource_objects.resources.numa import NUMATopologyResource as NUMATopologyResource
+    from resource_objects.resources.numa import PagePool as PagePool
+    from resource_objects.resources.numa import PlacedCell as PlacedCell
+    from resource_objects.resources.numa import numa as numa
     from resource_objects.search.candidates import Candidate as Candidate
     from resource_objects.search.candidates import Candidates as Candidates
 
+    NUMA_TOPOLOGY: Resource
     VCPU: Resource
     MEMORY_MB: Resource
     DISK_GB: Resource
@@ -87,10 +100,13 @@ _HOME = {
     "Candidate": "search.candidates",
     "Candidates": "search.candidates",
     "CapacityException": "exceptions",
+    "CellUsage": "resources.numa",
     "Claim": "providers",
     "ComputeNode": "host.compute_node",
     "Consumer": "providers",
     "Cursor": "providers",
+    "GuestCell": "resources.numa",
+    "HostCell": "resources.numa",
     "IntegerAmount": "resources",
     "IntegerInventory": "resources",
     "IntegerResource": "resources",
@@ -98,6 +114,14 @@ _HOME = {
     "Inventory": "resources",
     "Ledger": "ledger",
     "Limits": "resources",
+    "NUMAAmount": "resources.numa",
+    "NUMAInventory": "resources.numa",
+    "NUMATopologyAmount": "resources.numa",
+    "NUMATopologyInventory": "resources.numa",
+    "NUMATopologyLimit": "resources.numa",
+    "NUMATopologyResource": "resources.numa",
+    "PagePool": "resources.numa",
+    "PlacedCell": "resources.numa",
     "Plan": "providers.plan",
     "Pool": "providers.pools",
     "Provider": "providers",
@@ -113,11 +137,12 @@ _HOME = {
     "SyncResult": "ledger",
     "Trait": "providers",
     "connect": "ledger",
+    "numa": "resources.numa",
     "resource": "resources",
     "standard_resources": "resources",
 }
 
-#: The standard resources, which are public names too.
+#: The resources of the library and of the standard, which are public names too.
 _STANDARD = (
     "VCPU",
     "MEMORY_MB",
@@ -140,6 +165,7 @@ _STANDARD = (
     "NET_PACKET_RATE_KILOPACKET_PER_SEC",
     "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+    "NUMA_TOPOLOGY",
 )
 
 #: Modules that are public under their own names.

@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
+import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
@@ -369,6 +371,26 @@ class Value(ResourceObject):
         twin._fill({**dict(self._set_fields()), **changes})
         return twin
 
+    @classmethod
+    def _as_kept(cls, **values: Any) -> Self:
+        """Return the value of all its fields, given as they are kept; nothing is checked again.
+
+        For what is decided from checked values, where checking costs more than deciding. Without
+        :mod:`resource_objects._fast` everything is checked, and found right.
+        """
+        made = cls.__new__(cls)
+        if not _fast.ENABLED:
+            made._fill(values)
+            return made
+        kind: Any = cls
+        for name, attribute in _storage(kind):
+            object.__setattr__(made, attribute, values[name])
+        return made
+
+    def _altered(self, **changes: Any) -> Self:
+        """Return a value like this one but for ``changes``, which are as for :meth:`_as_kept`."""
+        return self._as_kept(**{**dict(self._set_fields()), **changes})
+
     def obj_what_changed(self) -> set[str]:
         """Return nothing: a value has no changes."""
         return set()
@@ -398,6 +420,12 @@ class Value(ResourceObject):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), dict(self._set_fields()))
+
+
+@functools.cache
+def _storage(cls: type[Value]) -> tuple[tuple[str, str], ...]:
+    """Return where each field of a class is kept."""
+    return tuple((name, sys.intern(f"_obj_{name}")) for name in cls.fields)
 
 
 def _rebuild(cls: type[Value], values: dict[str, Any]) -> Value:
@@ -459,7 +487,14 @@ def register_all() -> None:
     """
     import importlib
 
-    for module in ("resources", "requests", "providers", "search.candidates", "host.compute_node"):
+    for module in (
+        "resources",
+        "resources.numa",
+        "requests",
+        "providers",
+        "search.candidates",
+        "host.compute_node",
+    ):
         importlib.import_module(f"{NAMESPACE}.{module}")
 
 

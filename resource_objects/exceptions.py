@@ -36,6 +36,7 @@ __all__ = [
     "DiscoveryError",
     "DuplicateKey",
     "FieldNotSet",
+    "ForeignAmount",
     "FrozenValue",
     "InvalidAmount",
     "InvalidField",
@@ -61,6 +62,7 @@ __all__ = [
     "NameExists",
     "NegativeAmount",
     "NoCandidates",
+    "NotAssigned",
     "NotBound",
     "OperationConflict",
     "PluginError",
@@ -79,6 +81,7 @@ __all__ = [
     "StandardName",
     "TraitInUse",
     "TraitNotFound",
+    "UnitNotFound",
     "UnitNotHeld",
     "UnitRuleViolated",
     "UnitTaken",
@@ -149,6 +152,14 @@ class InvalidAmount(InvalidInput):
 
 class WrongAmountKind(InvalidInput):
     """An amount of another kind than the inventory counts."""
+
+
+class NotAssigned(InvalidInput):
+    """An amount that does not say where it is, where only one that does has a meaning."""
+
+
+class ForeignAmount(InvalidInput):
+    """An amount that is assigned to what this inventory does not have: it is of another host."""
 
 
 class NegativeAmount(InvalidInput):
@@ -272,6 +283,16 @@ class Rule(enum.StrEnum):
     UNIT_TAKEN = "unit_taken"  #: somebody has one of the units asked for (bound: 0)
     TRAIT_MISSING = "trait_missing"  #: nobody who could give it has the trait (bound: 0)
     TRAIT_FORBIDDEN = "trait_forbidden"  #: everybody who could give it has the trait (bound: 0)
+    PHYSICAL = "physical"  #: it is never given out twice, and so much is not left (bound: all)
+    INDIVISIBLE = "indivisible"  #: memory that is not a whole number of pages (bound: page, KiB)
+    PAGE_SIZE = "page_size"  #: there are no pages of the size asked for (bound: 0)
+    THREADS = "threads"  #: the thread policy leaves fewer CPUs (bound: as many as it leaves)
+    EMULATOR = "emulator"  #: no CPU is left for the emulator (bound: 0)
+    HOST_CELLS = "host_cells"  #: more guest cells than host cells may be used (bound: those)
+    NETWORK = "network"  #: no cell that may be used is next to the network (bound: 0)
+    FOREIGN = "foreign"  #: it is assigned already, to what is not here (bound: 0)
+    INVALID = "invalid"  #: what is kept of it contradicts itself (bound: 0)
+    TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
 
 
 UNIT_RULES = frozenset({Rule.MIN_UNIT, Rule.MAX_UNIT, Rule.STEP_SIZE})
@@ -284,7 +305,8 @@ class Reason:
     ``requested`` is the amount asked (negative: given back), ``bound`` what the rule compares with
     (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
     are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
-    ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN`.
+    ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
+    network or policy. ``cell`` is the host cell and ``guest`` the guest cell of a topology.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -300,6 +322,8 @@ class Reason:
     holders: tuple[tuple[str, int], ...] = ()
     trait: str | None = None
     unit: str | None = None
+    cell: int | None = None
+    guest: int | None = None
 
     @property
     def free(self) -> int:
@@ -312,7 +336,9 @@ class Reason:
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
-        return f"{where}{self.resource or 'amount'} {self._finding()}{self._held()}"
+        guest = "" if self.guest is None else f"guest cell {self.guest} on "
+        cell = "" if self.cell is None else f"{guest}cell {self.cell}: "
+        return f"{where}{cell}{self.resource or 'amount'} {self._finding()}{self._held()}"
 
     def _held(self) -> str:
         """Return who holds it, the largest three by name."""
@@ -338,6 +364,16 @@ _FINDINGS = {
     Rule.UNIT_TAKEN: "asked {reason.requested} with unit {reason.unit}, which is taken",
     Rule.TRAIT_MISSING: "asked {reason.requested} with {reason.trait}, nobody who has it",
     Rule.TRAIT_FORBIDDEN: "asked {reason.requested} without {reason.trait}, everybody has it",
+    Rule.PHYSICAL: "asked {reason.requested}, free {reason.free} of {reason.bound}, given out once",
+    Rule.INDIVISIBLE: "asked {reason.requested}, not a whole number of pages of {reason.bound} KiB",
+    Rule.PAGE_SIZE: "asked {reason.requested}, there are no {reason.unit} pages",
+    Rule.THREADS: "asked {reason.requested}, free {reason.bound} under the policy {reason.unit}",
+    Rule.EMULATOR: "asked {reason.requested}, no CPU is left for the emulator",
+    Rule.HOST_CELLS: "asked {reason.requested} host cells, there are {reason.bound}",
+    Rule.NETWORK: "asked {reason.requested} host cells, none next to {reason.unit} may be used",
+    Rule.FOREIGN: "asked {reason.requested} as assigned already, to what is not here",
+    Rule.INVALID: "asked {reason.requested}, what is kept of it contradicts itself",
+    Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",
 }
 
 
@@ -472,6 +508,12 @@ class UnitNotHeld(LedgerError):
     """A unit was given back by a consumer that does not hold it."""
 
     problem = "is not a unit that the consumer holds"
+
+
+class UnitNotFound(LedgerError):
+    """A unit was asked for by name that the provider does not have, or not of that class."""
+
+    problem = "is not a unit of this provider"
 
 
 class ClassNotFound(LedgerError):

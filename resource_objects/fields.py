@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, NoReturn, TypeVar
@@ -420,6 +421,13 @@ class AggregatesField(Field[frozenset[str]]):
         super().__init__(FrozenSetOf(names.aggregate_name, "aggregate names"), **kwargs)
 
 
+class LabelsField(Field[frozenset[str]]):
+    """A set of names that people give, such as those of networks."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(FrozenSetOf(names.label, "names"), **kwargs)
+
+
 class LabelField(Field[str]):
     """A name that people give: of a project, user, consumer type, aggregate or unit."""
 
@@ -432,3 +440,113 @@ class TupleOfLabelsField(Field[tuple[str, ...]]):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(TupleOf(Checked(names.label, "a name", r"^\S(.*\S)?$")), **kwargs)
+
+
+class IdSet(ovo_fields.FieldType[tuple[int, ...]]):
+    """Numbers of CPUs or cells, each once: kept ascending."""
+
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
+    _number = StrictInteger(0, MAX_FIGURE)
+    #: How many there may be: what never ends is refused too.
+    _MOST = 2**20
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> tuple[int, ...]:
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise ValueError(attr)
+        some = itertools.islice(value, self._MOST + 1)
+        given = [self._number.coerce(obj, attr, item) for item in some]
+        found = sorted(set(given))
+        if len(found) != len(given) or len(given) > self._MOST:
+            raise ValueError(attr)
+        return tuple(found)
+
+    def to_primitive(self, obj: Any, attr: str, value: tuple[int, ...]) -> list[int]:
+        return list(value)
+
+    def describe(self) -> str:
+        return "a set of numbers from 0, each once"
+
+    def get_schema(self) -> dict[str, Any]:
+        return {"type": ["array"], "items": self._number.get_schema()}
+
+
+class IdsField(Field[tuple[int, ...]]):
+    """Numbers of CPUs or cells, ascending."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(IdSet(), **kwargs)
+
+
+class TupleOfIdsField(Field[tuple[tuple[int, ...], ...]]):
+    """Several sets of numbers, such as the CPUs of each core."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(TupleOf(IdSet()), **kwargs)
+
+
+class IntegerPairs(ovo_fields.FieldType[tuple[tuple[int, int], ...]]):
+    """A mapping of numbers to numbers: kept as pairs, ascending, frozen."""
+
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
+    _number = StrictInteger(0, MAX_AMOUNT)
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> tuple[tuple[int, int], ...]:
+        given = list(value.items()) if isinstance(value, Mapping) else value
+        if not isinstance(given, list | tuple) or any(
+            not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given
+        ):
+            raise ValueError(attr)
+        check = functools.partial(self._number.coerce, obj, attr)
+        found = sorted((check(key), check(number)) for key, number in given)
+        if len({key for key, _ in found}) != len(found):
+            raise ValueError(attr)
+        return tuple(found)
+
+    def to_primitive(
+        self, obj: Any, attr: str, value: tuple[tuple[int, int], ...]
+    ) -> list[list[int]]:
+        return [list(pair) for pair in value]
+
+    def describe(self) -> str:
+        return "a mapping of numbers to numbers, each key once"
+
+    def get_schema(self) -> dict[str, Any]:
+        pair = {"type": ["array"], "items": self._number.get_schema(), "minItems": 2, "maxItems": 2}
+        return {"type": ["array"], "items": pair}
+
+
+class IntegerPairsField(Field[tuple[tuple[int, int], ...]]):
+    """A mapping of numbers to numbers, such as vCPUs to CPUs."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(IntegerPairs(), **kwargs)
+
+
+class ChoiceField(Field[str]):
+    """One of some words."""
+
+    def __init__(self, *words: str, **kwargs: Any) -> None:
+        def check(value: object) -> str:
+            if value not in words:
+                raise ValueError(value)
+            return str(value)
+
+        super().__init__(
+            Checked(check, f"one of {', '.join(words)}", f"^({'|'.join(words)})$"), **kwargs
+        )
+
+
+class CountsField(Field[FrozenDict]):
+    """Whole numbers by resource class; they may be below 0."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kind = FrozenDictOf(
+            names.resource_class_name,
+            StrictInteger(-MAX_AMOUNT, MAX_AMOUNT),
+            names.resource_class_order,
+        )
+        super().__init__(kind, **kwargs)

@@ -23,7 +23,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mariadb": "resource_objects.backends.sql.backend:SQLBackend",
     },
     "resource_objects.discovery": {"linux": "resource_objects.host.linux:read_machine"},
-    "resource_objects.resources": {},
+    "resource_objects.resources": {
+        "NUMA_TOPOLOGY": "resource_objects.resources.numa:NUMA_TOPOLOGY",
+    },
 }
 
 

@@ -59,6 +59,10 @@ class RequestGroup(base.Value):
         for resource, amount in self.resources.items():
             if amount.is_negative:
                 raise exceptions.InvalidRequest(resource.name, amount, "an amount above 0")
+        try:
+            self.resources.counted()
+        except exceptions.InvalidAmount as error:
+            raise exceptions.InvalidRequest(error.what, error.value, error.expected) from error
         known_traits(self.required)
         known_traits(self.forbidden)
         both = sorted(self.required & self.forbidden)

@@ -58,10 +58,19 @@ class Request(base.Value):
 
     @property
     def resources(self) -> Amounts:
-        """All that is asked, over all groups: ``{resource: amount}``."""
-        total = self.groups[0].resources
+        """All that is asked, over all groups, for whoever takes one after the other.
+
+        A structured amount says where; what it is counted in is in it too, stated or not, and as
+        often as the host as a whole gives it (:meth:`Amounts.counted`).
+
+        >>> for resource, amount in Request("NUMA_TOPOLOGY=2:shared=4").resources.items():
+        ...     print(resource, amount)
+        VCPU 4
+        NUMA_TOPOLOGY 2:shared=4
+        """
+        total = self.groups[0].resources.counted()
         for group in self.groups[1:]:
-            total = total + group.resources
+            total = total + group.resources.counted()
         return total
 
     def _validate(self) -> None:

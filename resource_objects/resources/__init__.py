@@ -6,6 +6,8 @@
 ``slot``            an abstract resource: at most so many consumers of a type per provider
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
+``joint``           counts, and what says where they are, asked for together
+``numa``            the NUMA kind: CPUs and memory that are near each other
 ``catalog``         every resource class by name, standard, custom and from plug-ins
 ``text``            the text form
 ==================  ===============================================================================

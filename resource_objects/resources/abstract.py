@@ -20,11 +20,16 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
-from resource_objects.resources.records import AmountRecord, InventoryRecord
+from resource_objects.resources.records import (
+    AmountRecord,
+    InventoryRecord,
+    KeptPart,
+    Part,
+)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -63,6 +68,35 @@ class Amount(base.Value, abc.ABC):
     def is_negative(self) -> bool:
         """Whether this gives back instead of asking."""
 
+    @property
+    def is_assigned(self) -> bool:
+        """Whether this says where it is, if its kind has a where: it can then be given back."""
+        return True
+
+    def unassigned(self) -> Self:
+        """Return what was asked, without where it went."""
+        return self
+
+    @property
+    def located(self) -> Mapping[str, int]:
+        """The counts that this says where they are, by class; it adds nothing to them (D1)."""
+        return {}
+
+    @property
+    def of_host(self) -> Mapping[str, int]:
+        """What of :attr:`located` the host as a whole gives, as far as that is known (D2)."""
+        return {}
+
+    def at_least(self, classes: Collection[str]) -> tuple[Mapping[str, int], ...]:
+        """Return what each part it is on has to have left, by class: one for each, in any order.
+
+        Necessary and not sufficient, for whoever rules out many inventories at once; empty if the
+        kind has nothing to say.
+
+        :param classes: those that the parts are kept as
+        """
+        return ()
+
     @abc.abstractmethod
     def __neg__(self) -> Self:
         """Return the amount that gives this one back."""
@@ -100,6 +134,21 @@ class Inventory(base.ResourceObject, abc.ABC):
         :raises CapacityException: if used would go below zero, or the change increases use
             beyond min(capacity, limit) or breaks a unit rule
         """
+
+    def fit_beside(self, amount: Amount, limit: Amount | None, room: Mapping[str, int]) -> Amount:
+        """Return what :meth:`fit` does, where the host as a whole has no more than ``room`` left.
+
+        :param room: units left by class, of the classes the amount is counted in too
+        """
+        return self.fit(amount, limit)
+
+    def fit_located(self, amount: Amount, limit: Amount | None = None) -> Amount:
+        """Return what :meth:`fit` does for what something else locates and that counts here too.
+
+        Rules of one claim (min_unit, max_unit, step_size) are about who takes of this inventory
+        itself; what is taken of a part of it (D2) is bound by the capacity and the limit.
+        """
+        return self.fit(amount, limit)
 
     @abc.abstractmethod
     def _take(self, assigned: Amount) -> None:
@@ -151,6 +200,47 @@ class Inventory(base.ResourceObject, abc.ABC):
         """
         return None
 
+    def parts(self) -> tuple[Part, ...]:
+        """Return what each provider below keeps of it; empty if one provider keeps it all.
+
+        Of a kind whose inventories lie over a tree: :meth:`Resource.gather` is the way back.
+        """
+        return ()
+
+    def units(self, resource_class: str) -> frozenset[str] | None:
+        """Return the names of the units there are of a class it is kept as; None if any will do."""
+        return None
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        """Return what is named like units of a class, and is given out in another way here."""
+        return frozenset()
+
+    def spread(self, assigned: Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+        """Return what an assigned amount takes of each part: the part's number, and records.
+
+        :raises NotAssigned: if it does not say where it is
+        :raises ForeignAmount: if it is on what is not here
+        """
+        return ((0, assigned.to_records(self.resource_class or "")),)
+
+    def part_ids(self) -> tuple[int, ...]:
+        """Return how reasons (``cell``) and :meth:`fit_within` call its parts, in their order."""
+        return tuple(range(len(self.parts())))
+
+    def fit_within(self, amount: Amount, ids: Collection[int]) -> Amount:
+        """Return what :meth:`fit` does, where only some parts may be used.
+
+        What is assigned already is checked as it is.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is kept in one place")
+
+    def placed(self, amount: Amount, held: Mapping[int, Sequence[AmountRecord]]) -> Amount:
+        """Return the assigned amount that takes ``held`` of the parts: :meth:`spread` undone.
+
+        :raises ForeignAmount: if ``amount`` cannot take that
+        """
+        return amount
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -174,6 +264,10 @@ class Resource(base.Value, abc.ABC):
 
     #: The class of its amounts.
     amount_kind: ClassVar[type[Amount]] = Amount  # type: ignore[type-abstract]  # any kind
+    #: The class of its limits, where that is another than the one of its amounts.
+    limit_kind: ClassVar[type[Amount] | None] = None
+    #: Whether its inventories lie over several providers of a tree.
+    is_located: ClassVar[bool] = False
     #: The class of its inventories.
     inventory_kind: ClassVar[type[Inventory]] = Inventory  # type: ignore[type-abstract]
 
@@ -211,6 +305,13 @@ class Resource(base.Value, abc.ABC):
         """Return the inventory kept as ``records`` with what :meth:`Inventory.describe` said."""
         return self.inventory_from_records(records)
 
+    def gather(self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None) -> Inventory:
+        """Return the inventory over all its parts as they are kept, a view (law 1).
+
+        :param room: what the host as a whole has left of the classes that parts share with it
+        """
+        raise NotImplementedError(f"{type(self).__name__} is kept in one place")
+
     def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
         """Return whether a plain count surely fits the inventory kept as one record, if so much is
         used of it.
@@ -227,6 +328,14 @@ class Resource(base.Value, abc.ABC):
     @abc.abstractmethod
     def format_amount(self, amount: Amount) -> str:
         """Return the text that :meth:`parse_amount` reads back."""
+
+    def format_limit(self, limit: Amount) -> str:
+        """Return the text of a limit; :meth:`parse_limit` reads it back."""
+        return self.format_amount(limit)
+
+    def parse_limit(self, text: str) -> Amount:
+        """Return the limit that ``text`` says."""
+        return self.parse_amount(text)
 
     @abc.abstractmethod
     def parse_inventory(self, text: str) -> Inventory:

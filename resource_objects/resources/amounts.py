@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
+from resource_objects.resources import joint as locating
 from resource_objects.resources import text
 from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
 from resource_objects.resources.abstract import Amount, Resource
@@ -22,10 +23,19 @@ _NOTHING: Any = {}
 def _amount_of(resource: Resource, value: Any) -> Amount:
     """Return an amount as it is, or made by its resource from a plain value."""
     amount = value if isinstance(value, Amount) else resource.make_amount(value)
-    if not isinstance(amount, resource.amount_kind):
-        raise exceptions.WrongAmountKind(
-            resource.name, amount, f"of the kind {resource.amount_kind.__name__}"
-        )
+    return _of_kind(resource, amount, resource.amount_kind)
+
+
+def _limit_of(resource: Resource, value: Any) -> Amount:
+    """Return a limit as it is, or made by its resource from a plain value."""
+    if resource.limit_kind is None:
+        return _amount_of(resource, value)
+    return _of_kind(resource, value, resource.limit_kind)
+
+
+def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
+    if not isinstance(amount, kind):
+        raise exceptions.WrongAmountKind(resource.name, amount, f"of the kind {kind.__name__}")
     return amount
 
 
@@ -33,6 +43,10 @@ class _AmountMapping(base.Value, ByResource[Amount]):
     """A frozen mapping of resources to amounts, with the text form."""
 
     _WHAT = "amounts"
+
+    def _value_of(self, resource: Resource, value: Any) -> Amount:
+        """Return what is kept of a value that is given for a resource."""
+        return _amount_of(resource, value)
 
     def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
@@ -58,10 +72,16 @@ class _AmountMapping(base.Value, ByResource[Amount]):
     def _read(self, given: Any) -> dict[str, Amount]:
         if isinstance(given, str):
             pairs = text.pairs(given, self._WHAT)
-            return by_name(pairs, lambda resource, part: resource.parse_amount(part), self._WHAT)
+            return by_name(pairs, self._parsed, self._WHAT)
         if isinstance(given, Mapping):
-            return by_name(given, _amount_of, self._WHAT)
+            return by_name(given, self._value_of, self._WHAT)
         raise exceptions.InvalidAmount(self._WHAT, given, "a mapping of resources or text")
+
+    def _parsed(self, resource: Resource, text_form: str) -> Amount:
+        return resource.parse_amount(text_form)
+
+    def _said(self, resource: Resource, amount: Amount) -> str:
+        return resource.format_amount(amount)
 
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
@@ -70,13 +90,13 @@ class _AmountMapping(base.Value, ByResource[Amount]):
 
     def _validate(self) -> None:
         for resource in self:  # a class that is not known fails here, whichever way it came in
-            _amount_of(resource, self[resource])
+            self._value_of(resource, self[resource])
 
     __contains__ = ByResource.__contains__  # not whether it has a field of that name
 
     def __str__(self) -> str:
         return ",".join(
-            f"{resource.name}={resource.format_amount(amount)}" for resource, amount in self.items()
+            f"{resource.name}={self._said(resource, amount)}" for resource, amount in self.items()
         )
 
     def __repr__(self) -> str:
@@ -123,15 +143,36 @@ class Amounts(_AmountMapping):
         """Whether this is nothing at all."""
         return not self
 
+    def counted(self) -> Amounts:
+        """Return these amounts with the counts that structured ones imply (D1).
+
+        A topology of 4 shared vCPUs implies ``VCPU=4``, stated or not. Memory that it asks for in
+        huge pages is not the host's ordinary memory: a count of it goes.
+
+        :raises InvalidAmount: if a count does not agree with what locates it
+
+        >>> print(Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").counted())
+        VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512
+        """
+        joint = locating.split(self)
+        if joint is None:
+            return self
+        return Amounts({**dict(locating.of_host(joint)), **joint.others, **joint.located})
+
     def _combine(
         self, other: object, both: Callable[[Any, Any], Any], alone: Callable[[Any], Any]
     ) -> Amounts:
-        """Combine class by class; a kind without ``+`` works where only one side has it."""
+        """Combine class by class; a kind without ``+`` works where only one side has it.
+
+        :raises WrongAmountKind: where both sides say where something is
+        """
         if not isinstance(other, Amounts):
             return typing.cast(Amounts, NotImplemented)
         combined = dict(self._obj_by_class)
         for name, theirs in other.by_name():
             mine = combined.get(name)
+            if mine is not None and mine.located:
+                raise exceptions.WrongAmountKind(name, theirs, "amounts that add up")
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
 
@@ -151,6 +192,15 @@ class Limits(_AmountMapping):
     fields = {"by_class": fields.MapOfObjectsField("Amount")}
 
     _WHAT = "limits"
+
+    def _value_of(self, resource: Resource, value: Any) -> Amount:
+        return _limit_of(resource, value)
+
+    def _parsed(self, resource: Resource, text_form: str) -> Amount:
+        return resource.parse_limit(text_form)
+
+    def _said(self, resource: Resource, amount: Amount) -> str:
+        return resource.format_limit(amount)
 
     def _validate(self) -> None:
         super()._validate()

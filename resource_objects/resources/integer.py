@@ -270,6 +270,17 @@ class IntegerInventory(abstract.Inventory):
             raise exceptions.CapacityException.of([self._reason(rule, asked, bound)])
         return amount
 
+    def fit_located(
+        self, amount: abstract.Amount, limit: abstract.Amount | None = None
+    ) -> abstract.Amount:
+        """Return ``amount`` itself, if capacity and limit leave room for it."""
+        asked = _value_of(amount)
+        bound = None if limit is None else _limit_of(limit)
+        rule = self._broken_total(asked, bound)
+        if rule is not None:
+            raise exceptions.CapacityException.of([self._reason(rule, asked, bound)])
+        return amount
+
     def _take(self, assigned: abstract.Amount) -> None:
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
         self._changed_fields.add("used")
@@ -290,6 +301,15 @@ class IntegerInventory(abstract.Inventory):
         if limit is not None and after > limit:
             return Rule.LIMIT
         return None
+
+    def _broken_total(self, asked: int, limit: int | None) -> Rule | None:
+        """Return the first rule of totals that ``asked`` breaks."""
+        after = self._obj_used + asked
+        if after < 0:
+            return Rule.USED_BELOW_ZERO
+        if asked > 0 and after > self._capacity:
+            return Rule.CAPACITY
+        return Rule.LIMIT if asked > 0 and limit is not None and after > limit else None
 
     def _reason(self, rule: Rule, asked: int, limit: int | None) -> Reason:
         bounds = {

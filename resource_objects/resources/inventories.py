@@ -6,15 +6,18 @@ one decision, and because NUMA cells and devices are chosen together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import catalog, text
+from resource_objects.resources import joint as locating
 from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
 from resource_objects.resources.abstract import Amount, Inventory, Resource
 from resource_objects.resources.amounts import Amounts, Limits
+from resource_objects.resources.integer import IntegerInventory
+from resource_objects.resources.joint import Joint
 
 _NOTHING: Any = {}
 _NO_LIMITS = Limits()
@@ -186,18 +189,14 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
         bounds = _NO_LIMITS if limits is None else Limits.of(limits)
-        assigned: dict[str, Amount] = {}
-        reasons: list[Reason] = []
-        for name, amount in Amounts.of(amounts).by_name():
-            inventory = self._obj_by_class.get(name)
-            if inventory is None:
-                reasons.append(_absent(name, amount))
-                continue
-            try:
-                assigned[name] = inventory.fit(amount, bounds.get(name))  # type: ignore[call-overload]
-            except exceptions.CapacityException as refusal:
-                reasons += refusal.reasons
-        return assigned, tuple(reasons)
+        asked = Amounts.of(amounts)
+        joint = locating.split(asked)
+        decision = _Decision(self._obj_by_class, bounds)
+        if joint is None:
+            decision.of_each(asked.by_name())
+        else:
+            decision.of_joint(joint)
+        return decision.assigned, tuple(decision.reasons)
 
     __contains__ = ByResource.__contains__  # not whether it has a field of that name
 
@@ -215,6 +214,69 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     def __repr__(self) -> str:
         return f"Inventories({str(self)!r})"
+
+
+class _Decision:
+    """What several amounts come to, while it is made: assigned ones, and reasons against."""
+
+    def __init__(self, inventories: Mapping[str, Inventory], limits: Limits) -> None:
+        self._inventories = inventories
+        self._limits = limits
+        self.assigned: dict[str, Amount] = {}
+        self.reasons: list[Reason] = []
+
+    def of_each(self, amounts: Iterable[tuple[str, Amount]], *, are_located: bool = False) -> None:
+        """Decide amounts that have nothing to do with each other.
+
+        :param are_located: whether something else says where they are
+        """
+        for name, amount in amounts:
+            inventory = self._inventories.get(name)
+            if inventory is None:
+                self.reasons.append(_absent(name, amount))
+                continue
+            fit = inventory.fit_located if are_located else inventory.fit
+            try:
+                self.assigned[name] = fit(amount, self._limit(name))
+            except exceptions.CapacityException as refusal:
+                self.reasons += refusal.reasons
+
+    def of_joint(self, joint: Joint) -> None:
+        """Decide amounts of which some say where others are: what locates comes first (D1).
+
+        What it takes of the host as a whole is taken of the counts that are here; a count that is
+        not here is missed only if it was stated.
+        """
+        for name, amount in joint.located.items():
+            inventory = self._inventories.get(name)
+            if inventory is None:
+                self.reasons.append(_absent(name, amount))
+                continue
+            room = dict(self._room(amount))
+            try:
+                found = inventory.fit_beside(amount, self._limit(name), room)
+            except exceptions.CapacityException as refusal:
+                self.reasons += refusal.reasons
+                continue
+            self.assigned[name] = found
+            counts = (
+                (kind, count)
+                for kind, count in locating.counts_of(found)
+                if kind in self._inventories or kind in joint.stated
+            )
+            self.of_each(counts, are_located=True)
+        self.of_each(joint.others.items())
+
+    def _room(self, amount: Amount) -> Iterator[tuple[str, int]]:
+        """Yield what is left of the counts that an amount locates."""
+        for name in amount.located:
+            inventory, limit = self._inventories.get(name), self._limit(name)
+            if isinstance(inventory, IntegerInventory):
+                bound = inventory.capacity if limit is None else min(inventory.capacity, int(limit))
+                yield name, bound - inventory.used
+
+    def _limit(self, name: str) -> Any:
+        return self._limits.get(name)  # type: ignore[call-overload]
 
 
 def _absent(name: str, amount: Amount) -> Reason:

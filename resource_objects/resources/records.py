@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -62,3 +63,28 @@ class AmountRecord:
     resource_class: str
     amount: int
     units: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """One provider's part of an inventory that lies over several (D2).
+
+    ``name`` is what is added to the name of the provider above; ``inventory`` is the part, of the
+    same resource; each unit of the classes in ``of_host`` is a unit of the provider above too.
+    """
+
+    name: str
+    inventory: Any
+    of_host: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptPart:
+    """A part as it is kept: its figures with what is used, what was described, units taken.
+
+    ``units`` are those taken, by class.
+    """
+
+    records: tuple[InventoryRecord, ...]
+    description: str | None
+    units: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)

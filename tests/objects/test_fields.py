@@ -48,6 +48,12 @@ one = fields.ObjectField(f"{PREFIX}.Medium")
 amount = fields.ObjectField("Amount")
 row = fields.TupleOfObjectsField(f"{PREFIX}.Medium")
 by_class = fields.MapOfObjectsField(f"{PREFIX}.Medium")
+labels = fields.LabelsField()
+ids = fields.IdsField()
+many_ids = fields.TupleOfIdsField()
+pairs = fields.IntegerPairsField()
+choice = fields.ChoiceField("prefer", "require")
+counts = fields.CountsField()
 
 TAKEN: list[tuple[Any, Any, Any, Any]] = [
     # field, given, kept, sent
@@ -85,6 +91,19 @@ TAKEN: list[tuple[Any, Any, Any, Any]] = [
         ["CUSTOM_A", "CUSTOM_B"],
     ),
     (traits, (), frozenset(), []),
+    (labels, {"physnet 1"}, frozenset({"physnet 1"}), ["physnet 1"]),
+    (ids, {9, 0, 3}, (0, 3, 9), [0, 3, 9]),
+    (ids, range(2), (0, 1), [0, 1]),
+    (many_ids, [{2, 0}, [1]], ((0, 2), (1,)), [[0, 2], [1]]),
+    (pairs, {4: 1, 2: 0}, ((2, 0), (4, 1)), [[2, 0], [4, 1]]),
+    (pairs, [[2, 0]], ((2, 0),), [[2, 0]]),
+    (choice, "prefer", "prefer", "prefer"),
+    (
+        counts,
+        {"MEMORY_MB": -2, "VCPU": 3},
+        fields.FrozenDict({"VCPU": 3, "MEMORY_MB": -2}),
+        {"VCPU": 3, "MEMORY_MB": -2},
+    ),
     (one, Disk(size_mb=1), Disk(size_mb=1), Disk(size_mb=1).obj_to_primitive()),
     (amount, IntegerAmount(1), IntegerAmount(1), IntegerAmount(1).obj_to_primitive()),
     (row, [Tape(length=1)], (Tape(length=1),), [Tape(length=1).obj_to_primitive()]),
@@ -131,6 +150,12 @@ REFUSED: list[tuple[Any, list[Any]]] = [
         ],
     ),
     (traits, ["CUSTOM_A", b"CUSTOM_A", {"CUSTOM_A": 1}, ["bad"], [1], 17, None, [["CUSTOM_A"]]]),
+    (labels, ["physnet1", b"a", [" a"], [""], [1], None]),
+    (ids, ["0-3", [0, 0], [-1], [True], [1.0], ["1"], {1: 2}, 3, None, [2**31]]),
+    (many_ids, ["0", [0], [[0, 0]], 7, None]),
+    (pairs, [[[1, 2], [1, 3]], [[1]], {1: -1}, {"1": 2}, [1, 2], 7, None, {True: 1}]),
+    (choice, ["", "isolate", None, 1, ["prefer"], "Prefer"]),
+    (counts, [{"VCPU": 1.0}, {"vcpu": 1}, [("VCPU", 1)], {"VCPU": True}, None]),
     (one, [IntegerAmount(1), {}, "Disk", None, Disk, IntegerInventory(1), ...]),
     (amount, [1, "1", Disk(size_mb=1), IntegerInventory(1), IntegerAmount]),
     (row, [Disk(size_mb=1), "ab", {"a": 1}, [1], [None], None, {Disk(size_mb=1)}]),
@@ -245,6 +270,8 @@ def strict(schema: dict[str, Any]) -> dict[str, Any]:
         IntegerInventory(8, max_unit=4, allocation_ratio="1.5", used=2),
         Amounts("VCPU=2"),
         Inventories("VCPU=2:used=1"),
+        Amounts("NUMA_TOPOLOGY=2:dedicated=4:thread_policy=require:page_size=2MB"),
+        Inventories("NUMA_TOPOLOGY=0;shared=0-3;siblings=0+2|1+3;memory=64;distances=0>10"),
     ],
 )
 def test_the_json_schema_takes_what_is_sent(ours: base.ResourceObject) -> None:

@@ -1,0 +1,268 @@
+"""A host cell: the CPUs and the memory of one NUMA node of a host, and what is used of them.
+
+Not to be confused with a *guest cell*, which is a part of a request
+(:mod:`resource_objects.resources.numa.guest`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from resource_objects import base, exceptions, fields
+from resource_objects.resources.numa.cpus import MAX_ID
+
+#: KiB in a MiB.
+KIB = 1024
+
+
+@base.register_record
+class PagePool(base.Value):
+    """The memory pages of one size in a host cell.
+
+    >>> PagePool(size_kib=2048, total=512, reserved=64).free_mb
+    896
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "size_kib": fields.IntegerField(1, fields.MAX_FIGURE),
+        "total": fields.IntegerField(0, fields.MAX_AMOUNT // fields.MAX_FIGURE),
+        "reserved": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
+    }
+    size_kib: int
+    total: int
+    reserved: int = 0
+
+    def _validate(self) -> None:
+        if self.size_kib & (self.size_kib - 1):
+            raise exceptions.InvalidInventory("page size", self.size_kib, "a power of two, in KiB")
+        if self.reserved > self.total:
+            raise exceptions.InvalidInventory(
+                f"reserved pages of {self.size_kib} KiB",
+                self.reserved,
+                f"at most the {self.total} there are",
+            )
+
+    @property
+    def free_mb(self) -> int:
+        """MiB in pages that are not reserved, used or not."""
+        return (self.total - self.reserved) * self.size_kib // KIB
+
+
+@base.register
+class HostCell(base.Value):
+    """One NUMA node of a host: facts and settings, nothing of what is used.
+
+    =============  =================================================================================
+    ``id``         of the node; ids of a host need not be consecutive
+    ``shared``     CPUs that run shared vCPUs; any number of them, up to the ratio
+    ``dedicated``  CPUs that are given to one vCPU each. Where both sets are the same, a CPU serves
+                   either way, never both at once (hosts of Nova before PCPU)
+    ``siblings``   CPUs of each core with several threads. They may name CPUs in neither set, which
+                   the host keeps; a CPU that is in none is a core by itself
+    ``memory_mb``  MiB in all, in pages of any size
+    ``pages``      by size, ascending. The smallest are the ordinary memory, which also serves
+                   whoever asks for no page size; empty: all is ordinary, and no page size is known
+    ``socket``     the package it is in, None if unknown
+    ``distances``  ``{cell id: distance}``, 10 being the cell itself; empty if unknown
+    ``physnets``   names of the networks whose devices are next to it
+    ``tunneled``   whether those of tunnelled networks are
+    =============  =================================================================================
+
+    >>> cell = HostCell(id=0, dedicated=range(4), siblings=[(0, 2), (1, 3)], memory_mb=1024)
+    >>> cell.cpus, cell.threads_per_core, cell.ordinary_mb
+    ((0, 1, 2, 3), 2, 1024)
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "id": fields.IntegerField(0, MAX_ID),
+        "shared": fields.IdsField(default=()),
+        "dedicated": fields.IdsField(default=()),
+        "siblings": fields.TupleOfIdsField(default=()),
+        "memory_mb": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
+        "pages": fields.TupleOfObjectsField("PagePool", default=()),
+        "socket": fields.IntegerField(nullable=True, default=None),
+        "distances": fields.IntegerPairsField(default=()),
+        "physnets": fields.LabelsField(default=frozenset()),
+        "tunneled": fields.BooleanField(default=False),
+    }
+    id: int
+    shared: tuple[int, ...]
+    dedicated: tuple[int, ...]
+    siblings: tuple[tuple[int, ...], ...]
+    memory_mb: int
+    pages: tuple[PagePool, ...]
+    socket: int | None
+    distances: tuple[tuple[int, int], ...]
+    physnets: frozenset[str]
+    tunneled: bool
+
+    def __init__(
+        self,
+        id: int,
+        *,
+        shared: Iterable[int] = (),
+        dedicated: Iterable[int] = (),
+        siblings: Iterable[Iterable[int]] = (),
+        memory_mb: int = 0,
+        pages: Iterable[PagePool] = (),
+        socket: int | None = None,
+        distances: Mapping[int, int] | Iterable[tuple[int, int]] = (),
+        physnets: Iterable[str] = (),
+        tunneled: bool = False,
+    ) -> None:
+        super().__init__(
+            id=id,
+            shared=shared,
+            dedicated=dedicated,
+            siblings=listed(siblings),
+            memory_mb=memory_mb,
+            pages=listed(pages),
+            socket=socket,
+            distances=distances if isinstance(distances, Mapping) else listed(distances),
+            physnets=physnets,
+            tunneled=tunneled,
+        )
+
+    def _validate(self) -> None:
+        cores = tuple(sorted(self.siblings))
+        if cores != self.siblings:
+            self._store("siblings", cores)
+        self._check_cpus()
+        self._check_memory()
+
+    def _check_cpus(self) -> None:
+        on_cores: set[int] = set().union(*self.siblings)
+        both = set(self.shared).intersection(self.dedicated)
+        if both and self.shared != self.dedicated:
+            raise exceptions.InvalidInventory(
+                f"shared and dedicated CPUs of cell {self.id}",
+                sorted(both),
+                "no CPU in both sets, or every one",
+            )
+        highest = max((*on_cores, *self.shared[-1:], *self.dedicated[-1:]), default=0)
+        if highest > MAX_ID:
+            raise exceptions.InvalidInventory(f"CPU of cell {self.id}", highest, f"0-{MAX_ID}")
+        if len(on_cores) != sum(map(len, self.siblings)) or () in self.siblings:
+            raise exceptions.InvalidInventory(
+                f"siblings of cell {self.id}", self.siblings, "each CPU on one core, no core empty"
+            )
+
+    def _check_memory(self) -> None:
+        pages = self.pages
+        if len(pages) < 2:
+            return
+        sizes = [pool.size_kib for pool in pages]
+        if sizes != sorted(set(sizes)):
+            raise exceptions.InvalidInventory(
+                f"page sizes of cell {self.id}", sizes, "each size once, ascending"
+            )
+        in_huge_pages = sum(pool.total * pool.size_kib for pool in pages[1:])
+        if in_huge_pages > self.memory_mb * KIB:
+            raise exceptions.InvalidInventory(
+                f"huge pages of cell {self.id}",
+                in_huge_pages,
+                f"at most the {self.memory_mb * KIB} KiB of the cell",
+            )
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Every CPU of the cell that is known, those kept for the host too."""
+        on_cores = {cpu for core in self.siblings for cpu in core}
+        return tuple(sorted(on_cores.union(self.shared, self.dedicated)))
+
+    @property
+    def threads_per_core(self) -> int:
+        """The most threads that any core has; 1 without SMT."""
+        return max(map(len, self.siblings), default=1)
+
+    @property
+    def base_kib(self) -> int | None:
+        """Size of an ordinary page, None if no page size is known."""
+        return self.pages[0].size_kib if self.pages else None
+
+    @property
+    def ordinary_mb(self) -> int:
+        """MiB that serve whoever asks for no huge pages."""
+        if not self.pages:
+            return self.memory_mb
+        huge = sum(pool.total * pool.size_kib for pool in self.pages[1:])
+        return min(self.pages[0].free_mb, self.memory_mb - -(-huge // KIB))
+
+    @property
+    def huge_pages(self) -> tuple[PagePool, ...]:
+        """The pages larger than ordinary ones, smallest first."""
+        return self.pages[1:]
+
+
+@base.register
+class CellUsage(base.Value):
+    """What is used of one host cell.
+
+    ``shared`` vCPUs, ``pinned`` CPUs (given to a vCPU or an emulator, or left empty for one),
+    ``loose`` CPUs taken by number only, nobody knows which, ``memory_mb`` of ordinary memory, and
+    huge ``pages`` by size in KiB.
+
+    >>> CellUsage(cell=0, pinned=[4, 5], pages={2048: 12}).pages
+    ((2048, 12),)
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "cell": fields.IntegerField(0, MAX_ID),
+        "shared": fields.IntegerField(0, default=0),
+        "pinned": fields.IdsField(default=()),
+        "loose": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
+        "memory_mb": fields.IntegerField(0, default=0),
+        "pages": fields.IntegerPairsField(default=()),
+    }
+    cell: int
+    shared: int
+    pinned: tuple[int, ...]
+    loose: int
+    memory_mb: int
+    pages: tuple[tuple[int, int], ...]
+
+    def __init__(
+        self,
+        cell: int,
+        *,
+        shared: int = 0,
+        pinned: Iterable[int] = (),
+        loose: int = 0,
+        memory_mb: int = 0,
+        pages: Mapping[int, int] | Iterable[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(
+            cell=cell,
+            shared=shared,
+            pinned=pinned,
+            loose=loose,
+            memory_mb=memory_mb,
+            pages=pages if isinstance(pages, Mapping) else listed(pages),
+        )
+
+    def _validate(self) -> None:
+        if any(not count for _, count in self.pages):
+            used = tuple((size, count) for size, count in self.pages if count)
+            self._store("pages", used)
+
+
+def listed(given: Any) -> Any:
+    """Return what can be gone through as a list, anything else as it is, for its field to say.
+
+    What is longer than anything that can be numbered, or never ends, is anything else.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        return given
+    found = list(itertools.islice(given, MAX_ID + 2))
+    return found if len(found) <= MAX_ID + 1 else given

@@ -1,0 +1,318 @@
+"""What there is of NUMA cells at a host, and who fits where: the inventory of the kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from resource_objects import base, exceptions, fields, ratio
+from resource_objects.resources import abstract
+from resource_objects.resources.numa import fit, guest, kept, laying, limit, taking
+from resource_objects.resources.numa.cells import Cell, cell_of, facts_of, usage_of
+from resource_objects.resources.numa.guest import NUMATopologyAmount
+from resource_objects.resources.numa.host import CellUsage, HostCell, listed
+from resource_objects.resources.numa.order import SPREAD, Order
+from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
+
+_ONE: Final = Decimal(1)
+
+
+@base.register
+class NUMATopologyInventory(abstract.Inventory):
+    """The NUMA cells of a host, what is used of each, and where an amount would go.
+
+    ================  ==============================================================================
+    ``cells``         the host cells
+    ``usage``         what is used of each, in the same order
+    ``cpu_ratio``     how often a shared CPU is given out; dedicated ones once
+    ``memory_ratio``  how often ordinary memory is given out; huge pages once. Nobody gets more
+                      than exists once, of either
+    ``room``          what the host as a whole has left, by class (``VCPU``, ``PCPU``,
+                      ``MEMORY_MB``), where others draw on it too; None: what the cells have
+    ================  ==============================================================================
+
+    :meth:`fit` finds a placement whenever the rules allow one, in time polynomial in cells; but
+    where several of them are next to the networks asked for, exactly within a budget. Only assigned
+    amounts can be given back.
+
+    >>> from resource_objects.resources.numa import numa
+    >>> host = NUMATopologyInventory([
+    ...     HostCell(0, dedicated=range(4), memory_mb=1024),
+    ...     HostCell(1, dedicated=range(4, 8), memory_mb=1024)])
+    >>> taken = host.consume(numa(cells=2, dedicated=6, memory_mb=1024))
+    >>> taken.cpuset, taken.memory_nodes
+    ('0-2,4-6', '0-1')
+    >>> host.consume(numa(dedicated=2))
+    Traceback (most recent call last):
+    resource_objects.exceptions.CapacityException: cell 0: PCPU asked 2, free 1 of 4; cell 1: ...
+    >>> print(host.consume(-taken).is_negative, host.free_dedicated)
+    True 8
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "cells": fields.TupleOfObjectsField("HostCell"),
+        "usage": fields.TupleOfObjectsField("CellUsage", default=()),
+        "cpu_ratio": fields.RatioField(default=_ONE),
+        "memory_ratio": fields.RatioField(default=_ONE),
+        "room": fields.CountsField(nullable=True, default=None),
+    }
+    cells: tuple[HostCell, ...]
+    usage: tuple[CellUsage, ...]
+    cpu_ratio: Decimal
+    memory_ratio: Decimal
+    room: Mapping[str, int] | None
+
+    def __init__(
+        self,
+        cells: Iterable[HostCell],
+        *,
+        usage: Iterable[CellUsage] = (),
+        cpu_ratio: Decimal | int | str | float = _ONE,
+        memory_ratio: Decimal | int | str | float = _ONE,
+        room: Mapping[str, int] | None = None,
+        resource_class: str | None = None,
+    ) -> None:
+        super().__init__(
+            cells=listed(cells),
+            usage=listed(usage),
+            cpu_ratio=cpu_ratio,
+            memory_ratio=memory_ratio,
+            room=room,
+            resource_class=resource_class,
+        )
+
+    # --- being valid ---
+
+    def _validate(self) -> None:
+        if not self.cells:
+            raise exceptions.InvalidInventory("host cells", (), "at least one")
+        self._check_apart("host cells", [cell.id for cell in self.cells])
+        cpus = [_cpus(cell) for cell in self.cells]
+        if len(set().union(*cpus)) != sum(map(len, cpus)):
+            self._check_apart("CPUs of the host cells", [*itertools.chain.from_iterable(cpus)])
+        by_cell = {used.cell: used for used in self.usage}
+        self._check_apart("usage of host cells", [used.cell for used in self.usage])
+        unknown = sorted(set(by_cell).difference(cell.id for cell in self.cells))
+        if unknown:
+            raise exceptions.InvalidInventory("usage of host cells", unknown, "cells there are")
+        usage = tuple(by_cell.get(cell.id) or CellUsage(cell.id) for cell in self.cells)
+        for cell, used in zip(self.cells, usage, strict=True):
+            _check_usage(cell, used)
+        if usage != self.usage:
+            self._store("usage", usage)
+        self._after_copy()
+
+    def _check_apart(self, what: str, numbers: Sequence[int]) -> None:
+        if len(set(numbers)) != len(numbers):
+            twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
+            raise exceptions.InvalidInventory(what, twice, "each once")
+
+    def _after_copy(self) -> None:
+        self._made: list[Cell] | None = None
+
+    @property
+    def _working(self) -> list[Cell]:
+        """The cells as decisions read them: made for the first, for many are only read."""
+        if self._made is None:
+            ratios = ratio.to_millionths(self.cpu_ratio), ratio.to_millionths(self.memory_ratio)
+            self._made = [
+                cell_of(facts_of(cell, *ratios), used)
+                for cell, used in zip(self.cells, self.usage, strict=True)
+            ]
+        return self._made
+
+    # --- figures ---
+
+    @property
+    def free_shared(self) -> int:
+        """How many shared vCPUs there may still be, over all cells."""
+        return self._bounded("VCPU", sum(max(0, cell.free_shared) for cell in self._working))
+
+    @property
+    def free_dedicated(self) -> int:
+        """How many dedicated CPUs can still be given, over all cells."""
+        return self._bounded("PCPU", sum(max(0, cell.free_dedicated) for cell in self._working))
+
+    @property
+    def free_memory_mb(self) -> int:
+        """MiB of ordinary memory left, over all cells."""
+        return self._bounded("MEMORY_MB", sum(max(0, cell.free_memory) for cell in self._working))
+
+    def _bounded(self, name: str, count: int) -> int:
+        return count if self.room is None else min(count, self.room.get(name, count))
+
+    def cell(self, cell_id: int) -> HostCell:
+        """Return the host cell of an id.
+
+        :raises InvalidInventory: if there is none
+        """
+        for cell in self.cells:
+            if cell.id == cell_id:
+                return cell
+        ids = [cell.id for cell in self.cells]
+        raise exceptions.InvalidInventory("host cell", cell_id, f"one of {ids}")
+
+    # --- the decision ---
+
+    def fit(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None = None,
+        *,
+        order: Order = SPREAD,
+        within: Collection[int] | None = None,
+    ) -> NUMATopologyAmount:
+        """Return the assigned amount: where ``amount`` would go. Nothing changes.
+
+        What is assigned already is checked as it is, and what is given back too.
+
+        :param limit: a :class:`NUMATopologyLimit`: totals per cell, for this one claim
+        :param order: which host cells are taken first
+        :param within: ids of the host cells that may be used, None for all
+        :raises WrongAmountKind: for an amount of another kind
+        :raises ForeignAmount: if it is assigned to cells, CPUs or pages that are not here
+        :raises CapacityException: with, for each host cell, the rule that failed and its figures
+        :raises SearchLimitReached: if the budget ran out on networks that many cells are next to,
+            or on what the host as a whole has left: neither yes nor no
+
+        Cost: per kind of guest cell and host cell some 2 microseconds where counts decide, and up
+        to 1 for each core where threads are chosen.
+        """
+        return self._fit(amount, limit, self.room, order, within)
+
+    def fit_beside(
+        self, amount: abstract.Amount, limit: abstract.Amount | None, room: Mapping[str, int]
+    ) -> NUMATopologyAmount:
+        """Return what :meth:`fit` does, where the host as a whole has no more than ``room``."""
+        own = {} if self.room is None else self.room
+        both = {name: min(left, own.get(name, left)) for name, left in room.items()}
+        return self._fit(amount, limit, {**own, **both}, SPREAD, None)
+
+    def _fit(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None,
+        room: Mapping[str, int] | None,
+        order: Order,
+        within: Collection[int] | None,
+    ) -> NUMATopologyAmount:
+        asked = guest.given(amount)
+        bounds = limit_of(limit)
+        _check_choice(order, within)
+        if asked.placed:
+            taking.check(self._working, room, asked, bounds, within)
+            return asked
+        found = fit.place(self._working, asked, bounds, room, order, within)
+        if not asked.has_emulator or len(asked.cells) == 1:
+            return found
+        # the CPUs kept may be read in two ways, as an emulator's or a vCPU's: there is one answer
+        return self.placed(asked, dict(self.spread(found)))
+
+    def consume(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None = None,
+        *,
+        order: Order = SPREAD,
+        within: Collection[int] | None = None,
+    ) -> NUMATopologyAmount:
+        """Take where :meth:`fit` says, or give back an assigned amount; parameters as there."""
+        assigned = self.fit(amount, limit, order=order, within=within)
+        self._take(assigned)
+        return assigned
+
+    def _take(self, assigned: abstract.Amount) -> None:
+        changed, room = taking.after(self._working, self.room, guest.given(assigned))
+        usage = list(self.usage)
+        for place, cell in changed.items():
+            self._working[place] = cell
+            usage[place] = usage_of(cell)
+        self._store("usage", tuple(usage))
+        if room is not self.room:
+            self._store("room", fields.FrozenDict(room or {}))
+
+    # --- how it is kept ---
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return each cell as an inventory of one cell, to be kept by a provider of its own."""
+        return tuple(kept.part_of(self, cell) for cell in self.cells)
+
+    def units(self, resource_class: str) -> frozenset[str]:
+        """Return the dedicated CPUs as they are kept; of any other class nothing has a name."""
+        return kept.units_of(self.cells, resource_class)
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        """Return the shared CPUs, which are no units of dedicated ones."""
+        return kept.units_elsewhere(self.cells, resource_class)
+
+    def to_records(self) -> tuple[InventoryRecord, ...]:
+        """Return the figures of the one cell that a provider keeps.
+
+        :raises InvalidInventory: for several cells: each is kept by a provider of its own
+            (:meth:`parts`); or for a CPU that is both shared and dedicated
+        """
+        return kept.to_records(self)
+
+    def describe(self) -> str:
+        """Return what the figures do not tell of the one cell, as JSON."""
+        return kept.describe(self)
+
+    def spread(self, assigned: abstract.Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+        """Return what an assigned amount takes of each cell: the cell's place, and records."""
+        return kept.spread(self, guest.given(assigned))
+
+    def part_ids(self) -> tuple[int, ...]:
+        """Return the ids of the cells."""
+        return tuple(cell.id for cell in self.cells)
+
+    def fit_within(self, amount: abstract.Amount, ids: Collection[int]) -> NUMATopologyAmount:
+        """Return what :meth:`fit` does, on some cells alone."""
+        return self.fit(amount, within=ids)
+
+    def placed(
+        self, amount: abstract.Amount, held: Mapping[int, Sequence[AmountRecord]]
+    ) -> NUMATopologyAmount:
+        """Return the assigned amount that takes ``held`` of the cells, by their place.
+
+        :raises ForeignAmount: if ``amount`` cannot take that
+        """
+        return laying.placed(self, self._working, guest.given(amount), held)
+
+
+def limit_of(given: Any) -> limit.NUMATopologyLimit | None:
+    """Return a limit of this kind, refusing others."""
+    return limit.given(given)
+
+
+def _check_choice(order: object, within: object) -> None:
+    """Raise if somebody chooses among host cells in a way that is none."""
+    if not isinstance(order, Order):
+        raise exceptions.InvalidInput("order", order, "an Order, such as PACK")
+    is_ids = isinstance(within, Collection) and not isinstance(within, str | bytes | Mapping)
+    if within is not None and not is_ids:
+        raise exceptions.InvalidInput("within", within, "ids of host cells, or None")
+
+
+def _check_usage(cell: HostCell, used: CellUsage) -> None:
+    unknown = set(used.pinned).difference(cell.dedicated)
+    if unknown:
+        raise exceptions.InvalidInventory(
+            f"pinned CPUs of cell {cell.id}", sorted(unknown), f"dedicated ones: {cell.dedicated}"
+        )
+    for size, _ in used.pages:
+        sizes = [pool.size_kib for pool in cell.huge_pages]
+        if size not in sizes:
+            raise exceptions.InvalidInventory(
+                f"used page size of cell {cell.id}", size, f"one of {sizes} KiB"
+            )
+
+
+def _cpus(cell: HostCell) -> set[int]:
+    """Return every CPU of a cell that is known."""
+    return set(cell.shared).union(cell.dedicated, *cell.siblings)

@@ -1,0 +1,93 @@
+"""Small hosts for the tests of the NUMA kind, and how to ask them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from resource_objects.exceptions import CapacityException, Reason
+from resource_objects.resources.numa import (
+    GuestCell,
+    HostCell,
+    NUMATopologyAmount,
+    NUMATopologyInventory,
+    PagePool,
+)
+
+KIB_2M = 2048
+KIB_1G = 1024 * 1024
+
+
+def pools(*figures: tuple[int, ...]) -> list[PagePool]:
+    """Return page pools of ``(size in KiB, total)`` or ``(size, total, reserved)``."""
+    return [
+        PagePool(size_kib=size, total=total, reserved=sum(reserved))
+        for size, total, *reserved in figures
+    ]
+
+
+def paged(cell_id: int, ordinary_mb: int, *huge: tuple[int, ...], **facts: Any) -> HostCell:
+    """Return a cell with so much in pages of 4 KiB, and huge pages."""
+    memory_mb = ordinary_mb + sum(size * total // 1024 for size, total, *_ in huge)
+    known = pools((4, ordinary_mb * 256), *huge)
+    return HostCell(cell_id, memory_mb=memory_mb, pages=known, **facts)
+
+
+def cored(cell_id: int, *cores: Sequence[int], **facts: Any) -> HostCell:
+    """Return a cell of cores, all their CPUs dedicated unless told otherwise."""
+    facts.setdefault("dedicated", [cpu for core in cores for cpu in core])
+    facts.setdefault("memory_mb", 1024)
+    return HostCell(cell_id, siblings=[core for core in cores if len(core) > 1], **facts)
+
+
+def plain(cell_id: int, cpus: Iterable[int], **facts: Any) -> HostCell:
+    """Return a cell of dedicated CPUs without siblings, with 1024 MiB."""
+    return HostCell(cell_id, dedicated=cpus, **{"memory_mb": 1024, **facts})
+
+
+def host(*cells: HostCell, **figures: Any) -> NUMATopologyInventory:
+    """Return an inventory of these cells."""
+    return NUMATopologyInventory(cells, **figures)
+
+
+def uneven(*sizes: int, memory_mb: Sequence[int] = (), **asked: Any) -> NUMATopologyAmount:
+    """Return an amount with so many dedicated vCPUs in each guest cell."""
+    cells, first = [], 0
+    for number, size in enumerate(sizes):
+        memory = memory_mb[number] if memory_mb else 0
+        cells.append(GuestCell(dedicated=range(first, first + size), memory_mb=memory))
+        first += size
+    return NUMATopologyAmount(cells, **asked)
+
+
+def refused(
+    inventory: NUMATopologyInventory, amount: NUMATopologyAmount, *args: Any, **how: Any
+) -> tuple[Reason, ...]:
+    """Return the reasons of a refusal; asking and taking refuse alike, and nothing changes."""
+    before = copy.deepcopy(inventory)
+    with pytest.raises(CapacityException) as asked:
+        inventory.fit(amount, *args, **how)
+    with pytest.raises(CapacityException) as taken:
+        inventory.consume(amount, *args, **how)
+    assert inventory == before
+    assert taken.value.reasons == asked.value.reasons
+    return asked.value.reasons
+
+
+def rules(reasons: Iterable[Reason]) -> list[str]:
+    """Return the rules that were broken, each once, in order."""
+    return list(dict.fromkeys(reason.rule.value for reason in reasons))
+
+
+def on(assigned: NUMATopologyAmount) -> list[int]:
+    """Return the host cell of each guest cell."""
+    return [placed.cell for placed in assigned.placed]
+
+
+def cpus_of(assigned: NUMATopologyAmount) -> list[int]:
+    """Return the CPU of each dedicated vCPU, by vCPU."""
+    pins = [pin for placed in assigned.placed for pin in placed.pins]
+    return [cpu for _, cpu in sorted(pins)]

@@ -1,0 +1,73 @@
+"""What a topology needs at least, every host cell that it is put on has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from resource_objects import exceptions
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
+from resource_objects.testing import numa_strategies
+
+
+def left(inventory, place):
+    """Return what a cell has left, by the classes it is kept as."""
+    part = inventory.parts()[place].inventory
+    used = inventory.usage[place]
+    taken = {
+        "VCPU": used.shared,
+        "PCPU": len(used.pinned) + used.loose,
+        "MEMORY_MB": used.memory_mb,
+        **{f"CUSTOM_HUGEPAGES_{size}KB": count for size, count in used.pages},
+    }
+    return {
+        record.resource_class: record.capacity - taken.get(record.resource_class, 0)
+        for record in part.to_records()
+    }
+
+
+@pytest.mark.law(5)
+@settings(max_examples=200)
+@given(numa_strategies.numa_questions(has_room=False, serves_either_way=False))
+def test_where_it_fits_there_is_at_least_so_much(question):
+    inventory, amount, _ = question
+    try:
+        assigned = inventory.fit(amount)
+    except (exceptions.CapacityException, exceptions.SearchLimitReached):
+        return
+    ids = inventory.part_ids()
+    for guest, placed in enumerate(assigned.placed):
+        free = left(inventory, ids.index(placed.cell))
+        needed = amount.at_least(tuple(free))[guest]
+        assert all(free.get(name, 0) >= count for name, count in needed.items())
+
+
+@pytest.mark.parametrize(
+    ("page_size", "classes", "memory"),
+    [
+        ("", ["CUSTOM_HUGEPAGES_2048KB"], {"MEMORY_MB": 64}),
+        ("small", [], {"MEMORY_MB": 64}),
+        ("2MB", ["CUSTOM_HUGEPAGES_2048KB"], {"CUSTOM_HUGEPAGES_2048KB": 32}),
+        ("2MB", ["CUSTOM_HUGEPAGES_1048576KB"], {"MEMORY_MB": 64}),
+        ("large", ["CUSTOM_HUGEPAGES_2048KB"], {"CUSTOM_HUGEPAGES_2048KB": 32}),
+        ("large", ["CUSTOM_HUGEPAGES_2048KB", "CUSTOM_HUGEPAGES_1048576KB"], {}),
+        ("any", ["CUSTOM_HUGEPAGES_2048KB"], {}),
+    ],
+)
+def test_memory_is_needed_in_pages_where_it_is_known_in_which(page_size, classes, memory):
+    asked = numa(shared=1, memory_mb=64, page_size=page_size)
+    assert asked.at_least(["MEMORY_MB", *classes]) == ({"VCPU": 1, **memory},)
+
+
+def test_the_emulator_is_needed_beside_the_first_guest_cell():
+    asked = numa(2, dedicated=4, emulator_policy="isolate")
+    assert asked.at_least([]) == ({"PCPU": 3}, {"PCPU": 2})
+
+
+def test_cells_whose_ordinary_pages_are_large_are_no_huge_pages():
+    cell = HostCell(0, shared=[0], memory_mb=64, pages=[PagePool(size_kib=2048, total=32)])
+    inventory = NUMATopologyInventory([cell], resource_class="NUMA_TOPOLOGY")
+    classes = [record.resource_class for record in inventory.to_records()]
+    asked = numa(shared=1, memory_mb=64, page_size="2MB")
+    assert asked.at_least(classes) == ({"VCPU": 1, "MEMORY_MB": 64},)
+    assert inventory.can_provide(asked)

@@ -1,0 +1,41 @@
+"""What a decision makes is not checked again; it is what checking would have made."""
+
+from __future__ import annotations
+
+import pytest
+
+from resource_objects import base
+from resource_objects.exceptions import CapacityException, SearchLimitReached
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PlacedCell, numa
+from resource_objects.testing import numa_strategies
+
+
+def checked(value: base.Value) -> base.Value:
+    """Return the same value, made the checked way."""
+    return value.replace()
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 250))
+def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
+    made = 0
+    for seed in range(first, first + 250):
+        inventory, amount, limit = numa_strategies.question_of(seed)
+        try:
+            taken = inventory.consume(amount, limit)
+        except (CapacityException, SearchLimitReached):
+            continue
+        made += 1
+        for value in (taken, *taken.placed, -taken, *inventory.usage):
+            assert value == checked(value) and hash(value) == hash(checked(value))
+            assert repr(value) == repr(checked(value))
+    assert made
+
+
+def test_what_it_makes_cannot_change_either() -> None:
+    host = NUMATopologyInventory([HostCell(0, dedicated=[0, 1], memory_mb=64)])
+    taken = host.consume(numa(dedicated=1, memory_mb=64))
+    assert taken.obj_what_changed() == set()
+    with pytest.raises(AttributeError):
+        taken.placed = ()
+    assert type(taken).obj_from_primitive(taken.obj_to_primitive()) == taken
+    assert taken.placed == (PlacedCell(0, pins={0: 0}),)

@@ -1,0 +1,225 @@
+"""The search over host cells: each step of Nova's, and where ours differs."""
+
+from __future__ import annotations
+
+import pytest
+
+from resource_objects.exceptions import Rule
+from resource_objects.resources.numa import (
+    PACK,
+    SPREAD,
+    CellUsage,
+    GuestCell,
+    HostCell,
+    NUMATopologyAmount,
+    numa,
+)
+from tests.resources.numa.hosts import (
+    KIB_1G,
+    KIB_2M,
+    cpus_of,
+    host,
+    on,
+    paged,
+    plain,
+    refused,
+    rules,
+    uneven,
+)
+
+# --- step 1: as many host cells as guest cells ----------------------------------------------------
+
+
+def test_more_guest_cells_than_host_cells_are_refused_as_such() -> None:
+    inventory = host(plain(0, range(8)), plain(1, range(8, 16)))
+    (reason,) = refused(inventory, numa(3, dedicated=3))
+    assert reason.rule is Rule.HOST_CELLS
+    assert str(reason) == "NUMA_TOPOLOGY asked 3 host cells, there are 2"
+
+
+def test_every_guest_cell_goes_to_another_host_cell_though_one_could_hold_both() -> None:
+    inventory = host(plain(0, range(8)), plain(1, range(8, 10)))
+    assert sorted(on(inventory.fit(numa(2, dedicated=4)))) == [0, 1]
+    assert rules(refused(inventory, numa(2, dedicated=6))) == ["together", "capacity"]
+
+
+# --- step 2: the order of host cells --------------------------------------------------------------
+
+
+def test_cells_with_the_most_free_come_first() -> None:
+    inventory = host(
+        plain(0, range(4)), plain(1, range(4, 10)), plain(2, range(10, 14), memory_mb=2048)
+    )
+    assert on(inventory.fit(numa(dedicated=1))) == [1], "by dedicated CPUs"
+    assert on(inventory.fit(numa(2, dedicated=2))) == [1, 2], "then by memory"
+    assert on(inventory.fit(numa(dedicated=1), order=PACK)) == [0]
+
+
+def test_the_order_counts_also_where_there_are_no_more_host_cells_than_guest_cells() -> None:
+    """Nova sorts only if there are more, so that it packs one way or the other by accident."""
+    inventory = host(plain(0, range(2)), plain(1, range(2, 6)))
+    assert on(inventory.fit(numa(2, dedicated=2), order=SPREAD)) == [0, 1]
+    assert on(inventory.fit(numa(dedicated=1), within=[0, 1])) == [1]
+
+
+def test_shared_vcpus_go_where_the_fewest_are() -> None:
+    inventory = host(
+        HostCell(0, shared=range(4)),
+        HostCell(1, shared=range(4, 8)),
+        cpu_ratio=2,
+        usage=[CellUsage(0, shared=1)],
+    )
+    assert [on(inventory.consume(numa(shared=1)))[0] for _ in range(4)] == [1, 0, 1, 0]
+
+
+# --- step 3: the first choice that satisfies everything -------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((1, 2, 3), [0, 1, 2]),
+        ((3, 2, 1), [2, 1, 0]),
+        ((2, 3, 1), [1, 2, 0]),
+        ((1, 1, 3), [0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_uneven_guest_cells_find_their_host_cells_in_any_order(
+    sizes: tuple[int, ...], expected: list[int]
+) -> None:
+    inventory = host(plain(0, [0]), plain(1, [1, 2]), plain(2, [3, 4, 5]))
+    assert on(inventory.fit(uneven(*sizes))) == expected
+
+
+def test_equal_guest_cells_take_host_cells_by_id() -> None:
+    inventory = host(*(plain(i, [2 * i, 2 * i + 1]) for i in (5, 3, 8)))
+    assert on(inventory.fit(numa(3, dedicated=6))) == [3, 5, 8]
+
+
+def test_the_way_cells_are_listed_does_not_matter() -> None:
+    cells = [plain(i, [2 * i, 2 * i + 1]) for i in range(4)]
+    usage = [CellUsage(2, pinned=[4])]
+    asked = numa(2, dedicated=2)
+    one, other = host(*cells, usage=usage), host(*cells[::-1], usage=usage)
+    assert on(one.fit(asked)) == on(other.fit(asked)) == [0, 1]
+
+
+def test_a_request_may_be_kept_within_some_host_cells() -> None:
+    inventory = host(*(plain(i, [2 * i, 2 * i + 1]) for i in range(4)))
+    assert on(inventory.fit(numa(2, dedicated=2), within=[1, 3])) == [1, 3]
+    (reason,) = refused(inventory, numa(2, dedicated=2), within=[3])
+    assert (reason.rule, reason.bound) == (Rule.HOST_CELLS, 1)
+
+
+def test_one_socket_is_one_known_socket() -> None:
+    inventory = host(
+        plain(0, range(2), socket=0),
+        plain(1, range(2, 4), socket=1),
+        plain(2, range(4, 6), socket=0),
+        plain(3, range(6, 9)),
+        plain(4, range(9, 12)),
+    )
+    assert on(inventory.fit(numa(2, dedicated=4, one_socket=True))) == [0, 2]
+    (reason,) = refused(inventory, numa(3, dedicated=3, one_socket=True))
+    assert (reason.rule, reason.unit, reason.bound) == (Rule.TOGETHER, "socket", 2)
+    assert on(inventory.fit(numa(dedicated=1, one_socket=True))) == [0]
+    assert on(inventory.fit(numa(dedicated=1))) == [3]
+    assert refused(inventory, numa(dedicated=3, one_socket=True))
+
+
+def test_a_second_socket_is_tried_where_the_first_will_not_do() -> None:
+    cells = [plain(i, [2 * i, 2 * i + 1], socket=i // 2) for i in range(4)]
+    inventory = host(*cells, usage=[CellUsage(1, pinned=[2, 3])])
+    assert on(inventory.fit(numa(2, dedicated=2, one_socket=True))) == [2, 3]
+
+
+# --- step 4: the emulator -------------------------------------------------------------------------
+
+
+def test_the_emulators_cpu_is_looked_for_beside_guest_cell_0_wherever_that_goes() -> None:
+    inventory = host(plain(0, range(2)), plain(1, range(2, 5)))
+    assigned = inventory.fit(numa(2, dedicated=4, emulator_policy="isolate"))
+    assert on(assigned) == [1, 0]
+    assert (cpus_of(assigned), assigned.emulator_cpu) == ([2, 3, 0, 1], 4)
+
+
+# --- steps 5 and 6: nothing is remembered, nothing is changed -------------------------------------
+
+
+@pytest.mark.law(5)
+def test_the_request_is_as_it_was_after_a_search() -> None:
+    inventory = host(paged(0, 64, (KIB_1G, 4)), paged(1, 64, (KIB_2M, 512)))
+    asked = numa(2, memory_mb=2048, page_size="large")
+    before = asked.obj_to_primitive()
+    assigned = inventory.fit(asked)
+    refused(inventory, numa(2, memory_mb=8192, page_size="large"))
+    assert asked.obj_to_primitive() == before
+    assert asked.page_size == "large" and not asked.is_assigned
+    assert assigned.page_size == "large" and assigned.unassigned() == asked
+
+
+def test_guest_and_host_cells_keep_their_own_numbers() -> None:
+    inventory = host(plain(7, [0]), plain(9, [1, 2]))
+    assigned = inventory.fit(uneven(2, 1))
+    assert [placed.cell for placed in assigned.placed] == [9, 7]
+    assert [cell.dedicated for cell in assigned.cells] == [(0, 1), (2,)]
+
+
+# --- the refusal ----------------------------------------------------------------------------------
+
+
+def test_a_refusal_says_for_each_host_cell_what_failed() -> None:
+    inventory = host(
+        plain(0, range(4), memory_mb=64),
+        plain(1, range(4, 6)),
+        HostCell(2, shared=range(6, 8), memory_mb=1024),
+        usage=[CellUsage(0, pinned=[0]), CellUsage(1, memory_mb=1000)],
+    )
+    reasons = refused(inventory, numa(dedicated=3, memory_mb=100))
+    assert [(reason.cell, str(reason)) for reason in reasons] == [
+        (0, "cell 0: MEMORY_MB asked 100, free 64 of 64, given out once"),
+        (0, "cell 0: MEMORY_MB asked 100, free 64 of 64"),
+        (1, "cell 1: PCPU asked 3, free 2 of 2"),
+        (1, "cell 1: MEMORY_MB asked 100, free 24 of 1024, given out once"),
+        (1, "cell 1: MEMORY_MB asked 100, free 24 of 1024"),
+        (2, "cell 2: PCPU asked 3, free 0 of 0"),
+    ]
+
+
+def test_a_refusal_says_which_guest_cell_it_is_about_where_they_differ() -> None:
+    inventory = host(plain(0, range(2)), plain(1, range(2, 4)))
+    reasons = refused(inventory, uneven(1, 3))
+    assert [(reason.guest, reason.cell) for reason in reasons] == [(1, 0), (1, 1)]
+    assert str(reasons[0]) == "guest cell 1 on cell 0: PCPU asked 3, free 2 of 2"
+    assert {reason.guest for reason in refused(inventory, numa(2, dedicated=6))} == {None}
+
+
+def test_a_refusal_says_how_many_guest_cells_fit_at_once() -> None:
+    """Each fits somewhere; two need the same cell."""
+    inventory = host(plain(0, range(4)), plain(1, range(4, 6)))
+    reasons = refused(inventory, uneven(3, 4))
+    assert (reasons[0].rule, reasons[0].requested, reasons[0].bound) == (Rule.TOGETHER, 2, 1)
+    assert [(reason.guest, reason.cell) for reason in reasons[1:]] == [(0, 1), (1, 1)]
+
+
+def test_guest_cells_of_every_kind_are_placed_together() -> None:
+    """Shared, dedicated and mixed ones, and one of memory alone."""
+    inventory = host(
+        HostCell(0, shared=[0, 1], memory_mb=64),
+        HostCell(1, dedicated=[2, 3], memory_mb=64),
+        HostCell(2, shared=[4], dedicated=[5], memory_mb=64),
+        HostCell(3, memory_mb=256),
+    )
+    asked = NUMATopologyAmount(
+        [
+            GuestCell(memory_mb=200),
+            GuestCell(shared=[0], dedicated=[1]),
+            GuestCell(dedicated=[2, 3]),
+            GuestCell(shared=[4, 5]),
+        ]
+    )
+    assigned = inventory.fit(asked)
+    assert on(assigned) == [3, 2, 1, 0]
+    assert assigned.cpuset == "0-5"
+    assert assigned.memory_nodes == "0-3"
