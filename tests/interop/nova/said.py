@@ -1,0 +1,47 @@
+"""How the tests of words ask: a flavor of 4 vCPUs and 2048 MiB, unless something else is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from resource_objects.interop.nova import FlavorTopology, flavor_topology
+from resource_objects.interop.nova.errors import InvalidWords
+from resource_objects.resources.numa import NUMATopologyAmount
+
+DEDICATED = {"hw:cpu_policy": "dedicated"}
+TRAIT = "trait:HW_CPU_HYPERTHREADING"
+
+
+def asked(
+    specs: dict[str, Any] | None = None,
+    image: dict[str, Any] | None = None,
+    *,
+    vcpus: int = 4,
+    memory_mb: int = 2048,
+) -> FlavorTopology:
+    """Return what a flavor and an image ask."""
+    return flavor_topology(vcpus, memory_mb, extra_specs=specs or {}, image=image or {})
+
+
+def amount(
+    specs: dict[str, Any] | None = None, image: dict[str, Any] | None = None, **sizes: int
+) -> NUMATopologyAmount:
+    """Return the topology they ask; there is one."""
+    found = asked(specs, image, **sizes).amount
+    assert found is not None
+    return found
+
+
+def refused(
+    kind: type[InvalidWords],
+    specs: dict[str, Any] | None = None,
+    image: dict[str, Any] | None = None,
+    **sizes: int,
+) -> str:
+    """Return the message with which they are refused, as exactly this kind."""
+    with pytest.raises(InvalidWords) as caught:
+        asked(specs, image, **sizes)
+    assert type(caught.value) is kind, caught.value
+    return str(caught.value)
