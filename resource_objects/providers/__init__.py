@@ -6,6 +6,7 @@
 ``allocation``      Allocation and Claim: who uses what
 ``entities``        Consumer, ResourceClass, Trait, Aggregate
 ``columns``         what a backend returns when it is read
+``located``         inventories that lie over a tree, gathered from their parts
 ``backend``         the contract of a backend
 ==================  ===============================================================================
 """

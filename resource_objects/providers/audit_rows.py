@@ -33,6 +33,15 @@ class TakenUnit(NamedTuple):
     consumer: str
 
 
+class KeptKind(NamedTuple):
+    """What is kept of a structured inventory beside its figures."""
+
+    uuid: str
+    name: str
+    classes: tuple[str, ...]
+    body: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Orphan:
     """A row that belongs to something that is not there."""
@@ -76,6 +85,7 @@ class Rows:
             for uuid, name, consumer, amount in self._known("allocation", columns.allocations)
             if self._has_inventory("allocation", uuid, name, consumer)
         ]
+        self.kinds = [KeptKind(*row) for row in self._known("kind", columns.kinds)]
         self.units = [
             TakenUnit((uuid, name), unit, consumer)
             for uuid, unit, name, consumer in self._known("unit", columns.units)
@@ -84,6 +94,10 @@ class Rows:
     def name(self, uuid: str) -> str:
         """Return the name of a provider."""
         return self._names[uuid]
+
+    def tree(self, uuid: str) -> str:
+        """Return the uuid of the root of a provider."""
+        return self._tree[uuid]
 
     def links(self, uuid: str) -> Iterable[str]:
         """Return the aggregates through which the tree of a provider has something from pools."""

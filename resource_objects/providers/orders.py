@@ -143,7 +143,7 @@ class Adjustment:
 
     An ``aggregate`` stands for many consumers, of whom nothing more is known: capacity binds it,
     the unit rules, which are about one consumer, do not. A ``generation`` is the one the consumer
-    was read at; None demands none.
+    was read at; None demands none. A ``request`` takes the place of the one it was made for.
 
     :raises DuplicateKey: for two deltas of one (provider, class)
     :raises InvalidAmount: for a delta of 0
@@ -154,6 +154,7 @@ class Adjustment:
     claim_id: str = dataclasses.field(default_factory=_new_id)
     aggregate: bool = False
     generation: int | None = None
+    request: str | None = None
 
     def __post_init__(self) -> None:
         _check_consumer(self)
@@ -164,8 +165,9 @@ class Adjustment:
 class Replacement:
     """Hold ``deltas`` (positive, at least one) and nothing else; the consumer is made if need be.
 
-    What is given as None stays as it is kept; ``generation`` as in :class:`Adjustment`. The
-    claim keeps its id, its state and its expiry. An amount that does not grow is not checked
+    What is given as None stays as it is kept, but for the ``request``: it was for what is given
+    back, and None is none. ``generation`` as in :class:`Adjustment`. The claim keeps its id, its
+    state and its expiry. An amount that does not grow is not checked
     against unit rules.
     """
 

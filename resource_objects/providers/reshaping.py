@@ -114,7 +114,8 @@ def _definitions(
         made = by_uuid[new.uuid] = new.provider()
         (new_roots if new.parent is None else added[kept.uuid(new.parent)]).append(made)
     for (uuid, name), record in final.items():
-        _put(by_uuid[uuid], name, record)
+        if (uuid, name) not in kept.stated:  # else it has it as stated, perhaps as part of a kind
+            _put(by_uuid[uuid], name, record)
     gone = {kept.uuid(key) for key in reshape.remove}
     _regroup(by_uuid, added, gone)
     parts = [
@@ -170,7 +171,9 @@ def _orders(
     for name in sorted(by_consumer):
         claim = claims[name]
         deltas = tuple(_held_after(claim.held, by_consumer[name]))
-        yield Replacement(name, deltas, claim.id, generation=claim.generation)
+        yield Replacement(
+            name, deltas, claim.id, request=claim.request, generation=claim.generation
+        )
 
 
 def _held_after(held: Iterable[Held], transfers: Iterable[Transfer]) -> Iterator[Delta]:

@@ -204,4 +204,6 @@ def _orders(
         elif not before:
             yield ClaimOrder(consumer, tuple(after.values()))
         else:
-            yield Replacement(consumer, tuple(after.values()), generation=generation)
+            request = None if claim is None else claim.request
+            deltas = tuple(after.values())
+            yield Replacement(consumer, deltas, request=request, generation=generation)

@@ -22,7 +22,7 @@ import datetime
 import uuid as uuids
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
@@ -341,20 +341,24 @@ def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) ->
         assert kept is not None
         return Settled(kept, dataclasses.replace(kept, state=RELEASED), draft.shifts)
     record = kept or ClaimRecord(order.claim_id, order.consumer, str(uuids.uuid4()), now, ())
-    if isinstance(order, ClaimOrder | Replacement):
-        record = _described(record, order)
+    record = _described(record, order)
     held = _held(record, draft.shifts, names)
     state = record.state if held else RELEASED
     return Settled(kept, dataclasses.replace(record, held=held, state=state), draft.shifts)
 
 
-def _described(record: ClaimRecord, order: ClaimOrder | Replacement) -> ClaimRecord:
-    """Return a record with what an order says of the consumer; None leaves it."""
-    said = {
+def _described(record: ClaimRecord, order: ClaimOrder | Adjustment | Replacement) -> ClaimRecord:
+    """Return a record with what an order says of the consumer; None leaves it.
+
+    A replacement says the request too, also that there is none: it was for what is given back.
+    """
+    said: dict[str, Any] = {
         name: value
         for name in ("request", "project", "user", "consumer_type", "expires_at")
         if (value := getattr(order, name, None)) is not None
     }
+    if isinstance(order, Replacement):
+        said["request"] = order.request
     return dataclasses.replace(record, **said) if said else record
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.names import resource_class_order
+from resource_objects.providers.columns import Columns, InventoryColumns, KindColumns, trees
 from resource_objects.providers.provider import Provider
 from resource_objects.resources.records import InventoryRecord
 
@@ -38,6 +40,9 @@ class Use:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
     """What is used, provider by provider, and the trees it was read from.
+
+    ``providers`` are the roots, with the inventories that are kept as one figure each: what a
+    structured one is, ``ledger.trees()`` tells.
 
     ``uses`` has a :class:`Use` per inventory, parents before children. ``usage[provider, class]``
     finds one. :attr:`consumers` sums by consumer.
@@ -78,19 +83,48 @@ class Usage:
 
 
 def usage_of(columns: Columns) -> Usage:
-    """Return the usage that columns tell. Cost: linear in the rows."""
-    names = dict(zip(columns.providers.provider_id, columns.providers.name, strict=True))
-    holders: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for provider_id, kind, consumer, amount in zip(*columns.allocations, strict=True):
-        holders.setdefault((names[provider_id], kind), []).append((consumer, amount))
-    roots = tuple(trees(columns))
+    """Return the usage that columns tell. Cost: linear in the rows.
+
+    Descriptions are not read: one that cannot be hides nobody's figures.
+    """
+    numbers = {uuid: n for n, uuid in zip(*columns.providers[:2], strict=True)}
+    holders: dict[_Place, list[tuple[str, int]]] = defaultdict(list)
+    for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
+        holders[number, kind].append((consumer, amount))
+    records: dict[int, list[InventoryRecord]] = defaultdict(list)
+    for number, *figures in zip(*columns.inventories, strict=True):
+        records[number].append(InventoryRecord(*figures))
+    roots = tuple(trees(_plain(columns)))
     uses = tuple(
-        _use(provider, depth, record, holders.get((provider.name, record.resource_class), []))
+        _use(provider, depth, record, holders.get((number, record.resource_class), []))
         for provider, depth in _with_depth(roots)
-        for _, inventory in provider.inventories.by_name()
-        for record in inventory.to_records()
+        for number in [numbers[provider.uuid or ""]]
+        for record in sorted(records[number], key=_in_order)
     )
     return Usage(roots, uses)
+
+
+_Place = tuple[int, str]  # provider, class
+
+
+def _in_order(record: InventoryRecord) -> tuple[int, str]:
+    """Sort records as their classes are listed everywhere."""
+    return resource_class_order(record.resource_class)
+
+
+def _plain(columns: Columns) -> Columns:
+    """Return columns without structured inventories."""
+    kinds = columns.kinds
+    structured = {
+        (number, name)
+        for number, classes in zip(kinds.provider_id, kinds.classes, strict=True)
+        for name in classes
+    }
+    if not structured:
+        return columns
+    left = [row for row in zip(*columns.inventories, strict=True) if row[:2] not in structured]
+    plain = InventoryColumns(*zip(*left, strict=True)) if left else InventoryColumns()
+    return dataclasses.replace(columns, inventories=plain, kinds=KindColumns())
 
 
 def _with_depth(providers: tuple[Provider, ...], depth: int = 0) -> Iterator[tuple[Provider, int]]:

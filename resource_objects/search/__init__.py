@@ -5,25 +5,30 @@
 ``fleet``           the picture as NumPy arrays
 ``reading``         how they are made from columns
 ``shares``          what is taken in one place and used in another too
+``views``           inventories that lie over trees, such as NUMA topologies
 ``pools``           providers whose classes other trees may take
 ``holders``         who holds what, for explanations
 ``arrays``          what all of these are made of
 ``wanted``          what a request asks for, class by class
+``located``         amounts that say where they go: who may be among those that give them
 ``question``        one request laid over one fleet
 ``necessary``       conditions for whole fleets at once, which rule most hosts out
 ``crowd``           the same on inventories that several draw on
+``at_least``        the same on located amounts
 ``asked``           what is asked of one tree, as plain data
 ``tree``            the decision on one tree: who gives what, and who has which trait
 ``plan``            who gives one class, as if it were the only one
 ``split``           one amount in parts that each keep the unit rules
 ``ties``            which givers of one tree draw on the same inventories
 ``joint``           who gives what, when not everything fits there
+``beside``          counts beside located amounts that draw on the same
 ``budget``          counted steps, so that every search ends and can be repeated
 ``matcher``         the search over all trees, within a limit and a budget
 ``candidates``      Candidate and Candidates, the answer
 ``explain``         Explanation: why the hosts that were left out cannot hold it
 ``findings``        what stands against one tree, as reasons
 ``shortage``        the same against one class, with figures
+``unplaced``        the same against a located amount
 ==================  ===============================================================================
 
 NumPy is imported in this room only, and only when a snapshot is made: whoever reads a candidate

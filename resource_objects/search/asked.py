@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
+
+from resource_objects.resources import Amount
 
 
 class Giver(NamedTuple):
@@ -48,8 +50,31 @@ class Asked:
         """Return the same with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
+    def drawn(self, giver: int, part: int) -> Iterator[tuple[int, int]]:
+        """Yield what a part that a giver gives uses of which inventories, its own first."""
+        yield self.numbers[giver], part
+        for draw in self.draws:
+            if draw.giver == giver:
+                yield draw.target, part * draw.factor
+
 
 #: ``((giver, amount), ...)`` of one class
 Parts: TypeAlias = tuple[tuple[int, int], ...]
 #: A set of givers of each class.
 Sets: TypeAlias = tuple[int, ...]
+
+
+class Decision(NamedTuple):
+    """Who gives what: counts as parts, and what says where it goes, assigned."""
+
+    plans: tuple[Parts, ...]
+    assigned: tuple[Amount, ...] = ()
+
+
+def bits(flags: Iterable[bool]) -> int:
+    """Return a number with bit i set where flag i is.
+
+    >>> bits([True, False, True])
+    5
+    """
+    return sum(1 << place for place, flag in enumerate(flags) if flag)

@@ -10,6 +10,10 @@ class Exhausted(Exception):
     """The allowance ran out. Internal: it never leaves the search."""
 
 
+class CutShort(Exhausted):
+    """A decision inside came to a bound of its own, which no larger allowance moves. Internal."""
+
+
 class Budget:
     """Steps that may still be spent. One step is one thing tried: a host, a split, a trait.
 

@@ -44,6 +44,9 @@ class Candidate(base.Value):
     ``host`` is the name of the root of the tree that gives it; what that tree does not have may be
     of a pool linked to it. There is one allocation per provider and resource class.
 
+    ``located`` are the amounts that say where they go, assigned: which host cells, CPUs and pages.
+    They add nothing to the allocations, which carry the units.
+
     ``generations`` are ``(uuid, generation)`` of the definitions it was decided on: of those who
     give, and of the providers above them, whose traits count too.
 
@@ -55,21 +58,35 @@ class Candidate(base.Value):
 
     # Version 1.0: Initial version
     # Version 1.1: allocations carry units; generations
-    VERSION = "1.1"
+    # Version 1.2: located
+    VERSION = "1.2"
 
-    CHILD_VERSIONS = {"resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1")]}
+    CHILD_VERSIONS = {
+        "resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1"), ("1.2", "1.1")],
+    }
 
     fields = {
         "host": fields.NameField(),
         "allocations": fields.TupleOfObjectsField("Allocation"),
         "generations": fields.Field(fields.TupleOf(Generation()), default=()),
+        "located": fields.ObjectField("Amounts", default=Amounts()),
     }
     host: str
     allocations: tuple[Allocation, ...]
     generations: tuple[tuple[str, int], ...] = ()
+    located: Amounts = Amounts()
 
     def obj_make_compatible(self, primitive: dict[str, typing.Any], target_version: str) -> None:
-        """Leave out the generations, which 1.0 does not know: they are not what is taken."""
+        """Leave out what older versions do not know; refuse to lose what they cannot say.
+
+        Generations may go, for they are not what is taken.
+        """
+        if target_version in ("1.0", "1.1"):
+            located = primitive.pop("located", None)
+            if located and located[self._obj_primitive_key("data")]["by_class"]:
+                raise exceptions.CannotDowngrade(
+                    self.obj_name(), target_version, "it cannot say located"
+                )
         if target_version == "1.0":
             primitive.pop("generations", None)
         super().obj_make_compatible(primitive, target_version)

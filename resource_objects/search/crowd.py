@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from resource_objects.search import at_least
 from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.fleet import ClassRows
 from resource_objects.search.question import Ask, Question
 
 
@@ -51,22 +54,34 @@ def crowded(question: Question) -> Booleans:
     targets = question.fleet.shares.targets
     left = _left(question, targets).clip(0)
     needed = np.zeros(len(targets), dtype=np.int64)
-    for ask in question.asks:
-        number, factor = _all_draw_on(question, ask, targets)
+    for amount, rows, able in _drawing(question):
+        number, factor = _all_draw_on(question, rows, able, targets)
         room = left[number]
         # what does not fit by itself counts as one too much, which cannot overflow
         needed[number] += np.where(
-            ask.amount <= room // factor, np.minimum(ask.amount, room // factor) * factor, room + 1
+            amount <= room // factor, np.minimum(amount, room // factor) * factor, room + 1
         )
     found = np.zeros(len(question.is_host), dtype=np.bool_)
     found[kept.tree[targets[needed > left]]] = True
     return found
 
 
-def _all_draw_on(question: Question, ask: Ask, targets: Integers) -> tuple[Integers, Integers]:
+def _drawing(question: Question) -> Iterator[tuple[int, ClassRows, Booleans]]:
+    """Yield how much of a class is asked for, and who may give: which of its inventories."""
+    for ask in question.asks:
+        rows = ask.rows
+        shares = ask.is_device & (rows.low <= rows.high)
+        yield ask.amount, rows, ask.own.allowed & (shares | alone(ask, slice(None)))
+    for one in question.located:
+        for name, (amount, able) in at_least.of_host(one).items():
+            yield amount, question.fleet.rows(name), able
+
+
+def _all_draw_on(
+    question: Question, rows: ClassRows, able: Booleans, targets: Integers
+) -> tuple[Integers, Integers]:
     """Return the targets on which all givers of a class in their tree draw, and least factors."""
-    shares, rows = question.fleet.shares, ask.rows
-    able = ask.own.allowed & ((ask.is_device & (rows.low <= rows.high)) | alone(ask, slice(None)))
+    shares = question.fleet.shares
     here = shares.entries(rows.first, rows.first + len(able))
     drawing = able[shares.source[here] - rows.first]
     own = targets[slice(*targets.searchsorted((rows.first, rows.first + len(able))))]

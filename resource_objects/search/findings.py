@@ -1,6 +1,7 @@
 """What stands against one tree, as reasons: every class and trait that fails, with its figures.
 
-The figures of a class are those :mod:`.shortage` finds; where several classes do not fit together
+The figures of a class are those :mod:`.shortage` finds, those of a located amount are its
+inventory's (:mod:`.unplaced`); where several classes do not fit together
 in what they all draw on, that inventory is named, with what they would use of it.
 """
 
@@ -14,8 +15,10 @@ import numpy as np
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.asked import Asked
+from resource_objects.search.located import LocatedAsked
 from resource_objects.search.question import Ask, Question
 from resource_objects.search.shortage import Shortage, can, does_not_fit
+from resource_objects.search.unplaced import Unplaced
 
 #: The rules that leave nobody of whom one could ask for a trait.
 _NOBODY = frozenset({Rule.NO_INVENTORY, Rule.TRAIT_FORBIDDEN, Rule.UNIT_TAKEN})
@@ -31,7 +34,10 @@ class Findings:
         """Return every constraint of a refused tree that fails: classes first, then traits."""
         if not self._question.is_host[tree]:
             host = self._question.fleet.hosts[tree]
-            return tuple(_nothing(ask, host) for ask in self._question.asks)
+            told = [_nothing(ask, host) for ask in self._question.asks]
+            for one in self._question.located_of_tree(tree):
+                told.append(Unplaced(one, host, ()).made(Rule.NO_INVENTORY))
+            return tuple(told)
         return _Tree(self._question, tree, self._blamed).reasons()
 
     @functools.cached_property
@@ -41,18 +47,21 @@ class Findings:
 
     def _blame(self, trait: str) -> int:
         """Choose a class whose givers have the trait elsewhere, else one of devices, else any."""
-        having = self._question.fleet.traits.get(trait)
-        for number, ask in enumerate(self._question.asks):
-            if having is not None and bool(np.isin(ask.rows.provider, having).any()):
+        question = self._question
+        having = question.fleet.traits.get(trait)
+        givers = [ask.rows.provider[~ask.rows.is_part] for ask in question.asks]
+        givers += [ask.parts.provider for ask in question.located]
+        for number, providers in enumerate(givers):
+            if having is not None and bool(np.isin(providers, having).any()):
                 return number
-        for number, ask in enumerate(self._question.asks):
+        for number, ask in enumerate(question.asks):
             if is_device(ask.resource_class) or bool(ask.is_device.any()):
                 return number
         return 0
 
 
 class _Tree:
-    """The findings of one tree while they are made."""
+    """The findings of one tree while they are made. Classes are counts, then what is located."""
 
     def __init__(self, question: Question, tree: int, blamed: Sequence[int]) -> None:
         self._question = question
@@ -61,6 +70,8 @@ class _Tree:
         self._blamed = blamed
         self._asks = question.asks
         self._here = question.of_tree(tree)
+        self._where = question.located_of_tree(tree)
+        self._every: Sequence[Asked | LocatedAsked] = (*self._here, *self._where)
 
     def reasons(self) -> tuple[Reason, ...]:
         narrowed, missing = self._narrow()
@@ -78,7 +89,7 @@ class _Tree:
 
         Also return the traits that nobody has, or nobody beside the others, and their class.
         """
-        givers = [asked.allowed for asked in self._here]
+        givers = [asked.allowed for asked in self._every]
         missing: list[tuple[int, int]] = []
         for trait in range(len(self._question.required)):
             owners = self._owners(trait)
@@ -86,7 +97,7 @@ class _Tree:
                 missing.append((trait, self._blamed[trait]))
             elif len(owners) == 1:
                 (number,) = owners
-                left = givers[number] & self._here[number].with_trait[trait]
+                left = givers[number] & self._every[number].with_trait[trait]
                 if left:
                     givers[number] = left
                 else:
@@ -97,12 +108,20 @@ class _Tree:
         """Return the classes of which some giver has a trait."""
         return [
             number
-            for number, asked in enumerate(self._here)
+            for number, asked in enumerate(self._every)
             if asked.allowed & asked.with_trait[trait]
         ]
 
+    def _can(self, number: int, givers: int) -> bool:
+        """Return whether some givers can give one class."""
+        if number < len(self._here):
+            return can([self._here[number].only(givers)])
+        return can([], [self._where[number - len(self._here)].only(givers)])
+
     def _of_class(self, number: int, givers: int) -> list[Reason]:
         """Return what stands against one class, if only these may give."""
+        if number >= len(self._here):
+            return self._unplaced(number).reasons(givers)
         ask, asked = self._asks[number], self._here[number]
         if not asked.givers:
             return [_nothing(ask, self._host)]
@@ -111,6 +130,10 @@ class _Tree:
         if can([asked.only(givers)]):
             return []
         return Shortage(self._question, self._host, ask, asked, givers).reasons()
+
+    def _unplaced(self, number: int) -> Unplaced:
+        asked = self._where[number - len(self._here)]
+        return Unplaced(asked, self._host, self._question.forbidden)
 
     def _all_forbidden(self, ask: Ask) -> list[Reason]:
         """Name the traits that everybody has, or if there is none all that together exclude."""
@@ -150,7 +173,10 @@ class _Tree:
         return list(found)
 
     def _missing(self, trait: int, number: int) -> Reason:
-        ask, name = self._asks[number], self._question.required[trait]
+        name = self._question.required[trait]
+        if number >= len(self._here):
+            return self._unplaced(number).made(Rule.TRAIT_MISSING, name)
+        ask = self._asks[number]
         return Reason(
             Rule.TRAIT_MISSING, ask.amount, 0, 0, ask.resource_class, self._host, trait=name
         )
@@ -163,10 +189,10 @@ class _Tree:
         found: dict[Reason, None] = {}
         for trait in range(len(self._question.required)):
             tries = [
-                (number, self._here[number].allowed & self._here[number].with_trait[trait])
+                (number, self._every[number].allowed & self._every[number].with_trait[trait])
                 for number in self._owners(trait)
             ]
-            if not any(can([self._here[number].only(givers)]) for number, givers in tries):
+            if not any(self._can(number, givers) for number, givers in tries):
                 for number, givers in tries:
                     if not is_short[number]:
                         found.update(dict.fromkeys(self._of_class(number, givers)))
@@ -174,24 +200,31 @@ class _Tree:
 
     def _crowded(self, by_class: Sequence[Sequence[Reason]]) -> list[Reason]:
         """Name what is drawn on by classes that do not fit there together, though each does."""
+        is_short = [bool(reasons) for reasons in by_class]
         fine = [
-            asked.with_traits(0)
-            for asked, reasons in zip(self._here, by_class, strict=True)
-            if not reasons
+            a.with_traits(0) for a, short in zip(self._here, is_short, strict=False) if not short
         ]
-        if not any(asked.draws for asked in fine) or can(fine):
+        where = [
+            one.with_traits(0)
+            for one, short in zip(self._where, is_short[len(self._here) :], strict=True)
+            if not short
+        ]
+        if not (where or any(asked.draws for asked in fine)) or can(fine, where):
             return []
-        return does_not_fit(self._question, fine)
+        return does_not_fit(self._question, fine, where)
 
     def _together(self) -> list[Reason]:
         """Name the first trait that cannot be answered for together with those before it."""
         count = len(self._question.required)
         for trait in range(count):
-            if not can([asked.with_traits(trait + 1) for asked in self._here]):
+            few = [one.with_traits(trait + 1) for one in self._where]
+            if not can([asked.with_traits(trait + 1) for asked in self._here], few):
                 return [self._not_beside(trait)]
         # it took too long to find out: what the easy way fails by
         anybody = [asked.with_traits(0) for asked in self._here]
-        return does_not_fit(self._question, anybody) or [self._not_beside(count - 1)]
+        where = [one.with_traits(0) for one in self._where]
+        found = does_not_fit(self._question, anybody, where)
+        return found or [self._not_beside(count - 1)]
 
     def _not_beside(self, trait: int) -> Reason:
         return self._missing(trait, (self._owners(trait) or [self._blamed[trait]])[0])

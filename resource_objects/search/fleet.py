@@ -21,6 +21,7 @@ from resource_objects.search.arrays import Booleans, Integers, frozen, integers
 from resource_objects.search.holders import Allocations, Units
 from resource_objects.search.pools import Pools
 from resource_objects.search.shares import Shares
+from resource_objects.search.views import Views
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +45,7 @@ class ClassRows:
     high: Integers
     is_below: Booleans  #: of a provider below the root
     is_single: Booleans  #: of a provider below the root that has one unit
+    is_part: Booleans  #: a part of what another of its tree has: the kind alone gives it here
     first: int = 0  #: number of the first of them
 
     def of_tree(self, tree: int) -> slice:
@@ -76,6 +78,7 @@ class Fleet:
     pools: Pools
     allocations: Allocations
     units: Units
+    views: Views
     within: int | None = None  #: the only tree that is asked about; None: all
     above: tuple[int, ...] = ()  #: providers that are above the root of that tree in truth
 
@@ -109,6 +112,19 @@ class Fleet:
         """Return the class of an inventory, by its number."""
         starts, names = self._starts
         return names[bisect.bisect_right(starts, inventory) - 1]
+
+    def classes_of(self, inventories: Integers) -> set[str]:
+        """Return the classes of some inventories, by their numbers. Cost: linear, vectorised."""
+        starts, names = self._starts
+        found = np.unique(np.searchsorted(starts, inventories, side="right") - 1)
+        return {names[number] for number in found.tolist()}
+
+    def number(self, provider: int, resource_class: str) -> int | None:
+        """Return the number of the inventory of a provider and class, None if there is none."""
+        rows = self.rows(resource_class)
+        at = int(rows.provider.searchsorted(provider))
+        found = at < len(rows.provider) and rows.provider[at] == provider
+        return rows.first + at if found else None
 
     def left(self, inventory: int) -> int:
         """Return what is left of an inventory itself, whatever is left elsewhere."""
@@ -148,4 +164,4 @@ class Fleet:
         return [rows.first for rows in self.classes.values()], list(self.classes)
 
 
-NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 2)
+NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 3)

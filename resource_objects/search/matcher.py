@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from resource_objects.providers import Allocation
 from resource_objects.requests import Request
-from resource_objects.resources import resource
+from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.search import necessary
-from resource_objects.search.asked import Asked, Parts
-from resource_objects.search.budget import Budget, Exhausted
+from resource_objects.search.asked import Asked, Decision
+from resource_objects.search.budget import Budget, CutShort, Exhausted
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.explain import Explanation, Outcome
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located import LocatedAsked
 from resource_objects.search.question import Ask, Question, lay
 from resource_objects.search.tree import decide
 
@@ -42,6 +44,7 @@ def search(
     run.turn(possible.tolist(), FIRST_TURN)
     again, run.undecided = run.undecided, []
     run.turn(again, budget)
+    run.undecided += run.cut_short
     ruled_out = question.is_told.copy()
     ruled_out[possible] = False
     ruled_out[run.refused] = True
@@ -72,6 +75,7 @@ class _Run:
         self.found: dict[int, Candidate] = {}
         self.refused: list[int] = []
         self.undecided: list[int] = []
+        self.cut_short: list[int] = []  # a larger share of the budget would not help
 
     @property
     def is_full(self) -> bool:
@@ -89,33 +93,50 @@ class _Run:
             self._decide(tree, most)
 
     def _decide(self, tree: int, most: int) -> None:
-        asks = self.question.of_tree(tree)
+        asks, located = self.question.of_tree(tree), self.question.located_of_tree(tree)
         try:
             with self.budget.share(most) as part:
-                plans = decide(asks, part)
+                found = decide(asks, part, located)
+        except CutShort:
+            self.cut_short.append(tree)
+            return
         except Exhausted:
             self.undecided.append(tree)
             return
-        if plans is None:
+        if found is None:
             self.refused.append(tree)
         else:
-            self.found[tree] = self._candidate(tree, asks, plans)
+            self.found[tree] = self._candidate(tree, asks, located, found)
 
-    def _candidate(self, tree: int, asks: Iterable[Asked], plans: Iterable[Parts]) -> Candidate:
+    def _candidate(
+        self,
+        tree: int,
+        asks: Iterable[Asked],
+        located: Sequence[LocatedAsked],
+        found: Decision,
+    ) -> Candidate:
         fleet = self.question.fleet
         taken = [
             (ask, asked.numbers[giver], part)
-            for ask, asked, parts in zip(self.question.asks, asks, plans, strict=True)
+            for ask, asked, parts in zip(self.question.asks, asks, found.plans, strict=True)
             for giver, part in parts
         ]
         givers = fleet.inventories.provider[[number for _, number, _ in taken]].tolist()
+        allocations = [
+            _allocation(fleet, ask, giver, part)
+            for giver, (ask, _, part) in zip(givers, taken, strict=True)
+        ]
+        assigned: dict[str, Amount] = {}
+        for one, amount in zip(located, found.assigned, strict=True):
+            assigned[one.ask.resource_class] = amount
+            for place, each in one.allocations(amount):
+                givers.append(place)
+                allocations.append(each)
         return Candidate(
             host=fleet.hosts[tree],
-            allocations=tuple(
-                _allocation(fleet, ask, giver, part)
-                for giver, (ask, _, part) in zip(givers, taken, strict=True)
-            ),
+            allocations=tuple(_summed(allocations) if assigned else allocations),
             generations=tuple(_generations(fleet, givers)),
+            located=Amounts(assigned),
         )
 
 
@@ -130,6 +151,19 @@ def _allocation(fleet: Fleet, ask: Ask, provider: int, part: int) -> Allocation:
         else resource(name).make_amount(part),
         units=ask.units,
     )
+
+
+def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
+    """Return allocations with one of each provider and class: pages may be counted and located."""
+    found: dict[tuple[str, str], Allocation] = {}
+    for one in allocations:
+        key = one.provider, one.resource_class
+        if key in found:
+            amount: Any = found[key].amount
+            units = (*found[key].units, *one.units)
+            one = found[key].replace(amount=amount + one.amount, units=units)
+        found[key] = one
+    return found.values()
 
 
 def _generations(fleet: Fleet, givers: Iterable[int]) -> Iterator[tuple[str, int]]:

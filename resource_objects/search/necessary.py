@@ -5,6 +5,7 @@ They are cheap and rule most hosts out; what remains is decided exactly, tree by
 * if it gives something of its own;
 * if, for each class, one provider gives all by itself, or its devices together have enough, or a
   pool that it is linked to gives all;
+* if it has the parts that located amounts need at least (:mod:`.at_least`);
 * if, for each required trait, that is so for some class among the providers that have it;
 * if there is room where several classes draw on one inventory (:mod:`.crowd`).
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from resource_objects.search import crowd
+from resource_objects.search import at_least, crowd
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.question import Ask, Givers, Question
 
@@ -30,13 +31,18 @@ def possible(question: Question) -> Integers:
     passing = question.is_host.copy()
     for ask in question.asks:
         passing &= _enough(question, ask, None)
+    for one in question.located:
+        passing &= at_least.enough(one, len(passing))
     for number in range(len(question.required)):
         if passing.any():
             somewhere = np.zeros_like(passing)
             for ask in question.asks:
                 somewhere |= _enough(question, ask, number)
+            for one in question.located:
+                somewhere |= at_least.enough(one, len(passing), number)
             passing &= somewhere
-    if question.fleet.shares and len(question.asks) > 1 and passing.any():
+    is_tied = len(question.asks) > 1 or bool(question.located)
+    if question.fleet.shares and is_tied and passing.any():
         passing &= ~crowd.crowded(question)
     return np.flatnonzero(passing)
 

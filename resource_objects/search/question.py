@@ -3,10 +3,11 @@
 Made once per search, vectorised; both the conditions for whole fleets and the decision on one
 tree read it, and so does the explanation, so that all of them speak of the same givers.
 
-Who may give a class to a host: the providers of its tree that have an inventory of it. Where there
-are none, the pools that the tree is linked to, each alone and with the traits it has itself. A host
-gives something of its own; a pool is looked at as a host only where its own tree has all that is
-asked, so what only pools give is found once, at the pool.
+Who may give a class to a host: the providers of its tree that have an inventory of it; but a part
+of what lies over the tree does not give what is its host's too, for that the host gives. Where
+there are none, the pools that the tree is linked to, each alone and with the traits it has itself.
+A host gives something of its own; a pool is looked at as a host only where its own tree has all
+that is asked, so what only pools give is found once, at the pool.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import numpy as np
 from resource_objects.requests import Request
 from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device
+from resource_objects.search import located
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.asked import Asked, Draw, Giver
+from resource_objects.search.asked import Asked, Draw, Giver, bits
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.located import LocatedAsk, LocatedAsked
 from resource_objects.search.wanted import Wanted, wanted
+from resource_objects.search.wanted import located as located_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +63,17 @@ class Question:
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
     asks: tuple[Ask, ...]
+    located: tuple[LocatedAsk, ...]
     is_host: Booleans  #: by tree: may be found, for it gives something of its own
     is_told: Booleans  #: by tree: is explained if it is not found
 
     def of_tree(self, tree: int) -> list[Asked]:
         """Return the asks of one tree, as plain data. Cost: some 10 microseconds each."""
         return [self._asked(ask, *self.givers(ask, tree)) for ask in self.asks]
+
+    def located_of_tree(self, tree: int) -> list[LocatedAsked]:
+        """Return the located amounts, asked of one tree."""
+        return [ask.of_tree(tree) for ask in self.located]
 
     def givers(self, ask: Ask, tree: int) -> tuple[Givers, Any]:
         """Return who may give a class to a tree: which of whose entries."""
@@ -89,8 +98,8 @@ class Question:
             amount=ask.amount,
             numbers=numbers,
             givers=tuple(map(Giver, *figures, is_device)),
-            allowed=_bits(givers.allowed[here]),
-            with_trait=tuple(_bits(has[here]) for has in givers.has_required),
+            allowed=bits(givers.allowed[here]),
+            with_trait=tuple(bits(has[here]) for has in givers.has_required),
             draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
         )
 
@@ -115,12 +124,17 @@ def lay(request: Request, fleet: Fleet) -> Question:
     required, forbidden = tuple(sorted(group.required)), tuple(sorted(group.forbidden))
     has = {trait: fleet.has_trait(trait) for trait in (*required, *forbidden)}
     asks = tuple(_ask(fleet, one, has, required, forbidden) for one in wanted(request))
-    is_host, is_told = _looked_at(fleet, asks)
-    return Question(fleet, request, required, forbidden, asks, is_host, is_told)
+    where = located.lay(fleet, located_of(request), has, required, forbidden)
+    having = [ask.rows.tree for ask in asks] + [ask.parts.tree for ask in where]
+    is_host, is_told = _looked_at(fleet, having)
+    return Question(fleet, request, required, forbidden, asks, where, is_host, is_told)
 
 
-def _looked_at(fleet: Fleet, asks: Iterable[Ask]) -> tuple[Booleans, Booleans]:
-    """Return which trees may be found, and which are explained if they are not."""
+def _looked_at(fleet: Fleet, having: Iterable[Integers]) -> tuple[Booleans, Booleans]:
+    """Return which trees may be found, and which are explained if they are not.
+
+    :param having: for each class that is asked for, the trees that have some of it
+    """
     asked = np.ones(len(fleet.hosts), dtype=np.bool_)
     if fleet.within is not None:
         asked[:] = False
@@ -128,9 +142,9 @@ def _looked_at(fleet: Fleet, asks: Iterable[Ask]) -> tuple[Booleans, Booleans]:
     if not fleet.pools:
         return asked, asked
     has_any, has_all = np.zeros_like(asked), np.ones_like(asked)
-    for ask in asks:
+    for trees in having:
         has = np.zeros_like(asked)
-        has[ask.rows.tree] = True
+        has[trees] = True
         has_any |= has
         has_all &= has
     is_pool = np.zeros_like(asked)
@@ -151,7 +165,7 @@ def _ask(
         range(rows.first, rows.first + len(rows.provider)),
         tuple(has[trait][rows.provider] for trait in forbidden),
         tuple(has[trait][rows.provider] for trait in required),
-        ~np.isin(rows.provider, taken) if taken else None,
+        ~np.isin(rows.provider, taken) & ~rows.is_part if taken else ~rows.is_part,
     )
     is_single = np.zeros_like(rows.is_below) if one.units else rows.is_single
     return Ask(
@@ -197,12 +211,3 @@ def _givers(
     for has in has_forbidden:
         allowed &= ~has
     return Givers(numbers, has_forbidden, has_required, allowed)
-
-
-def _bits(flags: Iterable[bool]) -> int:
-    """Return a number with bit i set where flag i is.
-
-    >>> _bits([True, False, True])
-    5
-    """
-    return sum(1 << place for place, flag in enumerate(flags) if flag)

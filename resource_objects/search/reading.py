@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ from resource_objects.search.arrays import (
 )
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.shares import Shares
+from resource_objects.search.shares import Find, Shares
+from resource_objects.search.views import Views
 
 
 def read(columns: Columns, at: str | None = None) -> Fleet:
@@ -58,7 +59,8 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     sharing = traits.get(pools.SHARING, integers(()))
     if top is not None:
         traits = _inherited(traits, int(rank[top]), rank[integers(above)])
-    inventories, classes, ties = _inventories(columns, place, tree, is_root)
+    views = Views(columns, place, tree)
+    inventories, classes, ties = _inventories(columns, place, tree, is_root, views)
     return Fleet(
         names=names,
         uuids=tuple(given.uuid[row] for row in order.tolist()),
@@ -74,6 +76,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         pools=pools.read(columns.aggregates, place, sharing, tree, is_root),
         allocations=Allocations(columns.allocations, place),
         units=Units(columns.units, place),
+        views=views,
         within=None if top is None else int(tree[rank[top]]),
         above=tuple(rank[integers(above)].tolist()),
     )
@@ -84,7 +87,7 @@ def _check(columns: Columns) -> None:
     if not given.reported_at:  # nobody says when: nothing here depends on it
         given = given._replace(reported_at=given.provider_id)  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]
-    tables += [columns.aggregates, columns.shares, columns.units]
+    tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]
     for table in tables:
         if len({len(column) for column in table}) > 1:
             raise exceptions.InvalidRow(type(table).__name__, "columns", "all of one length")
@@ -137,7 +140,7 @@ def _order(names: Sequence[str], root: Integers, depth: Integers) -> Integers:
 
 
 def _inventories(
-    columns: Columns, place: Places, tree: Integers, is_root: Booleans
+    columns: Columns, place: Places, tree: Integers, is_root: Booleans, views: Views
 ) -> tuple[ClassRows, dict[str, ClassRows], Shares]:
     """Return all inventories, the same by class, and what they share."""
     given = columns.inventories
@@ -145,14 +148,15 @@ def _inventories(
     codes, code = coded(given.resource_class)
     order = np.lexsort((provider, code))
     provider, code = provider[order], code[order]
-    ties = shares.read(columns.shares, place, _finder(codes, code, provider, len(tree)))
-    rows = _rows(given, order, provider, tree, is_root, ties)
+    find = _finder(codes, code, provider, len(tree))
+    ties = shares.read(columns.shares, place, find)
+    kept = _kept(views, find, len(code))
+    is_part = kept & _is_shared(ties, code, tree[provider])
+    rows = _rows(given, order, provider, tree, is_root, ties, (kept, is_part))
     return rows, {name: rows.part(entries) for name, entries in parts(codes, code)}, ties
 
 
-def _finder(
-    codes: dict[str, int], code: Integers, provider: Integers, providers: int
-) -> Callable[[Integers, tuple[str, ...]], Integers]:
+def _finder(codes: dict[str, int], code: Integers, provider: Integers, providers: int) -> Find:
     """Return what finds the number of an inventory by its provider and class, -1 for none."""
 
     def find(wanted: Integers, classes: tuple[str, ...]) -> Integers:
@@ -168,6 +172,26 @@ def _finder(
     return find
 
 
+def _kept(views: Views, find: Find, count: int) -> Booleans:
+    """Return which inventories are those of parts of what lies over a tree."""
+    found = np.zeros(count, dtype=np.bool_)
+    for each in views.parts.values():
+        for number, classes in enumerate(each.shapes):
+            providers = each.provider[each.shape == number]
+            for name in classes:
+                rows = find(providers, (name,) * len(providers))
+                found[rows[rows >= 0]] = True
+    return found
+
+
+def _is_shared(ties: Shares, code: Integers, tree: Integers) -> Booleans:
+    """Return which inventories use the same class of another provider of their tree."""
+    found = np.zeros(len(code), dtype=np.bool_)
+    source, target = ties.source, ties.target
+    found[source[(code[source] == code[target]) & (tree[source] == tree[target])]] = True
+    return found
+
+
 def _rows(
     given: InventoryColumns,
     order: Integers,
@@ -175,6 +199,7 @@ def _rows(
     tree: Integers,
     is_root: Booleans,
     ties: Shares,
+    of_parts: tuple[Booleans, Booleans],
 ) -> ClassRows:
     bounds = [MAX_AMOUNT if most is None else most for most in given.max_unit]
     capacity, used = integers(given.capacity)[order], integers(given.used)[order]
@@ -182,6 +207,7 @@ def _rows(
     step_size = integers(given.step_size)[order]
     free = ties.left(capacity - used)
     is_below = ~is_root[provider]
+    kept, is_part = of_parts
     arrays: list[Any] = [
         provider,
         tree[provider],
@@ -194,7 +220,8 @@ def _rows(
         (min_unit + step_size - 1) // step_size * step_size,
         np.minimum(free, max_unit) // step_size * step_size,
         is_below,
-        is_below & (integers(given.total)[order] == 1),
+        is_below & (integers(given.total)[order] == 1) & ~kept,
+        is_part,
     ]
     return ClassRows(*map(frozen, arrays))
 

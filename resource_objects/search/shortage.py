@@ -15,10 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.search import beside
 from resource_objects.search.arrays import Integers
-from resource_objects.search.asked import Asked
+from resource_objects.search.asked import Asked, Decision
 from resource_objects.search.budget import Budget, Exhausted
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located import LocatedAsked
 from resource_objects.search.plan import members, plan
 from resource_objects.search.question import Ask, Question
 from resource_objects.search.ties import Ties
@@ -122,19 +124,29 @@ class Shortage:
         return sum(column[rows].tolist())
 
 
-def does_not_fit(question: Question, asks: Sequence[Asked]) -> list[Reason]:
+def does_not_fit(
+    question: Question, asks: Sequence[Asked], located: Sequence[LocatedAsked] = ()
+) -> list[Reason]:
     """Return the inventories of which too much is used if each class is given as if alone.
 
     Nothing if some class cannot be given even so.
     """
+    budget = Budget(PATIENCE)
     try:
         plans = [plan(asked, asked.allowed, Budget(PATIENCE)) for asked in asks]
+        assigned = [one.fit(one.allowed, budget) for one in located]
     except Exhausted:
         return []
-    found = [parts for parts in plans if parts is not None]
-    if len(found) < len(plans):
+    found = Decision(
+        tuple(parts for parts in plans if parts is not None),
+        tuple(amount for amount in assigned if amount is not None),
+    )
+    if len(found.plans) < len(plans) or len(found.assigned) < len(assigned):
         return []
-    return [_is_full(question.fleet, over.target, over.used) for over in Ties(asks).over(found)]
+    full = {one.target: one for one in Ties(asks).over(found.plans)}
+    if located:
+        full |= {one.target: one for one in beside.over(asks, located, found)}
+    return [_is_full(question.fleet, over.target, over.used) for over in full.values()]
 
 
 def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:
@@ -150,9 +162,9 @@ def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:
     )
 
 
-def can(asks: Sequence[Asked]) -> bool:
+def can(asks: Sequence[Asked], located: Sequence[LocatedAsked] = ()) -> bool:
     """Return whether classes can be given, or whether that takes too long to find out."""
     try:
-        return decide(asks, Budget(PATIENCE)) is not None
+        return decide(asks, Budget(PATIENCE), located) is not None
     except Exhausted:
         return True

@@ -77,12 +77,18 @@ class Snapshot:
         (shares). Each required trait is had by all who give some class, themselves or through a
         provider above them; a forbidden one by nobody who gives, nor above.
 
+        An amount that says where it goes (a topology) is one class, given by all parts it is put
+        on: the cells. What it stands for is not asked for once more (D1), its candidate carries it
+        assigned (``Candidate.located``), and one that is assigned already is found where it can
+        be just so. A count is given by the host as a whole, not by a part of it.
+
         A class that a host's tree has no inventory of may be given by one of the pools that the
         tree is linked to; of a pool only its own traits count. A host gives something itself: what
         only pools have is found once, at the pool that has all of it.
 
         The same snapshot, request, limit and budget give the same answer. Cost: milliseconds for
-        the hosts that cannot, however many; some 50 microseconds for each that can.
+        the hosts that cannot, however many; some 50 microseconds for each that can, and half a
+        millisecond for each on which a topology is looked at.
 
         :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
         :param limit: at most so many candidates; None is as many as there are hosts

@@ -7,6 +7,9 @@ trait, which class answers for it; that narrows the givers of the class, and who
 gives. Traits that are had by the same givers are considered once, a trait that leaves one choice is
 not a choice, and a set of givers is planned once however often it comes up.
 
+A located amount is one more class, given by the parts it is put on; who may be among them is
+narrowed like any givers, and its inventory decides (:mod:`~resource_objects.search.located`).
+
 Choosing classes for many traits is a hard problem in general (it covers sets), so every trial is
 paid for from a budget.
 """
@@ -15,9 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from resource_objects.search import joint
-from resource_objects.search.asked import Asked, Parts, Sets
-from resource_objects.search.budget import Budget
+from resource_objects.resources import Amount
+from resource_objects.search import beside, joint
+from resource_objects.search.asked import Asked, Decision, Parts, Sets
+from resource_objects.search.budget import Budget, CutShort
+from resource_objects.search.located import LocatedAsked
 from resource_objects.search.plan import plan
 from resource_objects.search.ties import Ties
 
@@ -39,57 +44,125 @@ class _Planner:
         return self._known[givers]
 
 
+class _Locator:
+    """Where a located amount goes, for any set of parts; each set is decided once."""
+
+    def __init__(self, asked: LocatedAsked, budget: Budget) -> None:
+        self._asked = asked
+        self._budget = budget
+
+    def plan(self, parts: int) -> Amount | None:
+        return self._asked.fit(parts, self._budget)
+
+
 #: What may still give, and the traits that are not answered for yet (the givers that have each).
 _State = tuple[Sets, tuple[Sets, ...]]
 
 
-def decide(asks: Sequence[Asked], budget: Budget) -> tuple[Parts, ...] | None:
+def decide(
+    asks: Sequence[Asked], budget: Budget, located: Sequence[LocatedAsked] = ()
+) -> Decision | None:
     """Return who gives each class, with every required trait answered for; None if nobody can.
 
     :raises Exhausted: if the budget runs out first: neither yes nor no
+    :raises CutShort: if a located amount's own decision did not end
     """
-    planners = [_Planner(asked, budget) for asked in asks]
-    allowed = tuple(asked.allowed for asked in asks)
-    if _plans(planners, allowed) is None:
-        return None
-    ties = Ties(asks)
-    traits = sorted(set(zip(*(asked.with_trait for asked in asks), strict=True)))
-    waiting: list[Iterator[_State]] = [iter([(allowed, tuple(traits))])]
-    seen: set[_State] = set()
-    while waiting:
-        state = next(waiting[-1], None)
-        if state is None:
-            waiting.pop()
-        elif state not in seen:
-            seen.add(state)
-            budget.spend()
-            givers, unanswered = state[0], _unanswered(*state)
-            if unanswered:
-                waiting.append(_choices(planners, givers, unanswered))
-            elif (found := _together(planners, givers, ties, budget)) is not None:
-                return found
-    return None
+    found = _Tree(asks, located, budget).decide()
+    if found is None and any(one.cut_short for one in located):
+        raise CutShort
+    return found
 
 
-def _together(
-    planners: Sequence[_Planner], givers: Sets, ties: Ties, budget: Budget
-) -> tuple[Parts, ...] | None:
-    """Return who gives each class of its set, each as if alone where that fits."""
-    found = _plans(planners, givers)
-    if found is None or not ties or not ties.over(found):
-        return found
-    return joint.solve(ties, givers, budget)
+class _Tree:
+    """The decision while it is made. Sets are those of the counts, then of what is located."""
 
+    def __init__(
+        self, asks: Sequence[Asked], located: Sequence[LocatedAsked], budget: Budget
+    ) -> None:
+        self._asks = asks
+        self._located = located
+        self._budget = budget
+        self._planners = [_Planner(asked, budget) for asked in asks]
+        self._locators = [_Locator(asked, budget) for asked in located]
 
-def _plans(planners: Sequence[_Planner], givers: Sets) -> tuple[Parts, ...] | None:
-    """Return who gives each class of its set, None if some class is not given."""
-    found: list[Parts] = []
-    for planner, each in zip(planners, givers, strict=True):
-        parts = planner.plan(each)
-        if parts is None:
+    def decide(self) -> Decision | None:
+        every: Sequence[Asked | LocatedAsked] = (*self._asks, *self._located)
+        allowed = tuple(asked.allowed for asked in every)
+        if self._plans(allowed) is None:
             return None
-        found.append(parts)
-    return tuple(found)
+        ties = Ties(self._asks)
+        traits = sorted(set(zip(*(asked.with_trait for asked in every), strict=True)))
+        waiting: list[Iterator[_State]] = [iter([(allowed, tuple(traits))])]
+        seen: set[_State] = set()
+        while waiting:
+            state = next(waiting[-1], None)
+            if state is None:
+                waiting.pop()
+            elif state not in seen:
+                seen.add(state)
+                self._budget.spend()
+                givers, unanswered = state[0], _unanswered(*state)
+                if unanswered:
+                    waiting.append(self._choices(givers, unanswered))
+                elif (found := self._together(givers, ties)) is not None:
+                    return found
+        return None
+
+    def _together(self, givers: Sets, ties: Ties) -> Decision | None:
+        """Return who of some sets gives what, each as if alone where that fits."""
+        found = self._plans(givers)
+        if found is None:
+            return None
+        if ties and ties.over(found.plans):
+            plans = joint.solve(ties, givers[: len(self._asks)], self._budget)
+            if plans is None:
+                return None
+            found = found._replace(plans=plans)
+        alone = len(self._asks) + len(self._located) == 1 or not self._located
+        if alone or not beside.over(self._asks, self._located, found):
+            return found
+        return beside.solve(self._asks, self._located, givers, self._budget)
+
+    def _plans(self, givers: Sets) -> Decision | None:
+        """Return who gives each class of its set, None if some class is not given."""
+        plans: list[Parts] = []
+        for planner, each in zip(self._planners, givers, strict=False):
+            parts = planner.plan(each)
+            if parts is None:
+                return None
+            plans.append(parts)
+        assigned: list[Amount] = []
+        for locator, each in zip(self._locators, givers[len(plans) :], strict=True):
+            amount = locator.plan(each)
+            if amount is None:
+                return None
+            assigned.append(amount)
+        return Decision(tuple(plans), tuple(assigned))
+
+    def _choices(self, givers: Sets, traits: tuple[Sets, ...]) -> Iterator[_State]:
+        """Yield what each class that can answer for one trait would leave.
+
+        That trait is the one with the fewest such classes among the next few: with none, nothing
+        is yielded; with one, it is no choice.
+        """
+        options: dict[int, list[Sets]] = {}
+        for number, having in enumerate(traits[:_LOOK_AHEAD]):
+            options[number] = self._options(givers, having)
+            if len(options[number]) < 2:
+                break
+        fewest = min(options, key=lambda number: len(options[number]))
+        rest = traits[:fewest] + traits[fewest + 1 :]
+        for narrowed in options[fewest]:
+            yield narrowed, rest
+
+    def _options(self, givers: Sets, having: Sets) -> list[Sets]:
+        """Return, for each class that can answer for a trait, the sets of givers that remain."""
+        planners: Sequence[_Planner | _Locator] = (*self._planners, *self._locators)
+        return [
+            (*givers[:number], givers[number] & has, *givers[number + 1 :])
+            for number, has in enumerate(having)
+            if planners[number].plan(givers[number] & has) is not None
+        ]
 
 
 def _unanswered(givers: Sets, traits: tuple[Sets, ...]) -> tuple[Sets, ...]:
@@ -99,31 +172,3 @@ def _unanswered(givers: Sets, traits: tuple[Sets, ...]) -> tuple[Sets, ...]:
         for having in traits
         if all(each & ~has for each, has in zip(givers, having, strict=True))
     )
-
-
-def _choices(
-    planners: Sequence[_Planner], givers: Sets, traits: tuple[Sets, ...]
-) -> Iterator[_State]:
-    """Yield what each class that can answer for one trait would leave.
-
-    That trait is the one with the fewest such classes among the next few: with none, nothing is
-    yielded; with one, it is no choice.
-    """
-    options: dict[int, list[Sets]] = {}
-    for number, having in enumerate(traits[:_LOOK_AHEAD]):
-        options[number] = _options(planners, givers, having)
-        if len(options[number]) < 2:
-            break
-    fewest = min(options, key=lambda number: len(options[number]))
-    rest = traits[:fewest] + traits[fewest + 1 :]
-    for narrowed in options[fewest]:
-        yield narrowed, rest
-
-
-def _options(planners: Sequence[_Planner], givers: Sets, having: Sets) -> list[Sets]:
-    """Return, for each class that can answer for a trait, the sets of givers that remain."""
-    return [
-        (*givers[:number], givers[number] & has, *givers[number + 1 :])
-        for number, has in enumerate(having)
-        if planners[number].plan(givers[number] & has) is not None
-    ]

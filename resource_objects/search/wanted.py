@@ -1,14 +1,14 @@
-"""What a request asks for, class by class: every amount as the records it is kept as."""
+"""What a request asks for: counts, class by class, and amounts that say where they go."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request
-from resource_objects.resources import Amount
+from resource_objects.resources import Amount, joint, resource
 from resource_objects.resources.records import AmountRecord
 
 
@@ -26,32 +26,52 @@ class Wanted:
     units: tuple[str, ...] = ()
 
 
-def wanted(request: Request) -> tuple[Wanted, ...]:
-    """Return each class that a request asks for, once, in the order it comes in.
+def located(request: Request) -> Mapping[str, Amount]:
+    """Return the amounts of a request whose inventories lie over trees, by class."""
+    (group,) = request.groups
+    return {name: amount for name, amount in group.resources.by_name() if _is_located(name)}
 
-    A count of a class and an amount that is kept in the same class ask for the same thing, which
-    the latter locates; they have to agree.
+
+def wanted(request: Request) -> tuple[Wanted, ...]:
+    """Return each class that a request asks for as a count, once, in the order it comes in.
+
+    Not those that a located amount stands for (D1), nor that amount. A count of a class and an
+    amount that is kept in the same class in one place ask for the same thing, which the latter
+    locates; they have to agree.
 
     :raises WrongAmountKind: for an amount that is kept as nothing, or not as counts above 0
     :raises InvalidRequest: if a count does not agree with what locates it
     """
-    (group,) = request.groups
     counted: dict[str, Wanted] = {}
-    located: dict[str, Wanted] = {}
-    for name, amount in group.resources.by_name():
+    kept: dict[str, Wanted] = {}
+    for name, amount in _counts(request):
         records = amount.to_records(name)
         _check(name, amount, records)
         if [record.resource_class for record in records] == [name]:
             counted[name] = Wanted(name, records[0].amount, amount, records[0].units)
         else:
             for record in records:
-                _add(located, record)
-    for name, part in located.items():
+                _add(kept, record)
+    for name, part in kept.items():
         if name in counted and counted[name].amount != part.amount:
             raise exceptions.InvalidRequest(
                 name, counted[name].amount, f"{part.amount}, as the amount that locates it says"
             )
-    return tuple({**counted, **located}.values())
+    return tuple({**counted, **kept}.values())
+
+
+def _counts(request: Request) -> Iterable[tuple[str, Amount]]:
+    """Return what a request asks for beside what lies over trees."""
+    (group,) = request.groups
+    asked = joint.split(group.resources)
+    every: Iterable[tuple[str, Amount]] = group.resources.by_name()
+    if asked is not None:
+        every = [*asked.others.items(), *asked.located.items()]
+    return [(name, amount) for name, amount in every if not _is_located(name)]
+
+
+def _is_located(name: str) -> bool:
+    return resource(name).is_located
 
 
 def _check(name: str, amount: Amount, records: Iterable[AmountRecord]) -> None:
@@ -60,11 +80,11 @@ def _check(name: str, amount: Amount, records: Iterable[AmountRecord]) -> None:
         raise exceptions.WrongAmountKind(name, amount, "one that is kept as counts above 0")
 
 
-def _add(located: dict[str, Wanted], record: AmountRecord) -> None:
-    before = located.get(record.resource_class, Wanted(record.resource_class, 0))
+def _add(kept: dict[str, Wanted], record: AmountRecord) -> None:
+    before = kept.get(record.resource_class, Wanted(record.resource_class, 0))
     amount = before.amount + record.amount
     if amount > MAX_AMOUNT:
         raise exceptions.InvalidRequest(record.resource_class, amount, f"at most {MAX_AMOUNT}")
-    located[record.resource_class] = dataclasses.replace(
+    kept[record.resource_class] = dataclasses.replace(
         before, amount=amount, units=(*before.units, *record.units)
     )

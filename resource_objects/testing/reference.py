@@ -3,7 +3,7 @@
 They read columns row by row, try everything, and share no code with the search. The search is
 tested against them, and so can another one be: :func:`hosts_that_fit` says which hosts can hold a
 request, :func:`faults` what is wrong with one candidate. :func:`columns_of` makes the input from
-trees.
+trees. A topology is tried on all cells, by :mod:`~resource_objects.testing.numa_reference`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.candidates import Candidate
 from resource_objects.testing.columns import columns_of
+from resource_objects.testing.numa_hosts import Cells, counts_of, topology_of
 
 __all__ = ["columns_of", "faults", "hosts_that_fit"]
 
@@ -88,6 +88,8 @@ class _Kept:
         self.shares: dict[_Place, list[tuple[_Place, int]]] = {}
         for pid, name, of, of_name, factor in zip(*columns.shares, strict=True):
             self.shares.setdefault((pid, name), []).append(((of, of_name), factor))
+        self.columns = columns
+        self.cells = Cells(columns, list(self.providers))
 
     def above(self, pid: int) -> Iterator[int]:
         """Yield a provider and those above it."""
@@ -106,8 +108,16 @@ class _Kept:
         """Return the traits that hold for a provider: its own and those of all above it."""
         return {trait for at in self.above(pid) for trait in self.providers[at].traits}
 
+    def is_of_cell(self, pid: int, name: str) -> bool:
+        return name in self.cells.classes.get(pid, ())
+
+    def is_of_host(self, pid: int, name: str) -> bool:
+        """Return whether a class of a cell is its host's: that gives it, and not the cell."""
+        shared = [place for place, _ in self.shares.get((pid, name), [])]
+        return self.is_of_cell(pid, name) and any(of_name == name for _, of_name in shared)
+
     def is_device(self, pid: int, name: str) -> bool:
-        single = self.providers[pid].inventories[name].total == 1
+        single = self.providers[pid].inventories[name].total == 1 and not self.is_of_cell(pid, name)
         return self.providers[pid].parent is not None and (single or is_device(name))
 
     def may_give(self, pid: int, name: str, parts: _Parts) -> bool:
@@ -117,15 +127,19 @@ class _Kept:
             return False
         return len(parts) == 1 or self.is_device(pid, name)
 
-    def has_room(self, given: Mapping[str, _Parts]) -> bool:
-        """Return whether all parts fit together, here and wherever they are used too."""
+    def uses(self, given: Mapping[str, _Parts]) -> dict[_Place, int]:
+        """Return what all parts use, here and wherever they are used too."""
         used: dict[_Place, int] = {}
         for name, parts in given.items():
             for pid, part in parts.items():
                 used[pid, name] = used.get((pid, name), 0) + part
                 for place, factor in self.shares.get((pid, name), []):
                     used[place] = used.get(place, 0) + part * factor
-        for (pid, name), amount in used.items():
+        return used
+
+    def has_room(self, given: Mapping[str, _Parts]) -> bool:
+        """Return whether all parts fit together, here and wherever they are used too."""
+        for (pid, name), amount in self.uses(given).items():
             inventory = self.providers[pid].inventories[name]
             if inventory.used + amount > inventory.capacity:
                 return False
@@ -144,18 +158,20 @@ class _Host:
             for pid, provider in kept.providers.items()
             if provider.is_pool and provider.aggregates & linked and pid not in self.own
         ]
+        self.cells = Cells(kept.columns, self.own)
 
     def has(self, name: str) -> bool:
         return any(name in self.kept.providers[pid].inventories for pid in self.own)
 
-    def may_hold(self, names: Iterable[str]) -> bool:
+    def may_hold(self, names: Iterable[str], has_topology: bool) -> bool:
         """Return whether it gives something itself; as a pool, whether it gives everything."""
-        having = [self.has(name) for name in names]
+        having = [self.has(name) for name in names] + [bool(self.cells)] * has_topology
         is_pool = self.kept.providers[self.kept.root(self.own[0])].is_pool
         return all(having) if is_pool else any(having)
 
     def givers(self, name: str) -> list[int]:
-        return self.own if self.has(name) else self.pools
+        givers = self.own if self.has(name) else self.pools
+        return [pid for pid in givers if not self.kept.is_of_host(pid, name)]
 
     def traits(self, pid: int) -> set[str]:
         """Return the traits that count: of a pool only its own."""
@@ -171,13 +187,22 @@ def hosts_that_fit(columns: Columns, request: Request) -> list[str]:
 
 def _fits(host: _Host, request: Request) -> bool:
     (group,) = request.groups
-    asked = dict(_counts(request))
-    if not host.may_hold(asked):
+    asked, topology = dict(counts_of(request)), topology_of(request)
+    if not host.may_hold(asked, topology is not None) or (topology and not host.cells):
         return False
-    choices = [list(_splits(host, group.forbidden, name, int(asked[name]))) for name in asked]
+    allowed = [pid for pid in host.cells.ids if not host.traits(pid) & group.forbidden]
+    choices = [list(_splits(host, group.forbidden, name, asked[name])) for name in asked]
     for chosen in itertools.product(*choices):
         given = dict(zip(asked, chosen, strict=True))
-        if host.kept.has_room(given) and _answers(host, group.required, given.values()):
+        if not host.kept.has_room(given):
+            continue
+        open_traits = _unanswered(host, group.required, given.values())
+        if topology is None:
+            if not open_traits:
+                return True
+            continue
+        within = [pid for pid in allowed if open_traits <= host.traits(pid)]
+        if host.cells.can_hold(topology, host.kept.uses(given), within):
             return True
     return False
 
@@ -203,49 +228,87 @@ def _splits(
             yield given
 
 
-def _answers(host: _Host, required: Iterable[str], chosen: Iterable[Iterable[int]]) -> bool:
-    """Return whether for each trait there is a class all of whose givers have it."""
+def _unanswered(host: _Host, required: Iterable[str], chosen: Iterable[Iterable[int]]) -> set[str]:
+    """Return the traits for which there is no class all of whose givers have it."""
     classes = [[host.traits(pid) for pid in givers] for givers in chosen]
-    return all(any(all(trait in has for has in each) for each in classes) for trait in required)
-
-
-def _counts(request: Request) -> list[tuple[str, Any]]:
-    return [(resource.name, amount) for resource, amount in request.resources.items()]
+    return {t for t in required if not any(all(t in has for has in each) for each in classes)}
 
 
 def faults(columns: Columns, request: Request, candidate: Candidate) -> list[str]:
     """Return what is wrong with a candidate, nothing if it may be claimed as it is."""
     kept = _Kept(columns)
     host = _Host(kept, candidate.host)
-    by_name = {provider.name: pid for pid, provider in kept.providers.items()}
-    given: dict[str, dict[int, int]] = {}
-    found: list[str] = []
-    for taken in candidate.allocations:
-        pid = by_name[taken.provider]
-        given.setdefault(taken.resource_class, {})[pid] = int(taken.amount)  # type: ignore[call-overload]
-        if kept.providers[pid].uuid != taken.provider_uuid:
-            found.append(f"{taken}: wrong uuid")
-        if pid not in host.givers(taken.resource_class):
-            found.append(f"{taken}: not of {candidate.host}")
-        if host.traits(pid) & request.groups[0].forbidden:
-            found.append(f"{taken}: has a forbidden trait")
+    given, found = _taken(host, request, candidate)
+    topology = topology_of(request)
+    placed = _located(host, candidate)
+    for place, (amount, _) in placed.items():
+        rest = given.get(place[1], {}).pop(place[0], 0) - amount
+        if rest:
+            given[place[1]][place[0]] = rest
+    given = {name: parts for name, parts in given.items() if parts}
     sums = {name: sum(parts.values()) for name, parts in given.items()}
-    if sums != {name: int(amount) for name, amount in _counts(request)}:
+    if sums != dict(counts_of(request)):
         found.append(f"gives {sums}")
     for name, parts in given.items():
         found += [
             f"{kept.providers[pid].name} may not give {parts[pid]} of {name}"
             for pid in parts
-            if not kept.may_give(pid, name, parts)
+            if pid not in host.givers(name) or not kept.may_give(pid, name, parts)
         ]
-    if not host.may_hold(given):
+    if not host.may_hold(given, topology is not None):
         found.append(f"{candidate.host} gives nothing itself")
     if not kept.has_room(given):
         found.append("no room for all of it together")
-    if not _answers(host, request.groups[0].required, given.values()):
+    cells = {pid for pid, _ in placed}
+    if topology is not None:
+        found += _misplaced(host, request, candidate, kept.uses(given))
+    classes = [*given.values(), *([cells] if cells else [])]
+    if _unanswered(host, request.groups[0].required, classes):
         found.append("a required trait is not answered for")
-    givers = {pid for parts in given.values() for pid in parts}
+    givers = {pid for parts in given.values() for pid in parts} | cells
     return found + _wrong_generations(kept, givers, candidate)
+
+
+def _taken(
+    host: _Host, request: Request, candidate: Candidate
+) -> tuple[dict[str, dict[int, int]], list[str]]:
+    """Return what a candidate takes of whom, by class, and what is wrong with single parts."""
+    kept = host.kept
+    by_name = {provider.name: pid for pid, provider in kept.providers.items()}
+    given: dict[str, dict[int, int]] = {}
+    found: list[str] = []
+    placed = _located(host, candidate)
+    for taken in candidate.allocations:
+        pid = by_name[taken.provider]
+        given.setdefault(taken.resource_class, {})[pid] = int(taken.amount)  # type: ignore[call-overload]
+        if kept.providers[pid].uuid != taken.provider_uuid:
+            found.append(f"{taken}: wrong uuid")
+        if pid not in host.own and pid not in host.givers(taken.resource_class):
+            found.append(f"{taken}: not of {candidate.host}")
+        if host.traits(pid) & request.groups[0].forbidden:
+            found.append(f"{taken}: has a forbidden trait")
+        if set(taken.units) != placed.get((pid, taken.resource_class), (0, set()))[1]:
+            found.append(f"{taken}: takes units {taken.units}")
+    return given, found
+
+
+def _located(host: _Host, candidate: Candidate) -> dict[_Place, tuple[int, set[str]]]:
+    """Return what the located amount of a candidate takes, with units."""
+    for _, assigned in candidate.located.by_name():
+        return host.cells.taken(assigned)  # type: ignore[arg-type]
+    return {}
+
+
+def _misplaced(
+    host: _Host, request: Request, candidate: Candidate, used: Mapping[_Place, int]
+) -> list[str]:
+    """Return what is wrong with where the topology of a candidate is, beside what is used."""
+    asked = topology_of(request)
+    found = dict(candidate.located.by_name()).get("NUMA_TOPOLOGY")
+    if asked is None or found is None:
+        return ["no assigned topology"]
+    wrong = [] if found.unassigned() == asked.unassigned() else [f"another topology: {found}"]
+    return wrong + host.cells.faults(found, used, list(host.cells.ids))  # type: ignore[arg-type]
 
 
 def _wrong_generations(kept: _Kept, givers: Iterable[int], candidate: Candidate) -> list[str]:

@@ -84,6 +84,12 @@ ALLOCATION_WIRE = wire(
     resource_class="VCPU",
     amount=wire("IntegerAmount", value=2),
 )
+LOCATED = ro.Candidate(
+    host="host0",
+    allocations=(ALLOCATION,),
+    generations=((HOST, 3),),
+    located=ro.Amounts("NUMA_TOPOLOGY=1:shared=2:on=0;shared>0-1"),
+)
 CLAIM_WIRE = wire(
     "Claim",
     id=CLAIM,
@@ -126,6 +132,9 @@ PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
     ),
 ]
 
+#: Present versions that are not 1.1.
+PRESENT = {"Candidate": "1.2"}
+
 each_pinned = pytest.mark.parametrize(
     ("ours", "pinned"), PINNED, ids=[type(ours).__name__ for ours, _ in PINNED]
 )
@@ -137,7 +146,7 @@ def test_the_first_form_is_read_as_the_present_object(
 ) -> None:
     again = base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned))
     assert again == ours
-    assert version_of(again.obj_to_primitive()) == "1.1"
+    assert version_of(again.obj_to_primitive()) == PRESENT.get(type(ours).__name__, "1.1")
 
 
 @each_pinned
@@ -167,6 +176,7 @@ def test_the_first_form_is_still_said(ours: base.ResourceObject, pinned: dict[st
         (ro.Provider("nfs", "DISK_GB=8", reported_at=MADE), "it cannot say reported_at"),
         (ALLOCATION.replace(units=("cpu0", "cpu1")), "it has no units"),
         (ro.Candidate(host="h", allocations=(ALLOCATION.replace(units=("a",)),)), "no units"),
+        (LOCATED, "it cannot say located"),
         (HELD.replace(allocations=(ALLOCATION.replace(units=("a",)),)), "it has no units"),
         (HELD.replace(state="confirmed"), "it knows no confirmed claim"),
         (HELD.replace(project="p"), "it cannot say project"),
@@ -189,6 +199,22 @@ def test_what_is_nobodys_loss_goes_silently() -> None:
     read = ro.Provider("host0", "VCPU=8", aggregates=[])
     assert "aggregates" not in data_of(read.obj_to_primitive("1.0"))
     assert "generation" not in data_of(HELD.replace(generation=7).obj_to_primitive("1.0"))
+
+
+def test_the_second_form_of_a_candidate_is_read_and_said() -> None:
+    allocation = wire("Allocation", **{**data_of(ALLOCATION_WIRE), "units": []})
+    pinned = wire(
+        "Candidate",
+        host="host0",
+        allocations=[{**allocation, "versioned_object.version": "1.1"}],
+        generations=[[HOST, 3]],
+    )
+    pinned["versioned_object.version"] = "1.1"
+    ours = LOCATED.replace(located=ro.Amounts())
+    assert base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned)) == ours
+    assert ours.obj_to_primitive("1.1") == pinned
+    with pytest.raises(exceptions.CannotDowngrade, match="it cannot say located"):
+        LOCATED.obj_to_primitive("1.1")
 
 
 @pytest.mark.parametrize(

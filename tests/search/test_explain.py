@@ -289,6 +289,8 @@ def test_the_data_is_plain():
                     "holders": [["job-1", 1]],
                     "trait": None,
                     "unit": None,
+                    "cell": None,
+                    "guest": None,
                     "text": "host0: PGPU asked 2, free 0 of 1 (job-1 holds 1)",
                 }
             ]

@@ -9,10 +9,11 @@ import pytest
 from resource_objects import base, exceptions
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
+from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts, IntegerAmount
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search import Snapshot, question
-from resource_objects.search.wanted import Wanted, wanted
+from resource_objects.search.wanted import Wanted, located, wanted
 from resource_objects.testing.reference import columns_of
 
 
@@ -92,6 +93,18 @@ def test_an_amount_that_counts_nothing_is_refused(ask, records):
 def test_a_sum_beyond_64_bits_is_refused(ask):
     with pytest.raises(exceptions.InvalidRequest):
         wanted(ask([("VCPU", 2**63 - 1), ("VCPU", 1)]))
+
+
+def test_what_lies_over_a_tree_is_located_and_its_counts_are_not_wanted():
+    request = Request("DISK_GB=9,PCPU=4,VCPU=1,NUMA_TOPOLOGY=2:dedicated=4:memory=64")
+    assert [(one.resource_class, one.amount) for one in wanted(request)] == [
+        ("VCPU", 1),
+        ("DISK_GB", 9),
+    ]
+    assert {name: str(amount) for name, amount in located(request).items()} == {
+        "NUMA_TOPOLOGY": "2:dedicated=4:memory=64"
+    }
+    assert not located(Request("VCPU=1"))
 
 
 # --- units ----------------------------------------------------------------------------------------
