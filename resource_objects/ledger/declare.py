@@ -34,11 +34,13 @@ class DeclareMethods(DefineMethods):
         touched: shrinking below use is allowed and shows as a negative ``free``. Cost: one read
         of these trees and one write; the number of statements does not grow with theirs.
 
-        :raises InvalidTree: if a root or a provider is named twice
+        :raises InvalidTree: if a root or a provider is named twice, or what providers keep in
+            parts contradicts itself, as two cells with one CPU would
         :raises StaleDefinition: if a provider was read at an older generation
         :raises ProviderExists: if a name or uuid belongs to another tree
         :raises ProviderInUse: if a provider that would go has allocations
-        :raises InventoryInUse: if an inventory that would go has allocations
+        :raises InventoryInUse: if an inventory that would go has allocations, or a unit that is
+            held by name would be given out in another way: a dedicated CPU as a shared one
         :raises CountedTwice: if a class would be counted in a host's tree that a pool gives to it
         """
         check_roots(roots)

@@ -12,7 +12,8 @@ from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import together
 from resource_objects.providers.given import any_generation
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
-from resource_objects.providers.orders import Operation, Write
+from resource_objects.providers.orders import Operation, Order, Write
+from resource_objects.providers.parts import check_parts, held_otherwise
 from resource_objects.providers.pools import SHARES, gains_of
 
 
@@ -97,7 +98,7 @@ class DefineMethods(ReadMethods):
             changes = together(subject, found.changes)
             if not changes and not found.reported:
                 return SyncResult.of(found.changes)
-            guarded = (*found.unchanged, *self._counted_once(found.kept, changes))
+            guarded = (*found.unchanged, *self._allowed(found.kept, changes))
             write = Write(
                 doing,
                 kind,
@@ -115,6 +116,28 @@ class DefineMethods(ReadMethods):
                 tries -= 1
             else:
                 return SyncResult.of(found.changes)
+
+    def _allowed(
+        self,
+        kept: Sequence[Provider],
+        changes: DefinitionChanges,
+        orders: Sequence[Order] = (),
+    ) -> tuple[tuple[str, int], ...]:
+        """Return the providers, ``(uuid, generation)``, that changes rely on, or refuse them.
+
+        What consumers hold is read only where a unit would be given out in another way. Who takes
+        it by name at the same moment may be missed: an audit lists what comes of it.
+
+        :raises InvalidTree: if the parts of an inventory would contradict each other
+        :raises InventoryInUse: if a unit that is held by name would be given out in another way
+        :raises CountedTwice: as :meth:`_counted_once`
+        """
+        for changed in check_parts(kept, changes):
+            for held in held_otherwise(changed, self.backend.read(changed.root), orders):
+                where, name, unit, consumer = held
+                said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
+                raise exceptions.InventoryInUse(where, said)
+        return self._counted_once(kept, changes)
 
     def _counted_once(
         self, kept: Iterable[Provider], changes: DefinitionChanges

@@ -6,7 +6,9 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.base import claim_of
 from resource_objects.ledger.found import Choice, Found
 from resource_objects.ledger.taking import (
+    Own,
     TakeMethods,
+    Taking,
     Unchanged,
     lost_by,
     patiently,
@@ -21,7 +23,6 @@ from resource_objects.providers.orders import (
     Operation,
     Order,
     Replacement,
-    Write,
     subject_of,
 )
 
@@ -58,16 +59,17 @@ class MoveMethods(TakeMethods):
         doing, done = self._begin(operation, "move", subject)
         if done is not None:
             return claim_of(done.claims[0])
-        relied = self._relied(unchanged)
+        relied = self._demanded(unchanged)
 
         def attempt() -> Claim:
             (kept,) = self._held_by(name)
 
-            def write(choice: Choice) -> Write:
-                orders = _moved(kept, choice, other)
-                return write_of(doing, "move", subject, orders, relied(choice))
+            def orders(choice: Choice) -> list[Order]:
+                return _moved(kept, choice, other)
 
-            return claim_of(self._take(write, found, name, lost_by(unchanged))[0])
+            own = Own.GOES if other is None else Own.STAYS
+            taking = Taking(doing, "move", subject, name, own, orders, relied)
+            return claim_of(self._take(taking, found, lost_by(unchanged))[0])
 
         return patiently(attempt, self.retries.definitions, exceptions.StaleConsumer)
 

@@ -49,7 +49,7 @@ class PlanMethods(DeclareMethods):
         root = changed[0].root if len(changed) == 1 else f"{len(changed)} trees"
         plan = Plan(together(root, changed) if changed else None)
         if plan.definitions is not None:
-            self._counted_once(found.kept, plan.definitions)
+            self._allowed(found.kept, plan.definitions)
         known = {one.uuid or "": one.name for root in found.kept for one in root.walk()}
         names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
         return dataclasses.replace(plan, names=names)
@@ -170,14 +170,14 @@ class PlanMethods(DeclareMethods):
     def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ClaimRecord]) -> None:
         rehearse(plan, columns, claims)
         if plan.definitions is not None:
-            self._counted_once(trees(columns), plan.definitions)
+            self._allowed(trees(columns), plan.definitions, plan.orders)
 
     def _carry_out(
         self, plan: Plan, columns: Columns, doing: Operation, kind: str, subject: str
     ) -> tuple[ClaimRecord, ...]:
         """Commit a plan, given the trees it changes as they are."""
         changes = plan.definitions
-        relied = () if changes is None else self._counted_once(trees(columns), changes)
+        relied = () if changes is None else self._allowed(trees(columns), changes, plan.orders)
         return self.backend.commit(plan.write(doing, kind, subject, unchanged=relied))
 
     def _tried(self, reshape: Reshape) -> Plan:

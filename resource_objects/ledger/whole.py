@@ -18,8 +18,9 @@ class Ledger(PlanMethods, PoolMethods, NameMethods, ClaimMethods, HistoryMethods
     pools           :meth:`share`, :meth:`unshare`, :meth:`report`, :meth:`pools`
     names           :meth:`classes`, :meth:`traits`, :meth:`aggregates`, and ``ensure_``,
                     ``rename_`` and ``remove_`` of each
-    read            :meth:`provider`, :meth:`trees`, :meth:`providers`, :meth:`consumers`,
-                    :meth:`held`, :meth:`usage`, :meth:`totals`, :meth:`over_capacity`
+    read            :meth:`provider`, :meth:`inventories`, :meth:`trees`, :meth:`providers`,
+                    :meth:`consumers`, :meth:`held`, :meth:`assigned`, :meth:`usage`,
+                    :meth:`totals`, :meth:`over_capacity`
     search          :meth:`snapshot`, then ``candidates``
     take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
                     :meth:`move`, :meth:`swap`, :meth:`release`

@@ -36,6 +36,9 @@ _QUERIES = {
     "changes": "SELECT shard, number, operation, touched FROM changes",
 }
 
+#: the kind whose parts are the cells of a host: what is taken of one by name is taken of them all
+_TOPOLOGY = "NUMA_TOPOLOGY"
+
 #: how many shards the change feed has
 _SHARDS = 64
 
@@ -153,6 +156,21 @@ def _units(tables: Tables) -> Iterator[str]:
     for (provider, unit), count in Counter(row[:2] for row in tables["units"]).items():
         if count > 1:
             yield f"unit {unit!r} of provider {provider} is taken {count} times"
+
+
+def _cpus(tables: Tables) -> Iterator[str]:
+    """A CPU of a host has one owner: its unit is taken once in all cells of the tree."""
+    roots = {row[0]: row[2] for row in tables["providers"]}
+    class_of = {row[0]: row[3] for row in tables["allocations"]}
+    cells = {row[0] for row in tables["kinds"] if row[1] == _TOPOLOGY}
+    taken = Counter(
+        (roots.get(provider), class_of.get(allocation), unit)
+        for provider, unit, allocation in tables["units"]
+        if provider in cells
+    )
+    for (root, class_, unit), count in taken.items():
+        if count > 1:
+            yield f"unit {unit!r} of class {class_} has {count} owners in the tree of {root}"
 
 
 def _orphans(tables: Tables) -> Iterator[str]:
@@ -334,6 +352,7 @@ _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _figures,
     _shares,
     _units,
+    _cpus,
     _orphans,
     _kinds,
     _consumers,

@@ -24,7 +24,7 @@ SECONDS = float(os.environ.get("RO_TEST_KILL_SECONDS", "150"))
 def _check(report: kill.Report) -> None:
     print(report)
     assert not report.problems, report
-    assert len(report.acknowledged) == 11, report
+    assert len(report.acknowledged) == 19, report
 
 
 @pytest.mark.law(1, 2, 4)

@@ -33,6 +33,7 @@ from resource_objects.providers.listing import ListedProvider, ProviderFilter, P
 from resource_objects.providers.orders import ClaimOrder, ClaimRecord, Delta, Operation, Write
 from resource_objects.providers.provider import Share
 from resource_objects.providers.settle import settle
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
 from resource_objects.testing import checker
 from resource_objects.testing.conformance import BackendConformance
@@ -47,6 +48,7 @@ from resource_objects.testing.conformance.base import (
     release,
     rename,
 )
+from resource_objects.testing.conformance.numa_model import host_of
 
 # --- the checker of tables ---
 
@@ -152,6 +154,40 @@ def test_the_checker_finds_what_is_wrong(sound: str, damage: str, said: str) -> 
         for statement in damage.split(";"):
             connection.exec_driver_sql(statement)
     assert said in "\n".join(checker.problems(sound))
+
+
+@pytest.mark.law(4)
+def test_the_checker_finds_a_cpu_that_is_taken_of_two_cells(
+    sqlite_url: Callable[[str], str],
+) -> None:
+    url = sqlite_url("cells.db")
+    backend = SQLBackend.open(url)
+    cells = [HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=64) for n in (0, 1)]
+    names = define(backend, host_of("host0", NUMATopologyInventory(cells)))
+    # a backend keeps what it is told: which CPUs a cell has, it does not know
+    for consumer, cell, unit in (("job-1", 0, "cpu2"), ("job-2", 1, "cpu4")):
+        taken = Delta(names[f"host0/numa{cell}"], "PCPU", 1, (unit,))
+        order(backend, ClaimOrder(consumer, (taken,)))
+    assert checker.problems(url) == []
+    release(backend, "job-2")
+    again = Delta(names["host0/numa1"], "PCPU", 1, ("cpu2",))
+    order(backend, ClaimOrder("job-2", (again,)))
+    backend.close()
+    [problem] = checker.problems(url)
+    assert "unit 'cpu2'" in problem and "2 owners" in problem
+
+
+def test_units_of_one_name_may_be_of_several_devices(sqlite_url: Callable[[str], str]) -> None:
+    url = sqlite_url("devices.db")
+    backend = SQLBackend.open(url)
+    root = host("host0")
+    for number in (0, 1):
+        root.add(f"host0/gpu{number}", "PGPU=2")
+    names = define(backend, root)
+    deltas = (Delta(names[f"host0/gpu{number}"], "PGPU", 1, ("slice0",)) for number in (0, 1))
+    order(backend, ClaimOrder("job", tuple(deltas)))
+    backend.close()
+    assert checker.problems(url) == []
 
 
 def test_the_checker_allows_for_what_was_renamed_and_what_was_forgotten(

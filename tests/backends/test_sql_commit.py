@@ -19,6 +19,7 @@ from sqlalchemy import event
 from resource_objects import exceptions
 from resource_objects.backends.sql import commit, history, operations, places, schema
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
 from resource_objects.providers.feed import SHARDS, Change, Cursor, shard_of
@@ -39,6 +40,8 @@ from resource_objects.providers.orders import (
 from resource_objects.testing import checker
 from resource_objects.testing.conformance.base import claim, define, host, picture, release
 from resource_objects.testing.conformance.concurrency import together
+from resource_objects.testing.conformance.numa_model import host_of
+from tests.ledger.numa_hosts import cells
 
 START = Cursor((0,) * SHARDS)
 UNITS = tuple(f"cpu{n}" for n in range(4))
@@ -179,6 +182,32 @@ def test_statements_do_not_grow_with_the_providers(counted: SQLBackend, count: C
         orders: list[Order] = [ClaimOrder("job", some), Replacement("job", more), Release("job")]
         found.append([count.of(lambda order=order: write(counted, order)) for order in orders])
     assert found[0] == found[1] and min(found[0]) > 0
+
+
+def test_statements_of_a_gang_do_not_grow_with_it(counted: SQLBackend, count: Count) -> None:
+    """The names of all hosts are looked up at once."""
+    ledger, kinds = Ledger(counted), ("DISK_GB=1", "NUMA_TOPOLOGY=1:dedicated=1")
+    for name in ("host0", "host1"):
+        ledger.sync(host_of(name, cells(), DISK_GB=100))
+    for kind in kinds:
+        found = []
+        for size in (2, 6):
+            wanted = {f"job-{n}": {f"host{n % 2}": kind} for n in range(size)}
+            found.append(count.of(lambda wanted=wanted: ledger.claim_all(wanted)))
+            ledger.release(*wanted)
+        assert found[0] == found[1], count.texts
+
+
+def test_a_replacement_writes_that_there_is_no_request(ledger: SQLBackend, ledger_url: str) -> None:
+    names = define(ledger, host())
+    places = {n: (Delta(names["host0"], "VCPU", n),) for n in (1, 2)}
+    for name, asked in (("a", "{}"), ("b", "[]")):
+        claim(ledger, name, {names["host0"]: "VCPU=1"}, request=asked)
+    write(ledger, Replacement("a", places[2]), Replacement("b", places[2], request="[1]"))
+    assert rows(ledger, schema.consumers, "name", "request") == [("a", None), ("b", "[1]")]
+    write(ledger, Replacement("a", places[1]), Replacement("b", places[1]))
+    assert rows(ledger, schema.consumers, "name", "request") == [("a", None), ("b", None)]
+    assert checker.problems(ledger_url) == []
 
 
 def test_a_claim_is_a_few_statements(counted: SQLBackend, count: Count, database_kind: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
+from resource_objects.testing.conformance.numa_model import host_of
+from tests.ledger.numa_hosts import cells
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -19,3 +21,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def ledger(url: str) -> Iterator[ro.Ledger]:
     with ro.connect(url) as opened:
         yield opened
+
+
+@pytest.fixture
+def numa_ledger(ledger: ro.Ledger) -> ro.Ledger:
+    """A ledger with host0 and host1, each of two cells."""
+    for name in ("host0", "host1"):
+        ledger.sync(host_of(name, cells(), DISK_GB=100))
+    return ledger

@@ -106,6 +106,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "report": {"pool": "nfs", "inventories": "DISK_GB=9"},
     "pools": {},
     "provider": {"name": "host0"},
+    "inventories": {"name": "host0"},
+    "assigned": {"consumer": "job"},
     "trees": {"given": ["host0"]},
     "providers": {},
     "consumers": {},

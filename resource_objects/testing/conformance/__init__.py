@@ -22,7 +22,8 @@ by its name; see :class:`~resource_objects.testing.conformance.base.Kit`. Tests 
 laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 ["resource_objects.testing.laws"]``.
 
-Further: :func:`state_machine` compares a backend with a naive model of dicts, by Hypothesis;
+Further: :func:`state_machine` compares a backend with a naive model of dicts, by Hypothesis, and
+:func:`topology_machine` a ledger's view of NUMA cells with an inventory in memory;
 :mod:`resource_objects.testing.kill` lets processes loose on one and kills them at random, where it
 is ``multi_process``; and :mod:`resource_objects.testing.checker` reads the tables of a SQL database
 apart from the library.
@@ -45,6 +46,8 @@ _PARTS = (
     "model",
     "naive",
     "names",
+    "numa",
+    "numa_model",
     "operations",
     "oracle",
     "orders",
@@ -64,6 +67,8 @@ from resource_objects.testing.conformance.feed import FeedRules  # noqa: E402
 from resource_objects.testing.conformance.lists import ListRules  # noqa: E402
 from resource_objects.testing.conformance.model import state_machine  # noqa: E402
 from resource_objects.testing.conformance.names import NameRules  # noqa: E402
+from resource_objects.testing.conformance.numa import TopologyRules  # noqa: E402
+from resource_objects.testing.conformance.numa_model import topology_machine  # noqa: E402
 from resource_objects.testing.conformance.operations import OperationRules  # noqa: E402
 from resource_objects.testing.conformance.orders import OrderRules  # noqa: E402
 from resource_objects.testing.conformance.races import RaceRules  # noqa: E402
@@ -71,7 +76,7 @@ from resource_objects.testing.conformance.reshape import ReshapeRules  # noqa: E
 from resource_objects.testing.conformance.shares import ShareRules  # noqa: E402
 from resource_objects.testing.conformance.units import UnitRules  # noqa: E402
 
-__all__ = ["BackendConformance", "state_machine"]
+__all__ = ["BackendConformance", "state_machine", "topology_machine"]
 
 
 class BackendConformance(
@@ -82,6 +87,7 @@ class BackendConformance(
     OrderRules,
     UnitRules,
     ShareRules,
+    TopologyRules,
     ReshapeRules,
     ListRules,
     OperationRules,

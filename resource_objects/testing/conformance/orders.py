@@ -209,8 +209,10 @@ class OrderRules(Kit):
         order(backend, Renewal("job", _LATER, CONFIRMED))
         record = _only(backend, Replacement("job", deltas({there: "VCPU=1"}), user="v"))
         assert (record.id, record.state, record.expires_at) == (first.id, CONFIRMED, _LATER)
-        assert (record.project, record.user, record.request) == ("p", "v", "[1]")
+        assert (record.project, record.user, record.request) == ("p", "v", None)
         assert backend.held("job") == record
+        other = _only(backend, Replacement("job", deltas({there: "VCPU=1"}), request="[2]"))
+        assert (other.request, backend.held("job")) == ("[2]", other)
         assert adjust(backend, "job", {there: "VCPU=1"}).state == CONFIRMED
 
     @law(4, 6)

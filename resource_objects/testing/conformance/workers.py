@@ -6,9 +6,12 @@ import multiprocessing.context
 import os
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from resource_objects import exceptions
+from resource_objects.ledger import Ledger
 from resource_objects.providers import Backend
+from resource_objects.resources.numa import numa
 from resource_objects.testing.conformance.base import adjust, claim, define, host, release
 
 #: What processes begin with; what is not installed is left out.
@@ -82,6 +85,33 @@ def hammer_elsewhere(
         return hammer(backend, uuid, who, tries)
     finally:
         backend.close()
+
+
+def claim_topologies(
+    backend_class: type[Backend], url: str, host: str, who: str, tries: int
+) -> dict[str, str]:
+    """Claim topologies of a host at random, and release; return who then has which CPUs."""
+    ledger = Ledger(backend_class.open(url))
+    chance = random.Random(who)
+    cpus: dict[str, str] = {}
+    with ledger:
+        for number in range(tries):
+            name = f"{who}-{number}"
+            cells = chance.choice([1, 1, 2])
+            amount = numa(cells, dedicated=cells * chance.randint(1, 2), shared=cells)
+            try:
+                ledger.claim(name, {host: {"NUMA_TOPOLOGY": amount}})
+                cpus[name] = _dedicated(ledger, name, host)
+            except exceptions.CapacityException:
+                for gone in list(cpus)[:2]:
+                    ledger.release(gone)
+                    del cpus[gone]
+    return cpus
+
+
+def _dedicated(ledger: Ledger, name: str, host: str) -> str:
+    assigned: Any = ledger.assigned(name)[host]["NUMA_TOPOLOGY"]
+    return ",".join(str(cpu) for placed in assigned.placed for _, cpu in placed.pins)
 
 
 def claim_until_killed(

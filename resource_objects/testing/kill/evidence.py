@@ -45,6 +45,7 @@ class Evidence:
     shares: dict[Key, dict[Key, int]]
     consumers: dict[str, tuple[str, int]]  #: (uuid, generation)
     holds: dict[str, Holds]  #: by consumer
+    structured: frozenset[Key] = frozenset()  #: inventories that are part of a structured one
 
 
 def through_backend(backend_class: type[Backend], url: str) -> Evidence:
@@ -87,7 +88,14 @@ def of_backend(backend: Backend) -> Evidence:
         name: (record.consumer_uuid, record.generation)
         for name, record in backend.held_by(list(holds)).items()
     }
-    return Evidence(operations, changes, inventories, dict(shares), consumers, dict(holds))
+    structured = frozenset(
+        (uuid[number], name)
+        for number, _, classes, _ in zip(*columns.kinds, strict=True)
+        for name in classes
+    )
+    return Evidence(
+        operations, changes, inventories, dict(shares), consumers, dict(holds), structured
+    )
 
 
 def _changes(backend: Backend) -> list[Told]:
@@ -138,6 +146,11 @@ def through_sql(url: str) -> Evidence:
         dict(shares),
         {row[1]: (row[3], row[2]) for row in tables["consumers"]},
         {name: dict(holds) for name, holds in checker.holdings(tables).items()},
+        frozenset(
+            (uuid[provider], name)
+            for provider, _, classes in tables["kinds"]
+            for name in classes.split(",")
+        ),
     )
 
 

@@ -28,7 +28,35 @@ def judge(evidence: Evidence, asked: dict[str, Asked]) -> list[str]:
     found += _lives(evidence, asked, steps)
     found += _feed(evidence, steps)
     found += _Replay(evidence, asked, steps).problems()
+    found += _named(evidence)
+    found += _once(evidence)
     return found
+
+
+def _named(evidence: Evidence) -> Iterator[str]:
+    """Each dedicated CPU that is taken of a cell is a unit: nobody there takes one by number."""
+    for consumer, holds in evidence.holds.items():
+        for key, (amount, units) in holds.items():
+            if key[1] == "PCPU" and key in evidence.structured and amount != len(units):
+                yield f"{consumer} holds {amount} of {key}, and the units {sorted(units)}"
+
+
+def _once(evidence: Evidence) -> Iterator[str]:
+    """A CPU of a host has one owner: it is taken of one cell, by one consumer."""
+    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for consumer, holds in evidence.holds.items():
+        for key, (_, units) in holds.items():
+            for unit in units:
+                owners[_whole(evidence, key), unit].append(consumer)
+    for (where, unit), consumers in owners.items():
+        if len(consumers) > 1:
+            yield f"{unit} of {where} has the owners {sorted(consumers)}"
+
+
+def _whole(evidence: Evidence, key: Key) -> str:
+    """Return the host of a cell, with which it shares; of what is no cell, itself."""
+    shared = evidence.shares.get(key, {}) if key in evidence.structured else {}
+    return min(shared, default=key)[0]
 
 
 def _recorded(evidence: Evidence, asked: dict[str, Asked]) -> Iterator[str]:
@@ -189,7 +217,7 @@ class _Replay:
                 found = self._evidence.inventories.get(key)
                 yield f"{key} has (capacity, used) {found}, replayed it has {expected}"
         owners = {
-            (key[0], unit): consumer
+            (_whole(self._evidence, key), unit): consumer
             for consumer, holds in self._evidence.holds.items()
             for key, (_, units) in holds.items()
             for unit in units
@@ -247,7 +275,7 @@ class _Replay:
 
     def _units(self, change: Told, holds: Holds) -> list[tuple[str, str]]:
         return [
-            (key[0], unit)
+            (_whole(self._evidence, key), unit)
             for key, (_, units) in holds.items()
             for unit in units
             if self._is_in(change, key[0])

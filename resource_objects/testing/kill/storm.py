@@ -7,7 +7,7 @@ import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,8 +23,11 @@ from resource_objects.testing.conformance.workers import processes
 from resource_objects.testing.kill import diary as diaries
 from resource_objects.testing.kill.evidence import Evidence, through_backend, through_sql
 from resource_objects.testing.kill.judge import judge
-from resource_objects.testing.kill.writers import Task, hot_hosts, work
+from resource_objects.testing.kill.topologies import TopologyWriter, numa_hosts
+from resource_objects.testing.kill.writers import Task, Writer, hot_hosts, work
 
+#: Who writes, in turn.
+CREW: tuple[type[Writer], ...] = (Writer, TopologyWriter, Writer)
 #: Seconds that writers may take to end when they are told to.
 _PATIENCE = 120
 
@@ -56,6 +59,7 @@ class _Storm:
     url: str
     folder: Path
     seed: int
+    crew: Sequence[type[Writer]] = CREW
     started: int = 0
     running: dict[str, BaseProcess] = dataclasses.field(default_factory=dict)
 
@@ -66,6 +70,7 @@ class _Storm:
     def start(self) -> None:
         """Start a writer."""
         who = f"w{self.started}"
+        kind = self.crew[self.started % len(self.crew)]
         self.started += 1
         task = Task(
             self.backend_class,
@@ -74,6 +79,7 @@ class _Storm:
             self.seed,
             str(self.folder / f"{who}.diary"),
             str(self.stop),
+            kind,
         )
         process = processes().Process(target=work, args=(task,))
         process.start()
@@ -98,6 +104,7 @@ def storm(
     *,
     seconds: float = 20.0,
     writers: int = 8,
+    crew: Sequence[type[Writer]] = CREW,
     kill_every: float = 0.8,
     cut: Callable[[], int] | None = None,
     cut_every: float = 1.0,
@@ -109,6 +116,7 @@ def storm(
     """Let writers loose on an empty ledger, kill them at random, and judge what is left.
 
     :param folder: an empty directory for the diaries
+    :param crew: the kinds of writers, in turn
     :param kill_every: seconds between two kills, on average; the one killed is replaced
     :param cut: cuts some connections to the ledger and returns how many
     :param disaster: brings down and up again what the ledger runs on; returns when it is up
@@ -118,7 +126,7 @@ def storm(
     """
     folder.mkdir(parents=True, exist_ok=True)
     seed = random.randrange(2**32) if seed is None else seed
-    this = _Storm(backend_class, url, folder, seed)
+    this = _Storm(backend_class, url, folder, seed, crew)
     report = Report()
     # everything that opens the ledger is a process of its own, also the first and the last to do so
     with ProcessPoolExecutor(1, mp_context=processes()) as pool:
@@ -140,7 +148,7 @@ def _define(backend_class: type[Backend], url: str, path: str) -> None:
     """Make the hosts; the first diary tells of it."""
     backend = backend_class.open(url)
     try:
-        changes = changes_to(backend, *hot_hosts())
+        changes = changes_to(backend, *hot_hosts(), *numa_hosts())
         write = Write(Operation(), "define", "the hosts", changes)
         with diaries.Diary(Path(path)) as diary:
             diary.asks(write)

@@ -73,6 +73,7 @@ class Task:
     seed: int
     diary: str
     stop: str  #: a file: the writer ends when it is there
+    kind: type[Writer] | None = None  #: None: a :class:`Writer`
 
 
 def work(task: Task) -> None:
@@ -91,7 +92,7 @@ def _work(task: Task, diary: Diary) -> None:
     if backend is None:
         return
     try:
-        writer = Writer(task, backend, diary)
+        writer = (task.kind or Writer)(task, backend, diary)
         while not Path(task.stop).exists():
             writer.step()
     finally:

@@ -1,0 +1,152 @@
+"""Units that are asked for by name by who decides elsewhere: those that a part has. Pure.
+
+A kind whose inventories lie over a tree says which units each part has; those of a part are taken
+there, and not of the host that it shares them with. What it says holds for the definition that was
+read, which the write therefore demands to be as it was. Units of other providers are named as one
+likes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.ledger.found import Choice
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.orders import Delta
+from resource_objects.resources import resource
+from resource_objects.resources.records import InventoryRecord
+
+_SHOWN = 16
+
+
+def named_units(choice: Choice) -> tuple[Delta, ...]:
+    """Return what a choice takes by unit where it is not known yet which units there are."""
+    known = {uuid for uuid, _ in choice.relied}
+    return tuple(
+        delta
+        for delta in choice.deltas
+        if delta.units and delta.amount > 0 and delta.provider_uuid not in known
+    )
+
+
+def with_units(choice: Choice, columns: Columns, consumer: str, leaving: bool = False) -> Choice:
+    """Return a choice that relies on the definitions of the parts whose units it names.
+
+    What the consumer holds there already it may name, whatever became of it.
+
+    :param columns: the trees of :func:`named_units`
+    :param leaving: whether the consumer gives back what it holds
+    :raises UnitNotFound: for a name that is no unit of that class there
+    :raises InvalidAmount: if the units are not as many as the amount
+    :raises UnitTaken: if somebody took it of another part, before it became one of this part
+    """
+    units = _Units(columns, consumer, leaving)
+    relied = dict(choice.relied)
+    for delta in named_units(choice):
+        relied.update(units.checked(delta))
+    return dataclasses.replace(choice, relied=tuple(relied.items()))
+
+
+class _Units:
+    """The units of the parts of some trees."""
+
+    def __init__(self, columns: Columns, consumer: str, leaving: bool) -> None:
+        given = columns.providers
+        self._columns = columns
+        self._number = dict(zip(given.uuid, given.provider_id, strict=True))
+        self._name = dict(zip(given.provider_id, given.name, strict=True))
+        self._root = dict(zip(given.provider_id, given.root_id, strict=True))
+        self._generation = dict(zip(given.provider_id, given.generation, strict=True))
+        self._consumer = consumer
+        self._leaving = leaving
+        #: what parts are kept as: which units they have, None for any
+        self._of_parts = {
+            (number, name): units
+            for number, kind, classes, body in zip(*columns.kinds, strict=True)
+            for name, units in self._units_of(number, kind, classes, body).items()
+        }
+
+    def _units_of(
+        self, number: int, kind: str, classes: Collection[str], body: str
+    ) -> Mapping[str, frozenset[str] | None]:
+        table = zip(*self._columns.inventories, strict=True)
+        records = [InventoryRecord(*row[1:]) for row in table if row[0] == number]
+        own = [record for record in records if record.resource_class in classes]
+        inventory = resource(kind).inventory_from_kept(own, body or None)
+        return {name: inventory.units(name) for name in classes}
+
+    def checked(self, delta: Delta) -> Iterator[tuple[str, int]]:
+        """Check what is taken by unit; yield the definition on which that relies, if any."""
+        number = self._number.get(delta.provider_uuid)
+        if number is None:
+            return  # the write says that it is gone
+        key = number, delta.resource_class
+        there = self._of_parts.get(key)
+        if there is None and not self._is_of_parts(*key):
+            return
+        yield delta.provider_uuid, self._generation[number]
+        mine = {
+            unit
+            for at, unit, kind, who in zip(*self._columns.units, strict=True)
+            if (at, kind, who) == (*key, self._consumer)
+        }
+        new = [unit for unit in delta.units if unit not in mine]
+        if new:
+            self._check(delta, number, there, new)
+
+    def _is_of_parts(self, number: int, name: str) -> bool:
+        """Return whether parts that say which units they have share theirs with a provider."""
+        table = self._columns.shares
+        return any(
+            (of, of_class) == (number, name) and self._of_parts.get((part, kind)) is not None
+            for part, kind, of, of_class, _ in zip(*table, strict=True)
+        )
+
+    def _check(
+        self, delta: Delta, number: int, there: frozenset[str] | None, new: Collection[str]
+    ) -> None:
+        where = f"{delta.resource_class} at {self._name[number]}"
+        for unit in new:
+            if there is None:
+                raise exceptions.UnitNotFound(
+                    unit, f"{where} has none, those it shares are of the providers below"
+                )
+            if unit not in there:
+                raise exceptions.UnitNotFound(unit, f"{where} has {_shown(there)}")
+        if len(delta.units) != delta.amount:
+            raise exceptions.InvalidAmount(
+                f"units of {where}", delta.units, f"{delta.amount}, as many as the amount"
+            )
+        reasons = [self._taken(delta, number, unit, who) for unit, who in self._others(number, new)]
+        if reasons:
+            raise exceptions.CapacityException.of(reasons)
+
+    def _others(self, number: int, units: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield the units that somebody took of another part of the tree, and who."""
+        for at, unit, kind, who in zip(*self._columns.units, strict=True):
+            goes = self._leaving and who == self._consumer
+            is_part = self._of_parts.get((at, kind)) is not None and at != number
+            if unit in units and is_part and self._root[at] == self._root[number] and not goes:
+                yield unit, who
+
+    def _taken(self, delta: Delta, number: int, unit: str, who: str) -> Reason:
+        return Reason(
+            Rule.UNIT_TAKEN,
+            delta.amount,
+            bound=0,
+            used=1,
+            resource=delta.resource_class,
+            where=self._name[number],
+            holders=((who, 1),),
+            unit=unit,
+        )
+
+
+def _shown(units: Collection[str]) -> str:
+    """Return the names of units, the first of them if there are many, shorter ones first."""
+    named = sorted(units, key=lambda unit: (len(unit), unit))
+    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    return f"{', '.join(named[:_SHOWN])}{more}" if named else "none"
