@@ -130,14 +130,11 @@ class Move(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search there for what it holds, and move it."""
-        from resource_objects.requests import Request
+        from resource_objects.cli import place
 
         consumer = parsed_args.consumer
         with self.open_ledger() as ledger:
-            held = ledger.held(consumer)
-            request = held.request
-            if request is None or request.resources != held.amounts:
-                request = Request(held.amounts)  # it was changed since, or never searched
+            request = place.request_again(ledger, consumer)
             found = ledger.snapshot(parsed_args.to).candidates(request)
             if not found:
                 asked = f"{parsed_args.to} cannot give {consumer} {request}"

@@ -126,8 +126,12 @@ class Dicts(FormattableColumn[list[dict[str, Any]]]):
     """Records: a list of mappings for programs, one line each for people."""
 
     def human_readable(self) -> str:
-        """Return the values of each record, one record per line."""
-        return "\n".join(" ".join(map(str, record.values())) for record in self._value)
+        """Return the values of each record, one record per line; lists by commas."""
+        return "\n".join(" ".join(map(_said, record.values())) for record in self._value)
+
+
+def _said(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class Maybe(FormattableColumn[Any]):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resource_objects.cli.allocation import COLUMNS, rows
 from resource_objects.cli.base import Dicts, Lister, Maybe, Refused, ShowOne
 
 if TYPE_CHECKING:
     from resource_objects.providers import Allocation
-
-_COLUMNS = ("consumer", "provider", "resource_class", "amount")
 
 
 class Claim(Lister):
@@ -66,7 +65,7 @@ class Claim(Lister):
             if not isinstance(done, Claimed):
                 asked = f"nobody can give {parsed_args.consumer} {request}"
                 raise Refused(asked, str(done.explain()).splitlines())
-            return _COLUMNS, _rows(done.consumer, done.allocations)
+            return COLUMNS, rows(done.consumer, done.allocations)
 
 
 def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
@@ -145,7 +144,7 @@ class Release(Lister):
         """Release, and list what was given back."""
         with self.open_ledger() as ledger:
             released = ledger.release(parsed_args.consumer)
-        return _COLUMNS, _rows(released.consumer, released.allocations)
+        return COLUMNS, rows(released.consumer, released.allocations)
 
 
 class Show(ShowOne):
@@ -158,11 +157,12 @@ class Show(ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Read its claim."""
+        """Read its claim, and where that is."""
+        from resource_objects.providers.located import located_amounts
+
         with self.open_ledger() as ledger:
             held = ledger.held(parsed_args.name)
-        columns = _COLUMNS[1:]
-        rows = (row[1:] for row in _rows(held.consumer, held.allocations))
+            assigned = ledger.assigned(parsed_args.name)
         shown = {
             "consumer": held.consumer,
             "uuid": held.consumer_uuid,
@@ -175,14 +175,24 @@ class Show(ShowOne):
             "since": held.created_at.isoformat(timespec="seconds"),
             "expires": Maybe(held.expires_at and held.expires_at.isoformat(timespec="seconds")),
             "total": str(held.amounts),
-            "allocations": Dicts([dict(zip(columns, row, strict=True)) for row in rows]),
+            "allocations": Dicts([row for each in held.allocations for row in _records(each)]),
+            "assigned": Dicts(
+                [
+                    {"host": host, "resource_class": name, "amount": str(amount)}
+                    for host, amounts in assigned.items()
+                    for name, amount in located_amounts(amounts).items()
+                ]
+            ),
         }
         return tuple(shown), tuple(shown.values())
 
 
-def _rows(consumer: str, allocations: Iterable[Allocation]) -> list[tuple[str, str, str, int]]:
-    return [
-        (consumer, each.provider, record.resource_class, record.amount)
-        for each in allocations
-        for record in each.amount.to_records(each.resource_class)
-    ]
+def _records(held: Allocation) -> Iterator[dict[str, Any]]:
+    """Yield what is held of a provider, as plain data; units where there are some."""
+    for record in held.amount.to_records(held.resource_class):
+        row = {
+            "provider": held.provider,
+            "resource_class": record.resource_class,
+            "amount": record.amount,
+        }
+        yield row | ({"units": list(held.units)} if held.units else {})

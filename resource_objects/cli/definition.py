@@ -39,7 +39,10 @@ class ListInventories(Lister):
 
 
 class SetInventories(Command):
-    """Say what a provider has; classes that are not said go, unless --amend is given."""
+    """Say what a provider has; classes that are not said go, unless --amend is given.
+
+    What is kept in parts, such as a NUMA cell, is said as a whole, and keeps its classes.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -52,13 +55,15 @@ class SetInventories(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Set them."""
+        from resource_objects.cli.parts import check_parts
         from resource_objects.resources import Inventories
 
         given = Inventories(parsed_args.inventories)
         generation = parsed_args.generation
         with self.open_ledger() as ledger:
+            provider = ledger.provider(parsed_args.name)
+            check_parts(ledger, provider, given, amend=parsed_args.amend)
             if parsed_args.amend:
-                provider = ledger.provider(parsed_args.name)
                 given = Inventories({**dict(provider.inventories), **dict(given)})
                 generation = provider.generation if generation is None else generation
             self.say(str(ledger.set_inventories(parsed_args.name, given, generation=generation)))
@@ -76,6 +81,8 @@ class DeleteInventories(Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Keep the others."""
         from resource_objects import exceptions
+        from resource_objects.cli.parts import check_parts
+        from resource_objects.resources import Inventories
 
         gone = parsed_args.resource_class
         with self.open_ledger() as ledger:
@@ -85,6 +92,7 @@ class DeleteInventories(Command):
                 if name not in kept:
                     raise exceptions.InvalidName("resource class", name, f"one of {sorted(kept)}")
             left = {name: one for name, one in kept.items() if gone and name not in gone}
+            check_parts(ledger, provider, Inventories(left))
             done = ledger.set_inventories(parsed_args.name, left, generation=provider.generation)
         self.say(str(done))
 

@@ -6,26 +6,60 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, Ids, ListerOrText, Many, Maybe, runs_text
+from resource_objects.cli.base import Command, ListerOrText, Maybe, Refused, Text, runs_text
 
 if TYPE_CHECKING:
-    from resource_objects.host.facts import Machine, NUMACell, Pages
+    from resource_objects.exceptions import LedgerError
+    from resource_objects.host.cells import HostCells
+    from resource_objects.host.cpu_sets import CPUSets
+    from resource_objects.host.facts import Machine, Pages
+    from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
 
 _RESOURCE = ("kind", "what", "total", "reserved", "units", "details")
-_CELL = ("cell", "cpus", "memory_mb", "huge_pages", "package", "distances")
+_CELL = (
+    "cell",
+    "socket",
+    "cpus",
+    "cores",
+    "shared",
+    "shared_used",
+    "shared_capacity",
+    "dedicated",
+    "dedicated_used",
+    "memory_mb",
+    "memory_used_mb",
+    "memory_capacity_mb",
+    "huge_pages",
+    "distances",
+    "physnets",
+    "tunneled",
+    "holders",
+)
 _DEVICE = ("address", "id", "class", "kind", "numa_cell", "driver", "taken_as")
 #: So many devices of a class are named, the others counted.
 _NAMED = 3
+#: What ``--numa`` without a host is about.
+_THIS = ""
 
 
-def _add_rule(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what of a machine can be had."""
+    add = parser.add_argument
+    add(
         "--rule",
         metavar="RULE",
         action="append",
         default=[],
         help="PCI devices that can be taken, and as what, such as 10de:2330=PGPU; may be repeated",
+    )
+    add("--shared", metavar="CPUS", help="CPUs for shared vCPUs, such as 0-3,8 (default: all)")
+    add("--dedicated", metavar="CPUS", help="CPUs that are given to one vCPU each, such as 4-15")
+    add(
+        "--reserved-pages",
+        metavar="PAGES",
+        default="",
+        help="pages of NUMA cells that nobody gets, such as 0:2MB=64,1:2MB=64",
     )
 
 
@@ -33,48 +67,91 @@ class Show(ListerOrText):
     """Show this machine: what can be had of it, and facts.
 
     Resources are what `host sync` would keep. NUMA cells and PCI devices are facts; a --rule makes
-    a resource of a device.
+    a resource of a device. --numa draws the cells, with who holds what of them where the machine is
+    kept in the ledger; with a HOST those of any host that is kept. With -f or -c it lists them, a
+    row each: what there is, what is used of it, and who holds that. A last row, of no cell, is what
+    is held of the host's CPUs and memory in no cell, if anything is.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
+        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
         parser.add_argument(
             "--root", metavar="DIR", default="/", help="where /proc and /sys of a captured one are"
         )
-        _add_rule(parser)
+        _add_settings(parser)
         which = parser.add_mutually_exclusive_group()
-        which.add_argument("--numa", action="store_true", help="list the NUMA cells")
+        which.add_argument(
+            "--numa",
+            metavar="HOST",
+            nargs="?",
+            const=_THIS,
+            help="draw the NUMA cells, of this machine or of a host that is kept (name or uuid)",
+        )
         which.add_argument("--pci", action="store_true", help="list the PCI devices")
         return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Show it; NUMA cells are drawn unless a list of them is asked for."""
+        self._draws = not parsed_args.formatter and not parsed_args.columns
+        parsed_args.formatter = parsed_args.formatter or "table"
+        return super().run(parsed_args)
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Read the machine."""
+        """Read the machine, or what is kept of a host."""
+        if parsed_args.numa is not None:
+            return self._numa(parsed_args)
+        from resource_objects.host.cpu_sets import cpu_sets
         from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
 
         machine = discover(root=parsed_args.root)
-        tree = provider_tree(machine, rules=parsed_args.rule, name=machine.hostname or "host")
-        if parsed_args.numa:
-            return _CELL, list(map(_cell, machine.cells))
+        tree = provider_tree(
+            machine,
+            rules=parsed_args.rule,
+            name=machine.hostname or "host",
+            shared=parsed_args.shared,
+            dedicated=parsed_args.dedicated,
+            reserved_pages=parsed_args.reserved_pages,
+        )
         if parsed_args.pci:
             return _DEVICE, list(_devices(machine, tree))
-        return _RESOURCE, [*_host(machine, tree), *_takeable(tree), *_facts(machine)]
+        sets = cpu_sets(machine, parsed_args.shared, parsed_args.dedicated)
+        return _RESOURCE, [*_host(machine, tree, sets), *_takeable(tree), *_facts(machine)]
+
+    def _numa(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        from resource_objects.cli import numa_host
+
+        cells: HostCells | None
+        if parsed_args.numa == _THIS:
+            cells, note = numa_host.cells_here(self, parsed_args)
+        else:
+            cells, note = numa_host.kept_cells(self, parsed_args), ""
+        if not self._draws:
+            return _CELL, list(numa_host.rows(cells))
+        return (), Text.of(numa_host.drawing(cells, note, self.glyphs))
 
 
 class Sync(Command):
     """Keep this machine in the ledger, as it is now.
 
-    What anybody holds stays. What the machine does not have any more goes, unless it is held.
+    What anybody holds stays. What the machine does not have any more, or is not said any more,
+    goes. If somebody holds something of that, nothing is changed at all, and it is said who.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--name", metavar="NAME", help="of the host (default: its host name)")
-        _add_rule(parser)
+        _add_settings(parser)
+        parser.add_argument(
+            "--numa", action="store_true", help="keep its NUMA cells, to be asked for by topology"
+        )
         parser.add_argument(
             "--reserved",
             metavar="AMOUNTS",
@@ -91,6 +168,7 @@ class Sync(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the machine, write what changed, and say it."""
+        from resource_objects.exceptions import InventoryInUse, ProviderInUse
         from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
 
@@ -100,19 +178,37 @@ class Sync(Command):
             reserved=parsed_args.reserved,
             ratios=parsed_args.ratio,
             name=parsed_args.name,
+            shared=parsed_args.shared,
+            dedicated=parsed_args.dedicated,
+            numa=parsed_args.numa,
+            reserved_pages=parsed_args.reserved_pages,
         )
         with self.open_ledger() as ledger:
-            self.say(str(ledger.sync(tree)))
+            try:
+                done = ledger.sync(tree)
+            except (InventoryInUse, ProviderInUse) as error:
+                raise Refused(str(error), _in_the_way(ledger, error)) from error
+        self.say(str(done))
+
+
+def _in_the_way(ledger: Ledger, error: LedgerError) -> Iterator[str]:
+    """Yield who holds what of something that cannot go: a class of a provider, or all of one."""
+    for use in ledger.usage(error.subject):
+        if use.provider == error.subject and error.detail in ("", use.resource_class):
+            for consumer, amount in use.holders:
+                yield f"{consumer} holds {use.resource_class}={amount} of {use.provider}"
 
 
 # --- the lists ----------------------------------------------------------------------------------
 
 
-def _host(machine: Machine, tree: Provider) -> Iterator[Sequence[Any]]:
+def _host(machine: Machine, tree: Provider, sets: CPUSets) -> Iterator[Sequence[Any]]:
     """Yield what can be had of the host itself, by resource class."""
     pages = ", ".join(map(_pages, machine.huge_pages))
+    every = f"{many(machine.physical_cores, 'core')}, {many(machine.packages, 'socket')}"
     details = {
-        "VCPU": f"{_many(machine.physical_cores, 'core')}, {_many(machine.packages, 'package')}",
+        "VCPU": every if sets.shared == machine.cpus else f"CPUs {runs_text(sets.shared)}",
+        "PCPU": f"CPUs {runs_text(sets.dedicated)}",
         "MEMORY_MB": f"reserved: {pages}" if any(each.total for each in machine.huge_pages) else "",
         "DISK_GB": f"file system of {machine.disk.path}" if machine.disk else "",
     }
@@ -139,12 +235,6 @@ def _facts(machine: Machine) -> Iterator[Sequence[Any]]:
         cpus = f"CPUs {runs_text(cell.cpus)}" if cell.cpus else "no CPUs"
         yield "fact", f"NUMA cell {cell.id}", cell.memory_mb, Maybe(None), "MiB", cpus
     yield "fact", "PCI devices", len(machine.devices), Maybe(None), "devices", "see --pci"
-
-
-def _cell(cell: NUMACell) -> Sequence[Any]:
-    pages = [_pages(each) for each in cell.huge_pages if each.total]
-    package, distances = Maybe(cell.package_id), Many(list(cell.distances))
-    return cell.id, Ids(list(cell.cpus)), cell.memory_mb, Many(pages), package, distances
 
 
 def _devices(machine: Machine, tree: Provider) -> Iterator[Sequence[Any]]:
@@ -174,8 +264,13 @@ def _pages(pages: Pages) -> str:
         for factor, unit in ((1024**2, "GiB"), (1024, "MiB"), (1, "KiB"))
         if kib % factor == 0
     )
-    return f"{_many(pages.total, 'page')} of {size} {unit}"
+    return f"{many(pages.total, 'page')} of {size} {unit}"
 
 
-def _many(count: int, word: str) -> str:
+def many(count: int, word: str) -> str:
+    """Return a count with its word.
+
+    >>> many(1, "core"), many(2, "core")
+    ('1 core', '2 cores')
+    """
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

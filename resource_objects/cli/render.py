@@ -173,8 +173,8 @@ def definition(provider: Provider | ListedProvider) -> str:
     return str(
         Inventories(
             {
-                name: resource(name).inventory_from_records(
-                    [record.definition() for record in kept.to_records()]
+                name: resource(name).inventory_from_kept(
+                    [record.definition() for record in kept.to_records()], kept.describe()
                 )
                 for name, kept in provider.inventories.by_name()
             }

@@ -13,11 +13,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from resource_objects.host.cells import HostCells as HostCells
+    from resource_objects.host.cells import read_cells as read_cells
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
     from resource_objects.host.discovery import discover as discover
     from resource_objects.host.facts import Machine as Machine
     from resource_objects.host.linux import read_machine as read_machine
     from resource_objects.host.model import provider_tree as provider_tree
+    from resource_objects.host.numa import numa_inventory as numa_inventory
     from resource_objects.host.rules import DeviceRule as DeviceRule
     from resource_objects.host.rules import match_rules as match_rules
 
@@ -25,10 +28,13 @@ if TYPE_CHECKING:
 _HOME = {
     "ComputeNode": "compute_node",
     "DeviceRule": "rules",
+    "HostCells": "cells",
     "Machine": "facts",
     "discover": "discovery",
     "match_rules": "rules",
+    "numa_inventory": "numa",
     "provider_tree": "model",
+    "read_cells": "cells",
     "read_machine": "linux",
 }
 

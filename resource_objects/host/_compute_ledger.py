@@ -2,14 +2,13 @@
 
 A view never writes what it *has*, only what it *changed*. Two sorts of changes go two ways:
 
-* **what is used** goes as deltas of one consumer, through ``ledger.adjust``, which is guarded;
+* **what is used** goes as deltas of one consumer, through ``ledger.adjust``, which is guarded
+  (``_compute_sending``);
 * **the definition** (totals, reserved, ratios) is merged, figure by figure, into the host as it is
   now: a figure that was changed here is written, one that was not stays what others made of it, and
-  one that both changed is a conflict (``StaleDefinition``).
-
-The definition is not handed to ``ledger.sync``: sync makes the kept tree look like the one it is
-given, so a child that somebody adds between our reading and our writing would go. Instead the tree
-is read, the merge computed, and exactly that one change written at the generation that was read.
+  one that both changed is a conflict (``StaleDefinition``; ``_compute_definition``). Cells are part
+  of it only where the host is made: they are its children, and whoever knows the machine syncs
+  them (``ledger.sync``).
 
 The ledger has no write that does both sorts at once. So a save that has both first decides, purely
 and on fresh figures, whether all of it fits, and writes nothing if it does not; then writes the
@@ -21,33 +20,36 @@ could leave others with more than there is.)
 from __future__ import annotations
 
 import dataclasses
-import uuid as uuids
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason
 from resource_objects.host._compute_columns import KINDS
-from resource_objects.host._compute_live import follow_total
-from resource_objects.providers import Claim, DefinitionChanges, Provider, decision, diff
+from resource_objects.host._compute_located import CPUS, NUMA
+from resource_objects.providers import Claim, DefinitionChanges, Provider
 from resource_objects.providers.columns import Columns, find
-from resource_objects.providers.plan import Plan
-from resource_objects.providers.usage import usage_of
-from resource_objects.resources import Amounts, IntegerInventory, Inventories
+from resource_objects.providers.located import Located, LocatedViews
+from resource_objects.resources import Amounts, IntegerInventory
+from resource_objects.resources.numa import NUMATopologyAmount
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-#: The figures of a definition that a compute node has a word for.
-FIGURES = ("total", "reserved", "allocation_ratio")
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sent:
-    """A change of usage that was sent, by the id of its operation."""
+    """A change of usage that was sent, by the id of its operation.
+
+    What the topologies take of the host is in the amounts too, as far as the host counts it.
+    """
 
     operation: str
     amounts: Amounts
+    topologies: tuple[NUMATopologyAmount, ...] = ()
+
+    def says(self, amounts: Amounts, topologies: tuple[NUMATopologyAmount, ...]) -> bool:
+        """Return whether this is what was sent."""
+        return (self.amounts, self.topologies) == (amounts, topologies)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Binding:
 
     A host that is there is known by its uuid, for names move: ``provider`` is only what it was
     called when it was read. ``holds`` is what the consumer held there then, by resource class.
-    ``sent`` is a change whose outcome is not known: the connection was lost meanwhile.
+    ``sent`` is a change whose outcome is not known: the connection was lost meanwhile. ``located``
+    are its cells, None if it has none.
     """
 
     ledger: Ledger
@@ -66,16 +69,18 @@ class Binding:
     holds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sent: Sent | None = None
     aggregate: bool = False  # whether the consumer stands for many, of whom nothing is known
+    located: Located | None = None
 
     def at(self, found: Host | None) -> Binding:
         """Return the binding to a host as it was read, None if it was not there."""
         if found is None:
-            return dataclasses.replace(self, kept=None, holds={})
+            return dataclasses.replace(self, kept=None, holds={}, located=None)
         return dataclasses.replace(
             self,
             provider=found.provider.name,
             kept=found.provider,
             holds=found.held_by(self.consumer),
+            located=found.located(),
         )
 
     @property
@@ -101,7 +106,7 @@ class Binding:
 
     def kept_inventory(self, resource_class: str) -> IntegerInventory | None:
         """Return what the ledger had of a resource when it was last read."""
-        return counted_inventories(self.kept).get(resource_class)
+        return kept_count(self.kept, resource_class)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,6 +143,14 @@ class Host:
     tree: Provider
     provider: Provider
     columns: Columns
+
+    def located(self) -> Located | None:
+        """Return the cells of the host, None if it has none."""
+        if self.provider.uuid != self.tree.uuid:
+            return None  # a provider within a tree: cells are the whole tree's
+        given = self.columns.providers
+        root = dict(zip(given.uuid, given.provider_id, strict=True))[self.tree.uuid or ""]
+        return LocatedViews(self.columns).of_tree(root, NUMA)
 
     def held_by(self, consumer: str) -> dict[str, int]:
         """Return what a consumer holds of the host itself, by resource class."""
@@ -181,143 +194,6 @@ def refuse_other_uuid(found: Provider, uuid: str | None) -> None:
         raise exceptions.ProviderExists(found.name, f"with the uuid {found.uuid}, not {uuid}")
 
 
-# --- the definition -------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Edit:
-    """How a view changed one resource: ``{figure: (before, after)}``, and what it is now."""
-
-    figures: Mapping[str, tuple[Any, Any]]
-    before: IntegerInventory | None
-    now: IntegerInventory | None
-
-
-def edits_of(kept: Provider | None, now: Mapping[str, IntegerInventory | None]) -> dict[str, Edit]:
-    """Return how the inventories ``now`` differ from the host as it was read. Pure."""
-    found: dict[str, Edit] = {}
-    for name, inventory in now.items():
-        before = counted_inventories(kept).get(name)
-        figures = {
-            figure: pair
-            for figure in FIGURES
-            if (pair := (getattr(before, figure, None), getattr(inventory, figure, None)))
-            and pair[0] != pair[1]
-        }
-        if figures:
-            found[name] = Edit(figures, before, inventory)
-    return found
-
-
-def merge(host: Provider, edits: Mapping[str, Edit]) -> Inventories:
-    """Return what the host has with the edits of a view. Pure; other classes stay as they are.
-
-    :raises StaleDefinition: if a figure was changed here and by somebody else
-    """
-    merged = Inventories(dict(host.inventories))
-    for name, edit in edits.items():
-        current = counted_inventories(host).get(name)
-        _refuse_conflict(host.name, name, edit, current)
-        if edit.now is None:
-            if current is not None:
-                del merged[name]
-        elif current is None:
-            merged[name] = edit.now
-            merged[name].update(used=0)
-        else:
-            after = {figure: pair[1] for figure, pair in edit.figures.items()}
-            total = after.get("total", current.total)
-            most = follow_total(current.max_unit, current.total, total)
-            merged[name].update(**after, max_unit=most)
-    return merged
-
-
-def _refuse_conflict(host: str, name: str, edit: Edit, current: IntegerInventory | None) -> None:
-    for figure, (before, after) in edit.figures.items():
-        found = getattr(current, figure, None)
-        if found not in (before, after):
-            raise exceptions.StaleDefinition(
-                host, f"{name} {figure} was {before}, is {found} now, and was to be {after}"
-            )
-
-
-def save_definition(
-    binding: Binding, edits: Mapping[str, Edit], pending: Amounts, uuid: str | None
-) -> tuple[DefinitionChanges, str]:
-    """Write the edits of a view, making the host if it was not there; return the host's uuid too.
-
-    :raises ProviderExists: if the host was not there, and its name is another machine's now
-    :raises StaleDefinition: if a figure was changed here and by somebody else
-    :raises ProviderNotFound: if the host is gone
-    :raises CountedTwice: if a pool gives the host a class that would be counted there too
-    :raises CapacityException: if ``pending`` would not fit afterwards; nothing was written
-    """
-    tries = binding.ledger.retries.definitions
-    while True:
-        changes, host_uuid = _definition_changes(binding, edits, pending, uuid)
-        try:
-            if changes:
-                binding.ledger.apply(Plan(definitions=changes))
-            return changes, host_uuid
-        except (exceptions.StaleDefinition, exceptions.ProviderExists):
-            tries -= 1
-            if tries <= 0:
-                raise
-
-
-def _definition_changes(
-    binding: Binding, edits: Mapping[str, Edit], pending: Amounts, uuid: str | None
-) -> tuple[DefinitionChanges, str]:
-    found = binding.read()
-    if found is None:
-        made_uuid = uuid or str(uuids.uuid4())
-        made = Provider(binding.provider, {}, uuid=made_uuid)
-        made.inventories = merge(made, edits)
-        _decide(binding, made, Columns(), pending)
-        return diff(None, made), made_uuid
-    if binding.kept is None:
-        refuse_other_uuid(found.provider, uuid)
-    wanted = found.tree.obj_clone()
-    host = wanted.find(found.provider.name)
-    host.inventories = merge(host, edits)
-    _decide(binding, host, found.columns, pending)
-    return diff(found.tree, wanted), found.provider.uuid or ""
-
-
-def _decide(binding: Binding, host: Provider, columns: Columns, pending: Amounts) -> None:
-    """Refuse what would not fit once the host looks like this."""
-    reasons = list(_reasons(binding, host, columns, pending))
-    if reasons:
-        raise CapacityException.of(reasons)
-
-
-def _reasons(
-    binding: Binding, host: Provider, columns: Columns, pending: Amounts
-) -> Iterator[Reason]:
-    for name, amount in pending.by_name():
-        asked = sum(record.amount for record in amount.to_records(name))
-        holders = _holders(columns, host.name, name)
-        holds = dict(holders).get(binding.consumer, 0)
-        inventory = counted_inventories(host).get(name)
-        if holds + asked < 0:
-            yield decision.not_held(name, asked, holds, host.name)
-        elif inventory is None:
-            yield decision.absent(name, asked, host.name)
-        else:
-            (record,) = inventory.to_records()
-            for reason in decision.refusals(
-                record, asked, host.name, holds, aggregate=binding.aggregate
-            ):
-                yield decision.held_by(reason, holders)
-
-
-def _holders(columns: Columns, host: str, name: str) -> tuple[tuple[str, int], ...]:
-    for use in usage_of(columns):
-        if (use.provider, use.resource_class) == (host, name):
-            return use.holders
-    return ()
-
-
 def counted_inventories(provider: Provider | None) -> dict[str, IntegerInventory]:
     """Return the inventories of a host that a compute node has columns for, none for None."""
     kept = {} if provider is None else dict(provider.inventories.by_name())
@@ -326,3 +202,11 @@ def counted_inventories(provider: Provider | None) -> dict[str, IntegerInventory
         for name, inventory in kept.items()
         if name in KINDS and isinstance(inventory, IntegerInventory)
     }
+
+
+def kept_count(provider: Provider | None, resource_class: str) -> IntegerInventory | None:
+    """Return what a host has of a resource that is counted, dedicated CPUs too; None if nothing."""
+    if resource_class != CPUS:
+        return counted_inventories(provider).get(resource_class)
+    kept = None if provider is None else dict(provider.inventories.by_name()).get(CPUS)
+    return kept if isinstance(kept, IntegerInventory) else None

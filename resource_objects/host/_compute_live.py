@@ -9,13 +9,21 @@ belongs to nobody.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
-from resource_objects.resources import Amount, IntegerAmount, IntegerInventory, Inventories
+from resource_objects.host._compute_located import said_by
+from resource_objects.resources import (
+    Amount,
+    IntegerAmount,
+    IntegerInventory,
+    Inventories,
+    Inventory,
+)
+from resource_objects.resources.numa import NUMATopologyAmount
 
 _NOTHING_LEFT = IntegerAmount(0)
 
@@ -75,6 +83,12 @@ class LiveInventory(IntegerInventory):
         """Take over the figures of the node, which knows them already."""
         super().update(**dict(figures._set_fields()))
         self.obj_reset_changes()
+
+    def mirror_used(self, used: int) -> None:
+        """Take over what the node knows is used."""
+        if used != self.used:
+            super().update(used=used)
+            self.obj_reset_changes(["used"])
 
     def leave(self) -> None:
         """Belong to nobody: the node does not have the resource any more, nothing fits."""
@@ -137,14 +151,19 @@ class LiveInventory(IntegerInventory):
 class LiveInventories(Inventories):
     """What a compute node has, by resource. Which resources it has, ``update_inventories`` says."""
 
-    def __init__(self, members: Iterable[LiveInventory]) -> None:
+    def __init__(self, members: Iterable[Inventory]) -> None:
         self._prepare(None)
         self.set_members(members)
 
-    def set_members(self, members: Iterable[LiveInventory]) -> None:
+    def set_members(self, members: Iterable[Inventory]) -> None:
         """Have exactly these."""
-        kept = FrozenDict({member.name: member for member in members})
+        kept = FrozenDict({member.resource_class: member for member in members})
         object.__setattr__(self, "_obj_by_class", kept)
+
+    def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
+        """Decide, and leave to what locates the counts that it takes beyond what was said."""
+        assigned, reasons = super()._decide(amounts, limits)
+        return _as_said(assigned), reasons
 
     @classmethod
     def obj_name(cls) -> str:
@@ -166,6 +185,22 @@ class LiveInventories(Inventories):
 def _itself(plain: Any) -> Any:
     """Return what a live object is pickled as: a plain one."""
     return plain
+
+
+def _as_said(assigned: Mapping[str, Amount]) -> dict[str, Amount]:
+    """Return assigned amounts with the counts that were said; the live topology takes the rest.
+
+    So what is taken together comes to the same as what is taken one by one, and may be given back
+    either way. Counts come first: a topology that finds none takes them itself.
+    """
+    found = dict(assigned)
+    for amount in assigned.values():
+        if isinstance(amount, NUMATopologyAmount):
+            sign = -1 if amount.is_negative else 1
+            said = said_by(amount)
+            stated = [name for name in amount.located if name in found]
+            found.update((name, IntegerAmount(sign * said.get(name, 0))) for name in stated)
+    return dict(sorted(found.items(), key=lambda one: isinstance(one[1], NUMATopologyAmount)))
 
 
 def follow_total(max_unit: int | None, total: int, new_total: int) -> int | None:

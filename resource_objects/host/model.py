@@ -1,30 +1,42 @@
 """From the facts of a machine to a tree of providers: what it offers, ready to be synced.
 
-* The root is the host, with ``VCPU`` (the CPUs that are online), ``MEMORY_MB`` (whole MiB) and,
-  where the disk is known, ``DISK_GB`` (whole GiB). A resource of which there is less than one unit
-  is left out.
+* The root is the host, with ``VCPU`` (the shared CPUs: all that are online, unless CPUs are set
+  apart), ``PCPU`` (the dedicated CPUs), ``MEMORY_MB`` (whole MiB) and, where the disk is known,
+  ``DISK_GB`` (whole GiB). A resource of which there is less than one unit is left out.
 * Memory set aside in huge pages is part of the total and counted as reserved: it is there, and it
   cannot serve whoever asks for ordinary memory.
+* Where it is asked for, each NUMA cell is a child, ``<host>/numa<id>``, with ``NUMA_TOPOLOGY``
+  (:mod:`resource_objects.host.numa`). What is taken of a cell is taken of the host too, so the host
+  as a whole bounds everyone: its figures are the kernel's for the machine, and where the cells
+  together have more, what they have more is never given out; where they have less, the rest
+  serves who asks for no topology.
 * A PCI device is offered only where a rule makes it takeable: one child per device, named
   ``<host>/<address>``, with one unit of the rule's resource class and the rule's traits. A virtual
   function is a device like any other; see :mod:`resource_objects.host.rules` for a physical
   function beside its own virtual ones.
-* NUMA cells, and devices that no rule takes, stay facts.
+* Devices that no rule takes stay facts, and so do cells that nobody asked for.
 
 The same facts and arguments give the same tree, so syncing twice changes nothing.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
+from resource_objects.host.cpu_sets import CPUSet, CPUSets, cpu_sets
 from resource_objects.host.facts import MIB, Machine
+from resource_objects.host.numa import numa_inventory
+from resource_objects.host.reserved_pages import ReservedPages
 from resource_objects.host.rules import DeviceRule, match_rules, read_rules
 from resource_objects.providers import Provider
+from resource_objects.providers.located import add_parts
 from resource_objects.resources import Amounts, resource, text
 from resource_objects.resources._by_resource import by_name
+from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
+from resource_objects.resources.numa.host import KIB
 from resource_objects.resources.traits import standard_traits
 
 __all__ = ["provider_tree"]
@@ -40,27 +52,41 @@ def provider_tree(
     reserved: Any = "",
     ratios: Any = "",
     name: str | None = None,
+    shared: CPUSet = None,
+    dedicated: CPUSet = None,
+    numa: bool = False,
+    reserved_pages: ReservedPages = None,
+    physnets: Mapping[int, Iterable[str]] | None = None,
+    tunneled: Iterable[int] = (),
 ) -> Provider:
-    """Return what a machine offers, as a tree of providers. Pure; O(devices x rules).
+    """Return what a machine offers, as a tree of providers. Pure; O(devices x rules + CPUs).
 
     :param rules: which devices can be taken and as what, as rules or their text
     :param reserved: what is kept for the machine itself, such as ``"MEMORY_MB=512"``; memory in
         huge pages is reserved besides
     :param ratios: how often a unit is given out, such as ``"VCPU=16"`` or ``{"VCPU": "1.5"}``; one
-        consumer then takes at most what exists once
+        consumer then takes at most what exists once. Dedicated CPUs are given out once
     :param name: of the host, by default its host name
+    :param shared: CPUs for shared vCPUs, as ``"0-3"`` or numbers; if neither set is given, all
+    :param dedicated: CPUs that are given to one vCPU each; those in neither set are the host's own
+    :param numa: whether its NUMA cells can be asked for; a machine without cells has none
+    :param reserved_pages: with ``numa``, as :func:`~resource_objects.host.numa.numa_inventory`
+        has it; so are ``physnets`` and ``tunneled``
     :raises InvalidName: if there is no host name and no ``name`` either
-    :raises InvalidInventory: if more is reserved than there is, or an argument is about a resource
-        that the host itself does not offer
-    :raises InvalidInput: if the machine is none
+    :raises InvalidInventory: if more is reserved than there is, an argument is about a resource
+        that the host itself does not offer, CPUs are not online or in both sets, or pages or
+        cells are not there
+    :raises InvalidInput: if the machine is none, or what only cells have is given without ``numa``
     :raises InvalidRatio: if a ratio is none
+    :raises InvalidText: for a list of CPUs that does not parse
     :raises DuplicateKey: if a resource is named twice
     :raises InvalidRule: if a rule does not parse
 
-    >>> from resource_objects.host.facts import Core, PCIDevice
+    >>> from resource_objects.host.facts import Core, NUMACell, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
     >>> machine = Machine(hostname="box", cpus=(0, 1), cores=(Core(0, 0, (0, 1)),),
-    ...                   memory_bytes=4096 * MIB, devices=(gpu,))
+    ...                   memory_bytes=4096 * MIB, devices=(gpu,),
+    ...                   cells=(NUMACell(0, (0, 1), 4096 * MIB),))
     >>> tree = provider_tree(machine, rules=["10de:*=PGPU+CUSTOM_H100"], reserved="MEMORY_MB=512",
     ...                      ratios="VCPU=16")
     >>> print(*tree.walk(), sep="\\n")
@@ -68,32 +94,69 @@ def provider_tree(
     box/0000:3b:00.0: PGPU=1
     >>> sorted(tree.traits)
     ['HW_CPU_HYPERTHREADING']
+    >>> print(*provider_tree(machine, dedicated="1", numa=True).walk(), sep="\\n")
+    box: MEMORY_MB=4096,PCPU=1
+    box/numa0: NUMA_TOPOLOGY=0;dedicated=1;siblings=0-1;memory=4096
     """
     if not isinstance(machine, Machine):
         raise InvalidInput("machine", machine, "a Machine, as discover() returns")
     host = name if name is not None else machine.hostname
     if host is None:
         raise InvalidName("host name", host, "a name, for the machine does not tell its own")
+    sets = cpu_sets(machine, shared, dedicated)
+    rates = _ratios(ratios)
+    cells = {"reserved_pages": reserved_pages, "physnets": physnets, "tunneled": tunneled}
+    inventory = _cells(machine, numa, sets, rates, cells)
     children = [  # all at once: a tree is checked whole whenever a child is added
         Provider(f"{host}/{taken.device.address}", {taken.resource_class: 1}, traits=taken.traits)
         for taken in match_rules(read_rules(rules), machine.devices)
     ]
-    inventories = _inventories(machine, reserved, ratios)
-    return Provider(host, inventories, traits=_traits(machine), children=children)
+    kept_mb = _huge_pages_mb(machine) + _kept_ordinary_mb(inventory)
+    inventories = _inventories(_totals(machine, sets), kept_mb, reserved, rates)
+    root = Provider(host, inventories, traits=_traits(machine), children=children)
+    if inventory is not None:
+        add_parts(root, NUMA_TOPOLOGY, inventory)
+    return root
 
 
-def _inventories(machine: Machine, reserved: Any, ratios: Any) -> dict[str, Any]:
+def _cells(
+    machine: Machine,
+    numa: bool,
+    sets: CPUSets,
+    ratios: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> NUMATopologyInventory | None:
+    """Return the inventory of the cells, None if they are not asked for or there are none."""
+    if not numa:
+        for name, given in settings.items():
+            if given:
+                raise InvalidInput(name, given, "nothing: cells are not asked for")
+        return None
+    return numa_inventory(
+        machine,
+        shared=sets.shared or None,
+        dedicated=sets.dedicated or None,
+        cpu_ratio=ratios.get("VCPU", 1),
+        memory_ratio=ratios.get("MEMORY_MB", 1),
+        **settings,
+    )
+
+
+def _inventories(
+    totals: Mapping[str, int], kept_mb: int, reserved: Any, ratios: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the inventories of the host itself, by class."""
-    totals = _totals(machine)
     figures: dict[str, dict[str, Any]] = {kind: {} for kind in totals}
     if "MEMORY_MB" in totals:
-        figures["MEMORY_MB"]["reserved"] = min(_huge_pages_mb(machine), totals["MEMORY_MB"])
+        figures["MEMORY_MB"]["reserved"] = min(kept_mb, totals["MEMORY_MB"])
     for kind, amount in Amounts.of(reserved).items():
         _require_offered("reserved", kind.name, totals)
         asked = sum(record.amount for record in amount.to_records(kind.name))
         figures[kind.name]["reserved"] = figures[kind.name].get("reserved", 0) + asked
-    for name, ratio in _ratios(ratios).items():
+    for name, ratio in ratios.items():
         _require_offered("ratios", name, totals)
+        if name == "PCPU":
+            raise InvalidInventory("ratios", name, "none for it: a dedicated CPU is given out once")
         figures[name]["allocation_ratio"] = ratio
         # given out more often than it exists: one consumer still cannot use more than exists
         figures[name]["max_unit"] = totals[name]
@@ -103,10 +166,11 @@ def _inventories(machine: Machine, reserved: Any, ratios: Any) -> dict[str, Any]
     }
 
 
-def _totals(machine: Machine) -> dict[str, int]:
+def _totals(machine: Machine, sets: CPUSets) -> dict[str, int]:
     """Return how much there is of each class, where there is a whole unit of it."""
     totals = {
-        "VCPU": len(machine.cpus),
+        "VCPU": len(sets.shared),
+        "PCPU": len(sets.dedicated),
         "MEMORY_MB": machine.memory_mb,
         "DISK_GB": 0 if machine.disk is None else machine.disk.total_gb,
     }
@@ -114,9 +178,21 @@ def _totals(machine: Machine) -> dict[str, int]:
 
 
 def _huge_pages_mb(machine: Machine) -> int:
-    """Return the memory in huge pages, in MiB that are touched by any."""
-    taken = sum(pages.memory_bytes for pages in machine.huge_pages)
-    return -(-taken // MIB)
+    """Return the memory in huge pages, in MiB that are touched by any.
+
+    Of each size as many as the machine says, or as its cells say together if that is more.
+    """
+    in_cells: Counter[int] = Counter()
+    for cell in machine.cells:
+        in_cells.update({pages.size_bytes: pages.memory_bytes for pages in cell.huge_pages})
+    of_machine = Counter({pages.size_bytes: pages.memory_bytes for pages in machine.huge_pages})
+    return -(-(in_cells | of_machine).total() // MIB)
+
+
+def _kept_ordinary_mb(inventory: NUMATopologyInventory | None) -> int:
+    """Return the ordinary memory that is kept for the host by pages, in MiB."""
+    bases = [cell.pages[0] for cell in inventory.cells if cell.pages] if inventory else []
+    return -(-sum(base.reserved * base.size_kib for base in bases) // KIB)
 
 
 def _ratios(given: Any) -> dict[str, Any]:

@@ -46,12 +46,12 @@ def test_claim_places_and_lists_what_was_taken(lab, held):
     done = lab("claim", "job-1", "VCPU=2,PGPU=1", "--required", "CUSTOM_H100")
     assert (done.status, done.err) == (0, "")
     assert done.out == (
-        "+----------+------------+----------------+--------+\n"
-        "| consumer | provider   | resource_class | amount |\n"
-        "+----------+------------+----------------+--------+\n"
-        "| job-1    | small      | VCPU           |      2 |\n"
-        "| job-1    | small/gpu0 | PGPU           |      1 |\n"
-        "+----------+------------+----------------+--------+\n"
+        "+----------+------------+----------------+--------+-------+\n"
+        "| consumer | provider   | resource_class | amount | units |\n"
+        "+----------+------------+----------------+--------+-------+\n"
+        "| job-1    | small      | VCPU           |      2 |       |\n"
+        "| job-1    | small/gpu0 | PGPU           |      1 |       |\n"
+        "+----------+------------+----------------+--------+-------+\n"
     )
     assert held() == {"job-1": ["VCPU=2 of small", "PGPU=1 of small/gpu0"]}
 
@@ -59,7 +59,13 @@ def test_claim_places_and_lists_what_was_taken(lab, held):
 def test_claim_speaks_json(lab):
     done = lab("claim", "job-1", "VCPU=8", "-f", "json")
     assert json.loads(done.out) == [
-        {"consumer": "job-1", "provider": "wide", "resource_class": "VCPU", "amount": 8}
+        {
+            "consumer": "job-1",
+            "provider": "wide",
+            "resource_class": "VCPU",
+            "amount": 8,
+            "units": [],
+        }
     ]
 
 
@@ -156,9 +162,9 @@ def test_release_gives_everything_back_and_lists_it(lab, held):
     done = lab("release", "job-1", "-f", "value")
     assert (done.status, done.err) == (0, "")
     assert done.lines == [
-        "job-1 small VCPU 1",
-        "job-1 small/gpu0 PGPU 1",
-        "job-1 small/gpu1 PGPU 1",
+        "job-1 small VCPU 1 []",
+        "job-1 small/gpu0 PGPU 1 []",
+        "job-1 small/gpu1 PGPU 1 []",
     ]
     assert held() == {"job-2": ["VCPU=1 of small"]}
     again = lab("release", "job-1")

@@ -28,7 +28,7 @@ def test_show_lists_resources_and_facts(run):
         "+----------+-------------+-------+----------+---------+------------------------------+",
         "| kind     | what        | total | reserved | units   | details                      |",
         "+----------+-------------+-------+----------+---------+------------------------------+",
-        "| resource | VCPU        |     4 |        0 | CPUs    | 2 cores, 1 package           |",
+        "| resource | VCPU        |     4 |        0 | CPUs    | 2 cores, 1 socket            |",
         "| resource | MEMORY_MB   |  8192 |     1024 | MiB     | reserved: 512 pages of 2 MiB |",
         "| resource | DISK_GB     |   100 |        0 | GiB     | file system of /             |",
         "| fact     | NUMA cell 0 |  8000 |          | MiB     | CPUs 0-3                     |",
@@ -64,22 +64,11 @@ def test_show_names_three_devices_and_counts_the_others(run, machine, on_machine
     assert gpus["details"] == "0000:00:00.0, 0000:01:00.0, 0000:02:00.0, 2 more"
 
 
-def test_show_numa_lists_the_cells(run):
-    done = run("host", "show", "--numa")
-    assert done.lines[1:5] == [
-        "| cell | cpus | memory_mb | huge_pages         | package | distances |",
-        "+------+------+-----------+--------------------+---------+-----------+",
-        "|    0 | 0-3  |      8000 | 512 pages of 2 MiB | 0       | 10, 21    |",
-        "|    5 |      |         1 |                    |         |           |",
-    ]
-    assert json.loads(run("host", "show", "--numa", "-f", "json").out)[0] == {
-        "cell": 0,
-        "cpus": [0, 1, 2, 3],
-        "memory_mb": 8000,
-        "huge_pages": ["512 pages of 2 MiB"],
-        "package": 0,
-        "distances": [10, 21],
-    }
+def test_show_counts_dedicated_cpus_apart(run):
+    rows = json.loads(run("host", "show", "--shared", "0", "--dedicated", "1-2", "-f", "json").out)
+    counts = {row["what"]: (row["total"], row["details"]) for row in rows}
+    assert counts["VCPU"] == (1, "CPUs 0")
+    assert counts["PCPU"] == (2, "CPUs 1-2")
 
 
 def test_show_pci_lists_the_devices_and_what_they_are_taken_as(run):
@@ -170,7 +159,8 @@ def test_sync_leaves_what_is_held_and_refuses_to_take_it_away(run):
     done = run("host", "sync", "--reserved", "VCPU=1")
     assert (done.status, done.out) == (1, "")
     assert "has allocations and cannot be removed" in done.err
-    assert len(done.err.splitlines()) == 1
+    held = done.err.splitlines()[1:]
+    assert held and all(line.startswith("  job-1 holds PGPU=1 of box/") for line in held)
     shown = json.loads(run("provider", "show", "box", "-f", "json").out)
     assert shown["inventories"].startswith("VCPU=4,")
     assert run("host", "sync", "--rule", "10de:*=PGPU", "--ratio", "VCPU=2").status == 0
@@ -187,6 +177,11 @@ def test_sync_leaves_what_is_held_and_refuses_to_take_it_away(run):
         (["--ratio", "VCPU=1.1234567"], "allocation_ratio: got '1.1234567'"),
         (["--rule", "x"], "device rule: got 'x'"),
         (["--name", " box"], "got ' box'"),
+        (["--dedicated", "2-4"], "dedicated CPUs: got '4', expected CPUs that are online: 0-3"),
+        (["--shared", "0-1", "--dedicated", "1"], "dedicated CPUs: got '1', expected CPUs that"),
+        (["--dedicated", "x"], "dedicated CPUs: got 'x', expected a list of CPUs"),
+        (["--reserved-pages", "0:2MB=1"], "reserved_pages: got '0:2MB=1', expected nothing"),
+        (["--numa", "--reserved-pages", "7:2MB=1"], "reserved pages: cell: got 7, expected a cell"),
     ],
 )
 def test_sync_with_bad_arguments_is_one_line_and_keeps_nothing(run, argv, line):

@@ -36,7 +36,7 @@ ROW = {
     "free_ram_mb": 14848,
     "free_disk_gb": 90,
     "cpu_info": '{"topology": {"cores": 4}}',
-    "numa_topology": '{"nova_object.name": "NUMATopology"}',
+    "numa_topology": '{"cells": []}',
     "pci_stats": None,
     "supported_instances": '[["x86_64", "kvm", "hvm"]]',
     "current_workload": 0,

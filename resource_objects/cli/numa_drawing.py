@@ -1,0 +1,241 @@
+"""The NUMA cells of a host as a drawing: cores, memory, pages, and who uses them. Pure.
+
+Each cell is a box. Its CPUs stand core by core, threads side by side, with a mark below each: a
+capital letter for the consumer that has it, or a small one for what it is (:data:`FREE` ...). Bars
+tell how much of the rest is used. What the letters mean stands below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from resource_objects.cli.host import many
+from resource_objects.cli.numa_legend import consumer_lines, letters_of
+from resource_objects.cli.render import UNICODE as UNICODE_BARS
+from resource_objects.cli.render import Glyphs, bar
+from resource_objects.host.cells import CellFigures, CellHolder, HostCells, cores_of
+from resource_objects.resources.numa import CellUsage, HostCell, format_cpus
+from resource_objects.resources.numa.words import show_kib
+
+#: Marks of CPUs that no consumer runs on, and what they mean.
+FREE, SHARED, IDLE, OWN, TAKEN = ".", "s", "-", "h", "?"
+_MEANINGS = {
+    FREE: "dedicated, free",
+    SHARED: "shared",
+    IDLE: "left empty on purpose",
+    OWN: "the host's own",
+    TAKEN: "taken, by whom is not known",
+}
+#: Columns of a drawing, unless told otherwise, and the fewest it can do with.
+WIDTH, LEAST_WIDTH = 80, 60
+_LABEL = len("dedicated")
+_BAR = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frame:
+    """The characters boxes are drawn with."""
+
+    line: str
+    side: str
+    corners: tuple[str, str, str, str]  #: above left and right, below left and right
+
+
+_UNICODE = Frame("─", "│", ("┌", "┐", "└", "┘"))
+_ASCII = Frame("-", "|", ("+", "+", "+", "+"))
+
+
+def numa_drawing(host: HostCells, glyphs: Glyphs = UNICODE_BARS, width: int = WIDTH) -> str:
+    """Return the cells of a host as a drawing, at most ``width`` columns wide.
+
+    Only the name of a consumer can be longer than that.
+
+    >>> from resource_objects.cli.render import ASCII
+    >>> from resource_objects.resources.numa import NUMATopologyInventory
+    >>> cell = HostCell(0, dedicated=[1, 3], siblings=[(0, 2), (1, 3)], memory_mb=1024)
+    >>> used = CellUsage(0, pinned=[1, 3], memory_mb=256)
+    >>> host = HostCells("box", NUMATopologyInventory([cell], usage=[used]),
+    ...                  ((CellHolder("job-1", cpus=(1,), idle=(3,), memory_mb=256),),))
+    >>> print(numa_drawing(host, ASCII, 60))
+    box: 1 NUMA cell, 4 CPUs on 2 cores, 1024 MiB
+    <BLANKLINE>
+    +- cell 0 -------------------------------------------------+
+    | CPUs       0 2  1 3                                      |
+    |            h h  A -                                      |
+    | dedicated  ################  2 of 2 CPUs  A 2            |
+    | memory     ####............  256 of 1024 MiB  A 256      |
+    +----------------------------------------------------------+
+    <BLANKLINE>
+    A  job-1: CPU 1; 3 left empty; 256 MiB
+    -  left empty on purpose
+    h  the host's own
+    """
+    letters = letters_of(host)
+    frame = _UNICODE if glyphs.branch == UNICODE_BARS.branch else _ASCII
+    inner = max(width, LEAST_WIDTH) - 4
+    drawing = _Drawing(letters, glyphs, inner)
+    lines = [*_wrapped(_headline(host), inner + 4), ""]
+    shown: set[str] = set()
+    for place, cell in enumerate(host.inventory.cells):
+        content = list(drawing.cell(host, place, shown))
+        lines += _boxed(_title(cell), content, frame, inner)
+    lines.append("")
+    for line in (*consumer_lines(host, letters), *_marks(shown)):
+        lines += _wrapped(line, inner + 4)
+    return "\n".join(lines).rstrip()
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line in lines that are not too wide; a long name stays whole."""
+    return textwrap.wrap(
+        line, width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _headline(host: HostCells) -> str:
+    cells = host.inventory.cells
+    sockets = {cell.socket for cell in cells} - {None}
+    parts = [
+        many(len(cells), "NUMA cell") + (f" in {many(len(sockets), 'socket')}" if sockets else ""),
+        f"{many(sum(len(cell.cpus) for cell in cells), 'CPU')}"
+        f" on {many(sum(len(cores_of(cell)) for cell in cells), 'core')}",
+        f"{sum(cell.memory_mb for cell in cells)} MiB",
+    ]
+    return f"{host.host}: {', '.join(parts)}"
+
+
+def _title(cell: HostCell) -> str:
+    return f"cell {cell.id}" + ("" if cell.socket is None else f", socket {cell.socket}")
+
+
+def _boxed(title: str, content: Iterable[str], frame: Frame, inner: int) -> list[str]:
+    above_left, above_right, below_left, below_right = frame.corners
+    head = f"{frame.line} {title} ".ljust(inner + 2, frame.line)
+    return [
+        f"{above_left}{head}{above_right}",
+        *(f"{frame.side} {line.ljust(inner)} {frame.side}" for line in content),
+        f"{below_left}{frame.line * (inner + 2)}{below_right}",
+    ]
+
+
+# --- one cell -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What all lines of a drawing share: letters by consumer, glyphs, columns between the sides."""
+
+    letters: Mapping[str, str]
+    glyphs: Glyphs
+    inner: int
+
+    def cell(self, host: HostCells, place: int, shown: set[str]) -> Iterator[str]:
+        """Yield the lines of one cell; the marks they use are added to ``shown``."""
+        cell, used = host.inventory.cells[place], host.inventory.usage[place]
+        holders = host.holders[place]
+        marks = _cpu_marks(cell, used, holders, self.letters)
+        shown.update(marks.values())
+        yield from self._cpus(cell, marks)
+        figures = CellFigures.of(host.inventory, place)
+        yield from self._counts(cell, figures, holders)
+        yield from self._memory(cell, figures, holders)
+        yield from self._near(cell)
+
+    def _cpus(self, cell: HostCell, marks: Mapping[int, str]) -> Iterator[str]:
+        if not marks:
+            yield _labelled("CPUs", "none")
+            return
+        wide = max(len(str(cell.cpus[-1])), max(map(len, marks.values())))
+        cores = cores_of(cell)
+        between = "  " if cell.threads_per_core > 1 else " "
+        column = cell.threads_per_core * (wide + 1) - 1 + len(between)
+        room = self.inner - len(_labelled("", "")) + len(between)
+        for row in _rows(cores, max(1, room // column)):
+            for label, said in (("CPUs", str), ("", marks.__getitem__)):
+                texts = (" ".join(said(cpu).rjust(wide) for cpu in core) for core in row)
+                yield _labelled(label, between.join(texts))
+
+    def _counts(
+        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellHolder]
+    ) -> Iterator[str]:
+        if cell.shared:
+            by = {one.consumer: one.vcpus for one in holders}
+            yield self._bar("shared", figures.shared_used, figures.shared_capacity, "vCPUs", by)
+        if cell.dedicated:
+            by = {one.consumer: len(one.cpus) + len(one.idle) + one.loose for one in holders}
+            yield self._bar("dedicated", figures.dedicated_used, figures.dedicated, "CPUs", by)
+
+    def _memory(
+        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellHolder]
+    ) -> Iterator[str]:
+        if not cell.memory_mb:
+            yield _labelled("memory", "none")
+            return
+        by = {one.consumer: one.memory_mb for one in holders}
+        yield self._bar("memory", figures.memory_used_mb, figures.memory_capacity_mb, "MiB", by)
+        for pool in figures.pages:
+            by = {one.consumer: dict(one.pages).get(pool.size_kib, 0) for one in holders}
+            there = pool.total - pool.reserved
+            kept = f"pages ({pool.reserved} kept)" if pool.reserved else "pages"
+            yield self._bar(show_kib(pool.size_kib), pool.used, there, kept, by)
+
+    def _near(self, cell: HostCell) -> Iterator[str]:
+        at: dict[int, list[int]] = {}
+        for other, far in cell.distances:
+            if other != cell.id:
+                at.setdefault(far, []).append(other)
+        others = [f"{far} to {format_cpus(at[far])}" for far in sorted(at)]
+        networks = [*sorted(cell.physnets), *(["tunnels"] if cell.tunneled else [])]
+        for label, said in (("distance", others), ("networks", networks)):
+            lines = textwrap.wrap(", ".join(said), self.inner - _LABEL - 2)
+            for number, line in enumerate(lines):
+                yield _labelled("" if number else label, line)
+
+    def _bar(self, label: str, used: int, capacity: int, unit: str, by: Mapping[str, int]) -> str:
+        drawn = bar(used, capacity, self.glyphs, _BAR)
+        line = _labelled(label, f"{drawn}  {used} of {capacity} {unit}")
+        held = Counter({self.letters[name]: amount for name, amount in by.items() if amount})
+        return line + _fitting(held, self.inner - len(line))
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}  {text}"
+
+
+def _fitting(held: Mapping[str, int], room: int) -> str:
+    """Return the largest holders that there is room for, and how many more there are."""
+    ordered = sorted(held.items(), key=lambda one: (-one[1], len(one[0]), one[0]))
+    for count in range(len(ordered), -1, -1):
+        left = len(ordered) - count
+        said = [f"{letter} {amount}" for letter, amount in ordered[:count]]
+        text = "  " + ", ".join([*said, *([f"{left} more"] if left else [])])
+        if ordered and len(text) <= room:
+            return text
+    return ""
+
+
+def _rows(cores: Sequence[tuple[int, ...]], most: int) -> Iterator[Sequence[tuple[int, ...]]]:
+    """Yield the cores in rows of equal length, ``most`` or less."""
+    rows = -(-len(cores) // most)
+    size = -(-len(cores) // rows)
+    for first in range(0, len(cores), size):
+        yield cores[first : first + size]
+
+
+def _cpu_marks(
+    cell: HostCell, used: CellUsage, holders: Iterable[CellHolder], letters: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the mark of each CPU of a cell."""
+    marks = dict.fromkeys(cell.cpus, OWN)
+    marks |= dict.fromkeys(cell.shared, SHARED) | dict.fromkeys(cell.dedicated, FREE)
+    marks |= dict.fromkeys(used.pinned, TAKEN)
+    for one in holders:
+        marks |= dict.fromkeys(one.cpus, letters[one.consumer]) | dict.fromkeys(one.idle, IDLE)
+    return marks
+
+
+def _marks(shown: Iterable[str]) -> Iterator[str]:
+    return (f"{mark}  {meaning}" for mark, meaning in _MEANINGS.items() if mark in shown)

@@ -1,0 +1,754 @@
+"""The compute node and its cells: the column, what is taken of it, and the other columns beside."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.exceptions import InvalidRow
+from resource_objects.host import _compute_numa
+from resource_objects.host._compute_located import said_by
+from resource_objects.host.compute_node import ComputeNode
+from resource_objects.interop.nova import dump_host_numa_topology, load_host_numa_topology
+from resource_objects.resources.numa import (
+    FEWEST,
+    CellUsage,
+    HostCell,
+    NUMATopologyInventory,
+    NUMATopologyLimit,
+    PagePool,
+    numa,
+)
+from resource_objects.testing.numa_strategies import numa_amounts, numa_questions
+
+NUMA = "NUMA_TOPOLOGY"
+
+#: From before Liberty: no versions, no pinning.
+PLAIN = '{"cells": [{"id": 0, "cpus": "0-3", "mem": {"total": 2048, "used": 512}, "cpu_usage": 1}]}'
+
+
+def cell(number: int, **changes: object) -> HostCell:
+    """Return a cell of four shared CPUs and two dedicated cores, a quarter of it in huge pages."""
+    first = 8 * number
+    facts: dict = {
+        "shared": range(first, first + 4),
+        "dedicated": range(first + 4, first + 8),
+        "siblings": [(first + n, first + n + 2) for n in (0, 1, 4, 5)],
+        "memory_mb": 8192,
+        "pages": [PagePool(size_kib=4, total=1572864), PagePool(size_kib=2048, total=1024)],
+        "socket": number,
+    }
+    return HostCell(number, **{**facts, **changes})
+
+
+def cells(count: int = 2, **changes: object) -> NUMATopologyInventory:
+    return NUMATopologyInventory([cell(number, **changes) for number in range(count)])
+
+
+TEXT = dump_host_numa_topology(cells())
+ROW = {
+    "hypervisor_hostname": "node0",
+    "vcpus": 8,
+    "vcpus_used": 0,
+    "cpu_allocation_ratio": 2.0,
+    "memory_mb": 16384,
+    "memory_mb_used": 512,
+    "ram_allocation_ratio": 1.0,
+    "numa_topology": TEXT,
+}
+
+
+def node(**changes: object) -> ComputeNode:
+    return ComputeNode.from_row({**ROW, **changes}, reserved="MEMORY_MB=512")
+
+
+def loop(compute_node: ComputeNode, request: object) -> dict:
+    """Take a request as the specification does; return what was assigned."""
+    taken = {}
+    for resource, amount in ro.Request(request).resources.items():
+        if compute_node.inventories[resource].can_provide(amount):
+            taken[resource] = compute_node.inventories[resource].consume(amount)
+    return taken
+
+
+def usage(compute_node: ComputeNode) -> tuple[CellUsage, ...]:
+    """Return what the column says is used."""
+    return load_host_numa_topology(compute_node.numa_topology).usage
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_a_row_s_topology_is_an_inventory() -> None:
+    found = node().inventories[NUMA]
+    assert found == load_host_numa_topology(TEXT, cpu_ratio=2)
+    assert found.resource_class == NUMA and isinstance(found, NUMATopologyInventory)
+
+
+def test_reading_a_row_does_not_read_its_topology(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_compute_numa, "load_host_numa_topology", None)
+    compute_node = node(numa_topology="what nobody can read")
+    assert compute_node.to_row()["numa_topology"] == "what nobody can read"
+    assert compute_node.changes() == {} and compute_node == copy.deepcopy(compute_node)
+    there_and_back = ComputeNode.obj_from_primitive(compute_node.obj_to_primitive())
+    assert there_and_back == compute_node
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("what nobody can read", "JSON"),
+        ("{}", "cells"),
+        ("[]", "an object"),
+        (b"\xff", "JSON"),
+        (7, "an object"),
+        (True, "an object"),
+        (TEXT.replace('"1.5"', '"9.0"'), "a version that is known"),
+        (TEXT.replace('"memory": 8192', '"memory": -1'), "an integer from 0"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_column_that_cannot_be_read_is_named(raw: object, expected: str) -> None:
+    compute_node = node(numa_topology=raw)
+    for ask in (
+        lambda: compute_node.inventories,
+        compute_node.get_inventories,
+        lambda: compute_node.limits,
+        lambda: compute_node.update_inventories({NUMA: cells()}),
+    ):
+        with pytest.raises(InvalidRow, match=expected) as refusal:
+            ask()
+        assert refusal.value.what == "numa_topology"
+    assert str(compute_node).startswith("node0: numa_topology: ")
+    assert compute_node.changes() == {} and compute_node.to_row()["numa_topology"] == raw
+
+
+def test_where_in_the_column_is_told() -> None:
+    with pytest.raises(InvalidRow, match=r"numa_topology: got -1, .*\(cells\[0\]\.memory\)"):
+        node(numa_topology=TEXT.replace('"memory": 8192', '"memory": -1')).inventories  # noqa: B018
+
+
+@pytest.mark.parametrize("none", [None, "", b"", '{"cells": []}'])
+def test_a_host_without_cells_has_no_topology(none: object) -> None:
+    compute_node = node(numa_topology=none)
+    assert list(compute_node.inventories.names()) == ["VCPU", "MEMORY_MB"]
+    assert compute_node.limits == ro.Limits() and compute_node.to_row()["numa_topology"] == none
+    with pytest.raises(KeyError):
+        compute_node.inventories[NUMA]
+
+
+def test_what_is_read_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def load(text: str) -> NUMATopologyInventory:
+        read.append(text)
+        return load_host_numa_topology(text)
+
+    monkeypatch.setattr(_compute_numa, "load_host_numa_topology", load)
+    text = dump_host_numa_topology(cells(physnets=["only here"]))
+    one, other = node(numa_topology=text), node(numa_topology=text)
+    loop(one, {NUMA: numa(shared=2, memory_mb=64)})
+    assert other.inventories[NUMA].usage == (CellUsage(0), CellUsage(1)) and read == [text]
+
+
+def test_the_ratios_of_the_cells_are_the_node_s() -> None:
+    compute_node = node()
+    found = compute_node.inventories[NUMA]
+    compute_node.inventories["VCPU"].allocation_ratio = 3
+    compute_node.inventories["MEMORY_MB"].allocation_ratio = "1.5"
+    assert (found.cpu_ratio, found.memory_ratio) == (3, Decimal("1.5"))
+    assert compute_node.changes() == {"cpu_allocation_ratio": 3.0, "ram_allocation_ratio": 1.5}
+    assert ComputeNode.from_row(ROW, ratios="VCPU=5").inventories[NUMA].cpu_ratio == 5
+
+
+def test_a_node_made_by_hand_takes_text_or_an_inventory() -> None:
+    by_text = ComputeNode(vcpus=8, vcpus_used=0, numa_topology=TEXT)
+    by_cells = ComputeNode(vcpus=8, vcpus_used=0, numa_topology=cells())
+    assert by_text.inventories == by_cells.inventories and by_text == by_cells
+    assert by_cells.changes()["numa_topology"] == TEXT
+    with pytest.raises(exceptions.FieldNotSet, match="numa_topology is not set"):
+        ComputeNode().numa_topology  # noqa: B018
+    with pytest.raises(exceptions.InvalidInventory, match="taken by number only"):
+        ComputeNode(numa_topology=NUMATopologyInventory([cell(0)], usage=[CellUsage(0, loose=1)]))
+    with pytest.raises(exceptions.InvalidField, match="numa_topology"):
+        ComputeNode(numa_topology=json.loads(TEXT))
+
+
+def test_the_column_follows_the_inventories() -> None:
+    compute_node = node()
+    with pytest.raises(exceptions.FrozenValue, match="numa_topology follows the inventories"):
+        compute_node.numa_topology = TEXT
+    with pytest.raises(exceptions.FrozenValue, match="numa_topology follows the inventories"):
+        del compute_node.numa_topology
+
+
+# --- the specification's words ------------------------------------------------------------------
+
+
+def test_a_topology_adds_nothing_to_the_counts() -> None:
+    compute_node = node()
+    taken = loop(compute_node, "VCPU=4,MEMORY_MB=4096,NUMA_TOPOLOGY=2:shared=4:memory=4096")
+    assert len(taken) == 3
+    assert (compute_node.vcpus_used, compute_node.memory_mb_used) == (4, 512 + 4096)
+    assert usage(compute_node) == (
+        CellUsage(0, shared=2, memory_mb=2048),
+        CellUsage(1, shared=2, memory_mb=2048),
+    )
+    assert compute_node.pending == ro.Amounts("VCPU=4,MEMORY_MB=4096")
+    assert compute_node.pending_topologies == (taken[ro.resource(NUMA)],)
+
+
+REQUESTS = {
+    "shared": "NUMA_TOPOLOGY=2:shared=4:memory=4096",
+    "dedicated": "NUMA_TOPOLOGY=1:dedicated=3:memory=512",
+    "mixed": "NUMA_TOPOLOGY=1;shared=0;dedicated=1-2;memory=512",
+    "isolated": "NUMA_TOPOLOGY=1:dedicated=2:memory=512:thread_policy=isolate",
+    "emulator": "NUMA_TOPOLOGY=2:dedicated=4:memory=512:emulator_policy=isolate",
+    "pages": "NUMA_TOPOLOGY=2:shared=2:memory=2048:page_size=2MB",
+    "any": "NUMA_TOPOLOGY=1:shared=2:memory=1024:page_size=any",
+    "any, ordinary": "NUMA_TOPOLOGY=1:shared=2:memory=3:page_size=any",
+    "with others": "DISK_GB=3,NUMA_TOPOLOGY=1:dedicated=2",
+}
+#: ``{request: (CPUs and MiB that Nova counts, dedicated CPUs, ordinary MiB that were not said)}``
+COUNTED = {
+    "shared": (4, 4096, 0),
+    "dedicated": (3, 512, 3),
+    "mixed": (3, 512, 2),
+    "isolated": (2, 512, 4),
+    "emulator": (4, 512, 5),
+    "pages": (2, 2048, 0),
+    "any": (2, 1024, 0),
+    "any, ordinary": (2, 3, 0),
+    "with others": (2, 0, 2),
+}
+
+
+def amounts_of(name: str) -> ro.Amounts:
+    if name == "mixed":
+        guest = ro.GuestCell(shared=[0], dedicated=[1, 2], memory_mb=512)
+        return ro.Amounts({NUMA: ro.NUMATopologyAmount([guest])}).counted()
+    return ro.Request(REQUESTS[name]).resources
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+def test_columns_are_what_nova_would_write(name: str, together: bool) -> None:
+    compute_node = node(local_gb=10, local_gb_used=0)
+    asked = amounts_of(name)
+    if together:
+        compute_node.inventories.consume(asked)
+    else:
+        for resource, amount in asked.items():
+            compute_node.inventories[resource].consume(amount)
+    cpus, memory, dedicated = COUNTED[name]
+    assert (compute_node.vcpus_used, compute_node.memory_mb_used) == (cpus, 512 + memory)
+    assert compute_node.inventories["PCPU"].used == dedicated
+    assert sum(len(used.pinned) for used in usage(compute_node)) == dedicated
+    assert compute_node.loose_cpus == 0
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("taken_together", [True, False], ids=["taken together", "one by one"])
+@pytest.mark.parametrize("given_together", [True, False], ids=["given together", "one by one"])
+@pytest.mark.parametrize("bound", [True, False], ids=["of a ledger", "of a record"])
+def test_there_and_back_is_no_change_whichever_way(
+    name: str, taken_together: bool, given_together: bool, bound: bool
+) -> None:
+    with ro.connect("memory://") as kept:
+        compute_node = node(local_gb=10, local_gb_used=0)
+        if bound:
+            compute_node.bind(kept)
+        before = copy.deepcopy(compute_node)
+        asked = amounts_of(name)
+        if taken_together:
+            taken = compute_node.inventories.consume(asked)
+        else:
+            taken = ro.Amounts(
+                {r: compute_node.inventories[r].consume(a) for r, a in asked.items()}
+            )
+        assert compute_node != before
+        if given_together:
+            compute_node.inventories.consume(-taken)
+        else:
+            for resource, amount in taken.items():
+                compute_node.inventories[resource].consume(-amount)
+        assert compute_node == before and compute_node.changes() == before.changes()
+        assert compute_node.inventories == before.inventories
+        assert compute_node.to_row() == before.to_row()
+
+
+def test_what_is_taken_together_is_taken_all_or_nothing() -> None:
+    compute_node = node()
+    topology = numa(cells=2, shared=4, memory_mb=1024)
+    with pytest.raises(ro.CapacityException, match="PCPU asked 9"):
+        compute_node.inventories.consume({"PCPU": 9, NUMA: topology})
+    with pytest.raises(ro.CapacityException, match="host cells"):
+        compute_node.inventories.consume({"PCPU": 1, NUMA: numa(cells=3, shared=3)})
+    with pytest.raises(exceptions.InvalidAmount, match="VCPU"):
+        compute_node.inventories.consume({"VCPU": 8, NUMA: topology})
+    assert compute_node == node() and compute_node.inventories == node().inventories
+
+
+def test_counts_of_the_host_bound_what_cells_would_give() -> None:
+    compute_node = node()
+    compute_node.inventories.consume("VCPU=8,MEMORY_MB=10000")
+    compute_node.inventories.consume("VCPU=6")
+    assert not compute_node.inventories.can_provide({NUMA: numa(shared=3)})
+    assert compute_node.inventories.can_provide({NUMA: numa(shared=2, memory_mb=1024)})
+    assert not compute_node.inventories.can_provide({NUMA: numa(memory_mb=2048)})
+    assert compute_node.inventories.can_provide({NUMA: numa(memory_mb=2048, page_size="2MB")})
+
+
+def test_idle_cpus_have_to_be_there_too() -> None:
+    compute_node = node()
+    compute_node.inventories["PCPU"].consume(ro.IntegerAmount(5))
+    isolated = numa(dedicated=2, thread_policy="isolate")
+    assert not compute_node.inventories.can_provide({NUMA: isolated})
+    compute_node.inventories["PCPU"].consume(ro.IntegerAmount(2))  # as the loop has taken them
+    assert not compute_node.inventories[NUMA].can_provide(isolated)
+    compute_node.inventories["PCPU"].consume(ro.IntegerAmount(-1))
+    assert compute_node.inventories[NUMA].can_provide(isolated)
+
+
+def test_a_cpu_is_never_given_twice() -> None:
+    compute_node = node()
+    taken = [loop(compute_node, {NUMA: numa(dedicated=2)})[ro.resource(NUMA)] for _ in range(4)]
+    cpus = [cpu for one in taken for placed in one.placed for cpu in placed.pinned]
+    assert sorted(cpus) == [4, 5, 6, 7, 12, 13, 14, 15]
+    assert len(loop(compute_node, {NUMA: numa(dedicated=1)})) == 0
+    with pytest.raises(ro.CapacityException, match="cpu"):
+        compute_node.inventories[NUMA].consume(taken[0])
+
+
+def test_an_amount_of_another_host_changes_nothing() -> None:
+    other = NUMATopologyInventory([HostCell(7, dedicated=[1], memory_mb=64)])
+    foreign = other.fit(numa(dedicated=1))
+    compute_node = node()
+    for wrong in (foreign, -foreign):
+        with pytest.raises(exceptions.ForeignAmount):
+            compute_node.inventories[NUMA].consume(wrong)
+    mine = compute_node.inventories[NUMA].fit(numa(dedicated=1))
+    with pytest.raises(ro.CapacityException, match="gives back"):
+        compute_node.inventories[NUMA].consume(-mine)
+    with pytest.raises(exceptions.WrongAmountKind):
+        compute_node.inventories[NUMA].consume(ro.IntegerAmount(1))
+    assert compute_node == node()
+
+
+def test_what_columns_say_nobody_uses_is_not_given_back() -> None:
+    taken = loop(first := node(), {NUMA: numa(dedicated=2, memory_mb=512, page_size="2MB")})
+    assert len(taken) == 2
+    contradicting = node(numa_topology=first.numa_topology, vcpus_used=1)
+    with pytest.raises(ro.CapacityException, match="VCPU gives back 2, only 1 used"):
+        contradicting.inventories[NUMA].consume(-taken[ro.resource(NUMA)])
+    assert contradicting.changes() == {}
+
+
+def test_idle_cpus_that_were_given_back_already_are_not_given_back_again() -> None:
+    compute_node = node(vcpus_used=4)
+    taken = loop(compute_node, {NUMA: numa(dedicated=2, thread_policy="isolate")})
+    compute_node.inventories["PCPU"].consume(ro.IntegerAmount(-4))  # as many as there were
+    with pytest.raises(ro.CapacityException, match="PCPU gives back 2, only 0 used"):
+        compute_node.inventories[NUMA].consume(-taken[ro.resource(NUMA)])
+
+
+def test_a_topology_alone_takes_the_counts_that_go_with_it() -> None:
+    alone, together = node(), node()
+    asked = numa(cells=2, dedicated=2, shared=2, memory_mb=512)
+    taken = alone.inventories[NUMA].consume(asked)
+    together.inventories.consume({NUMA: asked})
+    assert alone == together and alone.inventories == together.inventories
+    alone.inventories[NUMA].consume(-taken)
+    assert alone == node() and alone.to_row() == node().to_row()
+
+
+def test_a_topology_alone_does_not_take_what_others_use() -> None:
+    compute_node = node(vcpus_used=16)
+    assert not compute_node.inventories[NUMA].can_provide(numa(shared=1))
+    with pytest.raises(ro.CapacityException, match="VCPU asked 1, free 0"):
+        compute_node.inventories[NUMA].consume(numa(shared=1))
+    assert compute_node.changes() == {}
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+def test_limits_per_cell_bind() -> None:
+    compute_node = node()
+    limit = NUMATopologyLimit(vcpus={0: 1, 1: 3}, memory_mb={1: 1024})
+    asked = numa(shared=3, memory_mb=1024)
+    assigned = compute_node.inventories.consume({NUMA: asked}, {NUMA: limit})
+    assert assigned[NUMA].memory_nodes == "1"
+    for ask in (compute_node.inventories[NUMA].can_provide,):
+        assert not ask(numa(shared=2), limit) and ask(numa(shared=1), limit)
+    limits = ro.Limits({NUMA: limit, "VCPU": 3})
+    assert not compute_node.inventories.can_provide({NUMA: numa(shared=1)}, limits)
+    assert compute_node.inventories.can_provide({NUMA: numa(shared=1)}, {NUMA: limit})
+
+
+def test_orders_and_cells_can_be_said_of_the_live_inventory() -> None:
+    compute_node = node()
+    loop(compute_node, {NUMA: numa(shared=1)})
+    live = compute_node.inventories[NUMA]
+    assert live.fit(numa(shared=1), order=FEWEST).memory_nodes in ("0", "1")
+    assert live.consume(numa(shared=1), within=[0]).memory_nodes == "0"
+    assert live.consume(numa(shared=1), within=[0]).memory_nodes == "0"
+
+
+def test_page_memory_serves_nobody_who_did_not_ask_for_it() -> None:
+    compute_node = node()
+    assert compute_node.limits == ro.Limits(MEMORY_MB=16384 - 512 - 4096)
+    memory = compute_node.inventories["MEMORY_MB"]
+    assert memory.can_provide(ro.IntegerAmount(11776))
+    assert not memory.can_provide(ro.IntegerAmount(11777))
+    loop(compute_node, {NUMA: numa(memory_mb=2048, page_size="2MB")})
+    assert compute_node.memory_mb_used == 512 + 2048
+    assert memory.can_provide(ro.IntegerAmount(11776))
+    assert not memory.can_provide(ro.IntegerAmount(11777))
+
+
+# --- dedicated CPUs -----------------------------------------------------------------------------
+
+
+def test_dedicated_cpus_are_counted_where_cells_have_some() -> None:
+    compute_node = node()
+    cpus = compute_node.inventories["PCPU"]
+    assert (cpus.total, cpus.used, cpus.max_unit, cpus.allocation_ratio) == (8, 0, 8, 1)
+    assert "PCPU" not in node(numa_topology=None).inventories
+    bare = dump_host_numa_topology(cells(dedicated=(), siblings=()))
+    assert "PCPU" not in node(numa_topology=bare).inventories
+
+
+def test_how_many_dedicated_cpus_there_are_the_cells_say() -> None:
+    cpus = node().inventories["PCPU"]
+    for figure in ("total", "reserved", "allocation_ratio", "max_unit"):
+        with pytest.raises(exceptions.FrozenValue, match=f"PCPU {figure} follows the cells"):
+            cpus.update(**{figure: 3})
+    cpus.used = 3
+    assert cpus.used == 3
+
+
+def test_cpus_taken_by_number_are_pending() -> None:
+    compute_node = node()
+    compute_node.inventories.consume("PCPU=3")
+    assert compute_node.pending == ro.Amounts(PCPU=3) and compute_node.loose_cpus == 3
+    assert not compute_node.inventories.can_provide({NUMA: numa(cells=2, dedicated=6)})
+    assert compute_node.changes() == {}  # Nova has no word for it
+    compute_node.inventories.consume("PCPU=-3")
+    assert compute_node == node()
+
+
+# --- writing back -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"])
+def test_the_column_is_written_in_the_version_it_came_in(version: str) -> None:
+    simple = NUMATopologyInventory(
+        [HostCell(0, shared=range(4), dedicated=range(4), memory_mb=2048)]
+    )
+    text = dump_host_numa_topology(simple, version)
+    compute_node = node(numa_topology=text)
+    loop(compute_node, {NUMA: numa(shared=2, memory_mb=512)})
+    changed = compute_node.changes()["numa_topology"]
+    assert f'"{version}"' in changed and changed == compute_node.numa_topology
+    assert load_host_numa_topology(changed).usage == (CellUsage(0, shared=2, memory_mb=512),)
+    target = {"numa_topology": text}
+    compute_node.write_to(target)
+    assert target["numa_topology"] == changed == compute_node.to_row()["numa_topology"]
+
+
+def test_what_is_changed_back_comes_back_byte_by_byte() -> None:
+    text = json.dumps(json.loads(TEXT), indent=3)
+    compute_node = node(numa_topology=text)
+    taken = compute_node.inventories.consume({NUMA: numa(shared=2, memory_mb=512)})
+    assert compute_node.changes().keys() == {
+        "vcpus_used",
+        "memory_mb_used",
+        "numa_topology",
+        "free_ram_mb",
+    }
+    compute_node.inventories.consume(-taken)
+    assert compute_node.changes() == {} and compute_node.to_row()["numa_topology"] is text
+
+
+def test_bytes_stay_bytes() -> None:
+    compute_node = node(numa_topology=TEXT.encode())
+    loop(compute_node, {NUMA: numa(shared=2)})
+    assert load_host_numa_topology(compute_node.numa_topology).usage[0].shared == 2
+    assert isinstance(compute_node.numa_topology, bytes)
+
+
+def test_a_topology_from_before_liberty_is_read_and_written_anew() -> None:
+    compute_node = node(numa_topology=PLAIN, vcpus_used=1, memory_mb_used=1024)
+    assert compute_node.inventories[NUMA].usage == (CellUsage(0, shared=1, memory_mb=512),)
+    assert compute_node.to_row()["numa_topology"] == PLAIN
+    loop(compute_node, {NUMA: numa(dedicated=2, memory_mb=512)})
+    assert '"nova_object.version": "1.5"' in compute_node.numa_topology
+    assert usage(compute_node) == (CellUsage(0, shared=1, pinned=[0, 1], memory_mb=1024),)
+
+
+def test_a_version_that_cannot_say_it_gives_way_to_one_that_can() -> None:
+    simple = NUMATopologyInventory(
+        [HostCell(0, shared=range(4), dedicated=range(4), memory_mb=2048)]
+    )
+    compute_node = node(numa_topology=dump_host_numa_topology(simple, "1.0"))
+    loop(compute_node, {NUMA: numa(dedicated=2)})
+    assert '"nova_object.version": "1.5"' in compute_node.numa_topology
+    assert usage(compute_node)[0].pinned == (0, 1)
+
+
+def test_distances_stay_with_the_node() -> None:
+    near = NUMATopologyInventory([cell(n, distances={0: 10, 1: 20}) for n in (0, 1)])
+    compute_node = node()
+    compute_node.update_inventories({NUMA: near})
+    assert compute_node.inventories[NUMA].cells == near.cells
+    assert compute_node.numa_topology == TEXT
+    back = ComputeNode.obj_from_primitive(compute_node.obj_to_primitive())
+    assert back.inventories[NUMA].cells == near.cells
+
+
+# --- the adapter --------------------------------------------------------------------------------
+
+
+def test_get_inventories_gives_copies() -> None:
+    compute_node = node()
+    found = compute_node.get_inventories()
+    assert [str(kind) for kind in found] == ["VCPU", "MEMORY_MB", "PCPU", NUMA]
+    topology = found[ro.resource(NUMA)]
+    assert type(topology) is NUMATopologyInventory
+    topology.consume(numa(dedicated=2))
+    assert compute_node == node()
+
+
+def test_there_and_back_through_the_adapter_changes_nothing() -> None:
+    compute_node = node()
+    loop(compute_node, {NUMA: numa(dedicated=2, memory_mb=256)})
+    before = copy.deepcopy(compute_node)
+    assert compute_node.update_inventories(compute_node.get_inventories()) is False
+    assert compute_node == before
+
+
+def test_update_inventories_takes_over_cells_and_usage() -> None:
+    compute_node = node()
+    live, cpus = compute_node.inventories[NUMA], compute_node.inventories["PCPU"]
+    stated = NUMATopologyInventory(
+        [cell(0, dedicated=[4, 5], siblings=())], usage=[CellUsage(0, shared=3, pinned=[5])]
+    )
+    assert compute_node.update_inventories({NUMA: stated}) is True
+    assert (live.cells, live.usage) == (stated.cells, stated.usage)
+    assert (cpus.total, cpus.used) == (2, 1) and not compute_node.pending
+    assert compute_node.changes() == {"numa_topology": dump_host_numa_topology(stated)}
+    assert live.consume(numa(dedicated=1)).cpuset == "4"
+    assert compute_node.update_inventories({NUMA: live, "PCPU": cpus}) is False
+
+
+def test_cells_can_be_stated_of_a_node_that_had_none() -> None:
+    compute_node = node(numa_topology=None)
+    inventories = compute_node.inventories
+    assert compute_node.update_inventories({ro.resource(NUMA): cells()}) is True
+    assert NUMA in inventories and inventories["PCPU"].total == 8
+    assert compute_node.changes() == {"numa_topology": TEXT}
+
+
+def test_none_says_that_there_are_no_cells_any_more() -> None:
+    compute_node = node()
+    live, cpus = compute_node.inventories[NUMA], compute_node.inventories["PCPU"]
+    assert compute_node.update_inventories({NUMA: None}) is True
+    assert compute_node.changes() == {"numa_topology": None}
+    assert list(compute_node.inventories.names()) == ["VCPU", "MEMORY_MB"]
+    assert not live.can_provide(numa(shared=1)) and not cpus.can_provide(ro.IntegerAmount(1))
+    with pytest.raises(ro.CapacityException):
+        live.consume(numa(shared=1))
+    assert compute_node.update_inventories({NUMA: None}) is False
+    assert ComputeNode().update_inventories({NUMA: None}) is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({NUMA: ro.IntegerInventory(2)}, "a NUMATopologyInventory"),
+        ({NUMA: NUMATopologyInventory([cell(0)], usage=[CellUsage(0, loose=1)])}, "by number only"),
+        ({"PCPU": ro.IntegerInventory(9)}, "PCPU total: got 9, expected 8"),
+        ({"PCPU": ro.IntegerInventory(8, reserved=1)}, "PCPU reserved"),
+        ({"PCPU": None}, "PCPU: got None"),
+        ({"PCPU": cells()}, "PCPU"),
+        ({NUMA: None, "PCPU": ro.IntegerInventory(8)}, "PCPU"),
+        ({NUMA: cells(1), "VCPU": 8}, "VCPU"),
+        ({NUMA: cells(1), "PGPU": None}, "PGPU"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_taken_over_is_refused_and_nothing_changed(wrong: dict, named: str) -> None:
+    compute_node = node()
+    inventories = compute_node.inventories
+    with pytest.raises(exceptions.InvalidInventory, match=named):
+        compute_node.update_inventories({"MEMORY_MB": ro.IntegerInventory(9000), **wrong})
+    assert compute_node == node() and inventories == node().inventories
+
+
+def test_stated_on_the_live_inventory_it_counts_too() -> None:
+    compute_node = node()
+    live = compute_node.inventories[NUMA]
+    live.usage = [CellUsage(0, pinned=[4]), CellUsage(1)]
+    assert compute_node.inventories["PCPU"].used == 1
+    assert usage(compute_node)[0].pinned == (4,)
+    for name, value in (("cpu_ratio", 2), ("room", {}), ("resource_class", "PCPU")):
+        with pytest.raises(exceptions.FrozenValue, match=f"{name} follows the compute node"):
+            live.update(**{name: value})
+    with pytest.raises(exceptions.InvalidInventory):
+        live.usage = [CellUsage(0, pinned=[99])]
+    with pytest.raises(exceptions.InvalidInventory, match="by number only"):
+        live.usage = [CellUsage(0, loose=1)]
+    assert live.usage[0].pinned == (4,) == usage(compute_node)[0].pinned
+
+
+# --- copies and the wire ------------------------------------------------------------------------
+
+
+def taken_node() -> ComputeNode:
+    compute_node = node()
+    compute_node.inventories.consume({NUMA: numa(dedicated=2, memory_mb=512, page_size="2MB")})
+    compute_node.inventories.consume("PCPU=1")
+    return compute_node
+
+
+@pytest.mark.parametrize(
+    "there_and_back",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda made: pickle.loads(pickle.dumps(made)),
+        lambda made: ComputeNode.obj_from_primitive(
+            json.loads(json.dumps(made.obj_to_primitive()))
+        ),
+        lambda made: ComputeNode.obj_from_primitive(made.obj_to_primitive("1.1")),
+    ],
+    ids=["copy", "deepcopy", "pickle", "wire", "wire of a version"],
+)
+def test_a_copy_says_the_same_and_is_its_own(there_and_back) -> None:
+    compute_node = taken_node()
+    twin = there_and_back(compute_node)
+    assert twin == compute_node and twin.changes() == compute_node.changes()
+    assert twin.pending_topologies == compute_node.pending_topologies
+    assert twin.inventories == compute_node.inventories
+    twin.inventories.consume({NUMA: numa(dedicated=2)})
+    assert compute_node == taken_node()
+
+
+def test_live_cells_are_plain_ones_to_others() -> None:
+    live = node().inventories[NUMA]
+    plain = ro.Inventories(node().inventories)[NUMA]
+    assert live == plain and plain == live and live != 5 and type(plain) is NUMATopologyInventory
+    for twin in (copy.copy(live), pickle.loads(pickle.dumps(live)), live.obj_clone()):
+        assert type(twin) is NUMATopologyInventory and twin == live
+    back = NUMATopologyInventory.obj_from_primitive(live.obj_to_primitive())
+    assert type(back) is NUMATopologyInventory and back == live and repr(live) == repr(plain)
+
+
+def test_an_older_reader_is_told_what_it_can_know() -> None:
+    unread = node().obj_to_primitive("1.0")
+    assert unread["versioned_object.version"] == "1.0"
+    assert unread["versioned_object.data"]["numa_topology"] == TEXT
+    stated = node()
+    stated.update_inventories({NUMA: cells(1)})
+    said = stated.obj_to_primitive("1.0")["versioned_object.data"]
+    assert load_host_numa_topology(said["numa_topology"]).cells == cells(1).cells
+    assert ComputeNode.obj_from_primitive(unread) == node()
+    with pytest.raises(exceptions.CannotDowngrade, match="pending_topologies"):
+        taken_node().obj_to_primitive("1.0")
+    by_number = node()
+    by_number.inventories.consume("PCPU=1")
+    with pytest.raises(exceptions.CannotDowngrade, match="dedicated CPUs"):
+        by_number.obj_to_primitive("1.0")
+    with ro.connect("memory://") as kept, pytest.raises(exceptions.CannotDowngrade, match="ratios"):
+        node().bind(kept).obj_to_primitive("1.0")
+
+
+def test_a_wire_form_that_contradicts_itself_is_refused() -> None:
+    primitive = taken_node().obj_to_primitive()
+    data = primitive["versioned_object.data"]
+    for wrong in (
+        {"numa_topology": {"topology": 5, "versions": None}},
+        {"numa_topology": {"topology": {}}},
+        {"numa_topology": {"other": 5}},
+        {"pending_topologies": [5]},
+        {"loose_cpus": "1"},
+        {"cell_ratios": {"VCPU": "0"}},
+    ):
+        broken = {**primitive, "versioned_object.data": {**data, **wrong}}
+        with pytest.raises(ro.ResourceObjectsError):
+            ComputeNode.obj_from_primitive(broken)
+
+
+def test_a_node_read_from_a_node_is_its_own() -> None:
+    first = taken_node()
+    second = ComputeNode.read(first)
+    assert second.inventories[NUMA] == first.inventories[NUMA]
+    assert second.changes() == {} and not second.pending_topologies
+    assert second.numa_topology == first.numa_topology
+
+
+# --- laws ---------------------------------------------------------------------------------------
+
+
+@given(numa_amounts())
+def test_what_is_said_is_what_is_asked_of_the_host(amount) -> None:
+    assert dict(said_by(amount)) == dict(amount.unassigned().of_host)
+
+
+def outcome(inventories: ro.Inventories, amounts: dict, limits: object) -> object:
+    """Return the assigned topology, or why there is none."""
+    try:
+        return inventories.consume(amounts, limits)[NUMA]
+    except ro.CapacityException as refusal:
+        return refusal.reasons
+    except exceptions.SearchLimitReached as cut_short:
+        return str(cut_short)
+
+
+@given(numa_questions(), st.booleans())
+def test_a_node_decides_like_its_inventories_and_its_column_follows(question, in_ledger) -> None:
+    there = question.inventory
+    stated = NUMATopologyInventory(
+        there.cells, usage=[used.replace(loose=0) for used in there.usage]
+    )
+    compute_node = ComputeNode(
+        hypervisor_hostname="host0",
+        vcpus=1000,
+        vcpus_used=0,
+        cpu_allocation_ratio=there.cpu_ratio,
+        memory_mb=1 << 24,
+        memory_mb_used=0,
+        ram_allocation_ratio=there.memory_ratio,
+        numa_topology=stated,
+    )
+    either_way = any(set(one.shared).intersection(one.dedicated) for one in there.cells)
+    with ro.connect("memory://") as kept:
+        if in_ledger and not either_way:
+            compute_node.bind(kept).save()
+        compute_node.obj_reset_changes()
+        before = copy.deepcopy(compute_node)
+        model = ro.Inventories(compute_node.get_inventories())
+        asked = {NUMA: question.amount}
+        limits = {} if question.limit is None else {NUMA: question.limit}
+        found = outcome(compute_node.inventories, asked, limits)
+        assert found == outcome(model, asked, limits)
+        assert compute_node.inventories[NUMA] == model[NUMA]
+        read = load_host_numa_topology(compute_node.numa_topology, counts_pinned=False)
+        assert read.usage == model[NUMA].usage
+        wire = json.loads(json.dumps(compute_node.obj_to_primitive()))
+        assert ComputeNode.obj_from_primitive(wire) == compute_node
+        if isinstance(found, ro.NUMATopologyAmount):
+            compute_node.save() if compute_node._bound else None
+            back = ro.Amounts({NUMA: found.unassigned()}).counted()
+            compute_node.inventories.consume(-ro.Amounts({**dict(back.by_name()), NUMA: found}))
+        compute_node.save() if compute_node._bound else None
+        assert compute_node.to_row() == before.to_row() and compute_node.changes() == {}
