@@ -1,8 +1,8 @@
 """Run the benchmarks, print one table, write one result file.
 
 ``python -m benchmarks [--only PART] [--write FILE]``. Takes some seconds. Figures are of one noisy
-machine: believe the ratios. The parts ``placement`` (with Placement installed) and ``growth`` take
-minutes, and run only where they are named.
+machine: believe the ratios. Only where they are named run ``placement`` (with Placement installed)
+and ``growth``, which take minutes, and ``numa``, which has a peer where Nova is installed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Iterator
 from benchmarks.measure import Row
 
 PARTS = ("algebra", "objects", "imports", "ledgers")
-#: Parts that need a peer installed: ``tox -e placement``.
-PEERS = ("placement",)
+#: Parts with a peer: ``tox -e placement``, ``tox -e nova``.
+PEERS = ("placement", "numa")
 #: Parts that take minutes.
 LONG = ("growth",)
 RESULTS = pathlib.Path(__file__).parent / "results"
 _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
 #: Told where they are installed.
-_MORE_VERSIONS = ("psycopg", "psycopg2-binary", "openstack-placement")
+_MORE_VERSIONS = ("psycopg", "psycopg2-binary", "openstack-placement", "nova")
 
 
 def main() -> int:
@@ -53,10 +53,11 @@ def main() -> int:
 
 def _line(row: Row) -> str:
     ours = f"{_figure(row.ours)} {row.unit}"
+    at = "" if row.point is None else f" {row.point}"
     peer = "" if row.peer is None else f"{row.peer_name} {_figure(row.peer)} {row.unit}"
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f} times"
+    ratio = "" if row.ratio is None else f"{row.ratio:.3g} times"
     verdict = {None: "", True: "met", False: "MISSED"}[row.met]
-    return f"{row.name:<72}{ours:>20}  {peer:<36}{ratio:<15}{row.target} {verdict}".rstrip()
+    return f"{row.name + at:<72}{ours:>20}  {peer:<36}{ratio:<15}{row.target} {verdict}".rstrip()
 
 
 def _figure(value: float) -> str:

@@ -22,10 +22,15 @@ class Row:
     ratio: float | None = None
     target: str = ""
     met: bool | None = None
+    #: Of a figure in a grid: its line and column.
+    point: tuple[int, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for the result file."""
-        return dataclasses.asdict(self)
+        found = dataclasses.asdict(self)
+        if self.point is None:
+            del found["point"]
+        return found
 
 
 def per_call(function: Callable[[], Any], calls: int) -> float:

@@ -32,7 +32,30 @@ def _table(path: pathlib.Path) -> Iterator[str]:
     yield "   :header-rows: 1"
     yield "   :widths: 40 15 22 11 12"
     yield ""
-    for cells in [["", "ours", "peer", "ratio", "target"], *map(_cells, result["rows"])]:
+    points = [row for row in result["rows"] if "point" in row and row["peer"] is None]
+    rows = [row for row in result["rows"] if row not in points]
+    yield from _lines([["", "ours", "peer", "ratio", "target"], *map(_cells, rows)])
+    for name in dict.fromkeys(row["name"] for row in points):
+        yield from _grid(name, [row for row in points if row["name"] == name])
+
+
+def _grid(name: str, points: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a table of figures of two sizes: host cells down, guest cells across."""
+    figures = {tuple(row["point"]): _figure(row["ours"]) for row in points}
+    down, across = (sorted({point[axis] for point in figures}) for axis in (0, 1))
+    yield f"{name[:1].upper()}{name[1:]}, in {points[0]['unit']}:"
+    yield ""
+    yield ".. list-table::"
+    yield "   :header-rows: 1"
+    yield "   :stub-columns: 1"
+    yield ""
+    head = ["host cells", *(f"{size} guest cell{'s' * (size > 1)}" for size in across)]
+    lines = [[str(size), *(figures.get((size, other), "") for other in across)] for size in down]
+    yield from _lines([head, *lines])
+
+
+def _lines(table: list[list[str]]) -> Iterator[str]:
+    for cells in table:
         for place, cell in enumerate(cells):
             yield f"   {'* -' if place == 0 else '  -'} {cell}".rstrip()
     yield ""
@@ -42,10 +65,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
     peer = (
         "" if row["peer"] is None else f"{_figure(row['peer'])} {row['unit']}, {row['peer_name']}"
     )
-    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    ratio = "" if row["ratio"] is None else _ratio(row["ratio"])
     verdict = {None: "", True: ": met", False: ": **missed**"}[row["met"]]
     ours = f"{_figure(row['ours'])} {row['unit']}".strip()
     return [row["name"], ours, peer, ratio, f"{row['target']}{verdict}"]
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.005 else f"{value:.1g}"
 
 
 def _figure(value: float) -> str:
