@@ -13,7 +13,7 @@ from typing import Any, Self
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import forms, valid, words
-from resource_objects.resources.numa.cpus import MAX_ID, format_cpus
+from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, format_cpus, mask_of
 from resource_objects.resources.numa.host import listed
 from resource_objects.resources.records import AmountRecord
 
@@ -102,7 +102,15 @@ class PlacedCell(base.Value):
     @property
     def pinned(self) -> tuple[int, ...]:
         """The CPUs that are taken for vCPUs, those left empty included."""
-        return tuple(sorted((*(cpu for _, cpu in self.pins), *self.idle)))
+        return cpus_of(self.pinned_mask)
+
+    @property
+    def pinned_mask(self) -> int:
+        """The same as a mask."""
+        mask = mask_of(self.idle)
+        for _, cpu in self.pins:
+            mask |= 1 << cpu
+        return mask
 
     def _validate(self) -> None:
         taken = [*(cpu for _, cpu in self.pins), *self.idle]
@@ -240,7 +248,7 @@ class NUMATopologyAmount(abstract.Amount):
         """
         counts = dict(self.located)
         if self.placed:
-            counts["PCPU"] = sum(len(p.pinned) for p in self.placed) + self.has_emulator
+            counts["PCPU"] = sum(len(p.pins) + len(p.idle) for p in self.placed) + self.has_emulator
             pairs = zip(self.cells, self.placed, strict=True)
             counts["MEMORY_MB"] = sum(g.memory_mb for g, p in pairs if p.page_size_kib is None)
         elif self.page_size not in ("", words.SMALL):

@@ -41,7 +41,7 @@ def _of_guest(cell: Cell, amount: NUMATopologyAmount, number: int, need: Need) -
     if need.memory_mb and placed.page_size_kib not in possible_sizes(cell, need):
         word = amount.page_size
         yield Reason(Rule.PAGE_SIZE, need.memory_mb, 0, 0, "MEMORY_MB", unit=word, cell=ident)
-    taken = mask_of(placed.pinned)
+    taken = placed.pinned_mask
     if need.has_emulator and amount.emulator_cpu is not None:
         taken |= 1 << amount.emulator_cpu
     if not _keeps_threads(cell, need, taken, mask_of(cpu for _, cpu in placed.pins)):
@@ -52,8 +52,10 @@ def _of_guest(cell: Cell, amount: NUMATopologyAmount, number: int, need: Need) -
 def _keeps_threads(cell: Cell, need: Need, taken: int, vcpus: int) -> bool:
     """Return whether the CPUs taken are what the thread policy takes."""
     cores = cell.facts.cores
-    laid = threads.layout(cores, taken, need.dedicated, need.thread_policy, need.has_emulator)
-    if laid is None:
+    if need.thread_policy == words.ISOLATE:
+        count, policy = need.dedicated, need.thread_policy
+        return threads.layout(cores, taken, count, policy, need.has_emulator) is not None
+    if taken.bit_count() != need.cpus:
         return False
     if need.thread_policy != words.REQUIRE or not need.dedicated:
         return True

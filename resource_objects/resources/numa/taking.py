@@ -43,7 +43,7 @@ def parts_of(
         if place is None:
             raise ForeignAmount("host cell", placed.cell, f"one of {sorted(places)}")
         emulator = amount.emulator_cpu if number == 0 else None
-        cpus = mask_of(placed.pinned) | (0 if emulator is None else 1 << emulator)
+        cpus = placed.pinned_mask | (0 if emulator is None else 1 << emulator)
         if not is_held:
             _check_cpus(cells[place], placed, cpus)
         found.append(_taken(cells[place], place, guest, placed, cpus))
@@ -183,9 +183,8 @@ def after(
 ) -> tuple[dict[int, Cell], Mapping[str, int] | None]:
     """Return the cells that change, by place, and what the host as a whole has left then."""
     sign = -1 if amount.gives_back else 1
-    changed = {
-        part.place: _moved(cells[part.place], part, sign) for part in parts_of(cells, amount)
-    }
+    parts = parts_of(cells, amount, is_held=True)  # whoever takes has asked :func:`check`
+    changed = {part.place: _moved(cells[part.place], part, sign) for part in parts}
     if room is None:
         return changed, None
     left = {
