@@ -67,7 +67,7 @@ from resource_objects.interop.nova.thread_policy import (
     thread_policy,
 )
 from resource_objects.resources.amounts import Amounts
-from resource_objects.resources.numa.guest import NUMATopologyAmount
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 
 __all__ = ["FlavorTopology", "flavor_topology"]
 

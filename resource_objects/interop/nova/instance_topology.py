@@ -56,7 +56,7 @@ from resource_objects.interop.nova import _guest_cell, _guest_place, _primitive
 from resource_objects.interop.nova._versions import GUEST, GUEST_CELL, guest_versions
 from resource_objects.names import uuid_text
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, words
-from resource_objects.resources.numa.guest import given
+from resource_objects.resources.numa.amount import given
 
 __all__ = ["dump_instance_numa_topology", "load_instance_numa_topology"]
 

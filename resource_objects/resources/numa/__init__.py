@@ -2,7 +2,8 @@
 
 ==============  ===================================================================================
 ``host``        HostCell, PagePool, CellUsage: what a host has, and what is used
-``guest``       GuestCell, PlacedCell, NUMATopologyAmount: what is asked, and where it went
+``guest``       GuestCell, PlacedCell: a part of what is asked, and where it is
+``amount``      NUMATopologyAmount: all that is asked, and where it went
 ``build``       :func:`numa`, from plain words to an amount
 ``text``        the text form of amounts
 ``host_text``   the text forms of inventories and limits
@@ -33,9 +34,10 @@
 
 from __future__ import annotations
 
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.build import numa
 from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
-from resource_objects.resources.numa.guest import GuestCell, NUMATopologyAmount, PlacedCell
+from resource_objects.resources.numa.guest import GuestCell, PlacedCell
 from resource_objects.resources.numa.host import CellUsage, HostCell, PagePool
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.numa.kept import OF_HOST, cpu_of

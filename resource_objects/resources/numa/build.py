@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_FIGURE
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cpus import MAX_ID
-from resource_objects.resources.numa.guest import GuestCell, NUMATopologyAmount
+from resource_objects.resources.numa.guest import GuestCell
 from resource_objects.resources.numa.valid import MAX_GUEST_CELLS
 
 

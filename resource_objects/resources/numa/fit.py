@@ -21,9 +21,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects.exceptions import CapacityException
 from resource_objects.resources.numa import matching, refusal, threads, totals
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
 from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.guest import NUMATopologyAmount, PlacedCell
+from resource_objects.resources.numa.guest import PlacedCell
 from resource_objects.resources.numa.order import Order, apart, distance
 from resource_objects.resources.numa.pair import Need, Pick
 from resource_objects.resources.numa.question import Limit, Question, Steps, lay

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from resource_objects import base, exceptions, fields, ratio
 from resource_objects.resources import abstract
-from resource_objects.resources.numa import fit, guest, kept, laying, limit, taking
+from resource_objects.resources.numa import amount as amounts
+from resource_objects.resources.numa import fit, kept, laying, limit, taking
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell, cell_of, facts_of, usage_of
-from resource_objects.resources.numa.guest import NUMATopologyAmount
 from resource_objects.resources.numa.host import CellUsage, HostCell, listed
 from resource_objects.resources.numa.order import SPREAD, Order
 from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
@@ -202,7 +203,7 @@ class NUMATopologyInventory(abstract.Inventory):
         order: Order,
         within: Collection[int] | None,
     ) -> NUMATopologyAmount:
-        asked = guest.given(amount)
+        asked = amounts.given(amount)
         bounds = limit_of(limit)
         _check_choice(order, within)
         if asked.placed:
@@ -228,7 +229,7 @@ class NUMATopologyInventory(abstract.Inventory):
         return assigned
 
     def _take(self, assigned: abstract.Amount) -> None:
-        changed, room = taking.after(self._working, self.room, guest.given(assigned))
+        changed, room = taking.after(self._working, self.room, amounts.given(assigned))
         usage = list(self.usage)
         for place, cell in changed.items():
             self._working[place] = cell
@@ -265,7 +266,7 @@ class NUMATopologyInventory(abstract.Inventory):
 
     def spread(self, assigned: abstract.Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each cell: the cell's place, and records."""
-        return kept.spread(self, guest.given(assigned))
+        return kept.spread(self, amounts.given(assigned))
 
     def part_ids(self) -> tuple[int, ...]:
         """Return the ids of the cells."""
@@ -282,7 +283,7 @@ class NUMATopologyInventory(abstract.Inventory):
 
         :raises ForeignAmount: if ``amount`` cannot take that
         """
-        return laying.placed(self, self._working, guest.given(amount), held)
+        return laying.placed(self, self._working, amounts.given(amount), held)
 
 
 def limit_of(given: Any) -> limit.NUMATopologyLimit | None:

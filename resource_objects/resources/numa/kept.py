@@ -23,8 +23,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, ratio
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.guest import NUMATopologyAmount
 from resource_objects.resources.numa.host import CellUsage, HostCell, PagePool
 from resource_objects.resources.numa.pair import page_class
 from resource_objects.resources.numa.taking import parts_of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
 from resource_objects.resources.numa import fit, threads
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell, cores_of
 from resource_objects.resources.numa.cpus import cpus_of, mask_of
-from resource_objects.resources.numa.guest import NUMATopologyAmount
 from resource_objects.resources.numa.host import KIB, HostCell
 from resource_objects.resources.numa.kept import MEMORY_MB, PAGES, PCPU, VCPU, cpu_of, spread
 from resource_objects.resources.numa.matching import best, first_assignment, is_complete

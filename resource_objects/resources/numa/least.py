@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from resource_objects.resources.numa import words
-from resource_objects.resources.numa.guest import NUMATopologyAmount
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.host import KIB
 from resource_objects.resources.numa.pair import needs_of, page_class
 

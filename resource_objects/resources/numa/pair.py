@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 from resource_objects import ratio
 from resource_objects.exceptions import Rule
 from resource_objects.resources.numa import threads, words
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
-from resource_objects.resources.numa.guest import NUMATopologyAmount
 from resource_objects.resources.numa.host import KIB
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.numa import threads, words
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
 from resource_objects.resources.numa.cpus import mask_of
-from resource_objects.resources.numa.guest import NUMATopologyAmount
 from resource_objects.resources.numa.pair import Need, needs_of, possible_sizes
 from resource_objects.resources.numa.question import networks_of
 

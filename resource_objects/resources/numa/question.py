@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from resource_objects.exceptions import SearchLimitReached
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
-from resource_objects.resources.numa.guest import NUMATopologyAmount
 from resource_objects.resources.numa.order import Order
 from resource_objects.resources.numa.pair import NO_BOUNDS, Bounds, Need, Pick, needs_of, pick
 

@@ -9,7 +9,7 @@ from resource_objects import base
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.numa import build, host_text, kept, text
-from resource_objects.resources.numa.guest import NUMATopologyAmount, given
+from resource_objects.resources.numa.amount import NUMATopologyAmount, given
 from resource_objects.resources.numa.host import HostCell
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.numa.limit import NUMATopologyLimit

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resource_objects.exceptions import CapacityException, ForeignAmount, Reason, Rule
 from resource_objects.resources.numa import policies
+from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
 from resource_objects.resources.numa.cpus import cpus_of, mask_of
-from resource_objects.resources.numa.guest import GuestCell, NUMATopologyAmount, PlacedCell
+from resource_objects.resources.numa.guest import GuestCell, PlacedCell
 from resource_objects.resources.numa.host import KIB
 from resource_objects.resources.numa.pair import may_overcommit, page_class
 

@@ -17,7 +17,8 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.resources import text
 from resource_objects.resources.numa import build, pieces, words
-from resource_objects.resources.numa.guest import GuestCell, NUMATopologyAmount, PlacedCell
+from resource_objects.resources.numa.amount import NUMATopologyAmount
+from resource_objects.resources.numa.guest import GuestCell, PlacedCell
 from resource_objects.resources.numa.pieces import WHAT
 
 _COUNTS = ("shared", "dedicated", "memory")

@@ -11,7 +11,8 @@ from resource_objects.resources.numa import words
 from resource_objects.resources.numa.cpus import MAX_ID, format_cpus
 
 if TYPE_CHECKING:
-    from resource_objects.resources.numa.guest import GuestCell, NUMATopologyAmount, PlacedCell
+    from resource_objects.resources.numa.amount import NUMATopologyAmount
+    from resource_objects.resources.numa.guest import GuestCell, PlacedCell
 
 #: No request has more guest cells: far more than any machine has nodes.
 MAX_GUEST_CELLS = 1024
