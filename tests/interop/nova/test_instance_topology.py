@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import (
@@ -479,6 +479,7 @@ def assigned_of(question: NUMAQuestion) -> NUMATopologyAmount:
         raise
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])  # most questions do not fit
 @given(numa_questions(), st.sampled_from([None, *VERSIONS]))
 def test_what_a_version_can_say_of_what_is_assigned_comes_back_the_same(
     question: NUMAQuestion, version: str | None

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import hypothesis
 import pytest
 
 from resource_objects.exceptions import CapacityException, Reason
@@ -16,6 +17,9 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
     PagePool,
 )
+
+#: For laws about what fits: of random questions most do not, and that is no fault of theirs.
+rarely_fits = hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.filter_too_much])
 
 KIB_2M = 2048
 KIB_1G = 1024 * 1024

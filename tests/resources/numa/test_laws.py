@@ -41,7 +41,7 @@ from resource_objects.testing.numa_strategies import (
     numa_inventories,
     numa_questions,
 )
-from tests.resources.numa.hosts import cored, host, plain, refused
+from tests.resources.numa.hosts import cored, host, plain, rarely_fits, refused
 
 orders = st.sampled_from([SPREAD, PACK, FEWEST, NEAREST])
 
@@ -81,6 +81,7 @@ def added(usage: CellUsage, assigned: NUMATopologyAmount) -> CellUsage:
 
 
 @pytest.mark.law(1)
+@rarely_fits
 @given(numa_questions())
 def test_used_is_what_was_used_and_what_is_taken(question: NUMAQuestion) -> None:
     before = question.inventory.usage
@@ -90,6 +91,7 @@ def test_used_is_what_was_used_and_what_is_taken(question: NUMAQuestion) -> None
 
 
 @pytest.mark.law(1)
+@rarely_fits
 @given(numa_questions())
 def test_the_room_of_the_host_is_what_its_cells_gave(question: NUMAQuestion) -> None:
     assigned = fitted(question)
@@ -119,6 +121,7 @@ def test_a_refusal_changes_nothing(question: NUMAQuestion, order: object) -> Non
 
 
 @pytest.mark.law(3)
+@rarely_fits
 @given(numa_questions())
 def test_giving_back_what_was_taken_restores_the_inventory(question: NUMAQuestion) -> None:
     before = copy.deepcopy(question.inventory)
@@ -131,6 +134,7 @@ def test_giving_back_what_was_taken_restores_the_inventory(question: NUMAQuestio
 
 
 @pytest.mark.law(3)
+@rarely_fits
 @given(numa_questions())
 def test_what_was_given_back_cannot_be_given_back_again(question: NUMAQuestion) -> None:
     """Unless somebody else uses as much: counts have no names, so only named CPUs can tell."""
@@ -203,6 +207,7 @@ OTHERS = [numa(dedicated=1), numa(shared=1), numa(memory_mb=64), numa(memory_mb=
 
 
 @pytest.mark.law(5)
+@rarely_fits
 @given(numa_questions(), st.lists(st.tuples(st.sampled_from(OTHERS), st.integers(0, 3))))
 def test_what_is_assigned_is_judged_by_the_same_rules_later(
     question: NUMAQuestion, others: list[tuple[NUMATopologyAmount, int]]
@@ -223,6 +228,7 @@ def test_what_is_assigned_is_judged_by_the_same_rules_later(
 
 
 @pytest.mark.law(6)
+@rarely_fits
 @given(numa_questions(), orders)
 def test_whatever_fits_can_be_taken_as_it_is(question: NUMAQuestion, order: object) -> None:
     inventory, amount, limit = question
@@ -235,6 +241,7 @@ def test_whatever_fits_can_be_taken_as_it_is(question: NUMAQuestion, order: obje
 
 
 @pytest.mark.law(6)
+@rarely_fits
 @given(numa_questions())
 def test_every_refusal_says_which_rule_failed_with_its_figures(question: NUMAQuestion) -> None:
     inventory, amount, limit = question
@@ -259,6 +266,7 @@ def test_every_refusal_says_which_rule_failed_with_its_figures(question: NUMAQue
 
 
 @pytest.mark.law(6)
+@rarely_fits
 @given(numa_questions())
 def test_a_guest_cell_that_fits_nowhere_is_refused_for_every_host_cell(
     question: NUMAQuestion,
@@ -302,6 +310,7 @@ def test_capacities_are_floors_of_exact_products(
 
 
 @pytest.mark.law(7)
+@rarely_fits
 @given(numa_questions())
 def test_no_figure_is_anything_but_an_integer(question: NUMAQuestion) -> None:
     assigned = fitted(question)
