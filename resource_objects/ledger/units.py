@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator, Mapping
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.ledger.found import Choice
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, records_by_provider
 from resource_objects.providers.orders import Delta
 from resource_objects.resources import resource
-from resource_objects.resources.records import InventoryRecord
 
 _SHOWN = 16
 
@@ -62,6 +61,7 @@ class _Units:
         self._generation = dict(zip(given.provider_id, given.generation, strict=True))
         self._consumer = consumer
         self._leaving = leaving
+        self._records = records_by_provider(columns.inventories)
         #: what parts are kept as: which units they have, None for any
         self._of_parts = {
             (number, name): units
@@ -72,9 +72,7 @@ class _Units:
     def _units_of(
         self, number: int, kind: str, classes: Collection[str], body: str
     ) -> Mapping[str, frozenset[str] | None]:
-        table = zip(*self._columns.inventories, strict=True)
-        records = [InventoryRecord(*row[1:]) for row in table if row[0] == number]
-        own = [record for record in records if record.resource_class in classes]
+        own = [one for one in self._records.get(number, ()) if one.resource_class in classes]
         inventory = resource(kind).inventory_from_kept(own, body or None)
         return {name: inventory.units(name) for name in classes}
 

@@ -122,7 +122,7 @@ def trees(columns: Columns) -> list[Provider]:
 
     Cost: linear in the rows, some 20 microseconds per provider.
     """
-    records = _by_provider(columns.inventories)
+    records = records_by_provider(columns.inventories)
     kinds = _grouped(columns.kinds, KindRecord)
     traits = _grouped(columns.traits, str)
     aggregates = _grouped(columns.aggregates, str)
@@ -174,7 +174,8 @@ def _bottom_up(rows: Iterable[_ProviderRow]) -> list[_ProviderRow]:
     return ordered[::-1]
 
 
-def _by_provider(table: InventoryColumns) -> dict[int, list[InventoryRecord]]:
+def records_by_provider(table: InventoryColumns) -> dict[int, list[InventoryRecord]]:
+    """Return the inventories of each provider, by its number. Cost: linear."""
     found: dict[int, list[InventoryRecord]] = defaultdict(list)
     for provider_id, *figures in zip(*table, strict=True):
         found[provider_id].append(InventoryRecord(*figures))

@@ -9,7 +9,13 @@ from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.names import resource_class_order
-from resource_objects.providers.columns import Columns, InventoryColumns, KindColumns, trees
+from resource_objects.providers.columns import (
+    Columns,
+    InventoryColumns,
+    KindColumns,
+    records_by_provider,
+    trees,
+)
 from resource_objects.providers.provider import Provider
 from resource_objects.resources.records import InventoryRecord
 
@@ -91,15 +97,13 @@ def usage_of(columns: Columns) -> Usage:
     holders: dict[_Place, list[tuple[str, int]]] = defaultdict(list)
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
-    records: dict[int, list[InventoryRecord]] = defaultdict(list)
-    for number, *figures in zip(*columns.inventories, strict=True):
-        records[number].append(InventoryRecord(*figures))
+    records = records_by_provider(columns.inventories)
     roots = tuple(trees(_plain(columns)))
     uses = tuple(
         _use(provider, depth, record, holders.get((number, record.resource_class), []))
         for provider, depth in _with_depth(roots)
         for number in [numbers[provider.uuid or ""]]
-        for record in sorted(records[number], key=_in_order)
+        for record in sorted(records.get(number, ()), key=_in_order)
     )
     return Usage(roots, uses)
 

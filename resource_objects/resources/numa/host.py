@@ -175,8 +175,12 @@ class HostCell(base.Value):
     @property
     def cpus(self) -> tuple[int, ...]:
         """Every CPU of the cell that is known, those kept for the host too."""
-        on_cores = {cpu for core in self.siblings for cpu in core}
-        return tuple(sorted(on_cores.union(self.shared, self.dedicated)))
+        return tuple(sorted(self.cpu_set))
+
+    @property
+    def cpu_set(self) -> set[int]:
+        """The same in no order."""
+        return set(self.shared).union(self.dedicated, *self.siblings)
 
     @property
     def threads_per_core(self) -> int:

@@ -94,7 +94,7 @@ class NUMATopologyInventory(abstract.Inventory):
         if not self.cells:
             raise exceptions.InvalidInventory("host cells", (), "at least one")
         self._check_apart("host cells", [cell.id for cell in self.cells])
-        cpus = [_cpus(cell) for cell in self.cells]
+        cpus = [cell.cpu_set for cell in self.cells]
         if len(set().union(*cpus)) != sum(map(len, cpus)):
             self._check_apart("CPUs of the host cells", [*itertools.chain.from_iterable(cpus)])
         by_cell = {used.cell: used for used in self.usage}
@@ -312,8 +312,3 @@ def _check_usage(cell: HostCell, used: CellUsage) -> None:
             raise exceptions.InvalidInventory(
                 f"used page size of cell {cell.id}", size, f"one of {sizes} KiB"
             )
-
-
-def _cpus(cell: HostCell) -> set[int]:
-    """Return every CPU of a cell that is known."""
-    return set(cell.shared).union(cell.dedicated, *cell.siblings)

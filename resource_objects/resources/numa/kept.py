@@ -26,7 +26,7 @@ from resource_objects import exceptions, ratio
 from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cpus import cpus_of
 from resource_objects.resources.numa.host import CellUsage, HostCell, PagePool
-from resource_objects.resources.numa.pair import page_class
+from resource_objects.resources.numa.pair import page_class, size_of_pages
 from resource_objects.resources.numa.taking import parts_of
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart, Part
 
@@ -38,7 +38,6 @@ VCPU, PCPU, MEMORY_MB = "VCPU", "PCPU", "MEMORY_MB"
 OF_HOST = (VCPU, PCPU, MEMORY_MB)
 _UNIT = re.compile(r"cpu(0|[1-9][0-9]{0,4})\Z", re.ASCII)
 #: What the classes of huge pages begin with.
-PAGES = page_class(0).partition("0KB")[0]
 
 
 def unit_of(cpu: int) -> str:
@@ -203,9 +202,9 @@ def _figures(records: Mapping[str, InventoryRecord]) -> _Figures:
     """Return what of the figures is in a host cell: MiB in all, and huge pages by size."""
     memory = records[MEMORY_MB].total if MEMORY_MB in records else 0
     pages = sorted(
-        (int(name.removeprefix(PAGES).removesuffix("KB")), record.total, record.reserved)
+        (size, record.total, record.reserved)
         for name, record in records.items()
-        if name.startswith(PAGES)
+        if (size := size_of_pages(name)) is not None
     )
     return memory, tuple(pages)
 

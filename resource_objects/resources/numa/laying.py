@@ -16,9 +16,16 @@ from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell, cores_of
 from resource_objects.resources.numa.cpus import cpus_of, mask_of
 from resource_objects.resources.numa.host import KIB, HostCell
-from resource_objects.resources.numa.kept import MEMORY_MB, PAGES, PCPU, VCPU, cpu_of, spread
+from resource_objects.resources.numa.kept import MEMORY_MB, PCPU, VCPU, cpu_of, spread
 from resource_objects.resources.numa.matching import best, first_assignment, is_complete
-from resource_objects.resources.numa.pair import Need, Pick, needs_of, page_class, possible_sizes
+from resource_objects.resources.numa.pair import (
+    Need,
+    Pick,
+    needs_of,
+    page_class,
+    possible_sizes,
+    size_of_pages,
+)
 from resource_objects.resources.numa.words import REQUIRE
 from resource_objects.resources.records import AmountRecord
 
@@ -156,8 +163,8 @@ def _exact(
 
 
 def _size_held(records: Iterable[AmountRecord]) -> int | None:
-    sizes = [one.resource_class for one in records if one.resource_class.startswith(PAGES)]
-    return int(sizes[-1].removeprefix(PAGES).removesuffix("KB")) if sizes else None
+    sizes = [size for one in records if (size := size_of_pages(one.resource_class)) is not None]
+    return sizes[-1] if sizes else None
 
 
 def _is_all(need: Need, records: Iterable[AmountRecord], pick: Pick) -> bool:

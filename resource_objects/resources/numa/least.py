@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping
 from resource_objects.resources.numa import words
 from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.host import KIB
-from resource_objects.resources.numa.pair import needs_of, page_class
-
-_PAGES = page_class(0).partition("0KB")[0]
+from resource_objects.resources.numa.pair import needs_of, page_class, size_of_pages
 
 
 def at_least(amount: NUMATopologyAmount, classes: Collection[str]) -> tuple[Mapping[str, int], ...]:
@@ -40,13 +38,13 @@ def _memory(mebibytes: int, page_size: str, classes: Collection[str]) -> dict[st
         return {"MEMORY_MB": mebibytes}
     if page_size == words.ANY:
         return {}
-    sizes = [name for name in classes if name.startswith(_PAGES)]
+    sizes = [size for name in classes if (size := size_of_pages(name)) is not None]
     if page_size == words.LARGE:
         if len(sizes) != 1:
             return {}
-        name = sizes[0]
+        (size,) = sizes
     else:
-        name = page_class(int(page_size))
-        if name not in sizes:  # its ordinary pages are of that size, or none are
+        size = int(page_size)
+        if size not in sizes:  # its ordinary pages are of that size, or none are
             return {"MEMORY_MB": mebibytes}
-    return {name: mebibytes * KIB // int(name.removeprefix(_PAGES).removesuffix("KB"))}
+    return {page_class(size): mebibytes * KIB // size}

@@ -52,6 +52,9 @@ class Failure(NamedTuple):
     word: str | None = None
 
 
+#: How the classes of huge pages begin.
+_PAGES = "CUSTOM_HUGEPAGES_"
+
 #: Bounds on what may be used in all: shared vCPUs, MiB of ordinary memory; None for none.
 Bounds: TypeAlias = tuple[int | None, int | None]
 NO_BOUNDS: Bounds = (None, None)
@@ -219,7 +222,18 @@ def page_class(size_kib: int) -> str:
     >>> page_class(2048)
     'CUSTOM_HUGEPAGES_2048KB'
     """
-    return f"CUSTOM_HUGEPAGES_{size_kib}KB"
+    return f"{_PAGES}{size_kib}KB"
+
+
+def size_of_pages(resource_class: str) -> int | None:
+    """Return the size in KiB of the huge pages that a class counts, None if it counts others.
+
+    >>> size_of_pages("CUSTOM_HUGEPAGES_2048KB"), size_of_pages("MEMORY_MB")
+    (2048, None)
+    """
+    if not resource_class.startswith(_PAGES):
+        return None
+    return int(resource_class.removeprefix(_PAGES).removesuffix("KB"))
 
 
 def _said(size: str) -> str:

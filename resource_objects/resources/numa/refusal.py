@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.resources.numa import matching
+from resource_objects.resources.numa import matching, totals
 from resource_objects.resources.numa.cpus import cpus_of
 from resource_objects.resources.numa.pair import Need, failures
 
@@ -91,20 +90,13 @@ def _too_much(question: Question, within: int) -> Iterator[Reason]:
 
     Which cores are left empty, and whether memory is in huge pages, depends on the host cells.
     """
-    room, every = question.room or {}, range(len(question.cells))
-    for name in ("PCPU", "MEMORY_MB") if room else ():
-        table = [
-            [question.costs(need, place)[name] if allowed >> place & 1 else None for place in every]
-            for need, allowed in zip(question.needs, question.may(within), strict=True)
-        ]
-        hosts = matching.cheapest(table)
+    for weights in ((1, 0), (0, 1)) if question.room else ():
+        hosts = totals.least(question, question.may(within), weights, ())
         if hosts is None:
             return
-        taken = Counter[str]()
-        for need, place in zip(question.needs, hosts, strict=True):
-            taken.update(question.costs(need, place))
-        over = {its: count for its, count in taken.items() if count > room.get(its, count)}
-        yield from (Reason(Rule.CAPACITY, n, room[its], 0, its) for its, n in over.items())
+        found = totals.totals(question, hosts)
+        over = {name: pair for name, pair in found.items() if pair[0] > pair[1]}
+        yield from (Reason(Rule.CAPACITY, n, left, 0, name) for name, (n, left) in over.items())
         if over:
             return
 
