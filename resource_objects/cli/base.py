@@ -156,10 +156,15 @@ def runs_text(ids: Iterable[int]) -> str:
     >>> runs_text([0, 1, 2, 8])
     '0-2,8'
     """
-    ends: list[list[int]] = []
-    for each in ids:
-        if ends and each == ends[-1][1] + 1:
-            ends[-1][1] = each
-        else:
-            ends.append([each, each])
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in ends)
+    from resource_objects.resources.numa.cpus import format_cpus
+
+    return format_cpus(ids)
+
+
+def many(count: int, word: str) -> str:
+    """Return a count with its word.
+
+    >>> many(1, "core"), many(2, "core")
+    ('1 core', '2 cores')
+    """
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

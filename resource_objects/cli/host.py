@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, ListerOrText, Maybe, Refused, Text, runs_text
+from resource_objects.cli.base import Command, ListerOrText, Maybe, Refused, Text, many, runs_text
 
 if TYPE_CHECKING:
     from resource_objects.exceptions import LedgerError
@@ -265,12 +265,3 @@ def _pages(pages: Pages) -> str:
         if kib % factor == 0
     )
     return f"{many(pages.total, 'page')} of {size} {unit}"
-
-
-def many(count: int, word: str) -> str:
-    """Return a count with its word.
-
-    >>> many(1, "core"), many(2, "core")
-    ('1 core', '2 cores')
-    """
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

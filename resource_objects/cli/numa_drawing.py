@@ -12,7 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from resource_objects.cli.host import many
+from resource_objects.cli.base import many
 from resource_objects.cli.numa_legend import consumer_lines, letters_of
 from resource_objects.cli.render import UNICODE as UNICODE_BARS
 from resource_objects.cli.render import Glyphs, bar

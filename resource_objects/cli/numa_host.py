@@ -13,8 +13,7 @@ from cliff.columns import FormattableColumn
 
 from resource_objects import exceptions
 from resource_objects.cli import database, numa_drawing
-from resource_objects.cli.base import Command, Ids, Many, Maybe, Refused
-from resource_objects.cli.host import many
+from resource_objects.cli.base import Command, Ids, Many, Maybe, Refused, many
 from resource_objects.cli.numa_legend import held_parts
 from resource_objects.cli.render import Glyphs
 from resource_objects.host.cells import HostCells, PageFigures, cores_of, read_cells

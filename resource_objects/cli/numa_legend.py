@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from resource_objects.cli.host import many
+from resource_objects.cli.base import many
 from resource_objects.host.cells import CellHolder, HostCells
 from resource_objects.resources.numa import format_cpus
 from resource_objects.resources.numa.words import show_kib
