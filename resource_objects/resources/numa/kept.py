@@ -20,7 +20,8 @@ import functools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resource_objects import exceptions, ratio
 from resource_objects.resources.numa.amount import NUMATopologyAmount
@@ -37,7 +38,6 @@ VCPU, PCPU, MEMORY_MB = "VCPU", "PCPU", "MEMORY_MB"
 #: The classes of a cell that are its host's too.
 OF_HOST = (VCPU, PCPU, MEMORY_MB)
 _UNIT = re.compile(r"cpu(0|[1-9][0-9]{0,4})\Z", re.ASCII)
-#: What the classes of huge pages begin with.
 
 
 def unit_of(cpu: int) -> str:
@@ -157,18 +157,23 @@ def describe(inventory: NUMATopologyInventory) -> str:
 # --- and back -------------------------------------------------------------------------------------
 
 
-def gather(
-    parts: Sequence[KeptPart], room: Mapping[str, int] | None, resource_class: str
-) -> NUMATopologyInventory:
-    """Return the inventory over cells as they are kept.
+class Gathered(NamedTuple):
+    """What an inventory over cells is made of."""
+
+    cells: Sequence[HostCell]
+    usage: Sequence[CellUsage]
+    cpu_ratio: Decimal
+    memory_ratio: Decimal
+
+
+def gather(parts: Sequence[KeptPart]) -> Gathered:
+    """Return cells as they are kept, and what is used of them.
 
     A CPU that somebody took of one cell is pinned in whichever it is now: firmware may number cells
     anew.
 
     :raises InvalidInventory: if a description is none, or does not go with its records
     """
-    from resource_objects.resources.numa.inventory import NUMATopologyInventory
-
     taken = {cpu_of(unit) for part in parts for units in part.units.values() for unit in units}
     cells: list[HostCell] = []
     usage: list[CellUsage] = []
@@ -185,13 +190,11 @@ def gather(
                     raise exceptions.InvalidInventory(
                         f"{name} ratio of cell {cells[-1].id}", shown, "one for all cells of a host"
                     )
-    return NUMATopologyInventory(
+    return Gathered(
         cells,
-        usage=usage,
-        cpu_ratio=ratio.from_millionths(ratios.get(VCPU, ratio.MILLION)),
-        memory_ratio=ratio.from_millionths(ratios.get(MEMORY_MB, ratio.MILLION)),
-        room=room,
-        resource_class=resource_class,
+        usage,
+        ratio.from_millionths(ratios.get(VCPU, ratio.MILLION)),
+        ratio.from_millionths(ratios.get(MEMORY_MB, ratio.MILLION)),
     )
 
 

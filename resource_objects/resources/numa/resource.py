@@ -68,7 +68,8 @@ class NUMATopologyResource(abstract.Resource):
 
         :raises InvalidInventory: if a description is none, or does not go with its records
         """
-        return kept.gather(parts, room, self.name)
+        found = kept.gather(parts)
+        return NUMATopologyInventory(**found._asdict(), room=room, resource_class=self.name)
 
     def parse_amount(self, text_form: str) -> NUMATopologyAmount:
         """Return the amount of ``CELLS[:option=value]...``."""
