@@ -64,10 +64,21 @@ if TYPE_CHECKING:
     from resource_objects.resources.numa import PagePool as PagePool
     from resource_objects.resources.numa import PlacedCell as PlacedCell
     from resource_objects.resources.numa import numa as numa
+    from resource_objects.resources.pci import Device as Device
+    from resource_objects.resources.pci import DevicePool as DevicePool
+    from resource_objects.resources.pci import DeviceRequest as DeviceRequest
+    from resource_objects.resources.pci import DeviceSpec as DeviceSpec
+    from resource_objects.resources.pci import DeviceUse as DeviceUse
+    from resource_objects.resources.pci import PCIAmount as PCIAmount
+    from resource_objects.resources.pci import PCIInventory as PCIInventory
+    from resource_objects.resources.pci import PCIResource as PCIResource
+    from resource_objects.resources.pci import PlacedDevice as PlacedDevice
+    from resource_objects.resources.pci import devices as devices
     from resource_objects.search.candidates import Candidate as Candidate
     from resource_objects.search.candidates import Candidates as Candidates
 
     NUMA_TOPOLOGY: Resource
+    PCI_DEVICES: Resource
     VCPU: Resource
     MEMORY_MB: Resource
     DISK_GB: Resource
@@ -105,6 +116,11 @@ _HOME = {
     "ComputeNode": "host.compute_node",
     "Consumer": "providers",
     "Cursor": "providers",
+    "Device": "resources.pci",
+    "DevicePool": "resources.pci",
+    "DeviceRequest": "resources.pci",
+    "DeviceSpec": "resources.pci",
+    "DeviceUse": "resources.pci",
     "GuestCell": "resources.numa",
     "HostCell": "resources.numa",
     "IntegerAmount": "resources",
@@ -120,8 +136,12 @@ _HOME = {
     "NUMATopologyInventory": "resources.numa",
     "NUMATopologyLimit": "resources.numa",
     "NUMATopologyResource": "resources.numa",
+    "PCIAmount": "resources.pci",
+    "PCIInventory": "resources.pci",
+    "PCIResource": "resources.pci",
     "PagePool": "resources.numa",
     "PlacedCell": "resources.numa",
+    "PlacedDevice": "resources.pci",
     "Plan": "providers.plan",
     "Pool": "providers.pools",
     "Provider": "providers",
@@ -137,6 +157,7 @@ _HOME = {
     "SyncResult": "ledger",
     "Trait": "providers",
     "connect": "ledger",
+    "devices": "resources.pci",
     "numa": "resources.numa",
     "resource": "resources",
     "standard_resources": "resources",
@@ -166,6 +187,7 @@ _STANDARD = (
     "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
     "NUMA_TOPOLOGY",
+    "PCI_DEVICES",
 )
 
 #: Modules that are public under their own names.

@@ -38,7 +38,9 @@ __all__ = [
     "FieldNotSet",
     "ForeignAmount",
     "FrozenValue",
+    "InvalidAddress",
     "InvalidAmount",
+    "InvalidDevice",
     "InvalidField",
     "InvalidInput",
     "InvalidInventory",
@@ -64,6 +66,7 @@ __all__ = [
     "NoCandidates",
     "NotAssigned",
     "NotBound",
+    "OnlyPoolsKnown",
     "OperationConflict",
     "PluginError",
     "ProviderExists",
@@ -222,6 +225,14 @@ class InvalidRule(InvalidInput):
     """A device rule that cannot be read."""
 
 
+class InvalidAddress(InvalidInput):
+    """A PCI address that is none, or that nothing of the field can name (a domain over 16 bits)."""
+
+
+class InvalidDevice(InvalidInput):
+    """What is said of a device contradicts itself, or the devices it is beside."""
+
+
 # --- the machinery of versioned objects ---------------------------------------------------------
 
 
@@ -292,6 +303,8 @@ class Rule(enum.StrEnum):
     NETWORK = "network"  #: no cell that may be used is next to the network (bound: 0)
     FOREIGN = "foreign"  #: it is assigned already, to what is not here (bound: 0)
     INVALID = "invalid"  #: what is kept of it contradicts itself (bound: 0)
+    AFFINITY = "affinity"  #: no more devices are near enough (bound: as many as can be)
+    AT_ONCE = "at_once"  #: each request could have its devices, not all (bound: no more than that)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
 
 
@@ -306,7 +319,8 @@ class Reason:
     (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
     are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
     ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
-    network or policy. ``cell`` is the host cell and ``guest`` the guest cell of a topology.
+    network or policy, or the kind of device that was asked for. ``cell`` is the host cell and
+    ``guest`` the guest cell of a topology.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -338,7 +352,14 @@ class Reason:
         where = f"{self.where}: " if self.where else ""
         guest = "" if self.guest is None else f"guest cell {self.guest} on "
         cell = "" if self.cell is None else f"{guest}cell {self.cell}: "
-        return f"{where}{cell}{self.resource or 'amount'} {self._finding()}{self._held()}"
+        return f"{where}{cell}{self._what()} {self._finding()}{self._held()}"
+
+    def _what(self) -> str:
+        """Return what is asked for: of a device, its kind, where the finding does not say it."""
+        what, kind = self.resource or "amount", self.unit
+        if kind is None or "{reason.unit}" in _FINDINGS[self.rule]:
+            return what
+        return kind if kind.startswith(what) else f"{what} {kind}"
 
     def _held(self) -> str:
         """Return who holds it, the largest three by name."""
@@ -373,6 +394,8 @@ _FINDINGS = {
     Rule.NETWORK: "asked {reason.requested} host cells, none next to {reason.unit} may be used",
     Rule.FOREIGN: "asked {reason.requested} as assigned already, to what is not here",
     Rule.INVALID: "asked {reason.requested}, what is kept of it contradicts itself",
+    Rule.AFFINITY: "asked {reason.requested}, at most {reason.free} near its host cells",
+    Rule.AT_ONCE: "asked {reason.requested} devices, at most {reason.bound} fit at once",
     Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",
 }
 
@@ -432,6 +455,18 @@ class SearchLimitReached(ResourceObjectsError):
 
     def __str__(self) -> str:
         return f"cut short after {self.budget} steps, {self.found} found: neither yes nor no"
+
+
+class OnlyPoolsKnown(ResourceObjectsError):
+    """Counts of devices do not tell whether they can be had at once: neither yes nor no (D4)."""
+
+    def __init__(self, asked: object) -> None:
+        super().__init__(asked)
+        self.asked = asked
+
+    def __str__(self) -> str:
+        unknown = "pools do not tell which functions are of one device"
+        return f"{self.asked}: {unknown}: neither yes nor no"
 
 
 class NoCandidates(ResourceObjectsError):

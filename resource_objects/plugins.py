@@ -25,6 +25,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "resource_objects.discovery": {"linux": "resource_objects.host.linux:read_machine"},
     "resource_objects.resources": {
         "NUMA_TOPOLOGY": "resource_objects.resources.numa:NUMA_TOPOLOGY",
+        "PCI_DEVICES": "resource_objects.resources.pci:PCI_DEVICES",
     },
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.host._compute_columns import KINDS, Kind
 from resource_objects.host._compute_located import CPUS, NUMA
+from resource_objects.host._compute_pci import PCI
 from resource_objects.host._compute_view import View
 from resource_objects.host.ratios import counted_class
 from resource_objects.resources import IntegerInventory, Inventories, Inventory, resource
@@ -30,6 +31,8 @@ class Adapter(View):
         with self._all_or_nothing():
             if NUMA in wanted:
                 self._write_cells(wanted.pop(NUMA))
+            if PCI in wanted:
+                self._write_devices(wanted.pop(PCI))
             cpus = wanted.pop(CPUS, _NOT_SAID)
             for name, given in wanted.items():
                 if given is None:
@@ -47,6 +50,8 @@ class Adapter(View):
             return given  # what it has to say, the cells know that are taken over with it
         if name == NUMA:
             return None if given is None else self._checked_cells(given)
+        if name == PCI:
+            return None if given is None else self._checked_devices(given)
         kind = KINDS[counted_class(name, "inventories of a compute node")]
         return None if given is None else self._checked(kind, given)
 

@@ -6,42 +6,39 @@ What is pending stays on top, whatever the ledger says now.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.host import _compute_ledger as ledgers
-from resource_objects.host._compute_cells import MEMORY, VCPU, Cells
+from resource_objects.host._compute_bound_devices import BoundDevices
+from resource_objects.host._compute_cells import MEMORY, VCPU
 from resource_objects.host._compute_columns import KINDS, Kind
-from resource_objects.host._compute_ledger import Binding, unattributed
+from resource_objects.host._compute_ledger import Binding, Pending, unattributed
 from resource_objects.host._compute_live import follow_total
 from resource_objects.host._compute_located import (
     CPUS,
     NUMA,
     Content,
     figures_of,
+    gives_back_first,
     taken_of_host,
 )
 from resource_objects.host._compute_numa import COLUMN, Topology
 from resource_objects.host._compute_record import units
 from resource_objects.host.ratios import stated_ratio
 from resource_objects.providers import Provider
-from resource_objects.resources import Amounts, IntegerInventory
-from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory
+from resource_objects.resources import IntegerInventory
+from resource_objects.resources.numa import NUMATopologyInventory
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-#: What is pending: counts, and what says where some of them are.
-Pending = tuple[Amounts, tuple[NUMATopologyAmount, ...]]
 
-
-class Bound(Cells):
+class Bound(BoundDevices):
     """A record that may belong to a ledger."""
-
-    _bound: Binding | None = None
 
     def _unit_rules(self, kind: Kind, total: int) -> dict[str, Any]:
         """Return the rules that the ledger has, else those that Nova reports."""
@@ -150,8 +147,9 @@ class Bound(Cells):
         kept = self._binding().kept
         inventories = ledgers.counted_inventories(kept)
         with self._all_or_nothing():
-            self._set("pending_topologies", pending[1])
+            self._set("pending_topologies", pending.topologies)
             aside = self._rebase_cells(pending)
+            self._rebase_devices(self._binding(), pending.devices)
             for name, kind in KINDS.items():
                 has = inventories.get(name)
                 says = dict(stated.get(name, {}))
@@ -159,12 +157,12 @@ class Bound(Cells):
                     most = says.get("total", 0 if has is None else has.total)
                     says["reserved"] += min(aside, max(0, most - says["reserved"]))
                 used = 0 if has is None else has.used
-                change = units(pending[0], name)
+                change = units(pending.amounts, name)
                 if used + change < 0:
                     raise CapacityException([_gives_back_too_much(name, change, used, kept)])
                 if kept is not None or "total" in says:
                     self._rebase_one(kind, has, says, used + change)
-            self._set("pending", pending[0])
+            self._set("pending", pending.amounts)
 
     def _rebase_one(
         self, kind: Kind, has: IntegerInventory | None, says: Mapping[str, Any], used: int
@@ -187,9 +185,10 @@ class Bound(Cells):
         """
         cells = self._cells_there()
         if cells is None:
-            if pending[1]:
+            if pending.topologies:
                 reasons = [
-                    Reason(Rule.NO_INVENTORY, len(one.cells), 0, 0, NUMA) for one in pending[1]
+                    Reason(Rule.NO_INVENTORY, len(one.cells), 0, 0, NUMA)
+                    for one in pending.topologies
                 ]
                 raise CapacityException(reasons)
             if self._counts_like_a_ledger:
@@ -197,7 +196,7 @@ class Bound(Cells):
             self._set("cell_ratios", {})
             self._set("loose_cpus", 0)
             return 0
-        for topology in gives_back_first(pending[1]):
+        for topology in gives_back_first(pending.topologies):
             if topology.is_negative:
                 cells.fit(topology)
             cells._take(topology)
@@ -211,8 +210,9 @@ class Bound(Cells):
     def _cells_there(self) -> NUMATopologyInventory | None:
         """Return the cells that the ledger has, or will have once the host is made."""
         binding = self._binding()
-        if binding.located is not None:
-            found = binding.located.inventory
+        located = binding.located.get(NUMA)
+        if located is not None:
+            found = located.inventory
             assert isinstance(found, NUMATopologyInventory)
             return NUMATopologyInventory(
                 found.cells,
@@ -233,7 +233,7 @@ class Bound(Cells):
         binding = self._binding()
         kept = binding.kept_inventory(CPUS)
         used = 0 if kept is None else kept.used
-        change = units(pending[0], CPUS)
+        change = units(pending.amounts, CPUS)
         if used + change < 0:
             raise CapacityException([_gives_back_too_much(CPUS, change, used, binding.kept)])
         return used + change
@@ -261,10 +261,6 @@ class Bound(Cells):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the record, without the ledger."""
         return {**super().__getstate__(), "_bound": None}
-
-
-def gives_back_first(topologies: Iterable[NUMATopologyAmount]) -> list[NUMATopologyAmount]:
-    return sorted(topologies, key=lambda one: not one.is_negative)
 
 
 def _ratios_of(cells: NUMATopologyInventory) -> dict[str, Decimal]:

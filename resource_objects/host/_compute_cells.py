@@ -21,12 +21,14 @@ from resource_objects.host._compute_located import (
     Counts,
     counts_of,
     taken_of_host,
-    with_placed,
 )
 from resource_objects.host._compute_numa import COLUMN, Topology, check_sayable
+from resource_objects.host._compute_placed import with_placed
 from resource_objects.host._compute_record import units
 from resource_objects.resources import IntegerInventory, Inventories, Inventory
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory
+from resource_objects.resources.together import Cells as HostCells
+from resource_objects.resources.together import Near
 
 
 class Cells(CellCounts):
@@ -95,6 +97,10 @@ class Cells(CellCounts):
         if self._is_counted(MEMORY):
             self._show_used(MEMORY.resource_class, self._used_of(MEMORY))
         self._show_used(CPUS, self._cpus_used())
+
+    def _devices_beside(self, cells: HostCells) -> tuple[Near, ...]:
+        """Return what devices that were taken need of the host cells."""
+        return ()
 
     def _not_located(self, resource_class: str) -> int:
         """Return how much this view has taken by number that no topology of its own locates."""

@@ -6,7 +6,8 @@ Names are those of Nova's ``compute_nodes`` table (Nova 34). Three sorts:
   and changed through the inventories;
 * *derived*: ``free_ram_mb`` and ``free_disk_gb``, computed from the counted ones whenever asked;
 * *carried*: all others, also those nobody knew when this was written. They are somebody else's:
-  kept as they came, type and all, never read, never turned into something else.
+  kept as they came, type and all, never turned into something else. Two of them are read when
+  inventories are asked for, ``numa_topology`` and ``pci_stats``, and follow these.
 """
 
 from __future__ import annotations

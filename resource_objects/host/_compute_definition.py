@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason
+from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.host._compute_ledger import (
     Binding,
+    Host,
+    Pending,
     counted_inventories,
     kept_count,
     refuse_other_uuid,
 )
 from resource_objects.host._compute_live import follow_total
-from resource_objects.host._compute_located import CPUS, NUMA, taken_of_host
+from resource_objects.host._compute_located import CPUS, NUMA, gives_back_first, taken_of_host
+from resource_objects.host._compute_pci import PCI
 from resource_objects.host._compute_record import units
 from resource_objects.providers import DefinitionChanges, Provider, decision, diff
+from resource_objects.providers.blame import with_holders
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.located import add_parts
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import usage_of
-from resource_objects.resources import Amounts, IntegerInventory, Inventories
-from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory
+from resource_objects.resources import Amount, IntegerInventory, Inventories
+from resource_objects.resources.numa import NUMATopologyInventory
+from resource_objects.resources.pci import PCIInventory
 
 #: The figures of a definition that a compute node has a word for.
 FIGURES = ("total", "reserved", "allocation_ratio")
@@ -39,13 +44,13 @@ FIGURES = ("total", "reserved", "allocation_ratio")
 class Wanted:
     """What a view wants of its host: what it changed, and what is pending on top.
 
-    ``cells`` are made with the host, if it is made.
+    ``cells`` and ``devices`` are made with the host, if it is made.
     """
 
     edits: Mapping[str, Edit]
-    pending: Amounts
-    topologies: tuple[NUMATopologyAmount, ...] = ()
+    pending: Pending
     cells: NUMATopologyInventory | None = None
+    devices: PCIInventory | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,6 +145,8 @@ def _definition_changes(
         made.inventories = merge(made, wanted.edits)
         if wanted.cells is not None:
             _add_cells(made, wanted.cells)
+        if wanted.devices is not None:
+            add_parts(made, PCI, wanted.devices)
         decide(binding, made, Columns(), wanted)
         return diff(None, made), made_uuid
     if binding.kept is None:
@@ -148,6 +155,8 @@ def _definition_changes(
     host = tree.find(found.provider.name)
     host.inventories = merge(host, wanted.edits)
     decide(binding, host, found.columns, wanted)
+    if wanted.pending.devices:
+        decide_located(found, PCI, wanted.pending.devices)
     return diff(found.tree, tree), found.provider.uuid or ""
 
 
@@ -173,9 +182,10 @@ def decide(binding: Binding, host: Provider, columns: Columns, wanted: Wanted) -
 def _reasons(
     binding: Binding, host: Provider, columns: Columns, wanted: Wanted
 ) -> Iterator[Reason]:
-    for name in wanted.pending.names():
-        asked = units(wanted.pending, name)
-        in_cells = taken_of_host(wanted.topologies, name)
+    amounts = wanted.pending.amounts
+    for name in amounts.names():
+        asked = units(amounts, name)
+        in_cells = taken_of_host(wanted.pending.topologies, name)
         holders = _holders(columns, host.name, name)
         holds = dict(holders).get(binding.consumer, 0)
         inventory = kept_count(host, name)
@@ -189,6 +199,23 @@ def _reasons(
             aggregate = binding.aggregate or bool(in_cells)
             for reason in decision.refusals(record, asked, host.name, holds, aggregate=aggregate):
                 yield decision.held_by(reason, holders)
+
+
+def decide_located(found: Host, kind: str, pending: Iterable[Amount]) -> None:
+    """Refuse what lies over the tree of a host and would not fit there now.
+
+    :raises CapacityException: with who holds what
+    :raises ForeignAmount: if something is assigned to what is not there any more
+    """
+    located = found.located().get(kind)
+    for amount in gives_back_first(pending):
+        if located is None:
+            absent = Reason(Rule.NO_INVENTORY, 1, 0, 0, kind, where=found.provider.name)
+            raise CapacityException.of([absent])
+        try:
+            located.inventory.consume(amount)
+        except CapacityException as refusal:
+            raise with_holders(refusal, located, found.columns, {kind: amount}) from refusal
 
 
 def _holders(columns: Columns, host: str, name: str) -> tuple[tuple[str, int], ...]:

@@ -6,11 +6,12 @@ Nova is not needed for either: its object is known by what it can do (``fields``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.exceptions import InvalidField, InvalidInput, InvalidRow
+from resource_objects.host import _compute_pci as pci
 from resource_objects.host._compute_columns import COLUMNS, DERIVED, NOVA_FIELDS, CarriedValue
 
 _CARRIED = CarriedValue()
@@ -124,11 +125,27 @@ def _write_nova(target: Any, changes: Mapping[str, Any]) -> None:
     values: dict[str, Any] = {}
     for column, value in changes.items():
         field = NOVA_FIELDS.get(column)
-        if field is None or field.write is None or field.name not in target.fields:
+        if field is None or field.name not in target.fields:
             raise InvalidField(column, value, "a column that Nova's object can be given")
-        values[field.name] = None if value is None else field.write(value)
+        write = _pools_of(target) if column == pci.COLUMN else field.write
+        if write is None:
+            raise InvalidField(column, value, "a column that Nova's object can be given")
+        values[field.name] = None if value is None else write(value)
     for name, value in values.items():
         try:
             setattr(target, name, value)
         except Exception as error:  # a foreign object refuses in its own ways
             raise InvalidField(name, value, f"what Nova's object takes: {error}") from error
+
+
+def _pools_of(target: Any) -> Callable[[Any], Any]:
+    """Return what makes Nova's object of a column: its own classes read the primitive."""
+
+    def read(column: Any) -> Any:
+        try:
+            return type(target).obj_from_primitive(pci.for_nova(column))
+        except Exception as error:  # a foreign object refuses in its own ways
+            expected = f"what Nova's object takes: {error}"
+            raise InvalidField(pci.COLUMN, column, expected) from error
+
+    return read

@@ -6,9 +6,9 @@ A view never writes what it *has*, only what it *changed*. Two sorts of changes 
   (``_compute_sending``);
 * **the definition** (totals, reserved, ratios) is merged, figure by figure, into the host as it is
   now: a figure that was changed here is written, one that was not stays what others made of it, and
-  one that both changed is a conflict (``StaleDefinition``; ``_compute_definition``). Cells are part
-  of it only where the host is made: they are its children, and whoever knows the machine syncs
-  them (``ledger.sync``).
+  one that both changed is a conflict (``StaleDefinition``; ``_compute_definition``). Cells and
+  devices are part of it only where the host is made: they are its children, and whoever knows the
+  machine syncs them (``ledger.sync``).
 
 The ledger has no write that does both sorts at once. So a save that has both first decides, purely
 and on fresh figures, whether all of it fits, and writes nothing if it does not; then writes the
@@ -20,36 +20,53 @@ could leave others with more than there is.)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.host._compute_columns import KINDS
 from resource_objects.host._compute_located import CPUS, NUMA
+from resource_objects.host._compute_pci import PCI
+from resource_objects.host._compute_record import NOTHING
 from resource_objects.providers import Claim, DefinitionChanges, Provider
 from resource_objects.providers.columns import Columns, find
 from resource_objects.providers.located import Located, LocatedViews
-from resource_objects.resources import Amounts, IntegerInventory
+from resource_objects.resources import Amount, Amounts, IntegerInventory
 from resource_objects.resources.numa import NUMATopologyAmount
+from resource_objects.resources.pci import PCIAmount
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sent:
-    """A change of usage that was sent, by the id of its operation.
+class Pending(NamedTuple):
+    """What is used by a view and not saved: counts, and what says where something is, assigned.
 
-    What the topologies take of the host is in the amounts too, as far as the host counts it.
+    What the topologies take of the host is in the counts too, as far as the host counts it; what
+    the devices are counted as is not the host's.
     """
 
-    operation: str
-    amounts: Amounts
+    amounts: Amounts = NOTHING
     topologies: tuple[NUMATopologyAmount, ...] = ()
+    devices: tuple[PCIAmount, ...] = ()
 
-    def says(self, amounts: Amounts, topologies: tuple[NUMATopologyAmount, ...]) -> bool:
-        """Return whether this is what was sent."""
-        return (self.amounts, self.topologies) == (amounts, topologies)
+    def located(self) -> Iterator[tuple[str, tuple[Amount, ...]]]:
+        """Yield what lies over the tree of the host, by resource; of what there is."""
+        if self.topologies:
+            yield NUMA, self.topologies
+        if self.devices:
+            yield PCI, self.devices
+
+    def __bool__(self) -> bool:
+        return bool(self.amounts or self.topologies or self.devices)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sent:
+    """A change of usage that was sent, by the id of its operation."""
+
+    operation: str
+    what: Pending
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +76,8 @@ class Binding:
     A host that is there is known by its uuid, for names move: ``provider`` is only what it was
     called when it was read. ``holds`` is what the consumer held there then, by resource class.
     ``sent`` is a change whose outcome is not known: the connection was lost meanwhile. ``located``
-    are its cells, None if it has none.
+    are its cells and its devices, by resource, if it has some; ``cells`` those that the consumer
+    held something of, by id, if it has a name.
     """
 
     ledger: Ledger
@@ -69,18 +87,24 @@ class Binding:
     holds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sent: Sent | None = None
     aggregate: bool = False  # whether the consumer stands for many, of whom nothing is known
-    located: Located | None = None
+    located: Mapping[str, Located] = dataclasses.field(default_factory=dict)
+    cells: frozenset[int] = frozenset()
 
     def at(self, found: Host | None) -> Binding:
         """Return the binding to a host as it was read, None if it was not there."""
         if found is None:
-            return dataclasses.replace(self, kept=None, holds={}, located=None)
+            return dataclasses.replace(self, kept=None, holds={}, located={}, cells=frozenset())
+        located = found.located()
+        own = (
+            () if self.aggregate or NUMA not in located else found.cells_of(self.consumer, located)
+        )
         return dataclasses.replace(
             self,
             provider=found.provider.name,
             kept=found.provider,
             holds=found.held_by(self.consumer),
-            located=found.located(),
+            located=located,
+            cells=frozenset(own),
         )
 
     @property
@@ -144,13 +168,24 @@ class Host:
     provider: Provider
     columns: Columns
 
-    def located(self) -> Located | None:
-        """Return the cells of the host, None if it has none."""
+    def located(self) -> dict[str, Located]:
+        """Return the cells of the host and its devices, by resource, those that it has."""
         if self.provider.uuid != self.tree.uuid:
-            return None  # a provider within a tree: cells are the whole tree's
+            return {}  # a provider within a tree: cells and devices are the whole tree's
         given = self.columns.providers
         root = dict(zip(given.uuid, given.provider_id, strict=True))[self.tree.uuid or ""]
-        return LocatedViews(self.columns).of_tree(root, NUMA)
+        views = LocatedViews(self.columns)
+        found = ((kind, views.of_tree(root, kind)) for kind in (NUMA, PCI))
+        return {kind: located for kind, located in found if located is not None}
+
+    def cells_of(self, consumer: str, located: Mapping[str, Located]) -> Iterator[int]:
+        """Yield the cells that a consumer holds something of, by id."""
+        cells = located[NUMA]
+        ids = zip(cells.spots, cells.inventory.part_ids(), strict=True)
+        known = {spot.number: cell for spot, cell in ids}
+        for number, _, holder, _ in zip(*self.columns.allocations, strict=True):
+            if holder == consumer and number in known:
+                yield known[number]
 
     def held_by(self, consumer: str) -> dict[str, int]:
         """Return what a consumer holds of the host itself, by resource class."""

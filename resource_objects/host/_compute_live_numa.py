@@ -6,7 +6,7 @@ As in ``_compute_live``: what is copied, pickled or sent is a plain inventory an
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
     Order,
 )
+from resource_objects.resources.together import Cells, Near
 
 
 class CellOwner(Protocol):
@@ -42,6 +43,9 @@ class CellOwner(Protocol):
 
     def _not_taken(self, amount: NUMATopologyAmount) -> tuple[Reason, ...]:
         """Return why what is given back cannot have been taken, as far as columns tell."""
+
+    def _devices_beside(self, cells: Cells) -> tuple[Near, ...]:
+        """Return what the devices need of host cells that were just taken for whom asks now."""
 
 
 class LiveTopology(NUMATopologyInventory):
@@ -104,13 +108,11 @@ class LiveTopology(NUMATopologyInventory):
                     room[name] += min(said, owner._not_located(name))
         return self._fit(amount, limit, room, order, within)
 
-    def fit_beside(
-        self, amount: Amount, limit: Amount | None, room: Mapping[str, int]
-    ) -> NUMATopologyAmount:
-        """Return where ``amount`` would go, beside the counts of the node."""
+    def _least_room(self, room: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Return what the host as a whole has left, beside the counts of the node."""
         left = self._left()
         narrowed = {name: min(free, left.get(name, free)) for name, free in room.items()}
-        return super().fit_beside(amount, limit, narrowed)
+        return super()._least_room(narrowed)
 
     def _left(self) -> dict[str, int]:
         """Return what the host as a whole has left."""
@@ -126,9 +128,12 @@ class LiveTopology(NUMATopologyInventory):
         room: Mapping[str, int] | None,
         order: Order,
         within: Collection[int] | None,
+        nears: Sequence[Near] = (),
     ) -> NUMATopologyAmount:
-        assigned = super()._fit(amount, limit, room, order, within)
         owner = self._owner
+        if owner is not None and isinstance(amount, Amount) and not amount.is_negative:
+            nears = (*nears, *owner._devices_beside(self.all_cells()))
+        assigned = super()._fit(amount, limit, room, order, within, nears)
         reasons = (
             (Reason(Rule.NO_INVENTORY, len(assigned.cells), 0, 0, NUMA),)
             if owner is None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from resource_objects.resources import Amount
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
     OF_HOST,
@@ -14,6 +15,8 @@ from resource_objects.resources.numa import (
     words,
 )
 from resource_objects.resources.numa.host import KIB
+
+_AmountT = TypeVar("_AmountT", bound=Amount)
 
 #: The resource of the cells, and that of their dedicated CPUs.
 NUMA, CPUS = NUMA_TOPOLOGY.name, OF_HOST[1]
@@ -85,15 +88,9 @@ def counts_of(assigned: NUMATopologyAmount) -> Counts:
     )
 
 
-def with_placed(
-    pending: tuple[NUMATopologyAmount, ...], assigned: NUMATopologyAmount
-) -> tuple[NUMATopologyAmount, ...]:
-    """Return what is pending with one more: what is given back of it is pending no more."""
-    for place, one in enumerate(pending):
-        opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed
-        if opposite and -one == assigned:
-            return (*pending[:place], *pending[place + 1 :])
-    return (*pending, assigned)
+def gives_back_first(pending: Iterable[_AmountT]) -> list[_AmountT]:
+    """Return amounts in an order in which what is given back can be taken again."""
+    return sorted(pending, key=lambda one: not one.is_negative)
 
 
 def taken_of_host(pending: Iterable[NUMATopologyAmount], name: str) -> int:

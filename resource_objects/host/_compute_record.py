@@ -20,10 +20,13 @@ from resource_objects.host._compute_columns import (
     RatiosField,
 )
 from resource_objects.host._compute_numa import COLUMN, Topology, TopologyColumnField
+from resource_objects.host._compute_pci import COLUMN as DEVICES_COLUMN
+from resource_objects.host._compute_pci import DevicesColumnField, HostDevices
 from resource_objects.host._compute_tracking import UNSET, Tracked
 from resource_objects.host.ratios import counted_class, read_ratios
 from resource_objects.resources import Amounts
 from resource_objects.resources.numa import NUMATopologyAmount
+from resource_objects.resources.pci import PCIAmount
 
 NOTHING = Amounts()
 
@@ -32,10 +35,12 @@ FOLLOWING = frozenset(
     {
         *COUNTED,
         COLUMN,
+        DEVICES_COLUMN,
         "reserved",
         "ratios",
         "pending",
         "pending_topologies",
+        "pending_devices",
         "disk_limit_gb",
         "loose_cpus",
         "cell_ratios",
@@ -69,7 +74,7 @@ class Record(Tracked):
         ),
         "cpu_info": CarriedField(),
         "numa_topology": TopologyColumnField(),
-        "pci_stats": CarriedField(),
+        "pci_stats": DevicesColumnField(),
         "supported_instances": CarriedField(),
         "current_workload": CarriedField(),
         "running_vms": CarriedField(),
@@ -86,6 +91,7 @@ class Record(Tracked):
         "ratios": RatiosField(),
         "pending": fields.ObjectField("Amounts", default=NOTHING),
         "pending_topologies": fields.TupleOfObjectsField("NUMATopologyAmount", default=()),
+        "pending_devices": fields.TupleOfObjectsField("PCIAmount", default=()),
         "disk_limit_gb": fields.IntegerField(0, nullable=True, default=None),
         "loose_cpus": fields.IntegerField(-fields.MAX_AMOUNT, default=0),
         "cell_ratios": RatiosField(),
@@ -127,6 +133,7 @@ class Record(Tracked):
     ratios: Mapping[str, Decimal]
     pending: Amounts
     pending_topologies: tuple[NUMATopologyAmount, ...]
+    pending_devices: tuple[PCIAmount, ...]
     disk_limit_gb: int | None
     loose_cpus: int
     cell_ratios: Mapping[str, Decimal]
@@ -171,21 +178,38 @@ class Record(Tracked):
             )
 
     def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Say ``numa_topology`` as text, which is all that 1.0 knows of cells."""
+        """Say columns as text, which is all that 1.1 knows of devices and 1.0 of cells."""
+        if target_version in ("1.0", "1.1"):
+            self._without_devices(primitive, target_version)
         if target_version == "1.0":
-            for name in ("pending_topologies", "cell_ratios"):
-                if primitive.pop(name, None):
-                    raise exceptions.CannotDowngrade(
-                        self.obj_name(), target_version, f"it cannot say {name}"
-                    )
-            if primitive.pop("loose_cpus", 0):
-                raise exceptions.CannotDowngrade(
-                    self.obj_name(), target_version, "it does not count dedicated CPUs"
-                )
-            said = primitive.get(COLUMN)
-            if isinstance(said, dict) and "topology" in said:
-                primitive[COLUMN] = Topology.from_primitive(said).column
+            self._without_cells(primitive, target_version)
         super().obj_make_compatible(primitive, target_version)
+
+    def _without_devices(self, primitive: dict[str, Any], version: str) -> None:
+        if primitive.pop("pending_devices", None):
+            raise exceptions.CannotDowngrade(
+                self.obj_name(), version, "it cannot say pending_devices"
+            )
+        said = primitive.get(DEVICES_COLUMN)
+        if isinstance(said, dict) and "devices" in said:
+            kept = HostDevices.from_primitive(said)
+            if kept.known is not None and kept.known.devices:
+                raise exceptions.CannotDowngrade(
+                    self.obj_name(), version, "it knows pools, and no devices"
+                )
+            primitive[DEVICES_COLUMN] = kept.column
+
+    def _without_cells(self, primitive: dict[str, Any], version: str) -> None:
+        for name in ("pending_topologies", "cell_ratios"):
+            if primitive.pop(name, None):
+                raise exceptions.CannotDowngrade(self.obj_name(), version, f"it cannot say {name}")
+        if primitive.pop("loose_cpus", 0):
+            raise exceptions.CannotDowngrade(
+                self.obj_name(), version, "it does not count dedicated CPUs"
+            )
+        said = primitive.get(COLUMN)
+        if isinstance(said, dict) and "topology" in said:
+            primitive[COLUMN] = Topology.from_primitive(said).column
 
     @property
     def reserved_amounts(self) -> Amounts:

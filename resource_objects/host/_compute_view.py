@@ -7,23 +7,17 @@ What belongs to the ledger's side of it, pure merging and reading, is in ``_comp
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
 from resource_objects.host import _compute_definition as definitions
 from resource_objects.host import _compute_sending as sending
-from resource_objects.host._compute_bound import Bound, Pending, gives_back_first
+from resource_objects.host._compute_bound import Bound
 from resource_objects.host._compute_columns import KINDS
-from resource_objects.host._compute_ledger import Binding, Sent
-from resource_objects.host._compute_located import (
-    with_placed,
-)
+from resource_objects.host._compute_ledger import Binding, Pending, Sent
+from resource_objects.host._compute_placed import with_devices, with_placed
 from resource_objects.providers import Claim, DefinitionChanges
 from resource_objects.providers.backend import Operation
 from resource_objects.resources import IntegerInventory
-
-if TYPE_CHECKING:
-    pass
 
 
 class View(Bound):
@@ -31,7 +25,7 @@ class View(Bound):
 
     @property
     def _pending(self) -> Pending:
-        return self.pending, self.pending_topologies
+        return Pending(self.pending, self.pending_topologies, self.pending_devices)
 
     def _save_definition(self) -> DefinitionChanges | None:
         binding = self._binding()
@@ -42,8 +36,10 @@ class View(Bound):
         edits = definitions.edits_of(binding.kept, now)
         if not edits and binding.kept is not None:
             return None
-        cells = self._cells_there() if binding.kept is None else None
-        wanted = definitions.Wanted(edits, *self._pending, cells)
+        wanted = definitions.Wanted(edits, self._pending)
+        if binding.kept is None:
+            made = self._cells_there(), self._devices_there(binding)
+            wanted = definitions.Wanted(edits, self._pending, *made)
         changes, uuid = definitions.save_definition(binding, wanted, self._provider_uuid())
         self._count_anew(self._read_again(uuid), self._pending)
         return changes
@@ -63,36 +59,34 @@ class View(Bound):
         sent = self._binding().sent
         if sent is None:
             return None
-        if doing == sent.operation and not sent.says(*self._pending):
+        if doing == sent.operation and sent.what != self._pending:
             raise exceptions.OperationConflict(doing, "it was sent for a smaller change")
         return self._send(sent)
 
     def _send_pending(self, operation: str) -> Claim | None:
         """Send what is pending, if anything is."""
-        if not self.pending and not self.pending_topologies:
+        if not self._pending:
             return None
-        steps = sending.steps_of(self._binding(), Sent(operation, *self._pending))
+        steps = sending.steps_of(self._binding(), Sent(operation, self._pending))
         if len(steps) > 1:
-            self._decide_first(steps[0])
+            self._decide_first(steps[0].operation)
         claim: Claim | None = None
         for step in steps:
             claim = self._send(step) or claim
         return claim
 
-    def _decide_first(self, first: Sent) -> None:
+    def _decide_first(self, first: str) -> None:
         """Refuse what would not fit if all were sent now, unless the first step is done already."""
         binding = self._binding()
-        if binding.ledger.backend.outcome(Operation(first.operation)) is not None:
+        if binding.ledger.backend.outcome(Operation(first)) is not None:
             return
         found = binding.read()
         if found is None:
             raise exceptions.ProviderNotFound(binding.provider)
-        wanted = definitions.Wanted({}, *self._pending)
+        wanted = definitions.Wanted({}, self._pending)
         definitions.decide(binding, found.provider, found.columns, wanted)
-        located = found.located()
-        if located is not None:
-            for topology in gives_back_first(self.pending_topologies):
-                located.inventory.consume(topology)
+        for kind, amounts in self._pending.located():
+            definitions.decide_located(found, kind, amounts)
 
     def _send(self, sent: Sent) -> Claim | None:
         """Adjust what the consumer holds; remember what was sent until the outcome is known.
@@ -125,8 +119,11 @@ class View(Bound):
         return claim
 
     def _forget_sent(self, sent: Sent) -> None:
-        self._set("pending", self.pending - sent.amounts)
-        left = self.pending_topologies
-        for topology in sent.topologies:
-            left = with_placed(left, -topology)
-        self._set("pending_topologies", left)
+        self._set("pending", self.pending - sent.what.amounts)
+        topologies, devices = self.pending_topologies, self.pending_devices
+        for topology in sent.what.topologies:
+            topologies = with_placed(topologies, -topology)
+        for amount in sent.what.devices:
+            devices = with_devices(devices, -amount)
+        self._set("pending_topologies", topologies)
+        self._set("pending_devices", devices)

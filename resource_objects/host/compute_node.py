@@ -56,6 +56,26 @@ takes those that this view did not take before:
 How the cells and the other columns go together, huge pages and dedicated CPUs above all, is told in
 the module ``_compute_cell_counts``.
 
+**Devices.** What is in ``pci_stats`` is an inventory too, ``PCI_DEVICES``. The column knows pools,
+counts of free devices that are alike; so a node that was read answers yes or no, or that pools do
+not tell, and nobody can take any of it, for nobody knows which. Where the devices are known, of a
+ledger or because somebody stated them, they are taken like everything else, and the column says how
+many of each kind are left. Cells and devices are decided together where they are asked together,
+through ``inventories``:
+
+    >>> from resource_objects.resources.pci import Device, PCIInventory
+    >>> node.update_inventories({"PCI_DEVICES": PCIInventory([
+    ...     Device("0000:5e:00.0", "10de", "2330", resource_class="PGPU", numa_node=1)])})
+    True
+    >>> request = Request(
+    ...     "VCPU=2,NUMA_TOPOLOGY=1:shared=2:memory=512,PCI_DEVICES=PGPU@required")
+    >>> taken = node.inventories.consume(request.resources)
+    >>> taken["NUMA_TOPOLOGY"].host_cells, taken["PCI_DEVICES"].addresses
+    (frozenset({1}), ('0000:5e:00.0',))
+
+One by one, as in the loop above, a view of a consumer with a name keeps what it takes together;
+others do not know whose cells are whose.
+
 Not made for several threads at once, like every inventory.
 """
 
@@ -77,10 +97,13 @@ from resource_objects.host._compute_foreign import (
     split,
     write,
 )
-from resource_objects.host._compute_ledger import SaveResult, unattributed
+from resource_objects.host._compute_kept import as_column, column_getter
+from resource_objects.host._compute_ledger import Pending, SaveResult, unattributed
 from resource_objects.host._compute_live import LiveInventories
-from resource_objects.host._compute_numa import COLUMN, Topology
-from resource_objects.host._compute_record import NOTHING, read_reserved
+from resource_objects.host._compute_numa import COLUMN
+from resource_objects.host._compute_pci import COLUMN as DEVICES_COLUMN
+from resource_objects.host._compute_record import read_reserved
+from resource_objects.host._compute_tracking import UNSET
 from resource_objects.host.ratios import read_ratios
 from resource_objects.providers.backend import Operation
 from resource_objects.resources import (
@@ -118,21 +141,25 @@ class ComputeNode(Adapter):
       nowhere;
     * ``numa_topology`` follows ``NUMA_TOPOLOGY`` and, with it, ``PCPU``: the dedicated CPUs of its
       cells as a count. Where the column is unset, None or of no cells, there is neither;
+    * ``pci_stats`` follows ``PCI_DEVICES``, which is not there where the column is unset, None or
+      of no pools;
     * every other column is somebody else's and is carried: value and type come back as they were.
       ``other_columns`` holds those this library has no name for;
     * ``reserved``, ``ratios`` (given, not stated by the record), ``pending`` (used by this view and
-      not saved, in units), ``pending_topologies`` (the same, assigned: they have no sum),
-      ``disk_limit_gb``, ``loose_cpus`` and ``cell_ratios`` are ours; no record has them.
+      not saved, in units), ``pending_topologies`` and ``pending_devices`` (the same, assigned: they
+      have no sum), ``disk_limit_gb``, ``loose_cpus`` and ``cell_ratios`` are ours; no record has
+      them.
 
     Change tracking compares with what was read: what is changed and changed back is no change.
     Cost of consuming: about 25 microseconds, where a plain inventory takes one; of asking: one. A
-    topology costs about 80 more than of a plain inventory, whatever the number of cells; its JSON
-    is made when the column is asked for.
+    topology costs about 80 more than of a plain inventory, whatever the number of cells, and
+    devices about 25; their JSON is made when the column is asked for.
     """
 
     # Version 1.0: Initial version
     # Version 1.1: cells: pending_topologies, loose_cpus, cell_ratios; numa_topology as an inventory
-    VERSION = "1.1"
+    # Version 1.2: devices: pending_devices; pci_stats as an inventory
+    VERSION = "1.2"
 
     # --- reading ---
 
@@ -162,7 +189,7 @@ class ComputeNode(Adapter):
             if reserved is None and row._has("reserved"):
                 reserved = {name: row._own_reserved(kind) for name, kind in KINDS.items()}
             ratios = {**row.ratios, **read_ratios(ratios)}
-            row = row.to_row()
+            row = {**row.to_row(), **row._own_devices()}
         return cls._of_columns(row_of_mapping(row), reserved, ratios, initial_ratios)
 
     @classmethod
@@ -228,7 +255,7 @@ class ComputeNode(Adapter):
         }
         node = cls(host=kept.name, hypervisor_hostname=kept.name, uuid=kept.uuid, **ratios)
         node._attach(ledger, kept.name, consumer, found)
-        node._rebase((NOTHING, ()), {})
+        node._rebase(Pending(), {})
         node.obj_reset_changes()
         return node
 
@@ -242,7 +269,7 @@ class ComputeNode(Adapter):
         ``min_unit`` is 1, ``max_unit`` the total and ``step_size`` 1, as Nova reports them, or what
         the ledger has. They are no columns: changed here, they hold for this view only.
 
-        :raises InvalidRow: if ``numa_topology`` cannot be read
+        :raises InvalidRow: if ``numa_topology`` or ``pci_stats`` cannot be read
         """
         if self._live is None:
             self._live = LiveInventories(self._members({}))
@@ -284,11 +311,12 @@ class ComputeNode(Adapter):
         more): total 0. A used figure that differs is consumed or given back by this view, whatever
         the capacity says: the caller states a fact. Of ``NUMA_TOPOLOGY`` the cells and what is used
         of them are taken over, as a fact that is nobody's and not pending; its ratios are those of
-        VCPU and MEMORY_MB. ``PCPU`` has as many as the cells.
+        VCPU and MEMORY_MB. ``PCPU`` has as many as the cells. Of ``PCI_DEVICES`` likewise the
+        devices and what is used of them, or pools; the column says what these come to.
 
         :raises InvalidInventory: for a resource that a compute node has no columns for, another
-            kind of inventory, unit rules that no column says, other cells or usage of cells than
-            the ledger has, or CPUs of cells taken by number only; nothing changed
+            kind of inventory, unit rules that no column says, other cells or devices or usage of
+            them than the ledger has, or CPUs of cells taken by number only; nothing changed
         :raises UnknownResourceClass: for a resource that nobody knows
 
         >>> from resource_objects.resources import IntegerInventory
@@ -322,6 +350,8 @@ class ComputeNode(Adapter):
         """
         changed = self.obj_what_changed()
         found = {column: self._column(column) for column in COLUMNS if column in changed}
+        if DEVICES_COLUMN in found and found[DEVICES_COLUMN] == self._read_as(DEVICES_COLUMN):
+            del found[DEVICES_COLUMN]  # other devices, as many of each kind
         if "other_columns" in changed:
             found.update(self.other_columns)
         sources = {
@@ -338,7 +368,7 @@ class ComputeNode(Adapter):
 
         :raises InvalidRow: if the target is neither
         :raises InvalidField: for a changed column that Nova's object cannot be given
-            (``pci_stats``, ``supported_instances``, ``extra_resources``); nothing was set
+            (``supported_instances``, ``extra_resources``); nothing was set
         """
         write(target, self.changes())
 
@@ -348,8 +378,11 @@ class ComputeNode(Adapter):
         return {**row, **self._derived(DERIVED), **self.other_columns}
 
     def _column(self, column: str) -> Any:
-        value = self._value(column)
-        return value.column if isinstance(value, Topology) else value
+        return as_column(self._value(column))
+
+    def _read_as(self, column: str) -> Any:
+        """Return what a column that changed held when it was read, ``UNSET`` if it was not."""
+        return as_column(self._originals.get(column, UNSET))
 
     # --- the ledger ---
 
@@ -362,7 +395,8 @@ class ComputeNode(Adapter):
         pending on top. What a *record* said was used is not taken over: its consumers have claims,
         or they hold nothing. Totals, and reserved and ratios that were given or stated, stay this
         node's and are written by :meth:`save` where they differ; others become the ledger's. A
-        host that the ledger does not know is made by the first save. One that it knows is known
+        host that the ledger does not know is made by the first save, with its cells, and with its
+        devices if they are known; of pools nothing can be made. One that it knows is known
         by its uuid from now on: whoever has its name later is another machine. Cost: one read of
         the tree.
 
@@ -406,7 +440,8 @@ class ComputeNode(Adapter):
         Usage goes as deltas of this view's consumer (``ledger.adjust``), never as an absolute
         figure and never touching what another consumer holds. Totals, reserved and ratios that
         changed here are written to the host, and nothing else of it: children, traits, other
-        classes and figures that others changed stay. Carried columns go to :meth:`write_to`; the
+        classes and figures that others changed stay. Devices that were claimed here are in use
+        afterwards (``allocated``). Carried columns go to :meth:`write_to`; the
         ledger has no place for them. With nothing pending, nothing is read or written. Afterwards
         the view is what the ledger says.
 
@@ -420,7 +455,8 @@ class ComputeNode(Adapter):
             another process; use it for one change only
         :raises NotBound: if there is no ledger
         :raises CapacityException: if it does not fit, with who holds what, or gives back more than
-            the consumer holds
+            the consumer holds; for a consumer with a name, also if its devices are not near its
+            cells
         :raises StaleDefinition: if a figure was changed here and by somebody else
         :raises ProviderNotFound: if the host is gone, even if another has its name now
         :raises ProviderExists: if the host was not there, and its name is another machine's now
@@ -442,7 +478,7 @@ class ComputeNode(Adapter):
         :raises NotBound: if there is no ledger
         :raises ProviderNotFound: if the host is gone
         """
-        self._count_anew(dataclasses.replace(self._read_again(), sent=None), (NOTHING, ()))
+        self._count_anew(dataclasses.replace(self._read_again(), sent=None), Pending())
 
     def __str__(self) -> str:
         name = self._value("hypervisor_hostname", None) or self._value("host", None)
@@ -452,11 +488,5 @@ class ComputeNode(Adapter):
             return f"{name or 'compute node'}: {error}"
 
 
-def _numa_topology(node: ComputeNode) -> Any:
-    """Return the column, which is kept as a topology."""
-    if not node._has(COLUMN):
-        node.obj_load_attr(COLUMN)
-    return node._column(COLUMN)
-
-
-ComputeNode.numa_topology = ComputeNode.numa_topology.getter(_numa_topology)
+ComputeNode.numa_topology = ComputeNode.numa_topology.getter(column_getter(COLUMN))
+ComputeNode.pci_stats = ComputeNode.pci_stats.getter(column_getter(DEVICES_COLUMN))

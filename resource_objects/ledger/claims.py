@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
@@ -32,6 +33,7 @@ from resource_objects.providers.orders import (
     Replacement,
     subject_of,
 )
+from resource_objects.resources import Amounts
 
 
 class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
@@ -56,9 +58,11 @@ class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
             ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice, of
             which the first that is still free is taken; allocations, with their units; or
             ``{provider: amounts}``, providers by name or uuid, by whoever decides elsewhere. An
-            amount that lies over a tree (a NUMA topology) is asked of the host: assigned it is
-            taken as it is; else the ledger puts it somewhere on what is free at that moment, again
-            if somebody is faster (:attr:`RetryPolicy.fits`)
+            amount that lies over a tree (a NUMA topology, devices) is asked of the host: assigned
+            it is taken as it is; else the ledger puts it somewhere on what is free at that moment,
+            cells and devices together, again if somebody is faster (:attr:`RetryPolicy.fits`). A
+            count of devices without their units, taken of their provider, names none: no tree is
+            read for it, and it counts as the last ones that are free there
         :param project, user, consumer_type: of the consumer, for lists and totals
         :param expires_in, expires_at: when whoever cleans up may release it
             (:meth:`release_expired`); neither: never
@@ -72,9 +76,10 @@ class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
         :raises ProviderNotFound: if a provider named directly is not there
         :raises StaleDefinition: if a definition was changed that was to be unchanged
         :raises InvalidAmount: if a count does not agree with the topology beside it, or a topology
-            is asked of what is no host, or of two, or if units are not as many as the amount
+            is asked of what is no host, or of two, or if units are not as many as the amount, or
+            only some of those that go together (a physical function, and those split off it)
         :raises ForeignAmount: if it is assigned to what the host does not have
-        :raises UnitNotFound: for a unit that a cell does not have
+        :raises UnitNotFound: for a unit that a cell does not have, or a device of another provider
         """
         name = names.consumer_name(consumer)
         said = described(project, user, consumer_type)
@@ -107,7 +112,8 @@ class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
         hold, unless it is an ``aggregate``, which stands for many.
 
         A topology is given back assigned and negative, as :meth:`assigned` tells it; one that is
-        taken is put somewhere as by :meth:`claim`, beside what the consumer holds.
+        taken is put somewhere as by :meth:`claim`, beside what the consumer holds: devices near the
+        cells it has, and cells near its devices.
 
         :param changes: by provider, or allocations, which may say units
         :param generation: the one the consumer was read at; None demands none
@@ -125,9 +131,10 @@ class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
         choice = choice_of(changes, self._uuids, "adjust", give_back=True, aggregate=aggregate)
 
         def attempt() -> Claim:
-            asked, at = None, None
+            asked, at, whole = None, None, choice
             if choice.request is not None and not aggregate:
-                asked, at = self._asked_beside(name, choice)
+                asked, at, beside = self._asked_beside(name, choice)
+                whole = dataclasses.replace(choice, beside=beside)
             at = at if read_at is None else read_at
 
             def orders(way: Choice) -> list[Order]:
@@ -136,21 +143,24 @@ class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
                 ]
 
             taking = Taking(doing, "adjust", name, name, Own.STAYS, orders)
-            return claim_of(self._put(taking, choice)[0])
+            return claim_of(self._put(taking, whole)[0])
 
         tries = self.retries.definitions if read_at is None else 0
         return patiently(attempt, tries, exceptions.StaleConsumer)
 
-    def _asked_beside(self, consumer: str, choice: Choice) -> tuple[str | None, int | None]:
-        """Return the request of a consumer with what it asks besides, and its generation.
+    def _asked_beside(
+        self, consumer: str, choice: Choice
+    ) -> tuple[str | None, int | None, Mapping[str, Amounts]]:
+        """Return the request of a consumer with what it asks besides, its generation, what it has.
 
         :raises InvalidAmount: if it holds something already of which it can have one
         """
         kept = self.backend.held(consumer)
         if kept is None:
-            return requested(choice), None
+            return requested(choice), None, {}
+        told = self._told(kept)
         goes = {ask.resource_class for ask in choice.asks if ask.amount.is_negative}
-        holds = {name for amounts in self._told(kept).values() for name in amounts.names()}
+        holds = {name for amounts in told.values() for name in amounts.names()}
         for ask in choice.asks:
             if ask.resource_class in holds - goes:
                 raise exceptions.InvalidAmount(
@@ -159,7 +169,8 @@ class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
                     f"none: {consumer} holds one already, which replace() exchanges",
                 )
         assert choice.request is not None, "it asks something"
-        return request_text(asked_beside(claim_of(kept).request, choice.request)), kept.generation
+        asked = request_text(asked_beside(claim_of(kept).request, choice.request, goes))
+        return asked, kept.generation, told
 
     def replace(
         self,

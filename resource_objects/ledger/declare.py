@@ -35,12 +35,14 @@ class DeclareMethods(DefineMethods):
         of these trees and one write; the number of statements does not grow with theirs.
 
         :raises InvalidTree: if a root or a provider is named twice, or what providers keep in
-            parts contradicts itself, as two cells with one CPU would
+            parts contradicts itself, as two cells with one CPU would, or two with one device
         :raises StaleDefinition: if a provider was read at an older generation
         :raises ProviderExists: if a name or uuid belongs to another tree
-        :raises ProviderInUse: if a provider that would go has allocations
+        :raises ProviderInUse: if a provider that would go has allocations; of devices, with who
+            holds which
         :raises InventoryInUse: if an inventory that would go has allocations, or a unit that is
-            held by name would be given out in another way: a dedicated CPU as a shared one
+            held by name would be given out in another way: a dedicated CPU as a shared one, a
+            device as one of another class or provider
         :raises CountedTwice: if a class would be counted in a host's tree that a pool gives to it
         """
         check_roots(roots)

@@ -13,7 +13,12 @@ from resource_objects.providers.definition import together
 from resource_objects.providers.given import any_generation
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import Operation, Order, Write
-from resource_objects.providers.parts import check_parts, held_otherwise
+from resource_objects.providers.parts import (
+    check_parts,
+    held_otherwise,
+    holders_of,
+    keeps_devices,
+)
 from resource_objects.providers.pools import SHARES, gains_of
 
 
@@ -114,8 +119,22 @@ class DefineMethods(ReadMethods):
                 if tries <= 0:
                     raise
                 tries -= 1
+            except exceptions.ProviderInUse as used:
+                holders = self._device_holders(found.kept, used.subject)
+                raise exceptions.ProviderInUse(used.subject, holders or used.detail) from used
             else:
                 return SyncResult.of(found.changes)
+
+    def _device_holders(self, kept: Iterable[Provider], name: str) -> str:
+        """Return who holds the devices of a provider, as text; nothing if it keeps none.
+
+        Cost: a read if it does.
+        """
+        for root in kept:
+            for provider in root.walk():
+                if provider.name == name and keeps_devices(provider):
+                    return "; ".join(holders_of(self.backend.read(name), name))
+        return ""
 
     def _allowed(
         self,

@@ -1,11 +1,13 @@
 """Where amounts go that lie over a tree: decided on rows that were just read. Pure.
 
-What is assigned is taken as it is, if it is of that host; what is not, the kind's own ``fit``
-decides (D4). The outcome is a choice like any other: changes of the providers that keep the parts.
+What is assigned is taken as it is, if it is of that host; what is not, the inventories decide (D4),
+of all that is asked of one host at once (D13). The outcome is a choice like any other: changes of
+the providers that keep the parts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -13,13 +15,14 @@ from collections.abc import Collection, Iterator, Mapping
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.ledger.found import Ask, Choice
+from resource_objects.providers import jointly
 from resource_objects.providers.blame import with_holders
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import absent
 from resource_objects.providers.located import Located, LocatedViews, Spot
 from resource_objects.providers.orders import Delta, Key
 from resource_objects.providers.supposing import held_in, with_taken, without
-from resource_objects.resources import Amount
+from resource_objects.resources import Amount, Amounts
 
 #: What a write decides again on what is kept then, and tells with who has it.
 _DECIDED_BY_THE_WRITE = frozenset(
@@ -93,14 +96,15 @@ class _Fitting:
     def choice(self, choice: Choice, instead: str | None) -> Choice:
         deltas = list(choice.deltas)
         relied = dict(choice.generations)
-        for ask in choice.asks:
-            located = self._located(ask)
-            self._check_apart(ask, located, choice)
-            assigned = self._assigned(ask.amount, located, instead)
-            changes = located.deltas(assigned)
-            self._check_elsewhere(located, changes)
-            deltas += changes
-            relied.update(self._relied(located.spots))
+        for asks in _by_host(choice.asks).values():
+            views = {ask.resource_class: self._located(ask) for ask in asks}
+            for ask in asks:
+                self._check_apart(ask, views[ask.resource_class], choice)
+            for name, amount in self._assigned(asks, views, choice, instead).items():
+                changes = views[name].deltas(amount)
+                self._check_elsewhere(views[name], changes)
+                deltas += changes
+                relied.update(self._relied(views[name].spots))
         return dataclasses.replace(
             choice, deltas=tuple(deltas), asks=(), generations=tuple(relied.items())
         )
@@ -161,18 +165,73 @@ class _Fitting:
         if reasons:
             raise exceptions.CapacityException.of(reasons)
 
-    def _assigned(self, amount: Amount, located: Located, instead: str | None) -> Amount:
-        """Return the amount assigned, and let the view know that it is taken."""
-        if amount.is_assigned:
-            self._take_assigned(amount, located)
-            return amount
-        stays = None if instead is None else self._stays(amount, located, instead)
-        if stays is not None:
-            amount = stays
+    # --- where it goes ---
+
+    def _assigned(
+        self,
+        asks: Collection[Ask],
+        views: Mapping[str, Located],
+        choice: Choice,
+        instead: str | None,
+    ) -> dict[str, Amount]:
+        """Return what is asked of a host, assigned, and let the views know that it is taken."""
+        gives = {ask.resource_class: ask.amount for ask in asks if ask.amount.is_negative}
+        for name, amount in gives.items():
+            self._take_assigned(amount, views[name])
+        asked = {ask.resource_class: ask.amount for ask in asks if not ask.amount.is_negative}
+        if not asked:
+            return gives
+        every = self._over(asks, views, choice)
+        held = _held(choice, every, {*gives, *asked})
+        if all(amount.is_assigned for amount in asked.values()):
+            if len(asked) + len(held) > 1:
+                self._check_near(asked, every, held)
+            for name, amount in asked.items():
+                self._take_assigned(amount, views[name])
+            return {**gives, **asked}
+        found = self._fitted(asked, every, held, instead)
+        for name, amount in found.items():
+            views[name].inventory._take(amount)
+        return {**gives, **found}
+
+    def _over(
+        self, asks: Collection[Ask], views: Mapping[str, Located], choice: Choice
+    ) -> dict[str, Located]:
+        """Return what lies over the host and matters: what is asked, and what is beside cells."""
+        if not choice.beside and all(v.inventory.all_cells() is None for v in views.values()):
+            return dict(views)
+        root = next(self._numbers[ask.host] for ask in asks)
+        return {**self._views.over(root), **views}
+
+    def _fitted(
+        self,
+        asked: Mapping[str, Amount],
+        views: Mapping[str, Located],
+        held: Mapping[str, Amount],
+        instead: str | None,
+    ) -> dict[str, Amount]:
+        """Return where it all goes; what the consumer has already stays, as far as it can."""
+        stays = {} if instead is None else self._staying(asked, views, instead)
+        for count in range(len(stays), 0, -1):  # the last ones, which are near something, go first
+            some = {name: stays[name] for name in list(stays)[:count]}
+            with contextlib.suppress(exceptions.CapacityException):
+                return jointly.fit({**asked, **some}, views, held=held)
         try:
-            return located.inventory.consume(amount)
+            return jointly.fit(asked, views, held=held)
         except exceptions.CapacityException as refusal:
-            raise with_holders(refusal, located, self._ground) from refusal
+            told = [views[name] for name in asked]
+            raise with_holders(refusal, told, self._ground, asked) from refusal
+
+    def _check_near(
+        self, asked: Mapping[str, Amount], views: Mapping[str, Located], held: Mapping[str, Amount]
+    ) -> None:
+        """Refuse assigned amounts that are not near each other; who has them the write says."""
+        try:
+            jointly.fit(asked, views, held=held)
+        except exceptions.ForeignAmount:
+            return
+        except exceptions.CapacityException as refusal:
+            self._decided_here(refusal, [views[name] for name in asked], asked)
 
     def _take_assigned(self, amount: Amount, located: Located) -> None:
         """Let the view know that an assigned amount is taken.
@@ -185,17 +244,53 @@ class _Fitting:
         except exceptions.ForeignAmount:  # what is given back may have become something else
             return
         except exceptions.CapacityException as refusal:
-            if any(reason.rule not in _DECIDED_BY_THE_WRITE for reason in refusal.reasons):
-                raise with_holders(refusal, located, self._ground) from refusal
+            self._decided_here(refusal, [located], {located.resource.name: amount})
 
-    def _stays(self, amount: Amount, located: Located, consumer: str) -> Amount | None:
-        """Return where a consumer has the amount already, if it can be there now; else None."""
-        try:
-            stays = located.placed(amount, held_in(self._kept, consumer))
-            return stays if located.inventory.can_provide(stays) else None
-        except exceptions.ForeignAmount:  # or a CPU of it is offline, or serves others
-            return None
+    def _decided_here(
+        self,
+        refusal: exceptions.CapacityException,
+        views: Collection[Located],
+        asked: Mapping[str, Amount],
+    ) -> None:
+        """Raise a refusal unless it is one that the write decides."""
+        if any(reason.rule not in _DECIDED_BY_THE_WRITE for reason in refusal.reasons):
+            raise with_holders(refusal, views, self._ground, asked) from refusal
+
+    def _staying(
+        self, asked: Mapping[str, Amount], views: Mapping[str, Located], consumer: str
+    ) -> dict[str, Amount]:
+        """Return where a consumer has amounts already that can be there now."""
+        held = list(held_in(self._kept, consumer))
+        where = {name: amount for name, amount in asked.items() if amount.is_assigned}
+        found: dict[str, Amount] = {}
+        for name in jointly.cells_first(asked.keys() - where.keys(), views):
+            near = jointly.near_to({**where, **found}, views)
+            try:
+                stays = views[name].placed(asked[name], held, near)
+                if views[name].inventory.can_provide(stays):
+                    found[name] = stays
+            except exceptions.ForeignAmount:  # or a CPU of it is offline, or serves others
+                continue
+        return found
 
     def _relied(self, spots: Collection[Spot]) -> Iterator[tuple[str, int]]:
         for spot in spots:
             yield spot.uuid, self._generation[spot.number]
+
+
+def _by_host(asks: Collection[Ask]) -> dict[str, list[Ask]]:
+    found: dict[str, list[Ask]] = defaultdict(list)
+    for ask in asks:
+        found[ask.host].append(ask)
+    return found
+
+
+def _held(choice: Choice, views: Mapping[str, Located], but: Collection[str]) -> dict[str, Amount]:
+    """Return what a consumer keeps of what lies over a host, assigned, but for some resources."""
+    host = next(iter(views.values())).host
+    kept = choice.beside.get(host, Amounts())
+    return {
+        name: amount
+        for name, amount in kept.by_name()
+        if name in views and name not in but and amount.is_assigned
+    }

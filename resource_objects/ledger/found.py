@@ -49,7 +49,8 @@ class Choice:
     ``generations`` are those of the definitions it was decided on, ``(uuid, generation)``, where
     they are known; ``relied`` are those without which it means something else, and so are demanded
     always: of the providers that keep the parts it was put on. ``names`` are the providers of the
-    deltas by name, where they are. ``asks`` are put somewhere before it can be written.
+    deltas by name, where they are. ``asks`` are put somewhere before it can be written; they have
+    to be near what of ``beside`` is on the same host: what the consumer keeps, by provider.
     """
 
     deltas: tuple[Delta, ...]
@@ -59,6 +60,7 @@ class Choice:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     host: str | None = None
     asks: tuple[Ask, ...] = ()
+    beside: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
 
     def relies_on(self, subject: str) -> bool:
         """Return whether a provider, by name or uuid, keeps a part it was put on."""
@@ -182,7 +184,7 @@ class _Change:
     @property
     def is_located(self) -> bool:
         """Whether it lies over the tree of the provider."""
-        return bool(self.amount.located) and resource(self.resource_class).is_located
+        return self.amount.locates and resource(self.resource_class).is_located
 
     def deltas(self, uuids: Mapping[str, str]) -> Iterator[Delta]:
         """Yield it as what is kept; a structured amount says its own units."""
@@ -250,8 +252,10 @@ def _requested(located: Iterable[_Change], plain: Iterable[_Change]) -> Request 
     return Request(asked)
 
 
-def asked_beside(before: Request | None, more: Request) -> Request:
+def asked_beside(before: Request | None, more: Request, goes: Collection[str] = ()) -> Request:
     """Return a request with what is asked besides, in place of what it says of the same kind.
+
+    :param goes: resources of which nothing is asked any more, but for what is asked besides
 
     >>> print(asked_beside(Request("DISK_GB=2,VCPU=1"), Request("DISK_GB=1,MEMORY_MB=5")))
     VCPU=1,MEMORY_MB=5,DISK_GB=3
@@ -259,8 +263,9 @@ def asked_beside(before: Request | None, more: Request) -> Request:
     if before is None:
         return more
     (group,), asked = before.groups, more.groups[0].resources
+    gone = {*goes, *(name for name, amount in asked.by_name() if amount.locates)}
     counted = {name for amount in asked.values() for name in amount.located}
     joint = locating.split(group.resources)
-    others = dict(group.resources.by_name()) if joint is None else joint.others
-    stays = Amounts({name: one for name, one in others.items() if name not in counted})
+    others = dict(group.resources.by_name()) if joint is None else {**joint.others, **joint.located}
+    stays = Amounts({n: one for n, one in others.items() if n not in counted and n not in gone})
     return Request(asked + stays, required=group.required, forbidden=group.forbidden)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.base import claim_of
 from resource_objects.ledger.fitting import kept_as
 from resource_objects.ledger.reading import ReadMethods
-from resource_objects.providers import Claim
+from resource_objects.providers import Claim, jointly
 from resource_objects.providers.columns import Columns, KindColumns, find
-from resource_objects.providers.located import LocatedViews, located_amounts
+from resource_objects.providers.located import Located, LocatedViews, Near, located_amounts
 from resource_objects.providers.orders import ClaimRecord, Delta, Held, Key
 from resource_objects.resources import Amount, Amounts, Inventories, Inventory
 
@@ -53,8 +54,9 @@ class LocateMethods(ReadMethods):
     def assigned(self, consumer: str) -> dict[str, Amounts]:
         """Return what a consumer holds and where, by provider name, as it can be claimed again.
 
-        A topology is told of the host, assigned: which cell, which CPU for each vCPU. It is what
-        the request says that the claim was made for, laid over the units that are held. What is
+        A topology is told of the host, assigned: which cell, which CPU for each vCPU; and so are
+        devices, by request. It is what the request says that the claim was made for, laid over the
+        units that are held: of more devices than it asked for, the first that meet it. What is
         held of the cells beside it is told of the cells, and claimed again by :meth:`adjust`.
         Where it cannot be told apart (it was changed by counts since), or the CPUs held are of
         another cell now (firmware numbered anew), all is told as counts of the cells. Names of
@@ -106,15 +108,24 @@ def told(record: ClaimRecord, columns: Columns) -> dict[str, Amounts]:
     asked, left = asked_of(claim_of(record)), list(record.held)
     views, keys = LocatedViews(columns), kept_as(columns)
     found: dict[str, Amounts] = {}
-    for kind, amount in asked.items():
-        laid = _laid(kind, amount, left, views, keys[kind])
+    cells: dict[str, Near] = {}
+    for kind in sorted(asked, key=lambda name: not _has_cells(name, views)):
+        laid = _laid(kind, asked[kind], left, views, keys[kind], cells)
         if laid is not None:
             found[laid.host] = found.get(laid.host, Amounts()) + Amounts({kind: laid.amount})
             left = laid.rest
+            if laid.near is not None:
+                cells[laid.host] = laid.near
     rest = claim_of(dataclasses.replace(record, held=tuple(left))).by_provider()
     for name, amounts in rest.items():
         found[name] = found[name] + amounts if name in found else amounts
     return found
+
+
+def _has_cells(kind: str, views: LocatedViews) -> bool:
+    """Return whether others are near to what is of this resource, so that it is told first."""
+    located = (views.of_tree(root, kind) for root in views.trees(kind))
+    return any(one is not None and one.inventory.all_cells() is not None for one in located)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,30 +134,47 @@ class _Laid:
 
     host: str
     amount: Amount  #: assigned
+    near: Near | None  #: the host cells it is on
     rest: list[Held]  #: what else is held
     is_alone: bool  #: whether nothing else is held of what the parts are kept as
 
 
 def _laid(
-    kind: str, amount: Amount, held: Sequence[Held], views: LocatedViews, keys: Collection[Key]
+    kind: str,
+    amount: Amount,
+    held: Sequence[Held],
+    views: LocatedViews,
+    keys: Collection[Key],
+    cells: Mapping[str, Near],
 ) -> _Laid | None:
-    """Return where an amount is, None if it is nowhere or nobody can tell where."""
+    """Return where an amount is, None if it is nowhere or nobody can tell where.
+
+    :param cells: by host, the host cells of what the consumer holds there
+    """
     ways: list[_Laid] = []
     for root in views.trees(kind):
         located = views.of_tree(root, kind)
         assert located is not None, "trees() tells those that have some"
         spots = {spot.uuid for spot in located.spots}
         here = [one for one in held if one.provider_uuid in spots and one.key in keys]
-        try:
-            assigned = located.placed(amount, here) if here else None
-        except exceptions.ForeignAmount:
-            continue
+        assigned = _placed(located, amount, here, cells.get(located.host)) if here else None
         if assigned is not None:
             rest = list(_less(held, located.deltas(-assigned)))
             is_alone = not any(one.key in keys and one.provider_uuid in spots for one in rest)
-            ways.append(_Laid(located.host, assigned, rest, is_alone))
+            near = jointly.near_to({kind: assigned}, {kind: located})
+            ways.append(_Laid(located.host, assigned, near, rest, is_alone))
     alone = [way for way in ways if way.is_alone] or ways
     return alone[0] if len(alone) == 1 else None
+
+
+def _placed(
+    located: Located, amount: Amount, held: Sequence[Held], near: Near | None
+) -> Amount | None:
+    """Return where an amount is, near host cells if it is, None if nobody can tell where."""
+    for cells in (None,) if near is None else (near, None):
+        with contextlib.suppress(exceptions.ForeignAmount):
+            return located.placed(amount, held, cells)
+    return None
 
 
 def _less(held: Iterable[Held], given: Iterable[Delta]) -> Iterator[Held]:

@@ -8,8 +8,8 @@ number cells anew. Kinds are asked, and none is named (D11).
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import exceptions
 from resource_objects.providers.audit_rows import Allocated, KeptKind, Rows, TakenUnit
@@ -42,9 +42,9 @@ def in_parts(rows: Rows) -> Iterator[Finding]:
     for one in rows.allocations if trees else ():
         held[one.key[0]].append(one)
     for tree in trees:
-        yield from _contradictions(rows, tree)
         units = [unit for uuid in tree.parts for unit in taken[uuid]]
-        yield from _twice(rows, units)
+        yield from _contradictions(rows, tree, units)
+        yield from _twice(rows, tree, units)
         if len(tree.inventories) == len(tree.parts):  # else it is not known what there is
             yield from _not_there(rows, tree, units)
         yield from _missing(rows, tree, units, [one for uuid in tree.parts for one in held[uuid]])
@@ -70,17 +70,24 @@ def _is_located(name: str) -> bool:
 # --- what is described ---
 
 
-def _contradictions(rows: Rows, tree: _Tree) -> Iterator[Finding]:
+def _contradictions(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
     """Yield what cannot be read, alone or together; note what can."""
     kept: list[KeptPart] = []
+    named: dict[Key, list[str]] = defaultdict(list)
+    for unit in units:
+        named[unit.key].append(unit.unit)
     for uuid, kind in tree.parts.items():
         there = [(uuid, name) for name in kind.classes if (uuid, name) in rows.inventories]
         records = tuple(rows.inventories[key] for key in there)
-        part = KeptPart(records, kind.body or None)
+        taken = {key[1]: tuple(own) for key, own in named.items() if key[0] == uuid}
+        part = KeptPart(records, kind.body or None, taken)
         try:
-            made = resource(tree.name).inventory_from_kept(records, part.description)
+            made = resource(tree.name).gather([part])
             lost = set(kind.classes).difference(record.resource_class for record in records)
             odd = lost.union(_differing(records, made.to_records()))
+            if odd:  # what is withheld may be set aside before it is given back, or then
+                free = resource(tree.name).gather([KeptPart(records, part.description)])
+                odd &= lost.union(_differing(records, free.to_records()))
         except exceptions.InvalidInput as error:
             yield _contradiction(rows.name(uuid), tree.name, str(error))
             continue
@@ -133,41 +140,61 @@ def _shared(rows: Rows, uuid: str, kind: KeptKind) -> Iterator[Key]:
 # --- what is taken by name ---
 
 
-def _twice(rows: Rows, units: Iterable[TakenUnit]) -> Iterator[Finding]:
+def _twice(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
     """Yield units that are taken at two parts of one tree."""
+    of_devices = resource(tree.name).inventory_kind.of_devices
     first: dict[tuple[str, str], TakenUnit] = {}
     for unit in units:
-        one = first.setdefault((unit.key[1], unit.unit), unit)
-        if one.key != unit.key:
+        name = "" if of_devices else unit.key[1]  # a device is one thing, whatever it is taken as
+        one = first.setdefault((name, unit.unit), unit)
+        if one.key[0] != unit.key[0]:
             other = f"{one.consumer} at {rows.name(one.key[0])}"
             yield _of_unit(FindingKind.UNIT_TWICE, rows, unit, other)
 
 
 def _not_there(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
     """Yield units that no part of the tree has."""
+    units = list(units)
     inventories = tree.inventories.values()
     there = {
         name: [inventory.units(name) for inventory in inventories]
         for name in {unit.key[1] for unit in units}
     }
+    along = set(_companions(tree, units))
     for unit in units:
         name = unit.key[1]
         if any(own is None or unit.unit in own for own in there[name]):
+            continue
+        if (unit.key, unit.consumer, unit.unit) in along:
             continue
         is_elsewhere = any(unit.unit in one.units_elsewhere(name) for one in inventories)
         kind = FindingKind.UNIT_ELSEWHERE if is_elsewhere else FindingKind.UNIT_GONE
         yield _of_unit(kind, rows, unit)
 
 
+def _companions(tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[tuple[Key, str, str]]:
+    """Yield what goes with the units that consumers have: ``(place, consumer, unit)``."""
+    known: dict[Key, Mapping[str, frozenset[str]]] = {}
+    for unit in units:
+        if unit.key not in known:
+            known[unit.key] = tree.inventories[unit.key[0]].companions(unit.key[1])
+        for other in known[unit.key].get(unit.unit, ()):
+            yield unit.key, unit.consumer, other
+
+
 def _missing(
     rows: Rows, tree: _Tree, units: Iterable[TakenUnit], held: Iterable[Allocated]
 ) -> Iterator[Finding]:
     """Yield who has some units of what it holds, and another number of them than it holds."""
-    counts = Counter((unit.key, unit.consumer) for unit in units)
+    by_holder: dict[tuple[Key, str], list[str]] = defaultdict(list)
+    for unit in units:
+        by_holder[unit.key, unit.consumer].append(unit.unit)
     for one in held:
-        named = counts[one.key, one.consumer]
-        made = tree.inventories.get(one.key[0])
-        if named in (0, one.amount) or made is None or not made.units(one.key[1]):
+        own, made = by_holder[one.key, one.consumer], tree.inventories.get(one.key[0])
+        if not own or made is None or not made.units(one.key[1]):
+            continue
+        named = _count(made, one.key[1], own)
+        if named == one.amount:
             continue
         yield Finding(
             FindingKind.UNIT_MISSING,
@@ -177,6 +204,13 @@ def _missing(
             found=named,
             expected=one.amount,
         )
+
+
+def _count(inventory: Inventory, name: str, units: Collection[str]) -> int:
+    """Return how much of a class some units are; one that is not there any more was one."""
+    along = frozenset[str]().union(*inventory.companions(name).values())
+    gone = set(units).difference(inventory.units(name) or (), along)
+    return inventory.unit_count(name, gone.symmetric_difference(units)) + len(gone)
 
 
 def _of_unit(kind: FindingKind, rows: Rows, unit: TakenUnit, other: str | None = None) -> Finding:

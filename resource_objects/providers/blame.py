@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from resource_objects import fields
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import largest
 from resource_objects.providers.located import Located, Spot
+from resource_objects.resources import Amount
 
+_NOTHING: Mapping[str, object] = fields.FrozenDict()
 #: The rules that what others hold makes fail.
 _BY_OTHERS = frozenset(
     {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
@@ -18,21 +21,41 @@ _BY_OTHERS = frozenset(
 
 
 def with_holders(
-    refusal: CapacityException, located: Located, columns: Columns
+    refusal: CapacityException,
+    located: Located | Collection[Located],
+    columns: Columns,
+    asked: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
 ) -> CapacityException:
     """Return a refusal of ``located`` whose reasons name the host, and who holds what is missing.
 
     Cost: one pass over the rows; it is for explaining, after the decision.
 
+    :param located: what was asked, all of one tree
     :param columns: those that the view was made of
+    :param asked: what was refused, by resource: units that are in the way are named then
     """
-    told = (_told(reason, located, columns) for reason in refusal.reasons)
+    views = [located] if isinstance(located, Located) else list(located)
+    told = (_told(reason, _about(reason, views), columns, asked) for reason in refusal.reasons)
     return CapacityException.of(told)
 
 
-def _told(reason: Reason, located: Located, columns: Columns) -> Reason:
+def _about(reason: Reason, views: Sequence[Located]) -> Located:
+    """Return which of some views a reason is about."""
+    return next((view for view in views if view.is_about(reason)), views[0])
+
+
+def _told(
+    reason: Reason, located: Located, columns: Columns, asked: Mapping[str, Amount]
+) -> Reason:
     reason = dataclasses.replace(reason, where=reason.where or located.host)
-    if reason.rule not in _BY_OTHERS or reason.resource is None or reason.holders:
+    if reason.resource is None or reason.holders:
+        return reason
+    amount = asked.get(located.resource.name)
+    units = {} if amount is None else located.in_the_way(amount, reason)
+    if units:
+        numbers = {spot.number: some for spot, some in units.items()}
+        return dataclasses.replace(reason, holders=largest(who_has(numbers, columns).items()))
+    if reason.rule not in _BY_OTHERS:
         return reason
     spot, given = located.spot_of(reason), columns.providers
     if spot is None:
@@ -51,6 +74,26 @@ def _told(reason: Reason, located: Located, columns: Columns) -> Reason:
             held.update(_elsewhere(located, spot, str(reason.resource), columns))
         found = held.items()
     return dataclasses.replace(reason, holders=largest(found))
+
+
+def who_has(units: Mapping[int, Collection[str]], columns: Columns) -> Counter[str]:
+    """Return how many of some units each consumer has, by the number of their provider.
+
+    Who did not say which it took has as many as it took, if some of these are nobody's by name.
+    """
+    found: Counter[str] = Counter()
+    named: set[tuple[int, str]] = set()
+    naming: set[tuple[int, str, str]] = set()
+    for number, unit, kind, who in zip(*columns.units, strict=True):
+        naming.add((number, kind, who))
+        if unit in units.get(number, ()):
+            named.add((number, unit))
+            found[who] += 1
+    open_ = {n for n, some in units.items() if any((n, unit) not in named for unit in some)}
+    for number, kind, who, amount in zip(*columns.allocations, strict=True):
+        if number in open_ and (number, kind, who) not in naming:
+            found[who] += amount
+    return found
 
 
 def _of_all(reason: Reason, number: int, columns: Columns) -> Reason:

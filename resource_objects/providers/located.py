@@ -10,17 +10,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.allocation import Allocation
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Delta, Held
+from resource_objects.providers.part_rows import PartRows
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
-from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+from resource_objects.resources.records import AmountRecord, Part
+from resource_objects.resources.together import Cells
 
 
 class Spot(NamedTuple):
@@ -31,6 +33,13 @@ class Spot(NamedTuple):
     number: int  #: the backend's, good only within the columns it came in
 
 
+class Near(NamedTuple):
+    """Host cells, and those of them that are chosen, by id."""
+
+    cells: Cells
+    chosen: Collection[int]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Located:
     """The inventory of a resource over one tree, with the provider of each of its parts."""
@@ -39,6 +48,7 @@ class Located:
     host: str  #: name of the root
     inventory: Inventory
     spots: tuple[Spot, ...]
+    classes: frozenset[str] = frozenset()  #: those that its parts are kept as
 
     def fit(self, amount: Amount, within: Collection[int] | None = None) -> Amount:
         """Return the assigned amount: where it would go.
@@ -73,6 +83,15 @@ class Located:
         ids = self.inventory.part_ids()
         return self.spots[ids.index(reason.cell)] if reason.cell in ids else None
 
+    def is_about(self, reason: Reason) -> bool:
+        """Return whether a reason may be about this, rather than another resource of the tree."""
+        return reason.resource == self.resource.name or reason.resource in self.classes
+
+    def in_the_way(self, amount: Amount, reason: Reason) -> dict[Spot, frozenset[str]]:
+        """Return the units that somebody has and a refused amount would need, by provider."""
+        found = self.inventory.in_the_way(amount, reason) if self.is_about(reason) else {}
+        return {self.spots[place]: units for place, units in found.items()}
+
     def taken(self, assigned: Amount) -> Iterator[tuple[Spot, AmountRecord]]:
         """Yield what an assigned amount takes of each provider; negative if it gives back."""
         for number, records in self.inventory.spread(assigned):
@@ -99,9 +118,10 @@ class Located:
             for spot, record in self.taken(assigned)
         )
 
-    def placed(self, amount: Amount, held: Iterable[Held]) -> Amount:
+    def placed(self, amount: Amount, held: Iterable[Held], near: Near | None = None) -> Amount:
         """Return the assigned amount of which ``held`` is kept, of these providers.
 
+        :param near: the host cells there are, and those that who holds it has beside it
         :raises ForeignAmount: if ``amount`` cannot take that
         """
         places = {spot.uuid: place for place, spot in enumerate(self.spots)}
@@ -110,7 +130,9 @@ class Located:
             if one.provider_uuid in places:
                 record = AmountRecord(one.resource_class, one.amount, one.units)
                 records[places[one.provider_uuid]].append(record)
-        return self.inventory.placed(amount, records)
+        if near is None:
+            return self.inventory.placed(amount, records)
+        return self.inventory.placed_near(amount, records, *near)
 
 
 class LocatedViews:
@@ -124,10 +146,12 @@ class LocatedViews:
         given = columns.providers
         self._row_of = {number: row for row, number in enumerate(given.provider_id)}
         self._parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
+        self._classes: dict[tuple[int, str], set[str]] = defaultdict(set)
         kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_located}
-        for number, kind, _, body in zip(*columns.kinds, strict=True):
+        for number, kind, classes, body in zip(*columns.kinds, strict=True):
             if kind in kinds:
                 self._parts[self.root_of(number), kind].append((number, body))
+                self._classes[self.root_of(number), kind].update(classes)
         self._views: dict[tuple[int, str], Located] = {}
 
     def __bool__(self) -> bool:
@@ -155,14 +179,11 @@ class LocatedViews:
             for name, left in self._rows.left(number, used):
                 room[name] = min(left, room.get(name, left))
         inventory = resource(kind).gather(
-            [
-                KeptPart(self._rows.records(number, used), body, self._rows.units(number))
-                for number, body in parts
-            ],
-            room,
+            [self._rows.part(number, body, used) for number, body in parts], room
         )
         spots = tuple(self._spot(number) for number, _ in parts)
-        return Located(resource(kind), self._spot(root).name, inventory, spots)
+        classes = frozenset(self._classes[root, kind])
+        return Located(resource(kind), self._spot(root).name, inventory, spots, classes)
 
     def root_of(self, number: int) -> int:
         """Return the number of the root of a provider."""
@@ -171,6 +192,18 @@ class LocatedViews:
     def trees(self, kind: str) -> list[int]:
         """Return the numbers of the roots whose trees have some of a resource."""
         return [root for root, name in self._parts if name == kind]
+
+    def over(self, root: int) -> dict[str, Located]:
+        """Return the inventories over the tree of a root, by resource; not those that are none."""
+        found: dict[str, Located] = {}
+        for kind in sorted(self.kinds()):
+            try:
+                located = self.of_tree(root, kind)
+            except exceptions.InvalidInventory:
+                continue
+            if located is not None:
+                found[kind] = located
+        return found
 
     def kinds(self) -> set[str]:
         """Return the resources that lie over trees here."""
@@ -186,67 +219,8 @@ class LocatedViews:
         return len(name), name
 
     @functools.cached_property
-    def _rows(self) -> _Rows:
-        return _Rows(self._columns, {part for some in self._parts.values() for part, _ in some})
-
-
-class _Rows:
-    """The rows of the providers that keep parts, and of what these share, by provider."""
-
-    def __init__(self, columns: Columns, keeping: Collection[int]) -> None:
-        self._columns = columns
-        self._shares = _places(columns.shares.provider_id, keeping)
-        of = columns.shares.of_id
-        targets = {of[row] for rows in self._shares.values() for row in rows}
-        self._inventories = _places(columns.inventories.provider_id, targets.union(keeping))
-        self._units = _places(columns.units.provider_id, keeping)
-
-    def records(
-        self, number: int, used: Mapping[tuple[int, str], int]
-    ) -> tuple[InventoryRecord, ...]:
-        """Return the figures of a provider, with more in use."""
-        table: Sequence[Sequence[Any]] = self._columns.inventories[1:]
-        found = (
-            InventoryRecord(*[column[row] for column in table])
-            for row in self._inventories.get(number, ())
-        )
-        if not used:
-            return tuple(found)
-        return tuple(
-            dataclasses.replace(one, used=one.used + used.get((number, one.resource_class), 0))
-            for one in found
-        )
-
-    def units(self, number: int) -> dict[str, tuple[str, ...]]:
-        """Return the units that are taken of a provider, by class."""
-        table, found = self._columns.units, defaultdict[str, list[str]](list)
-        for row in self._units.get(number, ()):
-            found[table.resource_class[row]].append(table.unit[row])
-        return {name: tuple(units) for name, units in found.items()}
-
-    def left(self, number: int, used: Mapping[tuple[int, str], int]) -> Iterator[tuple[str, int]]:
-        """Yield what each share of a provider leaves of it, by the provider's own class."""
-        table = self._columns.shares
-        for row in self._shares.get(number, ()):
-            of = table.of_id[row], table.of_class[row]
-            free = self._free(*of) - used.get(of, 0)
-            yield table.resource_class[row], free // table.factor[row]
-
-    def _free(self, number: int, name: str) -> int:
-        table = self._columns.inventories
-        for row in self._inventories.get(number, ()):
-            if table.resource_class[row] == name:
-                return table.capacity[row] - table.used[row]
-        return 0
-
-
-def _places(numbers: Iterable[int], wanted: Collection[int]) -> dict[int, list[int]]:
-    """Return the rows of each provider that is wanted."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for row, number in enumerate(numbers):
-        if number in wanted:
-            found[number].append(row)
-    return found
+    def _rows(self) -> PartRows:
+        return PartRows(self._columns, {part for some in self._parts.values() for part, _ in some})
 
 
 # --- making a tree --------------------------------------------------------------------------------
@@ -255,7 +229,8 @@ def _places(numbers: Iterable[int], wanted: Collection[int]) -> dict[int, list[i
 def add_parts(host: Provider, key: Resource | str, inventory: Inventory) -> tuple[Provider, ...]:
     """Add a provider below ``host`` for each part of an inventory; return them.
 
-    What parts use of the host they share with it, where the host has an inventory of it.
+    What parts use of the host they share with it, where the host has an inventory of it; what
+    they use of themselves, such as a physical function the functions split off it, they share too.
 
     >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
     >>> host = Provider("host0", "PCPU=8,MEMORY_MB=2048")
@@ -266,20 +241,24 @@ def add_parts(host: Provider, key: Resource | str, inventory: Inventory) -> tupl
     host0/numa1 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
     """
     kind = resource(key)
-    made = [
-        Provider(
-            f"{host.name}/{part.name}",
-            {kind: part.inventory},
-            shares=[
-                Share(resource_class=name, of=host.name, of_class=name)
-                for name in part.of_host
-                if name in host.inventories
-            ],
-        )
-        for part in inventory.parts()
-    ]
+    made = [_provider(host, kind, part) for part in inventory.parts()]
     host.update(children=(*host.children, *made))
     return tuple(made)
+
+
+def _provider(host: Provider, kind: Resource, part: Part) -> Provider:
+    """Return the provider of a part."""
+    name = f"{host.name}/{part.name}"
+    of_host = [
+        Share(resource_class=count, of=host.name, of_class=count)
+        for count in part.of_host
+        if count in host.inventories
+    ]
+    within = [
+        Share(resource_class=count, of=name, of_class=other, factor=factor)
+        for count, factor, other in part.within
+    ]
+    return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
 
 
 def located_amounts(amounts: Amounts) -> dict[str, Amount]:

@@ -2,14 +2,15 @@
 
 A kind such as NUMA keeps an inventory in parts, each at a provider of its own. Parts that
 contradict each other make no inventory, and the host would be lost to everybody. And a unit that
-somebody holds by name must not be given out in another way: a dedicated CPU not as a shared one.
+somebody holds by name must not be given out in another way: a dedicated CPU not as a shared one,
+a device not as one of another class, nor of another provider.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
@@ -57,12 +58,17 @@ def check_parts(kept: Iterable[Provider], changes: DefinitionChanges) -> tuple[C
         has[one.uuid] = dict(_stated_parts(one))
     for removal in changes.removals:
         has.pop(removal.uuid, None)
+    is_in = {uuid: _root(uuid, above) for uuid, own in has.items() if own}
+    after, before_by_tree = _by_tree(is_in, has), _by_tree(was_in, had)
+    was_at = {uuid: own for uuid, own in had.items() if is_in.get(uuid) != was_in[uuid]}
     found: list[ChangedUnits] = []
-    for top in dict.fromkeys(_root(one.uuid, above) for one in stated if has.get(one.uuid)):
-        here = {uuid: own for uuid, own in has.items() if own and _root(uuid, above) == top}
+    for top in dict.fromkeys(is_in[one.uuid] for one in stated if one.uuid in is_in):
+        here = after[top]
         _gather(names[top], here)
-        was = [own for uuid, own in had.items() if uuid in here or was_in[uuid] == top]
+        came = {uuid: own for uuid, own in was_at.items() if uuid in here}
+        was = {**before_by_tree.get(top, {}), **came}
         found += _changed(top, was, here)
+        found += _moved(top, was, here)
     return tuple(found)
 
 
@@ -84,6 +90,24 @@ def held_otherwise(
             yield where, name, unit, consumer
 
 
+def keeps_devices(provider: Provider) -> bool:
+    """Return whether a provider keeps a part whose units are devices."""
+    return any(inventory.of_devices for _, inventory in provider.inventories.by_name())
+
+
+def holders_of(columns: Columns, name: str) -> Iterator[str]:
+    """Yield who holds what of one provider, for people: the units, or how many of what."""
+    number = dict(zip(columns.providers.name, columns.providers.provider_id, strict=True)).get(name)
+    units: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for at, unit, kind, consumer in zip(*columns.units, strict=True):
+        if at == number:
+            units[consumer, kind].append(unit)
+    for at, kind, consumer, amount in zip(*columns.allocations, strict=True):
+        if at == number:
+            what = ", ".join(sorted(units[consumer, kind])) or f"{amount} {kind}"
+            yield f"{consumer} holds {what}"
+
+
 def _keeps(order: Order | None, key: tuple[str, str], unit: str) -> bool:
     """Return whether somebody who has a unit has it after an order."""
     if order is None or isinstance(order, Renewal):
@@ -94,6 +118,14 @@ def _keeps(order: Order | None, key: tuple[str, str], unit: str) -> bool:
     if isinstance(order, Adjustment):
         return not any(delta.amount < 0 for delta in said)
     return bool(said)
+
+
+def _by_tree(roots: Mapping[str, str], parts: Mapping[str, _Parts]) -> dict[str, dict[str, _Parts]]:
+    """Return what is kept by tree, then by provider."""
+    found: dict[str, dict[str, _Parts]] = defaultdict(dict)
+    for uuid, root in roots.items():
+        found[root][uuid] = parts[uuid]
+    return found
 
 
 def _has_parts(definition: ProviderDefinition) -> bool:
@@ -132,24 +164,51 @@ def _gather(root: str, parts: Mapping[str, _Parts]) -> None:
     for name, kept in by_kind.items():
         try:
             resource(name).gather(kept)
-        except exceptions.InvalidInventory as error:
+        except exceptions.InvalidInput as error:
             raise exceptions.InvalidTree(
                 f"{name} of {root}, {error.what}", error.value, error.expected
             ) from error
 
 
 def _changed(
-    root: str, before: Sequence[_Parts], after: Mapping[str, _Parts]
+    root: str, before: Mapping[str, _Parts], after: Mapping[str, _Parts]
 ) -> Iterator[ChangedUnits]:
     """Yield the units of a tree that nobody could take in another way before."""
-    classes = _classes((*before, *after.values()))
+    new = _owners(after).keys() - _owners(before).keys()  # devices that nobody has
+    classes = _classes((*before.values(), *after.values()))
     units = {
-        name: new
+        name: gone
         for name in classes
-        if (new := _elsewhere(after.values(), name) - _elsewhere(before, name))
+        if (gone := _elsewhere(after.values(), name) - _elsewhere(before.values(), name) - new)
     }
     if units:
         yield ChangedUnits(root, units, frozenset(after))
+
+
+def _moved(
+    root: str, before: Mapping[str, _Parts], after: Mapping[str, _Parts]
+) -> Iterator[ChangedUnits]:
+    """Yield the devices of a tree that another part would have: who has one has it where it was."""
+    was, now = _owners(before), _owners(after)
+    moved: dict[str, set[str]] = defaultdict(set)
+    for unit, uuid in was.items():
+        if now.get(unit, uuid) != uuid:
+            moved[uuid].add(unit)
+    for uuid, units in moved.items():  # as whatever it was taken, also with another
+        given = dict.fromkeys(_classes([before[uuid]]), frozenset(units))
+        yield ChangedUnits(root, given, frozenset([uuid]))
+
+
+def _owners(parts: Mapping[str, _Parts]) -> dict[str, str]:
+    """Return which part has which device, by the device's name."""
+    return {
+        unit: uuid
+        for uuid, own in parts.items()
+        for inventory in own.values()
+        if inventory.of_devices
+        for name in _classes([{"": inventory}])
+        for unit in inventory.units(name) or ()
+    }
 
 
 def _classes(parts: Iterable[_Parts]) -> set[str]:

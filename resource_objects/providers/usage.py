@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +23,12 @@ from resource_objects.resources.records import InventoryRecord
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """What is used of one resource at one provider; ``holders`` are (consumer, amount) pairs."""
+    """What is used of one resource at one provider.
+
+    ``holders`` are (consumer, amount) pairs of what is held here; what is held elsewhere and uses
+    it too (shares) is in ``used`` alone. ``elsewhere`` is for how many units there is room where
+    each of them uses something too, None if that is nowhere.
+    """
 
     provider: str
     depth: int
@@ -32,11 +38,13 @@ class Use:
     capacity: int
     used: int
     holders: tuple[tuple[str, int], ...]
+    elsewhere: int | None = None
 
     @property
     def free(self) -> int:
-        """Units left, negative when over-full."""
-        return self.capacity - self.used
+        """Units left, here and where they are used too (D2); negative when over-full."""
+        left = self.capacity - self.used
+        return left if self.elsewhere is None else min(left, self.elsewhere)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -79,7 +87,7 @@ class Usage:
     @property
     def over_capacity(self) -> tuple[Use, ...]:
         """What is used beyond its capacity, after a shrink."""
-        return tuple(use for use in self.uses if use.free < 0)
+        return tuple(use for use in self.uses if use.used > use.capacity)
 
     def __str__(self) -> str:
         return "\n".join(
@@ -98,9 +106,16 @@ def usage_of(columns: Columns) -> Usage:
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
     records = records_by_provider(columns.inventories)
+    elsewhere = _elsewhere(columns)
     roots = tuple(trees(_plain(columns)))
     uses = tuple(
-        _use(provider, depth, record, holders.get((number, record.resource_class), []))
+        _use(
+            provider,
+            depth,
+            record,
+            holders.get((number, record.resource_class), []),
+            elsewhere.get((number, record.resource_class)),
+        )
         for provider, depth in _with_depth(roots)
         for number in [numbers[provider.uuid or ""]]
         for record in sorted(records.get(number, ()), key=_in_order)
@@ -109,6 +124,17 @@ def usage_of(columns: Columns) -> Usage:
 
 
 _Place = tuple[int, str]  # provider, class
+
+
+def _elsewhere(columns: Columns) -> dict[_Place, int]:
+    """Return for how many units of each inventory there is room in what they share."""
+    table, found = columns.inventories, dict[_Place, int]()
+    places = zip(table.provider_id, table.resource_class, strict=True)
+    left = dict(zip(places, map(operator.sub, table.capacity, table.used), strict=True))
+    for number, kind, of_number, of_kind, factor in zip(*columns.shares, strict=True):
+        most = left[of_number, of_kind] // factor
+        found[number, kind] = min(most, found.get((number, kind), most))
+    return found
 
 
 def _in_order(record: InventoryRecord) -> tuple[int, str]:
@@ -138,7 +164,11 @@ def _with_depth(providers: tuple[Provider, ...], depth: int = 0) -> Iterator[tup
 
 
 def _use(
-    provider: Provider, depth: int, record: InventoryRecord, holders: list[tuple[str, int]]
+    provider: Provider,
+    depth: int,
+    record: InventoryRecord,
+    holders: list[tuple[str, int]],
+    elsewhere: int | None,
 ) -> Use:
     return Use(
         provider.name,
@@ -149,4 +179,5 @@ def _use(
         record.capacity,
         record.used,
         tuple(sorted(holders)),
+        elsewhere,
     )

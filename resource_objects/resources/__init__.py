@@ -7,6 +7,7 @@
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
 ``joint``           counts, and what says where they are, asked for together
+``together``        host cells, and what has to be near them, decided at once
 ``numa``            the NUMA kind: CPUs and memory that are near each other
 ``catalog``         every resource class by name, standard, custom and from plug-ins
 ``text``            the text form

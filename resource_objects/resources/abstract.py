@@ -21,15 +21,19 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
+from resource_objects.exceptions import Reason
 from resource_objects.resources.records import (
     AmountRecord,
     InventoryRecord,
     KeptPart,
     Part,
 )
+
+if TYPE_CHECKING:
+    from resource_objects.resources.together import Cells, Near
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -83,6 +87,16 @@ class Amount(base.Value, abc.ABC):
         return {}
 
     @property
+    def locates(self) -> bool:
+        """Whether this says where something is: it is then decided before what is only counted."""
+        return bool(self.located)
+
+    @property
+    def host_cells(self) -> frozenset[int]:
+        """The host cells that an assigned amount is on, by id; empty if its kind has none."""
+        return frozenset()
+
+    @property
     def of_host(self) -> Mapping[str, int]:
         """What of :attr:`located` the host as a whole gives, as far as that is known (D2)."""
         return {}
@@ -96,6 +110,16 @@ class Amount(base.Value, abc.ABC):
         :param classes: those that the parts are kept as
         """
         return ()
+
+    @property
+    def pieces(self) -> int:
+        """Of how many pieces it is, as refusals count it: at least one."""
+        return max(1, len(self.at_least(())))
+
+    @property
+    def of_parts(self) -> Mapping[str, int]:
+        """What of :attr:`located` all parts together have to have left, by class (as above)."""
+        return {}
 
     @abc.abstractmethod
     def __neg__(self) -> Self:
@@ -150,9 +174,67 @@ class Inventory(base.ResourceObject, abc.ABC):
         """
         return self.fit(amount, limit)
 
+    # --- beside others, near each other (:mod:`~resource_objects.resources.together`) ---
+
+    def all_cells(self) -> Cells | None:
+        """Return the host cells there are; None if this is of a kind that has none."""
+        return None
+
+    def near(self, amount: Amount, cells: Cells) -> Near | None:
+        """Return what an amount needs of the host cells beside it; None if any will do."""
+        return None
+
+    def near_within(self, amount: Amount, cells: Cells, ids: Collection[int] | None) -> Near | None:
+        """Return what :meth:`near` does, where only some parts may be used; None for all."""
+        return self.near(amount, cells)
+
+    def device_counts(self) -> Mapping[int, int]:
+        """Return how many free devices are at each host cell, by the cell's id."""
+        return {}
+
+    def fit_near(
+        self,
+        amount: Amount,
+        limit: Amount | None,
+        cells: Cells,
+        chosen: Collection[int],
+        within: Collection[int] | None,
+    ) -> Amount:
+        """Return what :meth:`fit` does, for who has chosen host cells. Of kinds with :meth:`near`.
+
+        :param chosen: the ids of these host cells
+        :param within: ids of the parts that may be used (:meth:`part_ids`), None for all
+        """
+        raise NotImplementedError(f"{type(self).__name__} is near to nothing")
+
+    def fit_among(
+        self,
+        amount: Amount,
+        limit: Amount | None,
+        room: Mapping[str, int],
+        nears: Sequence[Near],
+        within: Collection[int] | None,
+        devices: Mapping[int, int],
+    ) -> Amount:
+        """Return what :meth:`fit` does, on host cells that all of ``nears`` are met by.
+
+        Of kinds with :meth:`all_cells`.
+
+        :param room: as in :meth:`fit_beside`
+        :param within: ids of the parts that may be used (:meth:`part_ids`), None for all
+        :param devices: free devices by host cell that are not asked for, to be left to others
+        :raises CapacityException: with reasons; ``Rule.AFFINITY`` alone if only ``nears`` stand
+            against it
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no host cells")
+
     @abc.abstractmethod
     def _take(self, assigned: Amount) -> None:
         """Add an assigned amount that :meth:`fit` returned for the present state."""
+
+    def _untake(self, assigned: Amount) -> None:
+        """Undo :meth:`_take` of a moment ago: nobody has used it meanwhile."""
+        self._take(-assigned)
 
     def can_provide(self, amount: Amount, limit: Amount | None = None) -> bool:
         """Return whether ``amount`` fits. Nothing changes.
@@ -188,6 +270,12 @@ class Inventory(base.ResourceObject, abc.ABC):
             raise exceptions.InvalidInventory("resource_class", label, self.resource_class)
         return super().update(**values)
 
+    def without(self, assigned: Amount) -> Self:
+        """Return a copy as if an assigned amount that is taken had never been taken."""
+        found = self.obj_clone()
+        found._take(-assigned)
+        return found
+
     @abc.abstractmethod
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how this inventory is kept; its resource's class must be known."""
@@ -215,6 +303,40 @@ class Inventory(base.ResourceObject, abc.ABC):
         """Return what is named like units of a class, and is given out in another way here."""
         return frozenset()
 
+    # --- units that are things of their own ---
+
+    #: Whether each unit of what it is kept as is a thing with an identity (a device): who asks for
+    #: a count of them gets them by name, several parts may share a count, and a unit that somebody
+    #: has stays at its part.
+    of_devices: ClassVar[bool] = False
+
+    def unit_count(self, resource_class: str, units: Collection[str]) -> int:
+        """Return how much of a class some units are: those that go with others do not count."""
+        return len(units)
+
+    def companions(self, resource_class: str) -> Mapping[str, frozenset[str]]:
+        """Return the units that go with each unit of a class: who has the one has them too."""
+        return {}
+
+    def some_units(
+        self, part: int, resource_class: str, count: int, taken: Collection[str] = ()
+    ) -> tuple[str, ...] | None:
+        """Return units of a part for who asks for a count, None if so many are not free.
+
+        Nothing if units of that class are not given out by name to who does not name them.
+
+        :param part: its place among :meth:`parts`
+        :param taken: units that somebody else is going to have
+        """
+        return ()
+
+    def in_the_way(self, amount: Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
+        """Return the units that somebody has and a refused amount would need, by the part's place.
+
+        :param reason: one of those that it was refused for; others may be of another kind
+        """
+        return {}
+
     def spread(self, assigned: Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each part: the part's number, and records.
 
@@ -240,6 +362,16 @@ class Inventory(base.ResourceObject, abc.ABC):
         :raises ForeignAmount: if ``amount`` cannot take that
         """
         return amount
+
+    def placed_near(
+        self,
+        amount: Amount,
+        held: Mapping[int, Sequence[AmountRecord]],
+        cells: Cells,
+        chosen: Collection[int],
+    ) -> Amount:
+        """Return what :meth:`placed` does, of who has these host cells beside it."""
+        return self.placed(amount, held)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -171,7 +171,7 @@ class Amounts(_AmountMapping):
         combined = dict(self._obj_by_class)
         for name, theirs in other.by_name():
             mine = combined.get(name)
-            if mine is not None and mine.located:
+            if mine is not None and mine.locates:
                 raise exceptions.WrongAmountKind(name, theirs, "amounts that add up")
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)

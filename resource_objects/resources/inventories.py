@@ -6,12 +6,12 @@ one decision, and because NUMA cells and devices are chosen together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import Reason, Rule
-from resource_objects.resources import catalog, text
+from resource_objects.exceptions import Reason
+from resource_objects.resources import catalog, text, together
 from resource_objects.resources import joint as locating
 from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
 from resource_objects.resources.abstract import Amount, Inventory, Resource
@@ -183,7 +183,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
                 taken.append((self._obj_by_class[name], amount))
         except BaseException:  # a plug-in's kind may fail here, or an interrupt arrive
             for inventory, amount in reversed(taken):
-                inventory._take(-amount)
+                inventory._untake(amount)
             raise
         return assigned
 
@@ -233,7 +233,7 @@ class _Decision:
         for name, amount in amounts:
             inventory = self._inventories.get(name)
             if inventory is None:
-                self.reasons.append(_absent(name, amount))
+                self.reasons.append(locating.absent(name, amount))
                 continue
             fit = inventory.fit_located if are_located else inventory.fit
             try:
@@ -242,30 +242,29 @@ class _Decision:
                 self.reasons += refusal.reasons
 
     def of_joint(self, joint: Joint) -> None:
-        """Decide amounts of which some say where others are: what locates comes first (D1).
+        """Decide amounts of which some say where others are: what locates comes first (D1), all of
+        it at once (D13).
 
         What it takes of the host as a whole is taken of the counts that are here; a count that is
         not here is missed only if it was stated.
         """
-        for name, amount in joint.located.items():
-            inventory = self._inventories.get(name)
-            if inventory is None:
-                self.reasons.append(_absent(name, amount))
-                continue
-            room = dict(self._room(amount))
-            try:
-                found = inventory.fit_beside(amount, self._limit(name), room)
-            except exceptions.CapacityException as refusal:
-                self.reasons += refusal.reasons
-                continue
-            self.assigned[name] = found
-            counts = (
-                (kind, count)
-                for kind, count in locating.counts_of(found)
-                if kind in self._inventories or kind in joint.stated
-            )
-            self.of_each(counts, are_located=True)
+        limits = {n: limit for n in joint.located if (limit := self._limit(n)) is not None}
+        room = {n: left for one in joint.located.values() for n, left in self._room(one)}
+        try:
+            found = together.fit(joint.located, self._inventories, limits, room)
+        except exceptions.CapacityException as refusal:
+            self.reasons += refusal.reasons
+        else:
+            self.assigned.update(found)
+            for amount in found.values():
+                self.of_each(self._of_host(amount, joint.stated), are_located=True)
         self.of_each(joint.others.items())
+
+    def _of_host(self, assigned: Amount, stated: Collection[str]) -> Iterator[tuple[str, Amount]]:
+        """Yield what an assigned amount takes of the counts that are here, or were stated."""
+        for kind, count in locating.counts_of(assigned):
+            if kind in self._inventories or kind in stated:
+                yield kind, count
 
     def _room(self, amount: Amount) -> Iterator[tuple[str, int]]:
         """Yield what is left of the counts that an amount locates."""
@@ -277,10 +276,3 @@ class _Decision:
 
     def _limit(self, name: str) -> Any:
         return self._limits.get(name)  # type: ignore[call-overload]
-
-
-def _absent(name: str, amount: Amount) -> Reason:
-    asked = int(amount) if hasattr(amount, "__int__") else 1
-    if amount.is_negative:
-        return Reason(Rule.USED_BELOW_ZERO, asked, bound=0, used=0, resource=name)
-    return Reason(Rule.NO_INVENTORY, asked, bound=0, used=0, resource=name)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
+from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.abstract import Amount
 from resource_objects.resources.integer import IntegerAmount
 
@@ -33,7 +34,7 @@ def split(amounts: Amounts) -> Joint | None:
 
     :raises InvalidAmount: if a count does not agree with what locates it
     """
-    located = {name: amount for name, amount in amounts.by_name() if amount.located}
+    located = {name: amount for name, amount in amounts.by_name() if amount.locates}
     if not located:
         return None
     counts: dict[str, tuple[str, set[int]]] = {}
@@ -77,3 +78,11 @@ def counts_of(amount: Amount) -> Iterator[tuple[str, Amount]]:
     """Yield what one located amount takes of the host as a whole; negative if it gives back."""
     for name, count in amount.of_host.items():
         yield name, IntegerAmount(-count if amount.is_negative else count)
+
+
+def absent(name: str, amount: Amount) -> Reason:
+    """Return why an amount does not fit where there is no inventory of its class."""
+    asked = int(amount) if hasattr(amount, "__int__") else 1
+    if amount.is_negative:
+        return Reason(Rule.USED_BELOW_ZERO, asked, bound=0, used=0, resource=name)
+    return Reason(Rule.NO_INVENTORY, asked, bound=0, used=0, resource=name)

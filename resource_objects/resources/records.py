@@ -71,20 +71,27 @@ class Part:
 
     ``name`` is what is added to the name of the provider above; ``inventory`` is the part, of the
     same resource; each unit of the classes in ``of_host`` is a unit of the provider above too.
+    ``traits`` are those of the provider, and ``within`` says what uses up what else there:
+    ``(class, factor, other class)``.
     """
 
     name: str
     inventory: Any
-    of_host: tuple[str, ...]
+    of_host: tuple[str, ...] = ()
+    traits: frozenset[str] = frozenset()
+    within: tuple[tuple[str, int, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptPart:
     """A part as it is kept: its figures with what is used, what was described, units taken.
 
-    ``units`` are those taken, by class.
+    ``units`` are those taken, by class; ``traits`` those of its provider; ``left`` is what its
+    shares leave, by its own class: less than one, and something else has used it up.
     """
 
     records: tuple[InventoryRecord, ...]
     description: str | None
     units: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    traits: frozenset[str] | None = None
+    left: Mapping[str, int] = dataclasses.field(default_factory=dict)

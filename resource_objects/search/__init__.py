@@ -17,6 +17,7 @@
 ``at_least``        the same on located amounts
 ``asked``           what is asked of one tree, as plain data
 ``tree``            the decision on one tree: who gives what, and who has which trait
+``placing``         where located amounts go on one tree, decided together
 ``plan``            who gives one class, as if it were the only one
 ``split``           one amount in parts that each keep the unit rules
 ``ties``            which givers of one tree draw on the same inventories
@@ -24,6 +25,7 @@
 ``beside``          counts beside located amounts that draw on the same
 ``budget``          counted steps, so that every search ends and can be repeated
 ``matcher``         the search over all trees, within a limit and a budget
+``building``        the candidate of a decision, with the units that it takes
 ``candidates``      Candidate and Candidates, the answer
 ``explain``         Explanation: why the hosts that were left out cannot hold it
 ``findings``        what stands against one tree, as reasons

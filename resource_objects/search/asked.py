@@ -50,6 +50,14 @@ class Asked:
         """Return the same with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
+    def at_most(self, giver: int, amount: int) -> Asked:
+        """Return the same where a giver gives no more than so much."""
+        one = self.givers[giver]
+        less = one._replace(high=min(one.high, amount // one.step * one.step))
+        return dataclasses.replace(
+            self, givers=(*self.givers[:giver], less, *self.givers[giver + 1 :])
+        )
+
     def drawn(self, giver: int, part: int) -> Iterator[tuple[int, int]]:
         """Yield what a part that a giver gives uses of which inventories, its own first."""
         yield self.numbers[giver], part

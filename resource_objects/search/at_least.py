@@ -1,16 +1,19 @@
 """Necessary conditions on located amounts, over the whole fleet at once.
 
 A kind may tell what each part that an amount is on has to have left at least. Then a tree needs as
-many parts with that much as there are such; equal ones are counted together.
+many parts with that much as there are such; equal ones are counted together. Or it tells what all
+parts together have to have left: so many devices of a class, whichever give them. Of devices there
+have to be as many as are asked for, whatever they are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from resource_objects.resources import resource
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.located import LocatedAsk
 
@@ -29,6 +32,19 @@ def enough(ask: LocatedAsk, trees: int, trait: int | None = None) -> Booleans:
     free: dict[str, Integers] = {}
     for need, count in needs.items():
         found &= _count(ask, able & _having(ask, need, free), trees) >= count
+    for name, count in ask.amount.of_parts.items():
+        found &= _sum(ask, (name,), able, trees) >= count
+    if resource(ask.resource_class).inventory_kind.of_devices:
+        every = {name for shape in ask.parts.shapes for name in shape}
+        found &= _sum(ask, every, able, trees) >= ask.amount.pieces
+    return found
+
+
+def _sum(ask: LocatedAsk, names: Iterable[str], parts: Booleans, trees: int) -> Integers:
+    """Return how much of some classes some parts of each tree have left together."""
+    found = np.zeros(trees, dtype=np.int64)
+    for name in names:
+        np.add.at(found, ask.parts.tree, np.where(parts, _free(ask, name).clip(0), 0))
     return found
 
 
@@ -71,12 +87,13 @@ def _count(ask: LocatedAsk, parts: Booleans, trees: int) -> Integers:
 
 
 def of_host(ask: LocatedAsk) -> Mapping[str, tuple[int, Booleans]]:
-    """Return, by class, how much a host as a whole gives, and which of its inventories may give.
+    """Return, by class, how much is given by a host, and which of its inventories may give it.
 
-    Flags are parallel to the inventories of the class.
+    By the host as a whole, or by its parts together. Flags are parallel to the inventories of the
+    class.
     """
     providers = ask.parts.provider[ask.allowed]
     return {
         name: (count, np.isin(ask.fleet.rows(name).provider, providers))
-        for name, count in ask.amount.of_host.items()
+        for name, count in {**ask.amount.of_host, **ask.amount.of_parts}.items()
     }

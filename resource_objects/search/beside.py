@@ -20,7 +20,8 @@ from resource_objects.resources import Amount
 from resource_objects.search import joint
 from resource_objects.search.asked import Asked, Decision, Parts, Sets
 from resource_objects.search.budget import Budget
-from resource_objects.search.located import LocatedAsked, Used
+from resource_objects.search.located import LocatedAsked
+from resource_objects.search.placing import Assigned, Placing, Used
 from resource_objects.search.plan import members, plan
 from resource_objects.search.ties import Over, Ties
 
@@ -32,25 +33,31 @@ _Way = dict[int, Parts]
 
 def over(asks: Sequence[Asked], located: Sequence[LocatedAsked], found: Decision) -> list[Over]:
     """Return the inventories that located amounts use and of which more is used than is left."""
-    if len(located) == 1 and not _may_meet(asks, located[0], found.plans):
+    if not _may_meet(asks, located, found.plans):
         return []
-    used: dict[int, int] = {}
-    for one, assigned in zip(located, found.assigned, strict=True):
-        _add(used, one.uses(assigned).items())
+    used = _used(located, found.assigned)
     theirs = set(used)
     for asked, parts in zip(asks, found.plans, strict=True):
         for giver, part in parts:
             _add(used, (each for each in asked.drawn(giver, part) if each[0] in theirs))
+    left = located[0].ask.fleet.left
     return [
-        Over(number, count, left)
+        Over(number, count, left(number))
         for number, count in sorted(used.items())
-        if count > (left := located[0].ask.fleet.left(number))
+        if count > left(number)
     ]
 
 
-def _may_meet(asks: Sequence[Asked], one: LocatedAsked, plans: Iterable[Parts]) -> bool:
-    """Return whether counts draw on what a located amount may use, looking at classes alone."""
-    fleet, classes = one.ask.fleet, one.ask.classes
+def _may_meet(
+    asks: Sequence[Asked], located: Sequence[LocatedAsked], plans: Iterable[Parts]
+) -> bool:
+    """Return whether several of them draw on the same, looking at classes alone."""
+    classes: set[str] = set()
+    for one in located:
+        if not classes.isdisjoint(one.ask.classes):
+            return True
+        classes |= one.ask.classes
+    fleet = located[0].ask.fleet
     return any(
         fleet.class_of(number) in classes
         for asked, parts in zip(asks, plans, strict=True)
@@ -59,30 +66,34 @@ def _may_meet(asks: Sequence[Asked], one: LocatedAsked, plans: Iterable[Parts]) 
     )
 
 
-def solve(
-    asks: Sequence[Asked], located: Sequence[LocatedAsked], sets: Sets, budget: Budget
-) -> Decision | None:
+def _used(located: Sequence[LocatedAsked], assigned: Assigned) -> dict[int, int]:
+    """Return what assigned amounts use of inventories, through shares too."""
+    found: dict[int, int] = {}
+    for one, each in zip(located, assigned, strict=True):
+        _add(found, one.uses(each).items())
+    return found
+
+
+def solve(asks: Sequence[Asked], placing: Placing, sets: Sets, budget: Budget) -> Decision | None:
     """Return who of some sets gives what, with room for all of it; None if they cannot.
 
     :param sets: of the counts, then of the located amounts
     :raises Exhausted: if the budget runs out first
     """
-    return _Search(asks, located, sets, budget).run()
+    return _Search(asks, placing, sets, budget).run()
 
 
 class _Search:
     """The decision on some sets."""
 
-    def __init__(
-        self, asks: Sequence[Asked], located: Sequence[LocatedAsked], sets: Sets, budget: Budget
-    ) -> None:
+    def __init__(self, asks: Sequence[Asked], placing: Placing, sets: Sets, budget: Budget) -> None:
         self._asks = asks
-        self._located = located
+        self._placing = placing
+        self._located = placing.located
         self._sets = sets[: len(asks)]
         self._parts = sets[len(asks) :]
         self._budget = budget
-        self._left: Left = located[0].ask.fleet.left
-        self._reach = frozenset[int]().union(*(one.reach for one in located))
+        self._left: Left = self._located[0].ask.fleet.left
 
     def run(self) -> Decision | None:
         return self._located_first() or self._counts_first()
@@ -91,11 +102,8 @@ class _Search:
         assigned = self._locate({})
         if assigned is None:
             return None
-        used: dict[int, int] = {}
-        for one, each in zip(self._located, assigned, strict=True):
-            _add(used, one.uses(each).items())
         every = dict(enumerate(self._asks))
-        plans = self._count(every, used)
+        plans = self._count(every, _used(self._located, assigned))
         return None if plans is None else Decision(tuple(plans.values()), assigned)
 
     def _counts_first(self) -> Decision | None:
@@ -112,23 +120,36 @@ class _Search:
     def _is_near(self, number: int, asked: Asked) -> bool:
         """Return whether somebody who may give draws on what a located amount may use."""
         return any(
-            target in self._reach
+            target in self._placing.reach
             for giver in members(asked, self._sets[number])
             for target, _ in asked.drawn(giver, 1)
         )
 
-    def _locate(self, used: Used) -> tuple[Amount, ...] | None:
-        """Return the located amounts assigned, one after the other, beside what is used."""
+    def _locate(self, used: Used) -> Assigned | None:
+        """Return the located amounts assigned, beside what is used and each other."""
+        found = self._placing.fit(self._parts, self._budget, used)
+        if found is None or self._has_room(found, used):
+            return found
+        found = self._one_by_one(used)
+        self._placing.cut_short |= found is None  # some of them might leave more elsewhere
+        return found
+
+    def _has_room(self, assigned: Assigned, used: Used) -> bool:
+        """Return whether located amounts fit beside each other wherever they draw on the same."""
+        total = _used(self._located, assigned)
+        return all(n + used.get(key, 0) <= self._left(key) for key, n in total.items())
+
+    def _one_by_one(self, used: Used) -> Assigned | None:
+        """Return them assigned, each beside what those before it use, if they go together."""
         found: list[Amount] = []
         total = dict(used)
-        for one, parts in zip(self._located, self._parts, strict=True):
-            assigned = one.fit(parts, self._budget, total)
+        for alone, parts in zip(self._placing.alone, self._parts, strict=True):
+            assigned = alone.fit([parts], self._budget, total)
             if assigned is None:
-                one.cut_short |= bool(found)  # those before it might leave more elsewhere
                 return None
-            found.append(assigned)
-            _add(total, one.uses(assigned).items())
-        return tuple(found)
+            found += assigned
+            _add(total, _used(alone.located, assigned).items())
+        return self._placing.checked(self._parts, tuple(found))
 
     def _count(self, asks: dict[int, Asked], used: Used) -> _Way | None:
         """Return who gives some classes, beside what is used."""

@@ -8,7 +8,7 @@ in what they all draw on, that inventory is named, with what they would use of i
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Findings:
             host = self._question.fleet.hosts[tree]
             told = [_nothing(ask, host) for ask in self._question.asks]
             for one in self._question.located_of_tree(tree):
-                told.append(Unplaced(one, host, ()).made(Rule.NO_INVENTORY))
+                told.append(Unplaced([one], host, ()).made(Rule.NO_INVENTORY))
             return tuple(told)
         return _Tree(self._question, tree, self._blamed).reasons()
 
@@ -77,12 +77,12 @@ class _Tree:
         narrowed, missing = self._narrow()
         by_class = [self._of_class(number, givers) for number, givers in enumerate(narrowed)]
         found = [reason for reasons in by_class for reason in reasons]
-        found += self._crowded(by_class)
+        found += self._apart(narrowed, by_class) or self._crowded(by_class)
         for trait, number in missing:
             if not any(reason.rule in _NOBODY for reason in by_class[number]):
                 found.append(self._missing(trait, number))
         found += self._of_traits([bool(reasons) for reasons in by_class])
-        return tuple(found or self._together())
+        return tuple(dict.fromkeys(found or self._together()))
 
     def _narrow(self) -> tuple[list[int], list[tuple[int, int]]]:
         """Leave, of each class, the givers with the traits that only this class can answer for.
@@ -121,7 +121,7 @@ class _Tree:
     def _of_class(self, number: int, givers: int) -> list[Reason]:
         """Return what stands against one class, if only these may give."""
         if number >= len(self._here):
-            return self._unplaced(number).reasons(givers)
+            return self._unplaced(number).reasons([givers])
         ask, asked = self._asks[number], self._here[number]
         if not asked.givers:
             return [_nothing(ask, self._host)]
@@ -133,7 +133,15 @@ class _Tree:
 
     def _unplaced(self, number: int) -> Unplaced:
         asked = self._where[number - len(self._here)]
-        return Unplaced(asked, self._host, self._question.forbidden)
+        return Unplaced([asked], self._host, self._question.forbidden)
+
+    def _apart(self, givers: Sequence[int], by_class: Sequence[Sequence[Reason]]) -> list[Reason]:
+        """Name what is not near the rest, though each located amount could be had by itself."""
+        first = len(self._here)
+        if len(self._where) < 2 or any(by_class[first:]):
+            return []
+        every = Unplaced(self._where, self._host, self._question.forbidden)
+        return every.reasons(givers[first:])
 
     def _all_forbidden(self, ask: Ask) -> list[Reason]:
         """Name the traits that everybody has, or if there is none all that together exclude."""
@@ -224,7 +232,17 @@ class _Tree:
         anybody = [asked.with_traits(0) for asked in self._here]
         where = [one.with_traits(0) for one in self._where]
         found = does_not_fit(self._question, anybody, where)
-        return found or [self._not_beside(count - 1)]
+        return found or ([self._not_beside(count - 1)] if count else list(self._unnamed()))
+
+    def _unnamed(self) -> Iterator[Reason]:
+        """Yield the classes of which there is enough by count, and not by name."""
+        fleet = self._question.fleet
+        provider = fleet.inventories.provider
+        for ask, asked in zip(self._asks, self._here, strict=True):
+            places = {int(provider[number]) for number in asked.numbers}
+            if any(fleet.views.of_devices(place, ask.resource_class) for place in places):
+                name = ask.resource_class
+                yield Reason(Rule.INVALID, ask.amount, 0, 0, name, self._host)
 
     def _not_beside(self, trait: int) -> Reason:
         return self._missing(trait, (self._owners(trait) or [self._blamed[trait]])[0])

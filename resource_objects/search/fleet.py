@@ -12,11 +12,13 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from resource_objects.providers.decision import largest
 from resource_objects.search.arrays import Booleans, Integers, frozen, integers
 from resource_objects.search.holders import Allocations, Units
 from resource_objects.search.pools import Pools
@@ -44,7 +46,7 @@ class ClassRows:
     low: Integers
     high: Integers
     is_below: Booleans  #: of a provider below the root
-    is_single: Booleans  #: of a provider below the root that has one unit
+    is_single: Booleans  #: of a provider below the root that has one unit, or devices
     is_part: Booleans  #: a part of what another of its tree has: the kind alone gives it here
     first: int = 0  #: number of the first of them
 
@@ -140,6 +142,21 @@ class Fleet:
         if pooled:  # a pool has many holders, and is named by many hosts
             self._pool_holders[pooled] = found
         return found
+
+    def who_has(self, units: Mapping[int, Collection[str]]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, how many)`` of some units, by the place of their provider.
+
+        Who did not say which units it took has as many as it took, if some of these are nobody's.
+        """
+        rows = list(self.units.of(units))
+        named = {(place, unit) for place, unit, _, _ in rows}
+        held = Counter(who for place, unit, _, who in rows if unit in units[place])
+        open_ = [p for p, some in units.items() if any((p, unit) not in named for unit in some)]
+        naming = {(place, name, who) for place, _, name, who in rows}
+        for place, name, who, amount in self.allocations.of(open_):
+            if (place, name, who) not in naming:
+                held[who] += amount
+        return largest(held.items())
 
     def _are_pooled(self, inventories: list[int]) -> bool:
         pools = self.pools.providers

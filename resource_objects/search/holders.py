@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -36,23 +36,38 @@ class Allocations:
                     held[name] = held.get(name, 0) + factor * self._columns.amount[row]
         return tuple(sorted(held.items(), key=lambda item: (-item[1], item[0])))
 
+    def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, int]]:
+        """Yield ``(provider, resource class, consumer, amount)`` of some providers."""
+        ordered, keys = self._index()
+        table = self._columns
+        for provider in providers:
+            start, end = keys.searchsorted((provider, provider + 1))
+            for row in ordered[start:end].tolist():
+                yield provider, table.resource_class[row], table.consumer[row], table.amount[row]
+
     def _index(self) -> tuple[Integers, Integers]:
         """Return the rows in order of providers, and their providers."""
         if self._sorted is None:  # two threads may both sort: the outcome is the same
-            provider = self._place.of(self._columns.provider_id)
-            ordered = np.argsort(provider, kind="stable")
-            self._sorted = ordered, provider[ordered]
+            self._sorted = _by_provider(self._place, self._columns.provider_id)
         return self._sorted
+
+
+def _by_provider(place: Places, numbers: Sequence[int]) -> tuple[Integers, Integers]:
+    """Return rows in order of providers, and their providers."""
+    provider = place.of(numbers)
+    ordered = np.argsort(provider, kind="stable")
+    return ordered, provider[ordered]
 
 
 class Units:
     """Which units are taken, and by whom."""
 
-    __slots__ = ("_columns", "_place")
+    __slots__ = ("_columns", "_place", "_sorted")
 
     def __init__(self, columns: UnitColumns, place: Places) -> None:
         self._columns = UnitColumns(*(tuple(column) for column in columns))  # type: ignore[arg-type]
         self._place = place
+        self._sorted: tuple[Integers, Integers] | None = None
 
     def taken(self, units: Iterable[str]) -> dict[int, tuple[str, str]]:
         """Return, of the providers where some of these are taken, one of them and its holder.
@@ -69,3 +84,13 @@ class Units:
         for place, (_, unit, consumer) in zip(places, found, strict=True):
             taken.setdefault(place, (unit, consumer))
         return taken
+
+    def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, str]]:
+        """Yield ``(provider, unit, resource class, consumer)`` of some providers."""
+        if self._sorted is None:
+            self._sorted = _by_provider(self._place, self._columns.provider_id)
+        ordered, keys = self._sorted
+        for provider in providers:
+            start, end = keys.searchsorted((provider, provider + 1))
+            for row in ordered[start:end].tolist():
+                yield (provider, *(column[row] for column in self._columns[1:]))

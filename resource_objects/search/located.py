@@ -1,31 +1,24 @@
 """Amounts that say where they go: over the fleet, and on one tree.
 
 An amount whose inventory lies over a tree is one class of a request, given by the parts it is put
-on. Which parts those are, the inventory decides, a view over the tree; what is known before is who
-may be among them.
+on. Which parts those are, the inventory decides, a view over the tree (:mod:`.placing`); what is
+known before is who may be among them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from resource_objects import exceptions
 from resource_objects.providers import Allocation
 from resource_objects.resources import Amount
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.asked import bits
-from resource_objects.search.budget import Budget
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.views import Parts, View
-
-#: What says that an amount is nowhere on a tree, be it that what is kept of that is no inventory.
-_REFUSALS = (exceptions.CapacityException, exceptions.ForeignAmount, exceptions.InvalidInventory)
-
-#: How much is used of inventories, by their numbers.
-Used = Mapping[int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +36,8 @@ class LocatedAsk:
 
     @property
     def count(self) -> int:
-        """How many parts it is on, as far as its kind tells beforehand: at least one."""
-        return max(1, len(self.amount.at_least(())))
+        """Of how many pieces it is, as far as its kind tells beforehand: at least one."""
+        return self.amount.pieces
 
     def of_tree(self, tree: int) -> LocatedAsked:
         """Return the same asked of one tree; no view is looked at yet."""
@@ -94,80 +87,29 @@ def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class LocatedAsked:
     """A located amount asked of one tree. Sets of parts are numbers with a bit for each."""
 
-    def __init__(
-        self,
-        ask: LocatedAsk,
-        tree: int,
-        places: tuple[int, ...],
-        allowed: int,
-        with_trait: tuple[int, ...],
-    ) -> None:
-        self.ask = ask
-        self.tree = tree
-        self.places = places  #: the providers of the parts
-        self.allowed = allowed
-        self.with_trait = with_trait  #: by required trait, the parts that have it
-        #: whether a decision came to its own bound: then no way found is not a no
-        self.cut_short = False
-        self._known: dict[tuple[int, frozenset[tuple[int, int]]], Amount | None] = {}
-        self._reach: frozenset[int] | None = None
+    ask: LocatedAsk
+    tree: int
+    places: tuple[int, ...]  #: the providers of the parts
+    allowed: int  #: the parts without a forbidden trait
+    with_trait: tuple[int, ...]  #: by required trait, the parts that have it
 
     def with_traits(self, count: int) -> LocatedAsked:
         """Return the same with only the first required traits."""
-        few = self.with_trait[:count]
-        return LocatedAsked(self.ask, self.tree, self.places, self.allowed, few)
+        return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
     def only(self, parts: int) -> LocatedAsked:
         """Return the same asked of some parts, whatever their traits."""
-        return LocatedAsked(self.ask, self.tree, self.places, parts, ())
+        return dataclasses.replace(self, allowed=parts, with_trait=())
 
-    def fit(self, within: int, budget: Budget, used: Used | None = None) -> Amount | None:
-        """Return the assigned amount on some of the parts, None if there is no way.
-
-        :param used: what is used beside what is kept
-        :raises Exhausted: if the budget runs out first
-        """
-        more = {n: count for n, count in (used or {}).items() if n in self.reach}
-        key = within, frozenset(more.items())
-        if key not in self._known:
-            budget.spend(1 + len(self.places))
-            self._known[key] = self._fitted(within, more)
-        return self._known[key]
-
-    def _fitted(self, within: int, used: Used) -> Amount | None:
-        if not within:
-            return None
-        try:
-            return self.try_fit(within, used)
-        except _REFUSALS:
-            return None
-        except exceptions.SearchLimitReached:
-            self.cut_short = True
-            return None
-
-    def try_fit(self, within: int, used: Used | None = None) -> Amount:
-        """Return the assigned amount on some of the parts, of which there is at least one.
-
-        :raises CapacityException: with reasons
-        :raises ForeignAmount: if it is assigned to what is not here
-        :raises InvalidInventory: if what is kept contradicts itself
-        :raises SearchLimitReached: if the decision came to its own bound
-        """
-        view = self.view
-        if used:
-            view = self.ask.fleet.views.beside(view, self._by_place(used))
-        wanted = {place for bit, place in enumerate(self.places) if within >> bit & 1}
-        spots = [spot for spot, place in enumerate(view.places) if place in wanted]
-        every = len(spots) == len(view.places)
-        return view.located.fit(self.ask.amount, None if every else spots)
-
-    def _by_place(self, used: Used) -> dict[tuple[int, str], int]:
-        fleet = self.ask.fleet
-        provider = fleet.inventories.provider
-        return {(int(provider[n]), fleet.class_of(n)): count for n, count in used.items()}
+    def spots(self, parts: int) -> list[int] | None:
+        """Return which spots of the view some parts are, None for all of them."""
+        wanted = {place for bit, place in enumerate(self.places) if parts >> bit & 1}
+        found = [spot for spot, place in enumerate(self.view.places) if place in wanted]
+        return None if len(found) == len(self.view.places) else found
 
     @property
     def view(self) -> View:
@@ -185,21 +127,19 @@ class LocatedAsked:
 
     # --- inventories, by their numbers ---
 
-    @property
+    @functools.cached_property
     def reach(self) -> frozenset[int]:
         """The inventories that it may use somewhere, whichever parts it is on."""
-        if self._reach is None:
-            fleet, parts = self.ask.fleet, self.ask.parts
-            here = parts.of_tree(self.tree)
-            numbers = [
-                fleet.number(place, name)
-                for place, shape in zip(self.places, parts.shape[here].tolist(), strict=True)
-                for name in parts.shapes[shape]
-            ]
-            own = [number for number in numbers if number is not None]
-            drawn = (t for n in own for _, t, _ in fleet.shares.between(n, n + 1))
-            self._reach = frozenset([*own, *drawn])
-        return self._reach
+        fleet, parts = self.ask.fleet, self.ask.parts
+        here = parts.of_tree(self.tree)
+        numbers = [
+            fleet.number(place, name)
+            for place, shape in zip(self.places, parts.shape[here].tolist(), strict=True)
+            for name in parts.shapes[shape]
+        ]
+        own = [number for number in numbers if number is not None]
+        drawn = (t for n in own for _, t, _ in fleet.shares.between(n, n + 1))
+        return frozenset([*own, *drawn])
 
     def uses(self, assigned: Amount) -> dict[int, int]:
         """Return what an assigned amount uses of inventories, through shares too."""

@@ -8,22 +8,20 @@ at the end, with what is left. What is found is given in the order of names agai
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from resource_objects.providers import Allocation
 from resource_objects.requests import Request
-from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.search import necessary
-from resource_objects.search.asked import Asked, Decision
+from resource_objects.search.asked import Asked
 from resource_objects.search.budget import Budget, CutShort, Exhausted
+from resource_objects.search.building import Unnamed, candidate
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.explain import Explanation, Outcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located import LocatedAsked
-from resource_objects.search.question import Ask, Question, lay
+from resource_objects.search.question import Question, lay
 from resource_objects.search.tree import decide
 
 #: Steps that one host may take before the others had their turn.
@@ -96,77 +94,24 @@ class _Run:
         asks, located = self.question.of_tree(tree), self.question.located_of_tree(tree)
         try:
             with self.budget.share(most) as part:
-                found = decide(asks, part, located)
+                found = self._candidate(tree, asks, located, part)
         except CutShort:
             self.cut_short.append(tree)
-            return
         except Exhausted:
             self.undecided.append(tree)
-            return
-        if found is None:
-            self.refused.append(tree)
         else:
-            self.found[tree] = self._candidate(tree, asks, located, found)
+            if found is None:
+                self.refused.append(tree)
+            else:
+                self.found[tree] = found
 
     def _candidate(
-        self,
-        tree: int,
-        asks: Iterable[Asked],
-        located: Sequence[LocatedAsked],
-        found: Decision,
-    ) -> Candidate:
-        fleet = self.question.fleet
-        taken = [
-            (ask, asked.numbers[giver], part)
-            for ask, asked, parts in zip(self.question.asks, asks, found.plans, strict=True)
-            for giver, part in parts
-        ]
-        givers = fleet.inventories.provider[[number for _, number, _ in taken]].tolist()
-        allocations = [
-            _allocation(fleet, ask, giver, part)
-            for giver, (ask, _, part) in zip(givers, taken, strict=True)
-        ]
-        assigned: dict[str, Amount] = {}
-        for one, amount in zip(located, found.assigned, strict=True):
-            assigned[one.ask.resource_class] = amount
-            for place, each in one.allocations(amount):
-                givers.append(place)
-                allocations.append(each)
-        return Candidate(
-            host=fleet.hosts[tree],
-            allocations=tuple(_summed(allocations) if assigned else allocations),
-            generations=tuple(_generations(fleet, givers)),
-            located=Amounts(assigned),
-        )
-
-
-def _allocation(fleet: Fleet, ask: Ask, provider: int, part: int) -> Allocation:
-    whole, name = ask.whole, ask.resource_class
-    return Allocation(
-        provider=fleet.names[provider],
-        provider_uuid=fleet.uuids[provider],
-        resource_class=name,
-        amount=whole
-        if whole is not None and part == ask.amount
-        else resource(name).make_amount(part),
-        units=ask.units,
-    )
-
-
-def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
-    """Return allocations with one of each provider and class: pages may be counted and located."""
-    found: dict[tuple[str, str], Allocation] = {}
-    for one in allocations:
-        key = one.provider, one.resource_class
-        if key in found:
-            amount: Any = found[key].amount
-            units = (*found[key].units, *one.units)
-            one = found[key].replace(amount=amount + one.amount, units=units)
-        found[key] = one
-    return found.values()
-
-
-def _generations(fleet: Fleet, givers: Iterable[int]) -> Iterator[tuple[str, int]]:
-    """Yield (uuid, generation) of some providers and of all above them, each once."""
-    for provider in dict.fromkeys(above for giver in givers for above in fleet.upwards(giver)):
-        yield fleet.uuids[provider], int(fleet.generation[provider])
+        self, tree: int, asks: list[Asked], located: Sequence[LocatedAsked], budget: Budget
+    ) -> Candidate | None:
+        while (found := decide(asks, budget, located)) is not None:
+            try:
+                return candidate(self.question, tree, asks, located, found)
+            except Unnamed as few:
+                budget.spend()
+                asks[few.ask] = asks[few.ask].at_most(few.giver, few.amount - 1)
+        return None

@@ -15,6 +15,7 @@ from resource_objects.providers.columns import (
     ProviderColumns,
     TraitColumns,
 )
+from resource_objects.resources import resource
 from resource_objects.search import pools, shares
 from resource_objects.search.arrays import (
     Booleans,
@@ -150,9 +151,9 @@ def _inventories(
     provider, code = provider[order], code[order]
     find = _finder(codes, code, provider, len(tree))
     ties = shares.read(columns.shares, place, find)
-    kept = _kept(views, find, len(code))
-    is_part = kept & _is_shared(ties, code, tree[provider])
-    rows = _rows(given, order, provider, tree, is_root, ties, (kept, is_part))
+    kept, devices = (_kept(views, find, len(code), of_devices) for of_devices in (False, True))
+    is_part = (kept | devices) & _is_shared(ties, code, tree[provider])
+    rows = _rows(given, order, provider, tree, is_root, ties, (kept, devices, is_part))
     return rows, {name: rows.part(entries) for name, entries in parts(codes, code)}, ties
 
 
@@ -172,10 +173,15 @@ def _finder(codes: dict[str, int], code: Integers, provider: Integers, providers
     return find
 
 
-def _kept(views: Views, find: Find, count: int) -> Booleans:
-    """Return which inventories are those of parts of what lies over a tree."""
+def _kept(views: Views, find: Find, count: int, of_devices: bool) -> Booleans:
+    """Return which inventories are those of parts of what lies over a tree.
+
+    :param of_devices: whether those are meant whose units are devices, or the others
+    """
     found = np.zeros(count, dtype=np.bool_)
-    for each in views.parts.values():
+    for kind, each in views.parts.items():
+        if resource(kind).inventory_kind.of_devices is not of_devices:
+            continue
         for number, classes in enumerate(each.shapes):
             providers = each.provider[each.shape == number]
             for name in classes:
@@ -199,7 +205,7 @@ def _rows(
     tree: Integers,
     is_root: Booleans,
     ties: Shares,
-    of_parts: tuple[Booleans, Booleans],
+    of_parts: tuple[Booleans, Booleans, Booleans],
 ) -> ClassRows:
     bounds = [MAX_AMOUNT if most is None else most for most in given.max_unit]
     capacity, used = integers(given.capacity)[order], integers(given.used)[order]
@@ -207,7 +213,7 @@ def _rows(
     step_size = integers(given.step_size)[order]
     free = ties.left(capacity - used)
     is_below = ~is_root[provider]
-    kept, is_part = of_parts
+    kept, devices, is_part = of_parts
     arrays: list[Any] = [
         provider,
         tree[provider],
@@ -220,7 +226,7 @@ def _rows(
         (min_unit + step_size - 1) // step_size * step_size,
         np.minimum(free, max_unit) // step_size * step_size,
         is_below,
-        is_below & (integers(given.total)[order] == 1) & ~kept,
+        is_below & (devices | ((integers(given.total)[order] == 1) & ~kept)),
         is_part,
     ]
     return ClassRows(*map(frozen, arrays))

@@ -3,8 +3,9 @@
 The figures are sums over those who could give after the conditions on traits. Where their sum is
 enough and yet nobody can give all of it alone, the provider that comes nearest is named instead;
 of pools, which never add up, always that one. Where there is room here and none where it is used
-too, that inventory is named, with what would be used of it. Where there is room and a unit rule
-stands against it, the rule is named.
+too, every such inventory is named, with what would be used of it: of devices, those of the one that
+has most which it cannot give. Where there is room and a unit rule stands against it, the rule is
+named.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from resource_objects.search.asked import Asked, Decision
 from resource_objects.search.budget import Budget, Exhausted
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located import LocatedAsked
+from resource_objects.search.placing import Placing
 from resource_objects.search.plan import members, plan
 from resource_objects.search.question import Ask, Question
 from resource_objects.search.ties import Ties
@@ -47,42 +49,48 @@ class Shortage:
 
     def reasons(self) -> list[Reason]:
         """Return what stands against them."""
-        return does_not_fit(self._question, [self._asked]) or [self._reason()]
+        return does_not_fit(self._question, [self._asked]) or self._short()
 
-    def _reason(self) -> Reason:
+    def _short(self) -> list[Reason]:
         free = self._free(self._rows)
         nearest = max(self._rows, key=lambda row: (free[row], -row))
         if sum(free.values()) < self._amount:
             return self._full([nearest] if self._is_pooled else self._rows)
         together = sum(free[row] for row in self._shared)
         if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
-            return self._shared_rule() if len(self._shared) > 1 else self._unit_rule(nearest)
+            return [self._shared_rule() if len(self._shared) > 1 else self._unit_rule(nearest)]
         if free[nearest] >= self._amount:
-            return self._unit_rule(nearest)
+            return [self._unit_rule(nearest)]
         return self._full(self._shared if together > free[nearest] else [nearest])
 
     def _free(self, rows: Sequence[int]) -> dict[int, int]:
         """Return what can be taken of some inventories, nothing where it is less."""
         return {row: max(0, int(self._fleet.inventories.free[row])) for row in rows}
 
-    def _full(self, rows: list[int]) -> Reason:
-        """Name the capacity of some inventories, or where they share, of those they share."""
-        if sum(max(0, self._fleet.left(row)) for row in rows) < self._amount:
-            return self._capacity(rows)
-        free, needed = self._free(rows), self._amount
-        if all(row in self._shared for row in rows):
+    def _full(self, rows: list[int]) -> list[Reason]:
+        """Name the capacity of some inventories, and what they share where that leaves less."""
+        free = self._free(rows)
+        left = {row: max(0, self._fleet.left(row)) for row in rows}
+        is_short = sum(left.values()) < self._amount
+        found = [self._capacity(rows)] if is_short else []
+        if is_short or all(row in self._shared for row in rows):
             # the one that has most which it cannot give would have to give what the others cannot
-            named = max(rows, key=lambda row: (self._fleet.left(row) - free[row], -row))
-            needed -= sum(free.values()) - free[named]
+            named = max(rows, key=lambda row: (left[row] - free[row], -row))
+            needed = self._amount - sum(free.values()) + free[named]
+            needed = min(needed, left[named]) if is_short else needed
         else:
-            named = max(rows, key=lambda row: (free[row], -row))
-        if self._fleet.left(named) <= free[named]:
-            return self._capacity([named])
-        target, factor = min(
-            ((t, k) for _, t, k in self._fleet.shares.between(named, named + 1)),
-            key=lambda link: self._fleet.left(link[0]) // link[1],
-        )
-        return _is_full(self._fleet, target, needed * factor)
+            named, needed = max(rows, key=lambda row: (free[row], -row)), self._amount
+        if free[named] < left[named]:
+            found += self._shared_full(named, needed)
+        return found or [self._capacity([named])]
+
+    def _shared_full(self, row: int, amount: int) -> list[Reason]:
+        """Name what a provider shares that leaves it less than so much."""
+        return [
+            _is_full(self._fleet, target, amount * factor)
+            for _, target, factor in self._fleet.shares.between(row, row + 1)
+            if self._fleet.left(target) < amount * factor
+        ]
 
     def _capacity(self, rows: list[int]) -> Reason:
         bound = self._sum(self._fleet.inventories.capacity, rows)
@@ -131,18 +139,15 @@ def does_not_fit(
 
     Nothing if some class cannot be given even so.
     """
-    budget = Budget(PATIENCE)
     try:
         plans = [plan(asked, asked.allowed, Budget(PATIENCE)) for asked in asks]
-        assigned = [one.fit(one.allowed, budget) for one in located]
+        within = [one.allowed for one in located]
+        assigned = Placing(located).fit(within, Budget(PATIENCE)) if located else ()
     except Exhausted:
         return []
-    found = Decision(
-        tuple(parts for parts in plans if parts is not None),
-        tuple(amount for amount in assigned if amount is not None),
-    )
-    if len(found.plans) < len(plans) or len(found.assigned) < len(assigned):
+    if assigned is None or any(parts is None for parts in plans):
         return []
+    found = Decision(tuple(parts for parts in plans if parts is not None), assigned)
     full = {one.target: one for one in Ties(asks).over(found.plans)}
     if located:
         full |= {one.target: one for one in beside.over(asks, located, found)}

@@ -77,10 +77,17 @@ class Snapshot:
         (shares). Each required trait is had by all who give some class, themselves or through a
         provider above them; a forbidden one by nobody who gives, nor above.
 
-        An amount that says where it goes (a topology) is one class, given by all parts it is put
-        on: the cells. What it stands for is not asked for once more (D1), its candidate carries it
-        assigned (``Candidate.located``), and one that is assigned already is found where it can
-        be just so. A count is given by the host as a whole, not by a part of it.
+        An amount that says where it goes (a topology, devices) is one class, given by all parts
+        it is put on: the cells, the devices. What it stands for is not asked for once more (D1),
+        its candidate carries it assigned (``Candidate.located``), and one that is assigned already
+        is found where it can be just so. Cells and the devices near them are one decision (D13).
+        A count is given by the host as a whole, not by a part of it; a count of devices by the
+        providers that keep them, and the candidate says which (``Allocation.units``).
+
+        So a required trait that devices answer for is had by every one of them: two H100 are not
+        one of them and an A100, and a network card beside them would need the trait too. What only
+        some of the devices need is said of these (``devices("PGPU", traits=["CUSTOM_H100"])``):
+        then it is a trait of the device itself, not one of a provider above it.
 
         A class that a host's tree has no inventory of may be given by one of the pools that the
         tree is linked to; of a pool only its own traits count. A host gives something itself: what
@@ -132,8 +139,14 @@ class Snapshot:
         return sum(rows.used[counted].tolist())
 
     def free(self, key: Resource | str) -> int:
-        """Return how much of a resource is left: :meth:`capacity` less :meth:`used`."""
-        return self.capacity(key) - self.used(key)
+        """Return how much of a resource could be taken, over all providers: at most so much.
+
+        :meth:`capacity` less :meth:`used`, or where what is taken is used elsewhere too, what there
+        is room for there if that is less: a device of which others have a part is not free. Where
+        several providers draw on one inventory, each counts with all that is left of it.
+        """
+        rows, counted = self._counted(key)
+        return sum(rows.free[counted].tolist())
 
     def _counted(self, key: Resource | str) -> tuple[ClassRows, Booleans]:
         """Return the inventories of a resource, and which of them are not a part of another."""

@@ -8,7 +8,8 @@ gives. Traits that are had by the same givers are considered once, a trait that 
 not a choice, and a set of givers is planned once however often it comes up.
 
 A located amount is one more class, given by the parts it is put on; who may be among them is
-narrowed like any givers, and its inventory decides (:mod:`~resource_objects.search.located`).
+narrowed like any givers, and inventories decide, of all such amounts at once
+(:mod:`~resource_objects.search.placing`).
 
 Choosing classes for many traits is a hard problem in general (it covers sets), so every trial is
 paid for from a budget.
@@ -18,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from resource_objects.resources import Amount
 from resource_objects.search import beside, joint
 from resource_objects.search.asked import Asked, Decision, Parts, Sets
 from resource_objects.search.budget import Budget, CutShort
 from resource_objects.search.located import LocatedAsked
+from resource_objects.search.placing import Assigned, Placing
 from resource_objects.search.plan import plan
 from resource_objects.search.ties import Ties
 
@@ -45,14 +46,14 @@ class _Planner:
 
 
 class _Locator:
-    """Where a located amount goes, for any set of parts; each set is decided once."""
+    """Where a located amount would go by itself, for any set of parts."""
 
-    def __init__(self, asked: LocatedAsked, budget: Budget) -> None:
-        self._asked = asked
+    def __init__(self, alone: Placing, budget: Budget) -> None:
+        self._alone = alone
         self._budget = budget
 
-    def plan(self, parts: int) -> Amount | None:
-        return self._asked.fit(parts, self._budget)
+    def plan(self, parts: int) -> Assigned | None:
+        return self._alone.fit([parts], self._budget)
 
 
 #: What may still give, and the traits that are not answered for yet (the givers that have each).
@@ -67,8 +68,9 @@ def decide(
     :raises Exhausted: if the budget runs out first: neither yes nor no
     :raises CutShort: if a located amount's own decision did not end
     """
-    found = _Tree(asks, located, budget).decide()
-    if found is None and any(one.cut_short for one in located):
+    placing = Placing(located)
+    found = _Tree(asks, placing, budget).decide()
+    if found is None and any(one.cut_short for one in (placing, *placing.alone)):
         raise CutShort
     return found
 
@@ -76,14 +78,13 @@ def decide(
 class _Tree:
     """The decision while it is made. Sets are those of the counts, then of what is located."""
 
-    def __init__(
-        self, asks: Sequence[Asked], located: Sequence[LocatedAsked], budget: Budget
-    ) -> None:
+    def __init__(self, asks: Sequence[Asked], placing: Placing, budget: Budget) -> None:
         self._asks = asks
-        self._located = located
+        self._placing = placing
+        self._located = placing.located
         self._budget = budget
         self._planners = [_Planner(asked, budget) for asked in asks]
-        self._locators = [_Locator(asked, budget) for asked in located]
+        self._locators = [_Locator(alone, budget) for alone in placing.alone]
 
     def decide(self) -> Decision | None:
         every: Sequence[Asked | LocatedAsked] = (*self._asks, *self._located)
@@ -121,7 +122,7 @@ class _Tree:
         alone = len(self._asks) + len(self._located) == 1 or not self._located
         if alone or not beside.over(self._asks, self._located, found):
             return found
-        return beside.solve(self._asks, self._located, givers, self._budget)
+        return beside.solve(self._asks, self._placing, givers, self._budget)
 
     def _plans(self, givers: Sets) -> Decision | None:
         """Return who gives each class of its set, None if some class is not given."""
@@ -131,13 +132,10 @@ class _Tree:
             if parts is None:
                 return None
             plans.append(parts)
-        assigned: list[Amount] = []
-        for locator, each in zip(self._locators, givers[len(plans) :], strict=True):
-            amount = locator.plan(each)
-            if amount is None:
-                return None
-            assigned.append(amount)
-        return Decision(tuple(plans), tuple(assigned))
+        assigned: Assigned | None = ()
+        if self._located:
+            assigned = self._placing.fit(givers[len(plans) :], self._budget)
+        return None if assigned is None else Decision(tuple(plans), assigned)
 
     def _choices(self, givers: Sets, traits: tuple[Sets, ...]) -> Iterator[_State]:
         """Yield what each class that can answer for one trait would leave.

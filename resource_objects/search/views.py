@@ -77,6 +77,25 @@ class Views:
         """Return the parts of a kind, which may be none."""
         return self.parts.get(kind, NO_PARTS)
 
+    def of_devices(self, provider: int, name: str) -> str | None:
+        """Return the kind of devices whose parts are kept as a class there, None if there is none.
+
+        :param provider: its place
+        """
+        for kind, parts in self._devices:
+            row = int(parts.provider.searchsorted(provider))
+            if row < len(parts.provider) and parts.provider[row] == provider:
+                return kind if name in parts.shapes[parts.shape[row]] else None
+        return None
+
+    @functools.cached_property
+    def _devices(self) -> tuple[tuple[str, Parts], ...]:
+        return tuple(
+            (kind, parts)
+            for kind, parts in self.parts.items()
+            if resource(kind).inventory_kind.of_devices
+        )
+
     def of_tree(self, kind: str, tree: int) -> View | None:
         """Return the view over a tree, None if it keeps no part.
 

@@ -45,10 +45,11 @@ names_of_columns = st.sampled_from([*COLUMNS, *DERIVED]) | st.text(
     string.ascii_lowercase + "_", min_size=1
 )
 texts = st.none() | st.text(string.printable)
-#: What a healthy Nova has in some columns: cells are tested where they are tested.
+#: What a healthy Nova has in some columns: cells and devices are tested where they are tested.
 VALUES = {
     **dict.fromkeys(("uuid", "host", "hypervisor_hostname"), texts),
     "numa_topology": st.sampled_from([None, "", '{"cells": []}']),
+    "pci_stats": st.sampled_from([None, "", "[]"]),
 }
 
 
@@ -117,7 +118,7 @@ def test_row_to_node_to_row_is_the_identity(row):
 def test_any_row_is_a_valid_node_or_a_named_refusal(row, reserved):
     try:
         node = ComputeNode.from_row(row, reserved=reserved)
-        inventories = node.inventories  # the cells are read here
+        inventories = node.inventories  # cells and devices are read here
     except exceptions.InvalidRow as refusal:
         assert refusal.what in row and refusal.expected
         return

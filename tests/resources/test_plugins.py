@@ -85,6 +85,7 @@ def test_plug_ins_are_listed_without_being_imported(run: Run) -> None:
         "CUSTOM_SITE_NO_RESOURCE",
         "CUSTOM_SITE_PORTS",
         "NUMA_TOPOLOGY",
+        "PCI_DEVICES",
         "SITE_WIDGET",
     ]
     assert modules == []

@@ -255,6 +255,56 @@ def test_a_device_whose_slices_are_used_says_which():
     assert (reason.rule, reason.resource, reason.where) == (Rule.CAPACITY, "CUSTOM_SLICE", "gpu0")
 
 
+def test_devices_that_others_have_in_part_are_not_told_as_free():
+    """One of two is had whole, the other in part: no device is free, whatever the figures say."""
+    held = [("job-1", "gpu0", "FPGA", 1), ("job-2", "gpu1", "PGPU", 1)]
+    assert told(gpu(gpus=2), "PGPU=2", held) == [
+        "host0: PGPU asked 2, free 1 of 2 (job-2 holds 1); "
+        "gpu0: CUSTOM_SLICE asked 7, free 6 of 7 (job-1 holds 1)"
+    ]
+    assert told(gpu(gpus=2), "VGPU=6", held) == [
+        "host0: gpu1: CUSTOM_SLICE asked 6, free 0 of 7 (job-2 holds 7)"
+    ]
+    assert told(gpu(gpus=2), "VGPU=7", held) == [
+        "host0: VGPU asked 7, free 6 of 6; gpu1: CUSTOM_SLICE asked 6, free 0 of 7 (job-2 holds 7)"
+    ]
+
+
+def test_a_device_that_others_have_in_part_is_not_free():
+    held = [("job-1", "gpu0", "FPGA", 2)]
+    snapshot = Snapshot(columns_of([gpu(gpus=2)], held))
+    assert [snapshot.capacity("PGPU"), snapshot.used("PGPU"), snapshot.free("PGPU")] == [2, 0, 1]
+    assert [snapshot.free(name) for name in ("VGPU", "FPGA", "CUSTOM_SLICE")] == [5, 12, 12]
+
+
+def test_all_that_a_device_lacks_is_told():
+    """
+    host0
+    +- nic0      VF=8, CUSTOM_GBIT=25; CUSTOM_PF=1 (all of both), CUSTOM_FAST=2 (a VF, 10 Gbit)
+    """
+    host = Provider("host0")
+    factors = {"CUSTOM_PF": (8, 25), "CUSTOM_FAST": (1, 10)}
+    ties = [
+        share
+        for name, uses in factors.items()
+        for of_class, factor in zip(("SRIOV_NET_VF", "CUSTOM_GBIT"), uses, strict=True)
+        for share in shares("nic0", name, of_class=of_class, factor=factor)
+    ]
+    host.add("nic0", "SRIOV_NET_VF=8,CUSTOM_GBIT=25,CUSTOM_PF=1,CUSTOM_FAST=2", shares=ties)
+    held = [("job-1", "nic0", "CUSTOM_FAST", 2), ("job-2", "nic0", "SRIOV_NET_VF", 6)]
+    assert told(host, "CUSTOM_PF=1", held) == [
+        "host0: nic0: CUSTOM_GBIT asked 25, free 5 of 25 (job-1 holds 20); "
+        "nic0: SRIOV_NET_VF asked 8, free 0 of 8 (job-2 holds 6, job-1 holds 2)"
+    ]
+
+
+def test_what_stands_against_two_classes_is_told_once():
+    held = [("job-1", "gpu0", "PGPU", 1)]
+    assert told(gpu(), "FPGA=2,VGPU=1", held) == [
+        "host0: gpu0: CUSTOM_SLICE asked 2, free 0 of 7 (job-1 holds 7)"
+    ]
+
+
 def test_traits_and_shares_are_decided_together():
     """
     host0        CUSTOM_POWER=4
@@ -359,7 +409,8 @@ def test_confined_to_a_cell_the_host_still_binds():
     snapshot = Snapshot(columns, at="host0/numa0")
     assert snapshot.hosts == ("host0/numa0",)
     assert repr(snapshot) == "<Snapshot: 1 hosts, 1 providers>"
-    assert (snapshot.capacity("VCPU"), snapshot.free("VCPU")) == (8, 8)
+    assert (snapshot.capacity("VCPU"), snapshot.used("VCPU")) == (8, 0)
+    assert snapshot.free("VCPU") == 2, "the host has no more"
     request = Request("VCPU=2", required=["CUSTOM_A"])
     (found,) = snapshot.candidates(request)
     assert str(found) == "VCPU=2 of host0/numa0"

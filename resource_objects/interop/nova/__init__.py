@@ -1,4 +1,4 @@
-"""Nova's words and formats: flavors, host options, and the topologies it keeps as JSON.
+"""Nova's words and formats: flavors, host options, the topologies and devices it keeps as JSON.
 
 =====================  ============================================================================
 ``flavor``             :func:`flavor_topology`: a flavor and its image as one topology amount
@@ -15,6 +15,15 @@
 ``errors``             one type per broken rule, with the name of Nova's own
 ``host_topology``      ``compute_nodes.numa_topology``
 ``instance_topology``  ``instance_extra.numa_topology``
+``pci_alias``          ``[pci] alias``
+``pci_flavor``         what a flavor and its image ask of devices
+``pci_device_spec``    ``[pci] device_spec``: which devices of a host are for guests
+``pci_address``        the addresses in it
+``pci_tagging``        what that makes of a device
+``pci_pools``          ``compute_nodes.pci_stats``
+``pci_devices``        the table ``pci_devices``
+``pci_requests``       ``instance_extra.pci_requests``
+``pci_errors``         one type per broken rule of devices
 =====================  ============================================================================
 
 The names below are loaded when they are first used. Nova itself is not needed.
@@ -51,22 +60,58 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.instance_topology import (
         load_instance_numa_topology as load_instance_numa_topology,
     )
+    from resource_objects.interop.nova.pci_alias import Alias as Alias
+    from resource_objects.interop.nova.pci_alias import parse_alias as parse_alias
+    from resource_objects.interop.nova.pci_device_spec import DeviceSpecEntry as DeviceSpecEntry
+    from resource_objects.interop.nova.pci_device_spec import parse_device_spec as parse_device_spec
+    from resource_objects.interop.nova.pci_devices import DeviceFinding as DeviceFinding
+    from resource_objects.interop.nova.pci_devices import DeviceHolder as DeviceHolder
+    from resource_objects.interop.nova.pci_devices import NovaDevices as NovaDevices
+    from resource_objects.interop.nova.pci_devices import SkippedDevice as SkippedDevice
+    from resource_objects.interop.nova.pci_devices import dump_pci_devices as dump_pci_devices
+    from resource_objects.interop.nova.pci_devices import load_pci_devices as load_pci_devices
+    from resource_objects.interop.nova.pci_flavor import alias_requests as alias_requests
+    from resource_objects.interop.nova.pci_flavor import flavor_devices as flavor_devices
+    from resource_objects.interop.nova.pci_flavor import pci_affinity as pci_affinity
+    from resource_objects.interop.nova.pci_pools import dump_pci_pools as dump_pci_pools
+    from resource_objects.interop.nova.pci_pools import load_pci_pools as load_pci_pools
+    from resource_objects.interop.nova.pci_requests import dump_pci_requests as dump_pci_requests
+    from resource_objects.interop.nova.pci_requests import load_pci_requests as load_pci_requests
+    from resource_objects.interop.nova.pci_tagging import tagged_device as tagged_device
 
 #: ``{public name: module that defines it}``
 _HOME = {
+    "Alias": "pci_alias",
     "CPUSets": "host_config",
+    "DeviceFinding": "pci_devices",
+    "DeviceHolder": "pci_devices",
+    "DeviceSpecEntry": "pci_device_spec",
     "FlavorTopology": "flavor",
     "InvalidWords": "errors",
+    "NovaDevices": "pci_devices",
+    "SkippedDevice": "pci_devices",
+    "alias_requests": "pci_flavor",
     "configured_cells": "host_config",
     "cpu_sets": "host_config",
     "dump_host_numa_topology": "host_topology",
     "dump_instance_numa_topology": "instance_topology",
+    "dump_pci_devices": "pci_devices",
+    "dump_pci_pools": "pci_pools",
+    "dump_pci_requests": "pci_requests",
+    "flavor_devices": "pci_flavor",
     "flavor_topology": "flavor",
     "format_cpu_spec": "cpu_spec",
     "load_host_numa_topology": "host_topology",
     "load_instance_numa_topology": "instance_topology",
+    "load_pci_devices": "pci_devices",
+    "load_pci_pools": "pci_pools",
+    "load_pci_requests": "pci_requests",
+    "parse_alias": "pci_alias",
     "parse_cpu_spec": "cpu_spec",
+    "parse_device_spec": "pci_device_spec",
+    "pci_affinity": "pci_flavor",
     "reserved_pages": "host_config",
+    "tagged_device": "pci_tagging",
 }
 
 __all__ = [  # noqa: PLE0604  # computed, so that no name is said twice

@@ -21,7 +21,7 @@ from resource_objects.resources.numa.cpus import MAX_ID
 _NAME, _NAMESPACE, _VERSION, _DATA = (
     f"nova_object.{part}" for part in ("name", "namespace", "version", "data")
 )
-#: What every path begins with: the column.
+#: What every path in a topology begins with: the column.
 ROOT: Final = "numa_topology"
 
 _V = TypeVar("_V", bound=base.ResourceObject)
@@ -34,17 +34,21 @@ _LIST: Final = {list}
 # --- documents ------------------------------------------------------------------------------------
 
 
+def parsed(source: object, what: str) -> Any:
+    """Return what JSON text says; anything else is returned as it is."""
+    if not isinstance(source, str | bytes | bytearray):
+        return source
+    try:
+        return json.loads(source)
+    except RecursionError:
+        raise InvalidPrimitive(what, source, "JSON that is not nested so deep") from None
+    except ValueError as error:
+        raise InvalidPrimitive(what, source, f"JSON: {error}") from None
+
+
 def read(source: object) -> dict[Any, Any]:
     """Return the document of JSON text, or of a mapping that was JSON."""
-    found = source
-    if isinstance(source, str | bytes | bytearray):
-        try:
-            found = json.loads(source)
-        except RecursionError:
-            raise InvalidPrimitive(ROOT, source, "JSON that is not nested so deep") from None
-        except ValueError as error:
-            raise InvalidPrimitive(ROOT, source, f"JSON: {error}") from None
-    return mapping(found, ROOT)
+    return mapping(parsed(source, ROOT), ROOT)
 
 
 def cells_of(
@@ -62,7 +66,7 @@ def cells_of(
     :param known: the fields a topology may have
     """
     data, plain = read(source), True
-    if any(key in data for key in (_NAME, _NAMESPACE, _VERSION, _DATA)):
+    if is_enveloped(data):
         data, plain = opened(data, ROOT, topology)[0], False
     only(data, known, f"{ROOT}.")
     found = []
@@ -72,6 +76,11 @@ def cells_of(
         except InvalidPrimitive as error:
             at(f"{ROOT}.cells[{place}]", error)
     return data, found
+
+
+def is_enveloped(data: Mapping[Any, Any]) -> bool:
+    """Return whether this is meant as the wire form of a versioned object."""
+    return any(key in data for key in (_NAME, _NAMESPACE, _VERSION, _DATA))
 
 
 def opened(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int]:
@@ -107,7 +116,7 @@ def enveloped(name: str, minor: int, data: dict[str, Any]) -> dict[str, Any]:
     return {_NAME: name, _NAMESPACE: "nova", _VERSION: f"1.{minor}", _DATA: data}
 
 
-def written(document: dict[str, Any]) -> str:
+def written(document: dict[str, Any] | list[Any]) -> str:
     """Return a document as the text that a column holds."""
     return json.dumps(document)
 

@@ -1,4 +1,4 @@
-"""The versions of Nova's topology objects, and which of them go together.
+"""The versions of Nova's objects that are kept as JSON, and which of them go together.
 
 Nova numbers the cells; the topology around them moved with them until 1.2 and 1.3, and hardly
 since. So *a version* of a topology is, in one word, that of its cells:
@@ -20,6 +20,25 @@ since. So *a version* of a topology is, in one word, that of its cells:
 ========================  =========================================================================
 
 Before all of these, before Liberty, topologies were plain dicts; they are read, not written.
+
+Of devices, each object has its own version, and a list of them does not move with them:
+
+==========================  =======================================================================
+``PciDevicePool`` 1.0       vendor, product, count, tags
+1.1                         the NUMA node
+``PciDevice`` 1.0           a device and its state (1.1: text of any language)
+1.2                         the request that it was taken for
+1.3                         the NUMA node
+1.4                         the parent; before, it was a word of ``extra_info``
+1.5                         the states ``unclaimable`` and ``unavailable``
+1.6                         the uuid
+1.7                         the type ``vdpa``
+``InstancePCIRequest`` 1.0  count, specs, alias
+1.1                         the id of the request
+1.2                         the NUMA policy
+1.3                         who requested it
+1.4                         the NUMA policy ``socket``
+==========================  =======================================================================
 """
 
 from __future__ import annotations
@@ -38,8 +57,25 @@ HOST, HOST_CELL, PAGES, NETWORKS = (
 )
 GUEST, GUEST_CELL = "InstanceNUMATopology", "InstanceNUMACell"
 
+POOLS, POOL = "PciDevicePoolList", "PciDevicePool"
+DEVICES, DEVICE = "PciDeviceList", "PciDevice"
+REQUESTS, REQUEST = "InstancePCIRequests", "InstancePCIRequest"
+
 #: Newest version that is known of each, by its second number: the first is 1.
-NEWEST: Final = {HOST: 2, HOST_CELL: 5, PAGES: 1, NETWORKS: 0, GUEST: 3, GUEST_CELL: 6}
+NEWEST: Final = {
+    HOST: 2,
+    HOST_CELL: 5,
+    PAGES: 1,
+    NETWORKS: 0,
+    GUEST: 3,
+    GUEST_CELL: 6,
+    POOLS: 1,
+    POOL: 1,
+    DEVICES: 3,
+    DEVICE: 7,
+    REQUESTS: 1,
+    REQUEST: 4,
+}
 
 #: ``{name: {version: its second number}}`` of what can be read.
 KNOWN: Final = {
@@ -78,6 +114,37 @@ def guest_versions(version: str | Mapping[str, str] | None) -> Versions:
         return _of_manifest((GUEST, GUEST_CELL), version)
     cell = _of_text(GUEST_CELL, version)
     return {GUEST: min(cell, 2) if cell < 4 else 3, GUEST_CELL: cell}
+
+
+def pool_versions(version: str | Mapping[str, str] | None) -> Versions:
+    """Return what pools are written in: as :func:`host_versions`, of each pool.
+
+    >>> pool_versions("1.0")
+    {'PciDevicePoolList': 0, 'PciDevicePool': 0}
+    """
+    if not isinstance(version, str):
+        return _of_manifest((POOLS, POOL), version)
+    minor = _of_text(POOL, version)
+    return {POOLS: minor, POOL: minor}
+
+
+def device_versions(version: str | Mapping[str, str] | None) -> Versions:
+    """Return what devices are written in: as :func:`host_versions`, of each device."""
+    if not isinstance(version, str):
+        return _of_manifest((DEVICE,), version)
+    return {DEVICE: _of_text(DEVICE, version)}
+
+
+def request_versions(version: str | Mapping[str, str] | None) -> Versions:
+    """Return what requests are written in: as :func:`host_versions`, of each request.
+
+    >>> request_versions("1.2")
+    {'InstancePCIRequests': 1, 'InstancePCIRequest': 2}
+    """
+    if not isinstance(version, str):
+        return _of_manifest((REQUESTS, REQUEST), version)
+    minor = _of_text(REQUEST, version)
+    return {REQUESTS: min(minor, 1), REQUEST: minor}
 
 
 def _of_text(name: str, version: str) -> int:

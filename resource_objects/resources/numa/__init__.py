@@ -15,6 +15,7 @@
 ``laying``      where somebody is who holds something of cells
 ``question``    an amount laid over host cells: who may be where
 ``fit``         the decision: every guest cell on a host cell of its own
+``covers``      which host cells have to be used, next to networks and near devices
 ``totals``      what a placement uses of the host as a whole
 ``pair``        whether one guest cell fits one host cell, by which page size
 ``least``       what it needs at least, for whoever looks at many hosts at once

@@ -196,6 +196,11 @@ class NUMATopologyAmount(abstract.Amount):
     # --- where it is ---
 
     @property
+    def host_cells(self) -> frozenset[int]:
+        """The host cells it is on, by id; empty if it is not assigned."""
+        return frozenset(placed.cell for placed in self.placed)
+
+    @property
     def cpuset(self) -> str:
         """The host CPUs of the vCPUs as a list, for ``taskset -c`` and ``cpuset.cpus``; assigned.
 

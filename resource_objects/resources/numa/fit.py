@@ -4,14 +4,16 @@ How it is complete and never factorial:
 
 1. each kind of guest cell is looked at once on each host cell that may be used (:mod:`.pair`);
 2. who may be where is then a graph, and a placement is a complete matching (:mod:`.matching`);
-3. networks are host cells that have to be used, sockets are parts of the host that are looked at
-   one by one, limits bound single pairs: all of them narrow the graph before anything is matched;
+3. networks, and devices that are near, are host cells that have to be used (:mod:`.covers`),
+   sockets are parts of the host that are looked at one by one, limits bound single pairs: all of
+   them narrow the graph before anything is matched;
 4. only where the host as a whole has less left than its cells (``room``) do totals count; what they
    come to depends on the choice only where cores are left empty or any page size will do.
 
-Networks that several host cells are next to are the one thing that is hard in general (a cover):
-it is decided exactly within a budget, and beyond it
-:class:`~resource_objects.exceptions.SearchLimitReached` says that it is neither yes nor no.
+Networks and devices that several host cells are next to are the one thing that is hard in general
+(a cover): it is decided exactly within a budget, and beyond it
+:class:`~resource_objects.exceptions.SearchLimitReached` says that it is neither yes nor no. Without
+them, or with one guest cell, or with cells of a constant number of kinds, it is polynomial.
 """
 
 from __future__ import annotations
@@ -19,15 +21,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from resource_objects.exceptions import CapacityException
+from resource_objects.exceptions import CapacityException, SearchLimitReached
 from resource_objects.resources.numa import matching, refusal, threads, totals
 from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
-from resource_objects.resources.numa.cpus import cpus_of
+from resource_objects.resources.numa.covers import Covers
 from resource_objects.resources.numa.guest import PlacedCell
 from resource_objects.resources.numa.order import Order, apart, distance
 from resource_objects.resources.numa.pair import Need, Pick
 from resource_objects.resources.numa.question import Limit, Question, Steps, lay
+from resource_objects.resources.together import Near
 
 
 def place(
@@ -37,17 +40,29 @@ def place(
     room: Mapping[str, int] | None,
     order: Order,
     within: Collection[int] | None,
+    nears: Sequence[Near] = (),
 ) -> NUMATopologyAmount:
     """Return the amount, assigned.
 
-    :raises CapacityException: if there is no placement
+    :param nears: what others need of the host cells that are used
+    :raises CapacityException: if there is no placement; if there is one for which only ``nears``
+        are not met, with ``Rule.AFFINITY`` alone
     :raises SearchLimitReached: if the budget ran out before it was known
     """
-    question = lay(cells, amount, limit, room, order, within)
+    question = lay(cells, amount, limit, room, order, within, nears)
     hosts = _decide(question)
     if hosts is None:
-        raise CapacityException.of(refusal.reasons(question))
+        is_alone = not nears or not _may_fit(question._replace(nears=()))
+        raise CapacityException.of(refusal.reasons(question) if is_alone else refusal.far(nears))
     return _assigned(question, hosts)
+
+
+def _may_fit(question: Question) -> bool:
+    """Return whether there is a placement, for all that is known."""
+    try:
+        return _decide(question) is not None
+    except SearchLimitReached:
+        return True
 
 
 # --- the choice of host cells ---------------------------------------------------------------------
@@ -87,7 +102,12 @@ def _in_part(
     may = question.may(part)
     if not all(may) or not matching.is_complete(may):
         return None
-    for required in _covers(question, may, part, ranking, steps):
+    covers = Covers(question, may, part, ranking, steps)
+    if question.nears:  # mostly the cells that are the best anyway will do
+        best = _nearest(question, may, ranking, ()) or ()
+        if covers.is_enough(sum(1 << place for place in best)) and totals.has_room(question, best):
+            return list(best)
+    for required in covers.found():
         hosts = _nearest(question, may, ranking, required)
         if hosts is None or totals.has_room(question, hosts):
             return hosts
@@ -126,35 +146,6 @@ def _chosen(
     if found.size < len(may) or not set(required) <= set(found.host_of):
         return None
     return matching.first_assignment(may, sum(1 << place for place in found.host_of))
-
-
-# --- networks ---
-
-
-def _covers(
-    question: Question, may: Sequence[int], part: int, ranking: Sequence[int], steps: Steps
-) -> Iterator[tuple[int, ...]]:
-    """Yield sets of places that are next to all networks and can all be used, the best first."""
-    if not question.networks:
-        yield ()
-        return
-    rank = {place: number for number, place in enumerate(ranking)}
-    wanted = sorted((places & part for places in question.networks.values()), key=int.bit_count)
-    seen: set[frozenset[int]] = set()
-    waiting: list[tuple[tuple[int, ...], int]] = [((), 0)]
-    while waiting:
-        steps.spend()
-        chosen, at = waiting.pop()
-        while at < len(wanted) and any(wanted[at] >> place & 1 for place in chosen):
-            at += 1
-        if at == len(wanted):
-            yield chosen
-            continue
-        for place in sorted(cpus_of(wanted[at]), key=rank.__getitem__, reverse=True):
-            more = (*chosen, place)
-            if frozenset(more) not in seen and matching.best(may, (), more).size == len(more):
-                seen.add(frozenset(more))
-                waiting.append((more, at + 1))
 
 
 # --- the outcome ---

@@ -11,12 +11,13 @@ from typing import Any, Final
 from resource_objects import base, exceptions, fields, ratio
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import amount as amounts
-from resource_objects.resources.numa import fit, kept, laying, limit, taking
+from resource_objects.resources.numa import fit, kept, laying, limit, refusal, taking
 from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell, cell_of, facts_of, usage_of
 from resource_objects.resources.numa.host import CellUsage, HostCell, listed
 from resource_objects.resources.numa.order import SPREAD, Order
 from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
+from resource_objects.resources.together import Cells, Near
 
 _ONE: Final = Decimal(1)
 
@@ -36,8 +37,8 @@ class NUMATopologyInventory(abstract.Inventory):
     ================  ==============================================================================
 
     :meth:`fit` finds a placement whenever the rules allow one, in time polynomial in cells; but
-    where several of them are next to the networks asked for, exactly within a budget. Only assigned
-    amounts can be given back.
+    where several of them are next to the networks or devices asked for, exactly within a budget.
+    Only assigned amounts can be given back.
 
     >>> from resource_objects.resources.numa import numa
     >>> host = NUMATopologyInventory([
@@ -187,13 +188,53 @@ class NUMATopologyInventory(abstract.Inventory):
         """
         return self._fit(amount, limit, self.room, order, within)
 
+    def all_cells(self) -> Cells:
+        """Return the host cells there are, with what is known of where they are."""
+        facts = [cell.facts for cell in self._working]
+        return Cells(
+            {one.id: one.socket for one in facts}, {one.id: one.distances for one in facts}
+        )
+
     def fit_beside(
         self, amount: abstract.Amount, limit: abstract.Amount | None, room: Mapping[str, int]
     ) -> NUMATopologyAmount:
         """Return what :meth:`fit` does, where the host as a whole has no more than ``room``."""
+        return self._fit(amount, limit, self._least_room(room), SPREAD, None)
+
+    def fit_among(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None,
+        room: Mapping[str, int],
+        nears: Sequence[Near],
+        within: Collection[int] | None,
+        devices: Mapping[int, int],
+    ) -> NUMATopologyAmount:
+        """Return what :meth:`fit` does, on host cells that all of ``nears`` are met by.
+
+        Cells with the most devices that would do are taken first; where none are asked for, cells
+        with the fewest ``devices``. Source: Nova's order of host cells.
+
+        :raises CapacityException: as :meth:`fit`; with ``Rule.AFFINITY`` alone if only ``nears``
+            stand against it
+        """
+        order = SPREAD
+        if nears:
+            counts: Counter[int] = Counter()
+            for near in nears:
+                counts.update(near.counts)
+            order = SPREAD.to_devices(counts)
+        elif devices:
+            order = SPREAD.off_devices(devices)
+        return self._fit(amount, limit, self._least_room(room), order, within, nears)
+
+    def _least_room(self, room: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Return what the host as a whole has left, of which somebody else knows ``room``."""
+        if not room:
+            return self.room
         own = {} if self.room is None else self.room
         both = {name: min(left, own.get(name, left)) for name, left in room.items()}
-        return self._fit(amount, limit, {**own, **both}, SPREAD, None)
+        return {**own, **both}
 
     def _fit(
         self,
@@ -202,14 +243,18 @@ class NUMATopologyInventory(abstract.Inventory):
         room: Mapping[str, int] | None,
         order: Order,
         within: Collection[int] | None,
+        nears: Sequence[Near] = (),
     ) -> NUMATopologyAmount:
         asked = amounts.given(amount)
         bounds = limit_of(limit)
         _check_choice(order, within)
         if asked.placed:
             taking.check(self._working, room, asked, bounds, within)
+            far = refusal.far_from(nears, asked.host_cells)
+            if far:
+                raise exceptions.CapacityException.of(far)
             return asked
-        found = fit.place(self._working, asked, bounds, room, order, within)
+        found = fit.place(self._working, asked, bounds, room, order, within, nears)
         if not asked.has_emulator or len(asked.cells) == 1:
             return found
         # the CPUs kept may be read in two ways, as an emulator's or a vCPU's: there is one answer

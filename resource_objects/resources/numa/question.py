@@ -10,8 +10,9 @@ from resource_objects.resources.numa.amount import NUMATopologyAmount
 from resource_objects.resources.numa.cells import Cell
 from resource_objects.resources.numa.order import Order
 from resource_objects.resources.numa.pair import NO_BOUNDS, Bounds, Need, Pick, needs_of, pick
+from resource_objects.resources.together import Near
 
-#: How many choices of network cells, or of totals, are looked at.
+#: How many choices of cells next to networks and devices, or of totals, are looked at.
 BUDGET = 10_000
 
 #: What the tunnelled networks are called where networks have names.
@@ -37,6 +38,7 @@ class Question(NamedTuple):
     allowed: int  #: places that may be used, as a mask
     picks: Mapping[Need, Sequence[Pick | None]]  #: by need, then place
     networks: Mapping[str, int]  #: places next to each network that is asked for, where it counts
+    nears: Sequence[Near]  #: what others need of the cells that are used
 
     def may(self, within: int) -> list[int]:
         """Return the places where each guest cell may be, as masks."""
@@ -61,6 +63,7 @@ def lay(
     room: Mapping[str, int] | None,
     order: Order,
     within: Collection[int] | None,
+    nears: Sequence[Near] = (),
 ) -> Question:
     """Return the amount laid over the cells by id, however they are listed: who may be where."""
     cells = sorted(cells, key=lambda cell: cell.facts.id)
@@ -80,7 +83,7 @@ def lay(
         for need in dict.fromkeys(needs)
     }
     networks = networks_of(cells, amount)
-    return Question(cells, amount, needs, bounds, room, order, allowed, picks, networks)
+    return Question(cells, amount, needs, bounds, room, order, allowed, picks, networks, nears)
 
 
 def networks_of(cells: Sequence[Cell], amount: NUMATopologyAmount) -> dict[str, int]:

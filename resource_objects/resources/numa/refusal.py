@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects.exceptions import Reason, Rule
@@ -12,6 +12,7 @@ from resource_objects.resources.numa.pair import Need, failures
 
 if TYPE_CHECKING:
     from resource_objects.resources.numa.question import Question
+    from resource_objects.resources.together import Near
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 
@@ -25,6 +26,23 @@ def reasons(question: Question) -> tuple[Reason, ...]:
     found = list(_too_few(question)) or list(_nowhere(question)) or list(_not_together(question))
     asked = len(question.needs)
     return tuple(found) or (Reason(Rule.TOGETHER, asked, asked - 1, 0, TOPOLOGY),)
+
+
+def far(nears: Sequence[Near], met: int = 0) -> tuple[Reason, ...]:
+    """Return the reason if only those who cannot be near stand against it.
+
+    What they lack is for them to say.
+
+    :param met: how many of them are near enough, at most
+    """
+    asked = len(nears)
+    return (Reason(Rule.AFFINITY, asked, min(met, asked - 1), 0, TOPOLOGY),)
+
+
+def far_from(nears: Sequence[Near], cells: Collection[int]) -> tuple[Reason, ...]:
+    """Return the reason if host cells that are chosen already do not meet all of ``nears``."""
+    met = sum(near.is_met(cells) for near in nears)
+    return far(nears, met) if met < len(nears) else ()
 
 
 def _too_few(question: Question) -> Iterator[Reason]:

@@ -388,11 +388,11 @@ def test_the_answer_is_the_same_however_the_cells_are_listed(
 
 @pytest.mark.law(9)
 def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
-    """Networks that several cells are next to are a cover: thirty of them, by ten of 64 cells."""
+    """Networks that several cells are next to are a cover: forty of them, by eleven of 64 cells."""
     chance = random.Random(0)
-    names = [f"net{number}" for number in range(30)]
-    cells = [plain(i, [i], physnets=chance.sample(names, 3)) for i in range(64)]
-    asked = numa(10, dedicated=10, physnets=names)
+    names = [f"net{number}" for number in range(40)]
+    cells = [plain(i, [i], physnets=chance.sample(names, 4)) for i in range(64)]
+    asked = numa(11, dedicated=11, physnets=names)
     with pytest.raises(exceptions.SearchLimitReached, match="neither yes nor no"):
         host(*cells).fit(asked)
     assert host(*cells).fit(asked.replace(physnets=names[:5])).is_assigned

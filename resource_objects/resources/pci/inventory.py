@@ -1,0 +1,476 @@
+"""The PCI devices of a host, what is taken of them, and who could have which: the inventory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from resource_objects import base, exceptions, fields
+from resource_objects.exceptions import Reason
+from resource_objects.resources import abstract
+from resource_objects.resources.pci import amount as amounts
+from resource_objects.resources.pci import fit, kept, pool, renewal, taking, units, valid, words
+from resource_objects.resources.pci.amount import PCIAmount
+from resource_objects.resources.pci.device import Device, DeviceUse
+from resource_objects.resources.pci.divide import divide
+from resource_objects.resources.pci.near import Where, where_of
+from resource_objects.resources.pci.near_cells import DevicesNear, PlacedNear
+from resource_objects.resources.pci.pool import DevicePool
+from resource_objects.resources.pci.question import demands_of, lay
+from resource_objects.resources.pci.refusal import reasons
+from resource_objects.resources.pci.renewal import Renewed
+from resource_objects.resources.pci.shelf import Devices, Pools, Shelf
+from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
+from resource_objects.resources.together import Cells, Near
+
+
+@base.register
+class PCIInventory(abstract.Inventory):
+    """PCI devices, what is taken of each, and which would meet an amount.
+
+    =============  =================================================================================
+    ``devices``    the devices, each at its address
+    ``usage``      what is taken of some of them; what follows for their relatives is not stated
+    ``pools``      where no device is known, but counts: how many are free of which kind
+    =============  =================================================================================
+
+    :meth:`fit` finds devices whenever there are some (see :mod:`.divide` for what is hard, and
+    then bounded), takes plain ones before those with tags and breaks as few physical functions as
+    it can. :meth:`consume` claims them; :meth:`allocate` says that they are in use now; a negative
+    amount gives them back. From pools nothing can be claimed; :meth:`can_provide` answers, or
+    raises :class:`~resource_objects.exceptions.OnlyPoolsKnown`.
+
+    >>> from resource_objects.resources.pci import devices
+    >>> lab = PCIInventory([
+    ...     Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU"),
+    ...     Device("0000:5e:00.0", "10de", "2330", resource_class="PGPU")])
+    >>> taken = lab.consume(devices("PGPU"))
+    >>> taken.addresses, lab.state("0000:3b:00.0"), lab.free
+    (('0000:3b:00.0',), 'claimed', 1)
+    >>> lab.consume(devices("PGPU", 2))
+    Traceback (most recent call last):
+    resource_objects.exceptions.CapacityException: PGPU asked 2, free 1 of 2
+    >>> print(lab.consume(-taken).is_negative, lab.free)
+    True 2
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    of_devices = True
+    fields = {
+        "devices": fields.TupleOfObjectsField("Device", default=()),
+        "usage": fields.TupleOfObjectsField("DeviceUse", default=()),
+        "pools": fields.TupleOfObjectsField("DevicePool", default=()),
+    }
+    devices: tuple[Device, ...]
+    usage: tuple[DeviceUse, ...]
+    pools: tuple[DevicePool, ...]
+
+    def __init__(
+        self,
+        devices: Iterable[Device] = (),
+        *,
+        usage: Iterable[DeviceUse] = (),
+        pools: Iterable[DevicePool] = (),
+        resource_class: str | None = None,
+    ) -> None:
+        super().__init__(
+            devices=words.listed(devices),
+            usage=words.listed(usage),
+            pools=words.listed(pools),
+            resource_class=resource_class,
+        )
+
+    def _validate(self) -> None:
+        valid.check(self.devices, self.usage, self.pools)
+        ordered = tuple(sorted(self.usage, key=lambda use: use.address))
+        if ordered != self.usage:
+            self._store("usage", ordered)
+        self._after_copy()
+
+    def _after_copy(self) -> None:
+        self._made: Shelf | None = None
+        self._undo: tuple[tuple[Device, ...], tuple[DeviceUse, ...]] | None = None
+
+    @property
+    def _shelf(self) -> Shelf:
+        """The devices as decisions read them: made for the first, for many are only read."""
+        if self._made is None:
+            self._made = Pools(self.pools) if self.pools else Devices(self.devices, self.usage)
+        return self._made
+
+    @property
+    def _known(self) -> Devices:
+        """The same, where devices are known.
+
+        :raises NotAssigned: where only pools are
+        """
+        if not isinstance(self._shelf, Devices):
+            raise exceptions.NotAssigned(
+                "devices", "pools", "devices by address: only those are had"
+            )
+        return self._shelf
+
+    # --- figures ---
+
+    @property
+    def free(self) -> int:
+        """How many devices can be had, one by one; a whole function and its parts all count."""
+        return sum(map(len, self._shelf.free))
+
+    def as_pools(self, *, apart: bool = False) -> tuple[DevicePool, ...]:
+        """Return how many are free of each kind, for who needs no addresses.
+
+        Functions of one physical device are pools of their own, with its address.
+
+        :param apart: whether any other device is a pool of its own too, as in Nova's columns
+        """
+        return self.pools or pool.pools_of(self._known, apart=apart)
+
+    def device(self, address: str) -> Device:
+        """Return the device at an address.
+
+        :raises InvalidDevice: if there is none
+        """
+        found = self._known.devices.get(words.address(address))
+        if found is None:
+            raise exceptions.InvalidDevice("device", address, "one of these")
+        return found
+
+    def state(self, address: str) -> str:
+        """Return the state of a device: its own, or the one its relatives give it.
+
+        :raises InvalidDevice: if there is none at that address
+        """
+        return self._known.state(self.device(address).address)
+
+    def states(self) -> Mapping[str, str]:
+        """Return the state of every device by address."""
+        known = self._known
+        return {address: known.state(address) for address in sorted(known.devices)}
+
+    # --- the decision ---
+
+    def fit(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None = None,
+        *,
+        cells: Cells | None = None,
+        chosen: Collection[int] | None = None,
+        within: Collection[str] | None = None,
+    ) -> PCIAmount:
+        """Return the assigned amount: which devices it would be. Nothing changes.
+
+        What is assigned already is checked as it is, and what is given back too. Where only pools
+        are known the amount is returned as it is.
+
+        :param limit: devices have none
+        :param cells: the host cells there are, and ``chosen`` those of who asks; None for none,
+            and then affinity has no meaning
+        :param within: addresses that may be used, None for all
+        :raises WrongAmountKind: for an amount of another kind, or a limit
+        :raises InvalidInput: for host cells or addresses that are none
+        :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
+        :raises CapacityException: with, for each request, the rule that failed and its figures
+        :raises SearchLimitReached: if the budget ran out: neither yes nor no
+        :raises OnlyPoolsKnown: if pools do not tell
+
+        Cost: 10 to 30 microseconds and some 2 for each group of devices that would do.
+        """
+        asked = amounts.given(amount)
+        if limit is not None:
+            raise exceptions.WrongAmountKind(
+                "limit of devices", limit, "none: devices have no limit"
+            )
+        where = where_of(cells, chosen)
+        if within is not None:
+            within = words.set_of("within", within, "addresses of devices")
+        if isinstance(self._shelf, Pools):
+            return self._fit_pools(self._shelf, asked, where)
+        if asked.placed:
+            taking.check(self._known, asked, where, within)
+            return asked
+        return fit.place(self._known, asked, where, within)
+
+    def _fit_pools(self, shelf: Pools, asked: PCIAmount, where: Where | None) -> PCIAmount:
+        """Return the amount if pools tell that it can be had: as if nothing were known to exclude
+        anything that is not known, which is a yes only where nothing could."""
+        if asked.placed:
+            raise exceptions.NotAssigned(
+                "devices", "pools", "devices by address: only those are had"
+            )
+        if fit.names_addresses(asked):
+            raise exceptions.OnlyPoolsKnown(asked)
+        question = lay(shelf, demands_of(shelf, asked), where)
+        if divide(question) is None:
+            raise exceptions.CapacityException.of(reasons(question, where))
+        if shelf.is_vague({group for may in question.may for group in may}):
+            raise exceptions.OnlyPoolsKnown(asked)
+        return asked
+
+    def consume(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None = None,
+        *,
+        cells: Cells | None = None,
+        chosen: Collection[int] | None = None,
+        within: Collection[str] | None = None,
+    ) -> PCIAmount:
+        """Claim the devices that :meth:`fit` says, or give back assigned ones; parameters as there.
+
+        :raises NotAssigned: where only pools are known
+        """
+        self._known  # noqa: B018  # raises if only pools are
+        assigned = self.fit(amount, limit, cells=cells, chosen=chosen, within=within)
+        self._take(assigned)
+        return assigned
+
+    def _take(self, assigned: abstract.Amount) -> None:
+        given = amounts.given(assigned)
+        self._undo = self.devices, self.usage
+        changed = taking.after(self._known, given)
+        self._write(changed, renewal.waiting(self._known, changed) if given.gives_back else {})
+
+    def _untake(self, assigned: abstract.Amount) -> None:
+        """Take back what :meth:`_take` did a moment ago: nothing was used meanwhile."""
+        if self._undo is not None:
+            devices, usage = self._undo
+            self._store("usage", usage)
+            self._renew(devices)
+
+    def without(self, assigned: abstract.Amount) -> PCIInventory:
+        """Return a copy as if devices that are taken had never been taken."""
+        found: PCIInventory = self.obj_clone()
+        placed = amounts.given(assigned).placed
+        found._write(dict.fromkeys((device.address for device in placed), None), {})
+        return found
+
+    def _write(
+        self,
+        uses: Mapping[str, DeviceUse | None],
+        renewed: Mapping[str, Device | None],
+    ) -> None:
+        shelf = self._known
+        shelf.put(uses)
+        self._store("usage", tuple(shelf.uses[address] for address in sorted(shelf.uses)))
+        if renewed:
+            self._renew(
+                tuple(
+                    device
+                    for one in self.devices
+                    if (device := renewed.get(one.address, one)) is not None
+                )
+            )
+
+    def _renew(self, devices: tuple[Device, ...]) -> None:
+        self._store("devices", devices)
+        self._made = None
+
+    def allocate(self, assigned: abstract.Amount) -> None:
+        """Say that claimed devices are in use now.
+
+        :raises NotAssigned: if it does not say which devices
+        :raises NegativeAmount: if it gives them back
+        :raises CapacityException: if one of them is not claimed; nothing changed
+        """
+        self._write(taking.allocated(self._known, amounts.given(assigned)), {})
+
+    # --- devices that come, go and change ---
+
+    def rediscover(self, devices: Iterable[Device]) -> Renewed:
+        """Take over how devices are now, and return what changed.
+
+        A device that somebody holds stays as it was: that it is gone or is another now is
+        remembered, and takes effect when it is given back. Source: Nova's ``PciDevTracker``.
+
+        :raises DuplicateKey: for an address given twice
+        :raises InvalidDevice: if devices contradict each other; nothing changed
+        """
+        found = renewal.renew(self._known, words.listed(devices))
+        valid.check(found.devices, found.usage, ())
+        self._store("usage", found.usage)
+        self._renew(found.devices)
+        return found.said
+
+    def remove(self, address: str) -> None:
+        """Remove a device that nobody holds.
+
+        :raises InvalidDevice: if there is none, or somebody holds it
+        """
+        device = self.device(address)
+        use = self._known.uses.get(device.address)
+        if use is not None and use.is_held:
+            raise exceptions.InvalidDevice(f"device {address}", use.state, "one that nobody holds")
+        self._store("usage", tuple(use for use in self.usage if use.address != device.address))
+        self._renew(tuple(one for one in self.devices if one.address != device.address))
+
+    def reset(self, address: str) -> None:
+        """Make a spent device available again.
+
+        :raises InvalidDevice: if it is not spent
+        """
+        device = self.device(address)
+        state = self._known.state(device.address)
+        if state != words.SPENT:
+            raise exceptions.InvalidDevice(f"device {address}", state, words.SPENT)
+        self._write({device.address: None}, {})
+
+    # --- devices and host cells ---
+
+    def near(self, amount: abstract.Amount, cells: Cells) -> Near | None:
+        """Return what devices need of the host cells; None if any will do."""
+        asked = amounts.given(amount)
+        if asked.gives_back:
+            return None
+        if asked.placed:
+            return PlacedNear(asked, cells)
+        shelf = self._shelf
+        if fit.names_addresses(asked):
+            if not isinstance(shelf, Devices):
+                return None  # pools do not tell, wherever who asks is
+            shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
+        return DevicesNear(shelf, asked, cells)
+
+    def near_within(
+        self, amount: abstract.Amount, cells: Cells, ids: Collection[int] | None
+    ) -> Near | None:
+        """Return the same where only some parts may be used."""
+        asked = amounts.given(amount)
+        if ids is None or asked.placed or asked.gives_back:
+            return self.near(amount, cells)
+        shelf = self._known
+        if fit.names_addresses(asked):
+            shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
+        return DevicesNear(shelf, asked, cells, self._addresses(ids))
+
+    def fit_near(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None,
+        cells: Cells,
+        chosen: Collection[int],
+        within: Collection[int] | None,
+    ) -> PCIAmount:
+        """Return what :meth:`fit` does, given the host cells of who asks."""
+        addresses = None if within is None else self._addresses(within)
+        return self.fit(amount, limit, cells=cells, chosen=chosen, within=addresses)
+
+    def device_counts(self) -> Mapping[int, int]:
+        """Return how many free devices there are at each host cell."""
+        counts: Counter[int] = Counter()
+        for group, free in zip(self._shelf.groups, self._shelf.free, strict=True):
+            if group.node is not None and free:
+                counts[group.node] += len(free)
+        return counts
+
+    # --- how it is kept ---
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the devices of each provider: one device, or a function with its parts."""
+        return kept.parts_of(self)
+
+    def part_ids(self) -> tuple[int, ...]:
+        """Return numbers of the parts, in their order."""
+        return tuple(range(len(kept.by_part(self.devices))))
+
+    @property
+    def _by_part(self) -> Sequence[Sequence[Device]]:
+        """The devices of each part, in their order."""
+        return list(kept.by_part(self.devices).values())
+
+    def _addresses(self, ids: Collection[int]) -> frozenset[str]:
+        every = self._by_part
+        return frozenset(device.address for place in ids for device in every[place])
+
+    def fit_within(self, amount: abstract.Amount, ids: Collection[int]) -> PCIAmount:
+        """Return what :meth:`fit` does, of some parts alone."""
+        return self.fit(amount, within=self._addresses(ids))
+
+    def units(self, resource_class: str) -> frozenset[str]:
+        """Return the addresses of the devices of a class."""
+        return frozenset(d.address for d in self.devices if d.resource_class == resource_class)
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        """Return the addresses of the devices of other classes."""
+        return frozenset(d.address for d in self.devices if d.resource_class != resource_class)
+
+    def unit_count(self, resource_class: str, units: Collection[str]) -> int:
+        """Return how many devices of a class these are: parts that go with one do not count."""
+        return len(self.units(resource_class).intersection(units))
+
+    def companions(self, resource_class: str) -> Mapping[str, frozenset[str]]:
+        """Return the units that go with a unit of a class: the functions split off it."""
+        return {
+            device.address: frozenset(parts)
+            for device in self.devices
+            if device.resource_class == resource_class
+            and device.type == words.PF
+            and (parts := self._known.parts_of(device.address))
+        }
+
+    def some_units(
+        self, part: int, resource_class: str, count: int, taken: Collection[str] = ()
+    ) -> tuple[str, ...] | None:
+        """Return so many devices of a part that are free, by address; None if there are fewer."""
+        own = self._by_part[part]
+        return units.some_units(self._known, own, resource_class, count, taken)
+
+    def in_the_way(self, amount: abstract.Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
+        """Return the devices that somebody has and a refused amount would need, by part."""
+        taken = units.in_the_way(self._known, amounts.given(amount), reason)
+        places = (
+            (place, taken.intersection(device.address for device in own))
+            for place, own in enumerate(self._by_part)
+        )
+        return {place: some for place, some in places if some}
+
+    def to_records(self) -> tuple[InventoryRecord, ...]:
+        """Return how many devices there are of each class, and how many are taken."""
+        return kept.to_records(self)
+
+    def describe(self) -> str:
+        """Return what the devices are, as JSON."""
+        return kept.describe(self)
+
+    def spread(self, assigned: abstract.Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+        """Return what an assigned amount takes of each part: the part's place, and records."""
+        return kept.spread(self, amounts.given(assigned))
+
+    def placed(
+        self,
+        amount: abstract.Amount,
+        held: Mapping[int, Sequence[AmountRecord]],
+        cells: Cells | None = None,
+        chosen: Collection[int] | None = None,
+    ) -> PCIAmount:
+        """Return the assigned amount that takes ``held`` of the parts, by their place.
+
+        :param cells: the host cells there are, and ``chosen`` those of who holds it
+        :raises ForeignAmount: if ``amount`` cannot take that
+        """
+        where = where_of(cells, chosen)
+        return kept.placed(self, amounts.given(amount), held, where)
+
+    def placed_near(
+        self,
+        amount: abstract.Amount,
+        held: Mapping[int, Sequence[AmountRecord]],
+        cells: Cells,
+        chosen: Collection[int],
+    ) -> PCIAmount:
+        """Return the same, of who has these host cells."""
+        return self.placed(amount, held, cells, chosen)
+
+
+def given(value: Any) -> PCIInventory:
+    """Return an inventory of devices as it is.
+
+    :raises InvalidInventory: for one of another kind
+    """
+    if not isinstance(value, PCIInventory):
+        raise exceptions.InvalidInventory("inventory of devices", value, "a PCIInventory")
+    return value

@@ -1,0 +1,864 @@
+"""The compute node and its devices: the column of pools, what is taken, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import random
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.exceptions import InvalidRow
+from resource_objects.host import _compute_pci
+from resource_objects.host._compute_placed import only
+from resource_objects.host.compute_node import ComputeNode
+from resource_objects.interop.nova.pci_pools import dump_pci_pools, load_pci_pools
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
+from resource_objects.resources.pci import (
+    Device,
+    DevicePool,
+    DeviceUse,
+    PCIAmount,
+    PCIInventory,
+    PlacedDevice,
+    devices,
+)
+from resource_objects.testing.pci_strategies import (
+    JointQuestion,
+    PCIQuestion,
+    joint_questions,
+    pci_questions,
+)
+
+PCI, NUMA = "PCI_DEVICES", "NUMA_TOPOLOGY"
+WHOLE = "0000:81:00.0"
+
+
+def gpu(bus: str, node: int | None = None, **changes: object) -> Device:
+    facts: dict[str, Any] = {"resource_class": "PGPU", "numa_node": node, **changes}
+    return Device(f"0000:{bus}:00.0", "10de", "2330", **facts)
+
+
+def card(node: int | None = None, parts: int = 2) -> list[Device]:
+    """Return a physical function, and the functions split off it."""
+    return [
+        Device(WHOLE, "8086", "1572", "type-PF", numa_node=node),
+        *(
+            Device(f"0000:81:02.{n}", "8086", "154c", "type-VF", parent=WHOLE, numa_node=node)
+            for n in range(parts)
+        ),
+    ]
+
+
+def lab() -> PCIInventory:
+    """Return two GPUs, one next to each of two cells, and a network card in three pieces."""
+    return PCIInventory([gpu("3b", 0), gpu("5e", 1), *card()])
+
+
+def cells(count: int = 2) -> NUMATopologyInventory:
+    return NUMATopologyInventory(
+        [HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=4096) for n in range(count)]
+    )
+
+
+POOLS = (
+    DevicePool("10de", "2330", 2, numa_node=0),
+    DevicePool("8086", "154c", 3, "type-VF", address=WHOLE, numa_node=1),
+)
+TEXT = dump_pci_pools(POOLS)
+ROW = {
+    "hypervisor_hostname": "node0",
+    "vcpus": 8,
+    "vcpus_used": 0,
+    "cpu_allocation_ratio": 2.0,
+    "memory_mb": 8192,
+    "memory_mb_used": 0,
+    "ram_allocation_ratio": 1.0,
+    "pci_stats": TEXT,
+}
+GPU = devices("10de:2330")
+
+
+def node(**changes: object) -> ComputeNode:
+    """Return a node as it is read: of its devices only pools are known."""
+    return ComputeNode.from_row({**ROW, **changes})
+
+
+def agent(inventory: PCIInventory | None = None, **changes: object) -> ComputeNode:
+    """Return a node that was told of its devices since, as a compute agent knows them."""
+    compute_node = node(**changes)
+    compute_node.update_inventories({PCI: inventory or lab()})
+    compute_node.obj_reset_changes()
+    return compute_node
+
+
+def pools_of(compute_node: ComputeNode) -> dict[tuple[str, int | None], int]:
+    """Return what the column says: how many there are by product and NUMA node."""
+    found = load_pci_pools(compute_node.pci_stats)
+    return {(pool.product_id, pool.numa_node): pool.count for pool in found}
+
+
+def live_of(compute_node: ComputeNode) -> PCIInventory:
+    """Return the live inventory of the devices."""
+    live = compute_node.inventories[PCI]
+    assert isinstance(live, PCIInventory)
+    return live
+
+
+def states(compute_node: ComputeNode) -> dict[str, str]:
+    return dict(live_of(compute_node).states())
+
+
+def addresses(taken: ro.Amounts) -> tuple[str, ...]:
+    amount = taken[PCI]
+    assert isinstance(amount, PCIAmount)
+    return amount.addresses
+
+
+# --- a record: only pools are known -------------------------------------------------------------
+
+
+def test_a_row_s_pools_are_an_inventory() -> None:
+    found = node().inventories[PCI]
+    assert found == PCIInventory(pools=POOLS) and isinstance(found, PCIInventory)
+    assert (found.resource_class, found.free, found.as_pools()) == (PCI, 5, POOLS)
+
+
+def test_reading_a_row_does_not_read_its_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_compute_pci, "load_pci_pools", None)
+    compute_node = node(pci_stats="what nobody can read")
+    assert compute_node.to_row()["pci_stats"] == "what nobody can read"
+    assert compute_node.changes() == {} and compute_node == copy.deepcopy(compute_node)
+    assert ComputeNode.obj_from_primitive(compute_node.obj_to_primitive()) == compute_node
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("what nobody can read", "JSON"),
+        ('{"a": 1}', "count"),
+        ("5", "a list"),
+        (b"\xff", "JSON"),
+        (7, "a list"),
+        (TEXT.replace('"1.1"', '"9.0"'), "a version that is known"),
+        (TEXT.replace('"count": 2', '"count": -1'), "an integer from 0"),
+        (TEXT.replace('"8086"', '"80867"'), "four hexadecimal digits"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_column_that_cannot_be_read_is_named(raw: object, expected: str) -> None:
+    compute_node = node(pci_stats=raw)
+    for ask in (
+        lambda: compute_node.inventories,
+        compute_node.get_inventories,
+        lambda: compute_node.update_inventories({PCI: lab()}),
+    ):
+        with pytest.raises(InvalidRow, match=expected) as refusal:
+            ask()
+        assert refusal.value.what == "pci_stats"
+    assert str(compute_node).startswith("node0: pci_stats: ")
+    assert compute_node.changes() == {} and compute_node.to_row()["pci_stats"] == raw
+
+
+@pytest.mark.parametrize("none", [None, "", b"", "[]", "{}", dump_pci_pools([])])
+def test_a_host_without_pools_has_no_devices(none: object) -> None:
+    compute_node = node(pci_stats=none)
+    assert list(compute_node.inventories.names()) == ["VCPU", "MEMORY_MB"]
+    assert not compute_node.inventories.can_provide({PCI: GPU})
+    assert compute_node.to_row()["pci_stats"] == none
+
+
+def test_pools_answer_yes_and_no() -> None:
+    """D4: yes where counts tell, no where they do."""
+    live = node().inventories
+    assert live.can_provide({PCI: devices("10de:2330", 2)})
+    assert live[PCI].can_provide(devices("8086:154c", 3))
+    assert not live.can_provide({PCI: devices("10de:2330", 3)})
+    assert not live.can_provide({PCI: devices("10de:1db4"), "VCPU": 1})
+    with pytest.raises(ro.CapacityException, match="asked 3, free 2"):
+        live.fit({PCI: devices("10de:2330", 3)})
+
+
+def test_pools_that_do_not_tell_say_so() -> None:
+    """D4: which device it is, and whether a card in pieces is whole, counts alone do not tell."""
+    vague = [
+        DevicePool("8086", "1572", 1, "type-PF"),
+        DevicePool("8086", "154c", 3, "type-VF"),
+    ]
+    live = node(pci_stats=dump_pci_pools(vague)).inventories
+    both = devices("8086:1572", types=["type-PF"]) + devices("8086:154c")
+    with pytest.raises(exceptions.OnlyPoolsKnown):
+        live.can_provide({PCI: both})
+    with pytest.raises(exceptions.OnlyPoolsKnown):
+        live[PCI].can_provide(both)
+    with pytest.raises(exceptions.OnlyPoolsKnown):
+        node().inventories.can_provide({PCI: devices("10de:2330", address="0000:3b:00.0")})
+
+
+@pytest.mark.law(2)
+def test_nothing_is_taken_of_pools_and_nothing_else_with_it() -> None:
+    compute_node = node()
+    inventories = compute_node.inventories
+    with pytest.raises(exceptions.NotAssigned, match="devices"):
+        inventories[PCI].consume(GPU)
+    with pytest.raises(exceptions.NotAssigned, match="devices"):
+        inventories.consume({"VCPU": 2, "MEMORY_MB": 512, PCI: GPU})
+    assert compute_node == node() and inventories == node().inventories
+    assert compute_node.changes() == {} and not compute_node.pending
+
+
+def test_pools_restrict_the_cells_too() -> None:
+    """D13: the scheduler, which knows pools, asks the same joint question."""
+    compute_node = node(
+        numa_topology=ComputeNode(numa_topology=cells()).numa_topology, vcpus=16
+    ).inventories
+    near = {NUMA: numa(dedicated=2), PCI: devices("8086:154c", affinity="required")}
+    assert compute_node.fit(near)[NUMA].host_cells == {1}
+    both = {PCI: devices("8086:154c", affinity="required") + GPU.replace(requests=[*required()])}
+    assert not compute_node.can_provide({NUMA: numa(dedicated=2), **both})
+    assert compute_node.can_provide({NUMA: numa(cells=2, dedicated=2), **both})
+
+
+def required() -> tuple[object, ...]:
+    return devices("10de:2330", affinity="required").requests
+
+
+def test_what_is_read_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def load(text: str) -> tuple[DevicePool, ...]:
+        read.append(text)
+        return load_pci_pools(text)
+
+    monkeypatch.setattr(_compute_pci, "load_pci_pools", load)
+    text = dump_pci_pools([DevicePool("10de", "2330", 12, tags={"only": "here"})])
+    for _ in range(2):
+        assert live_of(node(pci_stats=text)).free == 12
+    assert read == [text]
+
+
+# --- devices that are known: the specification's words ------------------------------------------
+
+
+def test_the_loop_of_the_specification() -> None:
+    compute_node = agent()
+    request_spec = ro.Request({"VCPU": 2, PCI: devices("PGPU", 2)})
+    for resource, amount in request_spec.resources.items():
+        if compute_node.inventories[resource].can_provide(amount):
+            compute_node.inventories[resource].consume(amount)
+    assert (compute_node.vcpus_used, compute_node.pending) == (2, ro.Amounts("VCPU=2"))
+    (taken,) = compute_node.pending_devices
+    assert taken.addresses == ("0000:3b:00.0", "0000:5e:00.0")
+    assert pools_of(compute_node) == {("1572", None): 1, ("154c", None): 2}
+    assert sorted(compute_node.changes()) == ["pci_stats", "vcpus_used"]
+
+
+@pytest.mark.law(1)
+def test_devices_add_nothing_to_counts() -> None:
+    """D1: of ``PGPU=2`` and a request of two such devices, two are asked for."""
+    together, alone = agent(), agent()
+    together.inventories.consume({"PGPU": 2, PCI: devices("PGPU", 2)})
+    alone.inventories.consume({PCI: devices("PGPU", 2)})
+    assert together == alone and not together.pending
+    with pytest.raises(exceptions.InvalidAmount, match=r"PGPU: got .*1.*, expected 2"):
+        agent().inventories.consume({"PGPU": 1, PCI: devices("PGPU", 2)})
+
+
+@pytest.mark.law(3)
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+def test_there_and_back_is_no_change(together: bool) -> None:
+    compute_node = agent(numa_topology=ComputeNode(numa_topology=cells()).numa_topology, vcpus=16)
+    before = copy.deepcopy(compute_node)
+    asked = ro.Amounts({"VCPU": 1, NUMA: numa(dedicated=2), PCI: devices("PGPU")}).counted()
+    if together:
+        taken = compute_node.inventories.consume(asked)
+    else:
+        taken = ro.Amounts({r: compute_node.inventories[r].consume(a) for r, a in asked.items()})
+    assert compute_node != before and compute_node.changes()
+    if together:
+        compute_node.inventories.consume(-taken)
+    else:
+        for resource, amount in taken.items():
+            compute_node.inventories[resource].consume(-amount)
+    assert compute_node == before and compute_node.changes() == {}
+    assert compute_node.inventories == before.inventories
+
+
+@pytest.mark.law(3)
+def test_a_device_for_one_use_is_spent() -> None:
+    """The named exception of law 3."""
+    compute_node = agent(PCIInventory([gpu("3b", one_time_use=True)]))
+    taken = compute_node.inventories.consume({PCI: devices("PGPU")})
+    compute_node.inventories.consume(-taken)
+    assert states(compute_node) == {"0000:3b:00.0": "spent"} and not compute_node.pending_devices
+    assert not compute_node.inventories.can_provide({PCI: devices("PGPU")})
+    live = live_of(compute_node)
+    live.reset("0000:3b:00.0")
+    assert compute_node.inventories.can_provide({PCI: devices("PGPU")})
+    assert compute_node.changes() == {}
+
+
+@pytest.mark.law(2)
+def test_what_is_taken_together_is_taken_all_or_nothing() -> None:
+    compute_node = agent()
+    for wrong in (
+        {"VCPU": 2, PCI: devices("PGPU", 3)},
+        {"VCPU": 99, PCI: devices("PGPU")},
+        {PCI: devices("8086:1572", types=["type-PF"]) + devices("8086:154c")},
+    ):
+        with pytest.raises(ro.CapacityException):
+            compute_node.inventories.consume(wrong)
+        assert compute_node == agent() and compute_node.inventories == agent().inventories
+
+
+def test_a_function_and_those_split_off_it_exclude_each_other() -> None:
+    """c.1: a claimed function makes those it excludes unclaimable."""
+    compute_node = agent()
+    whole = compute_node.inventories.consume({PCI: devices("8086:1572", types=["type-PF"])})
+    assert states(compute_node)["0000:81:02.0"] == "unclaimable"
+    assert not compute_node.inventories.can_provide({PCI: devices("8086:154c")})
+    assert pools_of(compute_node) == {("2330", 0): 1, ("2330", 1): 1}
+    compute_node.inventories.consume(-whole)
+    compute_node.inventories.consume({PCI: devices("8086:154c")})
+    assert pools_of(compute_node)["154c", None] == 1
+    assert ("1572", None) not in pools_of(compute_node)
+
+
+def test_claimed_devices_are_said_to_be_in_use() -> None:
+    compute_node = agent()
+    live = live_of(compute_node)
+    taken = compute_node.inventories.consume({PCI: devices("8086:154c")})[PCI]
+    before = compute_node.pci_stats, compute_node.pending_devices
+    live.allocate(taken)
+    assert states(compute_node)["0000:81:02.0"] == "allocated"
+    assert states(compute_node)[WHOLE] == "unavailable"
+    assert (compute_node.pci_stats, compute_node.pending_devices) == before
+    assert copy.deepcopy(compute_node).inventories[PCI] == live
+    with pytest.raises(ro.CapacityException):
+        live.allocate(taken)
+    live.consume(-taken)
+    assert compute_node == agent()
+
+
+def test_an_amount_of_another_host_changes_nothing() -> None:
+    foreign = PCIInventory([gpu("99")]).fit(devices("PGPU"))
+    compute_node = agent()
+    for wrong in (foreign, -foreign):
+        with pytest.raises(exceptions.ForeignAmount):
+            compute_node.inventories[PCI].consume(wrong)
+    mine = compute_node.inventories[PCI].fit(devices("PGPU"))
+    with pytest.raises(ro.CapacityException, match="gives back"):
+        compute_node.inventories[PCI].consume(-mine)
+    with pytest.raises(exceptions.WrongAmountKind):
+        compute_node.inventories[PCI].consume(ro.IntegerAmount(1))
+    with pytest.raises(exceptions.WrongAmountKind):
+        compute_node.inventories[PCI].fit(devices("PGPU"), ro.IntegerAmount(1))
+    assert compute_node == agent()
+
+
+def test_a_required_affinity_chooses_the_cells() -> None:
+    """b.8, D13: the device is next to cell 1, and cell 0 would be taken first."""
+    far = PCIInventory([gpu("5e", 1), gpu("5f", 1)])
+    compute_node = agent(
+        far, numa_topology=ComputeNode(numa_topology=cells()).numa_topology, vcpus=16
+    )
+    live = compute_node.inventories
+    assert live.fit({NUMA: numa(dedicated=2)})[NUMA].host_cells == {0}  # left to who wants devices
+    near = {NUMA: numa(dedicated=4), PCI: devices("PGPU", affinity="required")}
+    taken = live.consume(near)
+    assert taken[NUMA].host_cells == {1} and addresses(taken) == ("0000:5e:00.0",)
+    assert not live.can_provide(near)
+    (reason,) = live.refusals({NUMA: numa(dedicated=1), PCI: near[PCI]})
+    assert reason.rule is exceptions.Rule.AFFINITY
+    assert live.can_provide({NUMA: numa(dedicated=4), PCI: devices("PGPU", affinity="preferred")})
+    live.consume(-taken)
+    assert live.consume(near)[NUMA].host_cells == {1}
+
+
+def test_asked_one_by_one_of_a_record_nothing_is_near() -> None:
+    """A record does not know for whom something was taken: what is to be near is asked together."""
+    compute_node = agent(
+        PCIInventory([gpu("5e", 1)]),
+        numa_topology=ComputeNode(numa_topology=cells()).numa_topology,
+        vcpus=16,
+    )
+    compute_node.inventories[NUMA].consume(numa(dedicated=2))
+    assert compute_node.inventories[PCI].can_provide(devices("PGPU", affinity="required"))
+
+
+# --- the column ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_the_column_is_written_in_the_version_it_came_in(version: str) -> None:
+    text = dump_pci_pools([DevicePool("10de", "2330", 2)], version)
+    compute_node = agent(PCIInventory([gpu("3b", resource_class=None)]), pci_stats=text)
+    assert f'"{version}"' in compute_node.pci_stats
+    assert [pool.count for pool in load_pci_pools(compute_node.pci_stats)] == [1]
+
+
+def test_a_version_that_cannot_say_it_gives_way_to_one_that_can() -> None:
+    text = dump_pci_pools([DevicePool("10de", "2330", 2)], "1.0")
+    compute_node = agent(PCIInventory([gpu("3b", 1)]), pci_stats=text)
+    assert '"1.1"' in compute_node.pci_stats and pools_of(compute_node) == {("2330", 1): 1}
+
+
+def test_a_list_of_dicts_stays_one() -> None:
+    text = dump_pci_pools(POOLS, plain=True)
+    assert text.startswith("[") and node(pci_stats=text).inventories == node().inventories
+    compute_node = agent(pci_stats=text)
+    assert json.loads(compute_node.pci_stats)[0]["product_id"] == "2330"
+    back = ComputeNode.obj_from_primitive(json.loads(json.dumps(compute_node.obj_to_primitive())))
+    assert back.pci_stats == compute_node.pci_stats
+
+
+@pytest.mark.parametrize("form", [str, str.encode], ids=["text", "bytes"])
+def test_what_nobody_changed_comes_back_byte_by_byte(form: Callable[[str], object]) -> None:
+    raw = form(json.dumps(json.loads(TEXT), indent=3))
+    compute_node = node(pci_stats=raw)
+    assert live_of(compute_node).free == 5
+    assert compute_node.to_row()["pci_stats"] is raw and compute_node.changes() == {}
+    stated = compute_node.get_inventories()[ro.resource(PCI)]
+    assert compute_node.update_inventories({PCI: stated}) is False
+    compute_node.update_inventories({PCI: None})
+    assert compute_node.changes() == {"pci_stats": None}
+    compute_node.update_inventories({PCI: stated})
+    assert compute_node.pci_stats == raw and compute_node.changes() == {}
+
+
+def test_what_says_the_same_in_other_words_is_no_change() -> None:
+    """A compute agent states its devices each minute: the column changes when the counts do."""
+    stated = PCIInventory([gpu("3b", 0, resource_class=None), gpu("5e", 0, resource_class=None)])
+    raw = json.dumps(json.loads(dump_pci_pools(stated.as_pools(apart=True))), indent=3)
+    compute_node = node(pci_stats=raw)
+    assert compute_node.update_inventories({PCI: stated}) is True
+    assert compute_node.changes() == {} and compute_node.to_row()["pci_stats"] == raw
+    taken = compute_node.inventories.consume({PCI: GPU})
+    assert pools_of(compute_node) == {("2330", 0): 1} and "pci_stats" in compute_node.changes()
+    compute_node.inventories.consume(-taken)
+    assert compute_node.changes() == {} and compute_node.to_row()["pci_stats"] == raw
+
+
+def test_bytes_stay_bytes() -> None:
+    compute_node = agent(pci_stats=TEXT.encode())
+    assert isinstance(compute_node.pci_stats, bytes)
+
+
+def test_what_nova_has_no_word_for_is_left_out_of_the_column() -> None:
+    stated = PCIInventory([gpu("3b", class_code="030200", facts={"revision": "a1"})])
+    compute_node = agent(stated)
+    assert "030200" not in compute_node.pci_stats
+    assert compute_node.inventories[PCI] == stated
+
+
+def test_a_node_made_by_hand_takes_text_or_an_inventory() -> None:
+    by_text = ComputeNode(vcpus=8, vcpus_used=0, pci_stats=TEXT)
+    by_pools = ComputeNode(vcpus=8, vcpus_used=0, pci_stats=PCIInventory(pools=POOLS))
+    assert by_text == by_pools and by_text.inventories == by_pools.inventories
+    assert by_pools.changes()["pci_stats"] == TEXT
+    known = ComputeNode(pci_stats=lab())
+    assert known.inventories[PCI] == lab()
+    with pytest.raises(exceptions.FieldNotSet, match="pci_stats is not set"):
+        ComputeNode().pci_stats  # noqa: B018
+    with pytest.raises(exceptions.InvalidField, match="a PCIInventory, text, bytes"):
+        ComputeNode(pci_stats=POOLS)
+
+
+def test_the_column_follows_the_inventories() -> None:
+    compute_node = node()
+    with pytest.raises(exceptions.FrozenValue, match="pci_stats follows the inventories"):
+        compute_node.pci_stats = TEXT
+    with pytest.raises(exceptions.FrozenValue, match="pci_stats follows the inventories"):
+        del compute_node.pci_stats
+
+
+# --- the adapter --------------------------------------------------------------------------------
+
+
+def test_get_inventories_gives_copies() -> None:
+    compute_node = agent()
+    found = compute_node.get_inventories()
+    assert [str(kind) for kind in found] == ["VCPU", "MEMORY_MB", PCI]
+    plain = found[ro.resource(PCI)]
+    assert type(plain) is PCIInventory and plain == lab()
+    plain.consume(devices("PGPU"))
+    assert compute_node == agent()
+
+
+def test_there_and_back_through_the_adapter_changes_nothing() -> None:
+    for compute_node in (node(), agent()):
+        before = copy.deepcopy(compute_node)
+        assert compute_node.update_inventories(compute_node.get_inventories()) is False
+        assert compute_node == before
+    first, second = agent(), node()
+    first.inventories.consume({PCI: devices("PGPU")})
+    second.update_inventories(first.get_inventories())
+    assert second.get_inventories() == first.get_inventories()
+    assert second.pci_stats == first.pci_stats and not second.pending_devices
+
+
+def test_update_inventories_writes_the_pools() -> None:
+    compute_node = node()
+    live = compute_node.inventories[PCI]
+    fewer = PCIInventory(pools=POOLS[:1])
+    assert compute_node.update_inventories({PCI: fewer}) is True
+    assert live == fewer and load_pci_pools(compute_node.pci_stats) == POOLS[:1]
+    assert compute_node.changes() == {"pci_stats": dump_pci_pools(POOLS[:1])}
+    target = dict(ROW)
+    compute_node.write_to(target)
+    assert target == {**ROW, "pci_stats": dump_pci_pools(POOLS[:1])}
+
+
+def test_update_inventories_takes_over_devices_and_usage() -> None:
+    compute_node = node()
+    live = compute_node.inventories[PCI]
+    stated = PCIInventory(lab().devices, usage=[DeviceUse("0000:3b:00.0", "allocated")])
+    assert compute_node.update_inventories({ro.resource(PCI): stated}) is True
+    assert live == stated and not compute_node.pending_devices
+    assert pools_of(compute_node) == {("2330", 1): 1, ("1572", None): 1, ("154c", None): 2}
+
+
+def test_the_order_of_devices_says_nothing() -> None:
+    compute_node = agent()
+    back = PCIInventory(lab().devices[::-1])
+    assert compute_node.update_inventories({PCI: back}) is False
+    live_of(compute_node).devices = back.devices
+    assert compute_node == agent() and live_of(compute_node) == lab()
+    assert ComputeNode(pci_stats=back) == ComputeNode(pci_stats=lab())
+
+
+def test_none_says_that_there_are_no_devices_any_more() -> None:
+    for compute_node in (node(), agent()):
+        live = compute_node.inventories[PCI]
+        assert compute_node.update_inventories({PCI: None}) is True
+        assert compute_node.pci_stats is None and PCI not in compute_node.inventories
+        assert not live.can_provide(GPU)
+        with pytest.raises((ro.CapacityException, exceptions.NotAssigned)):
+            live.consume(GPU)
+        assert compute_node.update_inventories({PCI: None}) is False
+    assert ComputeNode().update_inventories({PCI: None}) is False
+
+
+def test_an_empty_inventory_says_that_none_is_free() -> None:
+    compute_node = node()
+    assert compute_node.update_inventories({PCI: PCIInventory()}) is True
+    assert compute_node.changes() == {"pci_stats": dump_pci_pools([])}
+    assert PCI not in compute_node.inventories
+    assert compute_node.update_inventories({PCI: PCIInventory()}) is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({PCI: ro.IntegerInventory(2)}, "a PCIInventory"),
+        ({PCI: POOLS}, "a PCIInventory"),
+        ({PCI: PCIInventory(resource_class="PGPU")}, "PCI_DEVICES"),
+        ({PCI: lab(), "VCPU": 8}, "VCPU"),
+        ({PCI: lab(), "PGPU": None}, "PGPU"),
+        ({PCI: lab(), "PCI_DEVICE": ro.IntegerInventory(2)}, "PCI_DEVICE"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_taken_over_is_refused_and_nothing_changed(
+    wrong: dict[str, Any], named: str
+) -> None:
+    for compute_node in (node(), agent()):
+        before = copy.deepcopy(compute_node)
+        inventories = compute_node.inventories
+        with pytest.raises(exceptions.InvalidInventory, match=named):
+            compute_node.update_inventories({"MEMORY_MB": ro.IntegerInventory(9000), **wrong})
+        assert compute_node == before and inventories == before.inventories
+
+
+def test_stated_on_the_live_inventory_it_counts_too() -> None:
+    compute_node = agent()
+    live = live_of(compute_node)
+    live.usage = (DeviceUse("0000:3b:00.0", "claimed"),)
+    assert pools_of(compute_node) == {("2330", 1): 1, ("1572", None): 1, ("154c", None): 2}
+    live.remove("0000:5e:00.0")
+    assert ("2330", 1) not in pools_of(compute_node)
+    with pytest.raises(exceptions.FrozenValue, match="resource_class follows the compute node"):
+        live.resource_class = "PGPU"
+    before = copy.deepcopy(compute_node)
+    for wrong in (
+        lambda: live.update(usage=[DeviceUse("0000:99:00.0", "claimed")]),
+        lambda: live.update(devices=[*live.devices, live.devices[0]]),
+        lambda: live.remove("0000:3b:00.0"),
+        lambda: live.reset("0000:81:00.0"),
+        lambda: live.rediscover([gpu("5e"), gpu("5e")]),
+    ):
+        with pytest.raises(exceptions.InvalidInput):
+            wrong()
+        assert compute_node == before and live == before.inventories[PCI]
+    live.update(devices=(), usage=(), pools=POOLS)
+    assert compute_node.inventories[PCI].can_provide(GPU)
+    live.update(pools=())
+    assert PCI not in compute_node.inventories and compute_node.changes()["pci_stats"] != TEXT
+
+
+def test_devices_that_change_while_they_are_held() -> None:
+    """c.2: gone and changed devices are remembered, and it counts when they are given back."""
+    compute_node = agent()
+    live = live_of(compute_node)
+    taken = compute_node.inventories.consume({PCI: devices("PGPU", 2)})
+    said = live.rediscover([gpu("5e", 0), *card(), gpu("aa", 1)])
+    assert said.waiting == ("0000:3b:00.0", "0000:5e:00.0") and said.added == ("0000:aa:00.0",)
+    assert pools_of(compute_node)["2330", 1] == 1
+    twin = ComputeNode.obj_from_primitive(compute_node.obj_to_primitive())
+    assert twin == compute_node and twin.inventories[PCI] == live
+    compute_node.inventories.consume(-taken)
+    assert pools_of(compute_node) == {
+        ("2330", 0): 1,  # 5e, which moved
+        ("2330", 1): 1,  # the new one
+        ("1572", None): 1,
+        ("154c", None): 2,
+    }
+
+
+@pytest.mark.law(2)
+def test_when_something_else_fails_devices_stay_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was held, waits or is spent is not told apart by giving it back and taking it again."""
+    compute_node = agent(PCIInventory([gpu("3b", one_time_use=True), gpu("5e")]))
+    live = live_of(compute_node)
+    taken = compute_node.inventories.consume({PCI: devices("PGPU", 2), "VCPU": 1})
+    live.allocate(taken[PCI])
+    live.rediscover([gpu("5e")])
+    before = copy.deepcopy(compute_node)
+
+    def fail(self: object, assigned: object) -> None:
+        raise RuntimeError
+
+    kind = type(compute_node.inventories["MEMORY_MB"])
+    monkeypatch.setattr(kind, "_take", fail)
+    for back in (taken[PCI], only(given_amount(taken[PCI]), ["0000:5e:00.0"])):
+        with pytest.raises(RuntimeError):
+            compute_node.inventories.consume(ro.Amounts({PCI: -back, "MEMORY_MB": 1}))
+        assert compute_node == before and live == before.inventories[PCI]
+        assert compute_node.pending_devices == before.pending_devices
+    monkeypatch.setattr(type(compute_node), "_follow_devices", fail)
+    with pytest.raises(RuntimeError):
+        live.consume(-taken[PCI])
+    assert live == before.inventories[PCI]
+
+
+def given_amount(amount: ro.Amount) -> PCIAmount:
+    assert isinstance(amount, PCIAmount)
+    return amount
+
+
+@pytest.mark.law(3)
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_pending_is_what_was_taken_less_what_was_given_back(seed: int) -> None:
+    """Taken in some amounts and given back in others: it comes to the same devices."""
+    chance = random.Random(seed)
+    compute_node = agent(PCIInventory([gpu(f"{bus:02x}") for bus in range(8)]))
+    live, taken = live_of(compute_node), set[str]()
+    for _ in range(30):
+        if taken and chance.random() < 0.5:
+            back = chance.sample(sorted(taken), chance.randint(1, len(taken)))
+            live.consume(-live_amount(back))
+            taken -= set(back)
+        elif live.free:
+            taken |= set(live.consume(devices("PGPU", chance.randint(1, live.free))).addresses)
+        pending = [address for one in compute_node.pending_devices for address in one.addresses]
+        assert sorted(pending) == sorted(taken)
+        assert not any(one.gives_back for one in compute_node.pending_devices)
+    for address in sorted(taken):
+        live.consume(-live_amount([address]))
+    assert compute_node == agent(PCIInventory([gpu(f"{bus:02x}") for bus in range(8)]))
+
+
+def live_amount(addresses: Collection[str]) -> PCIAmount:
+    """Return an amount that has these devices, as somebody else would put it."""
+    placed = [PlacedDevice(0, address, "PGPU") for address in addresses]
+    return PCIAmount(devices("PGPU", len(placed)).requests, placed=placed)
+
+
+# --- copies and the wire ------------------------------------------------------------------------
+
+
+def taken_node() -> ComputeNode:
+    compute_node = agent()
+    compute_node.inventories.consume({PCI: devices("PGPU"), "VCPU": 2})
+    return compute_node
+
+
+@pytest.mark.parametrize(
+    "there_and_back",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda made: pickle.loads(pickle.dumps(made)),
+        lambda made: ComputeNode.obj_from_primitive(
+            json.loads(json.dumps(made.obj_to_primitive()))
+        ),
+        lambda made: ComputeNode.obj_from_primitive(made.obj_to_primitive("1.2")),
+    ],
+    ids=["copy", "deepcopy", "pickle", "wire", "wire of a version"],
+)
+def test_a_copy_says_the_same_and_is_its_own(
+    there_and_back: Callable[[ComputeNode], ComputeNode],
+) -> None:
+    compute_node = taken_node()
+    twin = there_and_back(compute_node)
+    assert twin == compute_node and twin.changes() == compute_node.changes()
+    assert twin.pending_devices == compute_node.pending_devices
+    assert twin.inventories == compute_node.inventories
+    twin.inventories.consume({PCI: devices("PGPU")})
+    assert compute_node == taken_node()
+
+
+def test_live_devices_are_plain_ones_to_others() -> None:
+    live = agent().inventories[PCI]
+    plain = ro.Inventories(agent().inventories)[PCI]
+    assert live == plain and plain == live and live != 5 and type(plain) is PCIInventory
+    for twin in (copy.copy(live), pickle.loads(pickle.dumps(live)), live.obj_clone()):
+        assert type(twin) is PCIInventory and twin == live
+    back = PCIInventory.obj_from_primitive(live.obj_to_primitive())
+    assert type(back) is PCIInventory and back == live and repr(live) == repr(plain)
+
+
+@pytest.mark.law(10)
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_an_older_reader_is_told_what_it_can_know(version: str) -> None:
+    unread = node().obj_to_primitive(version)
+    assert unread["versioned_object.version"] == version
+    assert unread["versioned_object.data"]["pci_stats"] == TEXT
+    assert ComputeNode.obj_from_primitive(unread) == node()
+    stated = node()
+    stated.update_inventories({PCI: PCIInventory(pools=POOLS[:1])})
+    said = stated.obj_to_primitive(version)["versioned_object.data"]
+    assert load_pci_pools(said["pci_stats"]) == POOLS[:1]
+    with pytest.raises(exceptions.CannotDowngrade, match="pending_devices"):
+        taken_node().obj_to_primitive(version)
+    with pytest.raises(exceptions.CannotDowngrade, match="it knows pools, and no devices"):
+        agent().obj_to_primitive(version)
+
+
+def test_a_wire_form_that_contradicts_itself_is_refused() -> None:
+    primitive = taken_node().obj_to_primitive()
+    data = primitive["versioned_object.data"]
+    said = data["pci_stats"]
+    broken: dict[str, Any]
+    wrongs: list[dict[str, Any]] = [
+        {"pci_stats": {"devices": 5, "versions": None, "of_ledger": False}},
+        {"pci_stats": {"devices": {}}},
+        {"pci_stats": {**said, "of_ledger": 1}},
+        {"pci_stats": {"other": 5}},
+        {"pending_devices": [5]},
+    ]
+    for wrong in wrongs:
+        broken = {**primitive, "versioned_object.data": {**data, **wrong}}
+        with pytest.raises(ro.ResourceObjectsError):
+            ComputeNode.obj_from_primitive(broken)
+
+
+def test_a_node_read_from_a_node_is_its_own() -> None:
+    first = taken_node()
+    second = ComputeNode.read(first)
+    assert second.inventories[PCI] == first.inventories[PCI]
+    assert second.changes() == {} and not second.pending_devices
+    assert second.pci_stats == first.pci_stats
+    second.inventories.consume({PCI: devices("PGPU")})
+    assert first == taken_node()
+    assert ComputeNode.read(node()).inventories == node().inventories
+
+
+# --- laws ---------------------------------------------------------------------------------------
+
+
+def outcome(inventories: ro.Inventories, amounts: dict[str, Any]) -> object:
+    """Return what was assigned, or why nothing was."""
+    try:
+        return inventories.consume(amounts)
+    except ro.CapacityException as refusal:
+        return refusal.reasons
+    except exceptions.SearchLimitReached as cut_short:
+        return str(cut_short)
+
+
+def located(found: object) -> object:
+    """Return what says where something is: the counts are the node's own (`_compute_live`)."""
+    if not isinstance(found, ro.Amounts):
+        return found
+    return {name: amount for name, amount in found.by_name() if name in (NUMA, PCI)}
+
+
+def of_record(inventory: PCIInventory, topology: NUMATopologyInventory | None) -> ComputeNode:
+    return ComputeNode(
+        hypervisor_hostname="host0",
+        vcpus=1000,
+        vcpus_used=0,
+        memory_mb=1 << 24,
+        memory_mb_used=0,
+        pci_stats=inventory,
+        numa_topology=None
+        if topology is None
+        else NUMATopologyInventory(
+            topology.cells, usage=[used.replace(loose=0) for used in topology.usage]
+        ),
+    )
+
+
+def check_decides_alike(compute_node: ComputeNode, asked: dict[str, Any]) -> None:
+    """Check that a node decides as its inventories do, and that its column follows."""
+    before = copy.deepcopy(compute_node)
+    model = ro.Inventories(compute_node.get_inventories())
+    found = outcome(compute_node.inventories, asked)
+    assert located(found) == located(outcome(model, asked))
+    known, other = compute_node.inventories[PCI], model[PCI]
+    assert isinstance(known, PCIInventory) and isinstance(other, PCIInventory) and known == other
+    counts = [(pool.product_id, pool.count) for pool in other.as_pools(apart=True)]
+    assert [(p.product_id, p.count) for p in load_pci_pools(compute_node.pci_stats)] == counts
+    wire = json.loads(json.dumps(compute_node.obj_to_primitive()))
+    assert ComputeNode.obj_from_primitive(wire) == compute_node
+    if isinstance(found, ro.Amounts):
+        compute_node.inventories.consume(-found)
+        if not any(known.device(address).one_time_use for address in addresses(found)):
+            assert compute_node == before
+
+
+@pytest.mark.law(5)
+@settings(deadline=None)
+@given(pci_questions())
+def test_a_node_decides_like_its_devices(question: PCIQuestion) -> None:
+    compute_node = of_record(question.inventory(), None)
+    check_decides_alike(compute_node, {PCI: question.amount})
+
+
+@pytest.mark.law(5)
+@settings(deadline=None)
+@given(joint_questions())
+def test_a_node_decides_like_its_cells_and_devices_together(question: JointQuestion) -> None:
+    compute_node = of_record(question.inventory(), question.cells)
+    check_decides_alike(compute_node, {NUMA: question.topology, PCI: question.amount})
+
+
+@pytest.mark.law(5)
+@settings(deadline=None)
+@given(pci_questions())
+def test_what_pools_refuse_devices_refuse(question: PCIQuestion) -> None:
+    """Pools know less: where they answer, a host that has just these devices does not differ."""
+    compute_node = of_record(question.inventory(), None)
+    record = ComputeNode.from_row(compute_node.to_row())
+    if PCI not in record.inventories or any(r.providers for r in question.amount.requests):
+        return
+    plain = PCIAmount(
+        [
+            r.replace(specs=[s.replace(class_code="") for s in r.specs])
+            for r in question.amount.requests
+        ]
+    )
+    try:
+        said = record.inventories.can_provide({PCI: plain})
+        assert compute_node.inventories.can_provide({PCI: plain}) is said
+    except (exceptions.OnlyPoolsKnown, exceptions.SearchLimitReached):
+        return

@@ -1,0 +1,418 @@
+"""``[pci] device_spec``: which devices are for guests, and what they are called."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from resource_objects.exceptions import InvalidAddress, InvalidDevice, InvalidInput
+from resource_objects.interop.nova import (
+    DeviceSpecEntry,
+    parse_device_spec,
+    pci_errors,
+    tagged_device,
+)
+from resource_objects.interop.nova.errors import InvalidWords
+from resource_objects.resources.pci import Device
+
+PF = Device("0000:0a:00.0", "8086", "1563", "type-PF")
+VF = Device("0000:0a:10.1", "8086", "154c", "type-VF", parent=PF.address)
+NIC = Device("0000:0a:00.1", "8086", "1563")
+GPU = Device("0001:3b:1f.7", "10de", "2330")
+SERIAL = json.dumps({"vpd": {"card_serial_number": "MT2113X00000"}})
+
+
+def about(device: Device, *entries: Any, **said: Any) -> bool:
+    """Return whether one of some entries is about a device."""
+    return tagged_device(device, parse_device_spec(entries), **said) is not None
+
+
+def tagged(device: Device, *entries: Any, report: bool = False, **said: Any) -> Device:
+    """Return a device as entries call it; one is about it."""
+    found = tagged_device(device, parse_device_spec(entries, report_in_placement=report), **said)
+    assert found is not None
+    return found
+
+
+def refused(kind: type[InvalidWords], entry: Any, **said: Any) -> str:
+    """Return the message with which an entry is refused, as exactly this kind."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_device_spec(entry, **said)
+    assert type(caught.value) is kind, caught.value
+    return str(caught.value)
+
+
+# --- vendor and product (c.5) ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "is_so"),
+    [
+        ({}, True),
+        ({"vendor_id": "10de"}, True),
+        ({"vendor_id": " 10DE "}, True),
+        ({"vendor_id": "0x10de", "product_id": "2330"}, True),
+        ({"vendor_id": "*", "product_id": "*"}, True),
+        ({"vendor_id": "8086"}, False),
+        ({"vendor_id": "10de", "product_id": "2331"}, False),
+    ],
+    ids=repr,
+)
+def test_c5_vendor_and_product_are_numbers_or_any(said: dict[str, str], is_so: bool) -> None:
+    assert about(GPU, said) is is_so
+
+
+def test_c5_short_numbers_are_filled_up() -> None:
+    (entry,) = parse_device_spec({"vendor_id": "de", "product_id": "0"})
+    assert (entry.vendor_id, entry.product_id) == ("00de", "0000")
+
+
+@pytest.mark.parametrize(
+    "said", ["10000", "xyz", "", "-1", "+1", "1_0", "0x", "9" * 5000, 8086, None]
+)
+def test_c5_an_id_above_ffff_or_that_is_none_is_refused(said: Any) -> None:
+    refused(pci_errors.InvalidSpecId, {"vendor_id": said})
+    refused(pci_errors.InvalidSpecId, {"product_id": said})
+
+
+# --- addresses (c.5) ------------------------------------------------------------------------------
+
+GLOBS = [
+    ("*:0a:00.*", [PF, NIC]),
+    ("0000:0A:00.1", [NIC]),
+    ("0a:00.0", [PF]),
+    (":00.", [PF, NIC]),
+    ("00", [PF, NIC]),
+    ("0a:10", [VF]),
+    ("a:0.0", [PF]),
+    (".1", [VF, NIC]),
+    (".*", [PF, VF, NIC, GPU]),
+    ("*:*:*.*", [PF, VF, NIC, GPU]),
+    ("", [PF, VF, NIC, GPU]),
+    ("1:*:*.*", [GPU]),
+    ("::1f.7", [GPU]),
+    ("0002:*:*.*", []),
+]
+
+
+@pytest.mark.parametrize(("glob", "expected"), GLOBS, ids=[repr(glob) for glob, _ in GLOBS])
+def test_c5_an_address_in_text_is_a_glob_field_by_field(glob: str, expected: list[Device]) -> None:
+    """c.5: missing leading fields mean any."""
+    found = [one for one in (PF, VF, NIC, GPU) if about(one, {"address": glob})]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "glob", ["10000::", ":100:", "0000:0a:20.0", ".8", "g", "0*", "0000:0a:00:1.0", "0.1.2", "0x1"]
+)
+def test_c5_each_field_is_checked(glob: str) -> None:
+    """c.5: domain <= FFFF, bus <= FF, slot <= 1F, function <= 7."""
+    refused(pci_errors.InvalidSpecAddress, {"address": glob})
+
+
+EXPRESSIONS: list[tuple[dict[str, str], list[Device]]] = [
+    ({}, [PF, VF, NIC, GPU]),
+    ({"bus": "0a"}, [PF, VF, NIC]),
+    ({"slot": "00", "function": "[0-2]"}, [PF, NIC]),
+    ({"domain": ".*1"}, [GPU]),
+    ({"function": "1|7"}, [VF, NIC, GPU]),
+    ({"bus": "0A"}, []),
+]
+
+
+@pytest.mark.parametrize(("said", "expected"), EXPRESSIONS, ids=repr)
+def test_c5_an_address_that_is_an_object_is_of_regular_expressions(
+    said: dict[str, str], expected: list[Device]
+) -> None:
+    assert [one for one in (PF, VF, NIC, GPU) if about(one, {"address": said})] == expected
+
+
+@pytest.mark.parametrize("bus", ["1f", "10"])
+def test_f1_14_an_expression_matches_the_whole_field(bus: str) -> None:
+    """f.1 #14: in Nova bus "1" matches 1f and 10."""
+    device = Device(f"0000:{bus}:00.0", "10de", "2330")
+    assert not about(device, {"address": {"bus": "1"}})
+    assert about(device, {"address": {"bus": "1."}})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *[5, [], True, {"bus": "("}, {"bus": 5}, {"bus": None}, {"func": "0"}, {5: "0"}],
+        *[{"bus": "x" * 1001}, {"bus": "(" * 900 + ")" * 900}, {"bus": "a{99999999999}"}],
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_what_is_no_address_is_refused(said: Any) -> None:
+    refused(pci_errors.InvalidSpecAddress, {"address": said})
+
+
+SINGLE = [
+    PF.address,
+    {"domain": "0000", "bus": "0a", "slot": "00", "function": "0"},
+]
+
+
+@pytest.mark.parametrize("address", SINGLE, ids=repr)
+def test_c5_a_single_address_of_a_physical_function_is_that_of_its_parts(address: Any) -> None:
+    """c.5: matches its VFs too, by parent_addr."""
+    assert about(VF, {"address": address})
+    assert about(PF, {"address": address})
+    assert not about(NIC, {"address": address})
+
+
+@pytest.mark.parametrize("address", ["*:0a:00.0", {"bus": "0a", "slot": "00"}], ids=repr)
+def test_c5_several_addresses_are_not(address: Any) -> None:
+    assert not about(VF, {"address": address})
+
+
+# --- network interfaces (c.5) ---------------------------------------------------------------------
+
+ADDRESSES = {"enp10s0": PF.address, "enp10s1": NIC.address}
+ENTRY = {"devname": "enp10s0", "physical_network": "red"}
+
+
+@pytest.mark.parametrize("devnames", [ADDRESSES, ADDRESSES.get], ids=["mapping", "function"])
+def test_c5_devname_is_the_address_it_stands_for(devnames: Any) -> None:
+    specs = parse_device_spec(ENTRY, devnames=devnames)
+    found = [one for one in (PF, VF, NIC, GPU) if tagged_device(one, specs)]
+    assert found == [PF, VF]
+
+
+def test_c5_without_addresses_a_device_says_its_interface() -> None:
+    assert about(PF, ENTRY, ifname="enp10s0")
+    assert not about(PF, ENTRY, ifname="enp10s1")
+    assert not about(PF, ENTRY)
+    part = VF.replace(tags={"parent_ifname": "enp10s0"})
+    assert about(part, ENTRY, ifname="enp10s0v1")
+    assert not about(VF, ENTRY, ifname="enp10s0v1")
+
+
+def test_c5_an_interface_that_there_is_not_is_no_device() -> None:
+    specs = parse_device_spec(ENTRY, devnames={})
+    assert tagged_device(PF, specs, ifname="enp10s0") is None
+
+
+def test_c5_devname_is_not_beside_an_address() -> None:
+    refused(pci_errors.AddressAndDevname, {**ENTRY, "address": "*:0a:00.*"})
+    assert parse_device_spec({"devname": "", "address": "0a:00.0"})[0].devname is None
+
+
+def test_c5_devname_is_not_for_placement() -> None:
+    refused(pci_errors.DevnameInPlacement, ENTRY, report_in_placement=True)
+
+
+def test_a_devname_that_is_no_name_is_refused() -> None:
+    refused(pci_errors.InvalidDeviceSpec, {"devname": 5})
+    with pytest.raises(InvalidAddress):
+        parse_device_spec(ENTRY, devnames={"enp10s0": "here"})
+
+
+# --- managed from elsewhere (c.5) -----------------------------------------------------------------
+
+REMOTE = {"vendor_id": "8086", "remote_managed": "true"}
+
+
+def test_c5_remote_managed_needs_a_card_serial_number() -> None:
+    assert not about(VF, REMOTE)
+    assert tagged(VF, REMOTE, serial_number="MT21").remote_managed
+    assert tagged(VF.replace(facts={"capabilities": SERIAL}), REMOTE).remote_managed
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *["{", "[]", "5", "null", '{"vpd": []}'],
+        *(json.dumps({"vpd": {"card_serial_number": said}}) for said in (5, "")),
+    ],
+)
+def test_what_is_no_serial_number_is_none(said: str) -> None:
+    assert not about(VF.replace(facts={"capabilities": said}), REMOTE)
+
+
+def test_c5_without_one_the_next_entry_may_be_about_it() -> None:
+    assert not tagged(VF, REMOTE, {"vendor_id": "8086"}).remote_managed
+
+
+def test_c5_remote_managed_is_no_physical_function() -> None:
+    entry = {"address": PF.address, "remote_managed": "yes"}
+    with pytest.raises(pci_errors.RemoteManagedFunction, match=PF.address):
+        tagged(PF, entry)
+    assert tagged(VF, entry, serial_number="x").remote_managed
+    assert not about(PF, {**entry, "product_id": VF.product_id})
+
+
+def test_c5_remote_managed_by_an_interface_that_there_is_not_is_refused() -> None:
+    entry = {**ENTRY, "remote_managed": "true"}
+    refused(pci_errors.RemoteManagedNotPresent, entry, devnames={})
+    assert parse_device_spec(entry)
+
+
+# --- tags (c.5) -----------------------------------------------------------------------------------
+
+
+def test_c5_everything_else_is_a_tag() -> None:
+    entry = {"vendor_id": "10de", "physical_network": "red", "trusted": "true", "colour": "Blue"}
+    assert tagged(GPU, entry).tags == {
+        "physical_network": "red",
+        "trusted": "true",
+        "colour": "Blue",
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [("x", "x"), (5, "5"), (True, "True"), (["a", "b"], '["a", "b"]'), ([], "[]")],
+)
+def test_what_is_no_text_becomes_text_and_a_list_becomes_json(said: Any, value: str) -> None:
+    assert tagged(GPU, {"tag": said}).tags == {"tag": value}
+
+
+def test_a_tag_that_is_null_is_not_there() -> None:
+    assert tagged(GPU, {"physical_network": None}).tags == {}
+
+
+@pytest.mark.parametrize("said", [{}, {"a": 1}, [1], [["a"]]], ids=repr)
+def test_what_no_tag_holds_is_refused(said: Any) -> None:
+    refused(pci_errors.InvalidSpecTag, {"tag": said})
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\n", "x" * 300])
+def test_a_name_that_no_tag_has_is_refused(name: str) -> None:
+    refused(pci_errors.InvalidSpecTag, {name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("said", "is_so"),
+    [("yes", True), ("TRUE", True), ("1", True), ("off", False), (False, False), (True, True)],
+)
+def test_c5_flags_are_normalized(said: Any, is_so: bool) -> None:
+    """c.5: managed, live_migratable, one_time_use: "true" or "false"."""
+    assert tagged(GPU, {"managed": said}).tags == {"managed": "true" if is_so else "false"}
+    assert tagged(GPU, {"live_migratable": said}).live_migratable is is_so
+    assert tagged(GPU, {"one_time_use": said}, report=True).one_time_use is is_so
+
+
+def test_c5_flags_that_are_not_said_are_not_known() -> None:
+    found = tagged(GPU.replace(live_migratable=True), {"live_migratable": None, "managed": None})
+    assert (found.live_migratable, found.one_time_use, dict(found.tags)) == (None, False, {})
+
+
+@pytest.mark.parametrize("name", ["managed", "live_migratable", "one_time_use", "remote_managed"])
+@pytest.mark.parametrize("said", ["maybe", "", 5], ids=repr)
+def test_c5_a_flag_that_is_neither_is_refused(name: str, said: Any) -> None:
+    assert f"device_spec[0].{name}" in refused(
+        pci_errors.InvalidSpecFlag, {name: said}, report_in_placement=True
+    )
+
+
+def test_c5_one_time_use_needs_placement() -> None:
+    refused(pci_errors.OneTimeUseWithoutPlacement, {"one_time_use": "true"})
+    assert parse_device_spec({"one_time_use": "false"})[0].one_time_use is False
+
+
+@pytest.mark.parametrize("said", ["true", "false"])
+def test_c5_one_time_use_is_of_no_part(said: str) -> None:
+    """c.5: type-PCI and type-PF only."""
+    entry = {"one_time_use": said}
+    assert tagged(PF, entry, report=True).one_time_use is (said == "true")
+    with pytest.raises(pci_errors.OneTimeUseOfPart, match=VF.address):
+        tagged(VF, entry, report=True)
+
+
+def test_c5_the_first_entry_that_is_about_a_device_wins() -> None:
+    entries = [{"vendor_id": "8086", "n": "1"}, {"address": GPU.address, "n": "2"}, {"n": "3"}]
+    assert [tagged(one, *entries).tags["n"] for one in (VF, GPU)] == ["1", "2"]
+    assert tagged(GPU, *reversed(entries)).tags["n"] == "3"
+
+
+def test_what_a_device_was_called_before_is_forgotten_but_for_its_interface() -> None:
+    before = VF.replace(tags={"parent_ifname": "enp10s0", "colour": "red"}, remote_managed=True)
+    found = tagged(before, {"trusted": "true"})
+    assert found.tags == {"parent_ifname": "enp10s0", "trusted": "true"}
+    assert not found.remote_managed
+
+
+# --- names in Placement ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("PGPU", "PGPU"),
+        ("pgpu", "PGPU"),
+        ("gpu-vf", "CUSTOM_GPU_VF"),
+        ("custom_gpu", "CUSTOM_GPU"),
+        ("", "CUSTOM_PCI_10DE_2330"),
+        (None, "CUSTOM_PCI_10DE_2330"),
+    ],
+)
+def test_a_class_is_the_one_that_nova_has_in_placement(said: Any, name: str) -> None:
+    assert tagged(GPU, {"resource_class": said}).resource_class == name
+
+
+def test_traits_are_those_that_nova_has_in_placement() -> None:
+    found = tagged(GPU, {"traits": "big,HW_NIC_SRIOV,custom_h100,a-b"})
+    assert found.traits == {"CUSTOM_BIG", "HW_NIC_SRIOV", "CUSTOM_H100", "CUSTOM_A_B"}
+    assert tagged(GPU, {"traits": ""}).traits == frozenset()
+
+
+@pytest.mark.parametrize("said", ["CUSTOM_A-B", "x" * 300, 5, ["a"]])
+def test_a_class_that_is_none_is_refused(said: Any) -> None:
+    refused(pci_errors.InvalidSpecClass, {"resource_class": said})
+
+
+@pytest.mark.parametrize("said", ["CUSTOM_A-B", "a,,b", "x" * 300, 5, ["a"]])
+def test_a_trait_that_is_none_is_refused(said: Any) -> None:
+    refused(pci_errors.InvalidSpecTraits, {"traits": said})
+
+
+# --- the option -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"vendor_id": "10de"},
+        [{"vendor_id": "10de"}],
+        '{"vendor_id": "10de"}',
+        '[{"vendor_id": "10de"}]',
+        ['{"vendor_id": "10de"}'],
+        ['[{"vendor_id": "10de"}]'],
+    ],
+    ids=repr,
+)
+def test_an_option_is_text_or_what_it_stands_for(source: Any) -> None:
+    """c.5: JSON, a dict or a list of dicts."""
+    assert parse_device_spec(source) == (DeviceSpecEntry(vendor_id="10de"),)
+
+
+def test_several_texts_are_entries_one_after_the_other() -> None:
+    found = parse_device_spec(['[{"n": "1"}, {"n": "2"}]', '{"n": "3"}', {"n": "4"}])
+    assert [entry.tags["n"] for entry in found] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("nothing", [[], "[]", ["[]"], ()], ids=repr)
+def test_there_may_be_none(nothing: Any) -> None:
+    assert parse_device_spec(nothing) == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["", "{", "5", "null", '"x"', "[5]", '["{}"]', 5, None, [5], [["x"]], [None], b"{}"],
+    ids=repr,
+)
+def test_what_is_no_option_is_refused(source: Any) -> None:
+    refused(pci_errors.InvalidDeviceSpec, source)
+
+
+@pytest.mark.parametrize("entries", [None, 5, "{}", ["{}"], [{}]], ids=repr)
+def test_entries_that_were_not_parsed_are_refused(entries: Any) -> None:
+    with pytest.raises(
+        pci_errors.InvalidDeviceSpec, match=r"expected entries as parse_device_spec"
+    ):
+        tagged_device(GPU, entries)
+    with pytest.raises(InvalidDevice, match="device: got None, expected a Device"):
+        tagged_device(None, ())  # type: ignore[arg-type]

@@ -1,0 +1,440 @@
+"""``pci_devices``: rows and objects of every version, who has which, and back again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects.exceptions import (
+    CannotDowngrade,
+    InvalidField,
+    InvalidInventory,
+    InvalidPrimitive,
+    UnsupportedVersion,
+)
+from resource_objects.interop.nova import (
+    DeviceFinding,
+    DeviceHolder,
+    NovaDevices,
+    SkippedDevice,
+    dump_pci_devices,
+    load_pci_devices,
+    parse_device_spec,
+    pci_errors,
+)
+from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
+from tests.interop.nova.documents import nova
+from tests.interop.nova.pci_documents import INSTANCE, REQUEST, device, function, part, row
+
+PF, VF0, VF1 = "0000:04:00.0", "0000:04:10.0", "0000:04:10.1"
+GPU = "0000:3b:00.0"
+
+
+def card(pf: str, vf0: str, vf1: str) -> list[dict[str, Any]]:
+    """Return a network card of two virtual functions in some states."""
+    return [function(PF, pf), part(PF, VF0, vf0), part(PF, VF1, vf1)]
+
+
+def states(found: NovaDevices) -> list[str]:
+    """Return what this library says the states are, by address."""
+    inventory = PCIInventory(found.devices, usage=found.usage)
+    return list(inventory.states().values())
+
+
+# --- what a row says ------------------------------------------------------------------------------
+
+
+def test_a_row_says_what_a_device_is() -> None:
+    info = {
+        "parent_ifname": "enp4s0",
+        "managed": "true",
+        "live_migratable": "true",
+        "mac_address": "3c:ec:ef:01:02:03",
+        "capabilities": '{"network": ["rx"]}',
+    }
+    found = load_pci_devices([part(PF, VF0, extra_info=json.dumps(info), numa_node=1)])
+    assert found.devices == (
+        Device(
+            VF0,
+            "8086",
+            "154c",
+            "type-VF",
+            parent=PF,
+            numa_node=1,
+            tags={"parent_ifname": "enp4s0", "managed": "true"},
+            live_migratable=True,
+            facts={"mac_address": "3c:ec:ef:01:02:03", "capabilities": '{"network": ["rx"]}'},
+        ),
+    )
+    assert (found.usage, found.holders, found.skipped, found.findings) == ((), {}, (), ())
+
+
+def test_who_has_a_device_is_beside_it() -> None:
+    found = load_pci_devices([row(GPU, "allocated"), row("0000:3c:00.0", "claimed")])
+    assert found.usage == (DeviceUse(GPU, "allocated"), DeviceUse("0000:3c:00.0", "claimed"))
+    assert found.holders[GPU] == DeviceHolder(INSTANCE, REQUEST)
+    assert found.holders.keys() == {GPU, "0000:3c:00.0"}
+
+
+def test_what_only_a_row_has_is_kept_apart() -> None:
+    kept = load_pci_devices([row(GPU)]).rows[GPU]
+    assert {kept["id"], kept["label"], kept["compute_node_id"]} == {7, "label_10de_2330", 1}
+
+
+def test_digits_of_ids_and_addresses_are_kept_in_lower_case() -> None:
+    (found,) = load_pci_devices([row("0000:3B:00.0", vendor_id="10DE")]).devices
+    assert (found.address, found.vendor_id) == (GPU, "10de")
+
+
+@pytest.mark.parametrize("given", [["rx", "tx"], {"sriov": {}}, 3, True, None], ids=repr)
+def test_what_is_no_text_in_extra_info_is_json(given: Any) -> None:
+    (found,) = load_pci_devices([row(GPU, extra_info=json.dumps({"fact": given}))]).devices
+    assert json.loads(found.facts["fact"]) == given
+
+
+@pytest.mark.parametrize("given", [None, "null", "{}", {}], ids=repr)
+def test_no_extra_info_is_nothing(given: Any) -> None:
+    assert load_pci_devices([row(GPU, extra_info=given)]).devices[0].facts == {}
+
+
+@pytest.mark.parametrize("kind", ["type-PCI", "type-PF"])
+def test_what_is_no_part_keeps_the_word_of_one_as_a_fact(kind: str) -> None:
+    info = json.dumps({"phys_function": PF})
+    (found,) = load_pci_devices([row(GPU, dev_type=kind, extra_info=info)]).devices
+    assert (found.parent, dict(found.facts)) == (None, {"phys_function": PF})
+
+
+# --- states (c.1) ---------------------------------------------------------------------------------
+
+CONSISTENT = [
+    ("available", "available", "available"),
+    ("claimed", "unclaimable", "unclaimable"),
+    ("allocated", "unavailable", "unavailable"),
+    ("unclaimable", "claimed", "available"),
+    ("unavailable", "allocated", "available"),
+    ("unavailable", "allocated", "claimed"),
+]
+
+
+@pytest.mark.parametrize("said", CONSISTENT, ids="-".join)
+def test_states_of_relatives_follow_from_who_has_which(said: tuple[str, str, str]) -> None:
+    found = load_pci_devices(card(*said))
+    assert [use.state for use in found.usage] == [s for s in said if s in ("claimed", "allocated")]
+    assert states(found) == list(said)
+    assert found.findings == ()
+    assert [one["status"] for one in dump_pci_devices(found)] == list(said)
+
+
+def test_a_function_stays_unavailable_after_the_part_that_made_it_so_was_freed() -> None:
+    """Nova does not look again which of the two it is; that is no contradiction."""
+    found = load_pci_devices(card("unavailable", "claimed", "available"))
+    assert states(found)[0] == "unclaimable"
+    assert (found.findings, dump_pci_devices(found)[0]["status"]) == ((), "unavailable")
+
+
+@pytest.mark.parametrize(
+    ("said", "findings"),
+    [
+        (("available", "unavailable", "available"), [(VF0, "unavailable", "available")]),
+        (("unclaimable", "available", "available"), [(PF, "unclaimable", "available")]),
+        (("available", "allocated", "available"), [(PF, "available", "unavailable")]),
+        (
+            ("claimed", "available", "unclaimable"),
+            [(VF0, "available", "unclaimable")],
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value[0], str) else "",
+)
+def test_a_state_that_does_not_follow_is_told_and_not_believed(
+    said: tuple[str, str, str], findings: list[tuple[str, str, str]]
+) -> None:
+    found = load_pci_devices(card(*said))
+    assert found.findings == tuple(DeviceFinding(*one) for one in findings)
+    assert len(found.devices) == 3
+    follows = {address: state for address, _, state in findings}
+    expected = [follows.get(one.address, s) for one, s in zip(found.devices, said, strict=True)]
+    assert states(found) == expected
+
+
+def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
+    found = load_pci_devices(card("allocated", "allocated", "unavailable"))
+    assert [(one.address, one.follows) for one in found.findings] == [
+        (PF, f"that it cannot be: {VF0} is held too"),
+        (VF0, f"that it cannot be: {PF} is held too"),
+    ]
+    assert len(found.usage) == 2
+
+
+def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
+    rows = [row(GPU, "claimed", instance_uuid=None), row(VF0, instance_uuid=INSTANCE)]
+    found = load_pci_devices(rows)
+    assert [one.said for one in found.findings] == [
+        "claimed, by nobody",
+        f"available, by {INSTANCE}",
+    ]
+    assert found.holders == {GPU: DeviceHolder(None, REQUEST)}
+
+
+@pytest.mark.parametrize("state", ["removed", "deleted"])
+def test_what_was_removed_is_left_out_and_told(state: str) -> None:
+    found = load_pci_devices([row(GPU, state), row(VF0)])
+    assert [one.address for one in found.devices] == [VF0]
+    assert found.skipped == (SkippedDevice(GPU, "removed"),)
+
+
+@pytest.mark.parametrize("deleted", [7, True])
+def test_a_row_that_is_deleted_is_left_out_and_told(deleted: Any) -> None:
+    found = load_pci_devices([row(GPU, deleted=deleted), row(GPU)])
+    assert (len(found.devices), found.skipped) == (1, (SkippedDevice(GPU, "deleted"),))
+
+
+@pytest.mark.parametrize("address", ["10000:3b:00.0", "0000:3b:20.0", "3b:00.0", "gpu"])
+def test_c2_an_address_that_cannot_be_read_leaves_out_that_device_only(address: str) -> None:
+    """c.2, discovery: an address such as one of a 32-bit domain skips that device only."""
+    found = load_pci_devices([row(address), row(GPU)])
+    assert [one.address for one in found.devices] == [GPU]
+    (skipped,) = found.skipped
+    assert skipped.address == address
+    assert "PCI address" in skipped.reason
+
+
+def test_so_does_an_address_of_its_parent() -> None:
+    found = load_pci_devices([part("10000:04:00.0", VF0), row(GPU)])
+    assert [one.address for one in found.skipped] == [VF0]
+
+
+def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_held() -> None:
+    """c.2, changed type: a function that lost SR-IOV."""
+    rows = card("available", "allocated", "available")
+    found = load_pci_devices([{**rows[0], "dev_type": "type-PCI"}, *rows[1:]])
+    assert found.skipped == (SkippedDevice(VF1, f"its parent {PF} is type-PCI"),)
+    assert found.usage == (DeviceUse(VF0, "allocated", gone=True),)
+    inventory = PCIInventory(found.devices, usage=found.usage)
+    assert inventory.states() == {PF: "unavailable", VF0: "allocated"}
+
+
+# --- with device_spec (c.2, c.5) ------------------------------------------------------------------
+
+
+def test_devices_have_the_tags_class_and_traits_of_their_entry() -> None:
+    specs = parse_device_spec(
+        {"vendor_id": "10de", "resource_class": "gpu", "traits": "big", "colour": "red"}
+    )
+    info = json.dumps({"parent_ifname": "enp4s0", "managed": "true"})
+    (found,) = load_pci_devices([row(GPU, extra_info=info)], specs=specs).devices
+    assert (found.resource_class, found.traits) == ("CUSTOM_GPU", frozenset({"CUSTOM_BIG"}))
+    assert found.tags == {"colour": "red", "parent_ifname": "enp4s0"}
+
+
+def test_c3_a_free_device_that_no_entry_is_about_is_left_out() -> None:
+    """c.3, no spec matches: the device is not in any pool."""
+    found = load_pci_devices([row(GPU), *card(*CONSISTENT[0])], specs=parse_device_spec({}))
+    assert len(found.devices) == 4
+    found = load_pci_devices([row(GPU), row(VF0)], specs=parse_device_spec({"address": GPU}))
+    assert found.skipped == (SkippedDevice(VF0, "no entry of device_spec is about it"),)
+
+
+def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> None:
+    """c.2, gone device: if in use, remembered and removed when freed."""
+    found = load_pci_devices([row(GPU, "allocated"), row(VF0)], specs=())
+    assert found.usage == (DeviceUse(GPU, "allocated", gone=True),)
+    assert [one.address for one in found.skipped] == [VF0]
+
+
+def test_what_an_entry_forbids_is_an_error() -> None:
+    specs = parse_device_spec({"one_time_use": "true"}, report_in_placement=True)
+    with pytest.raises(pci_errors.OneTimeUseOfPart):
+        load_pci_devices([part(PF, VF0)], specs=specs)
+
+
+def test_an_inventory_can_be_made_and_taken_from_and_written_again() -> None:
+    found = load_pci_devices(card("available", "available", "available"))
+    inventory = PCIInventory(found.devices, usage=found.usage)
+    taken = inventory.consume(devices("8086:154c"))
+    (address,) = taken.addresses
+    after = found._replace(usage=inventory.usage, holders={address: DeviceHolder(INSTANCE, "r")})
+    rows = {one["address"]: one for one in dump_pci_devices(after)}
+    assert rows[address]["status"] == "claimed"
+    assert (rows[address]["instance_uuid"], rows[address]["request_id"]) == (INSTANCE, "r")
+    assert rows[PF]["status"] == "unclaimable"
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+
+def read(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with what they hold in JSON as what that is."""
+    return [{**one, "extra_info": json.loads(one["extra_info"])} for one in rows]
+
+
+@pytest.mark.parametrize("said", CONSISTENT, ids="-".join)
+def test_rows_are_written_as_they_were(said: tuple[str, str, str]) -> None:
+    info = json.dumps({"parent_ifname": "enp4s0", "live_migratable": "false", "rp_uuid": "x"})
+    when = datetime.datetime(2024, 5, 6, tzinfo=datetime.UTC)
+    rows = [{**one, "created_at": when, "extra_info": info} for one in card(*said)]
+    found = load_pci_devices(rows)
+    assert read(dump_pci_devices(found)) == read(rows)
+    assert load_pci_devices(dump_pci_devices(found)) == found
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("minor", range(8))
+def test_objects_of_any_version_are_written_as_they_were(minor: int, as_list: bool) -> None:
+    rows = [row(GPU, "allocated"), *card(*CONSISTENT[0])]
+    given: Any = [device(minor, one) for one in rows]
+    found = load_pci_devices(nova("PciDeviceList", "1.3", objects=given) if as_list else given)
+    again = dump_pci_devices(found, f"1.{minor}")
+    assert [one["nova_object.data"] for one in again] == [one["nova_object.data"] for one in given]
+    parents = [None, None, PF, PF]
+    assert [one.parent for one in found.devices] == parents
+    assert load_pci_devices(json.dumps(again)) == found
+
+
+def test_times_are_text_in_objects() -> None:
+    when = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
+    (found,) = dump_pci_devices(load_pci_devices([row(GPU, created_at=when)]), "1.7")
+    assert found["nova_object.data"]["created_at"] == "2024-05-06T07:08:09Z"
+
+
+@pytest.mark.parametrize(
+    "nothing", [None, "[]", "null", [], nova("PciDeviceList", "1.0", objects=[])]
+)
+def test_no_rows_are_no_devices(nothing: Any) -> None:
+    assert load_pci_devices(nothing) == NovaDevices(())
+    assert dump_pci_devices(NovaDevices(())) == []
+
+
+def test_devices_that_never_were_in_nova_are_rows_too() -> None:
+    (said,) = dump_pci_devices(NovaDevices((Device(GPU, "10de", "2330", numa_node=1),)))
+    assert said == {
+        "dev_id": "pci_0000_3b_00_0",
+        "label": "label_10de_2330",
+        "address": GPU,
+        "vendor_id": "10de",
+        "product_id": "2330",
+        "dev_type": "type-PCI",
+        "status": "available",
+        "instance_uuid": None,
+        "request_id": None,
+        "extra_info": "{}",
+        "numa_node": 1,
+        "parent_addr": None,
+    }
+
+
+@given(
+    st.lists(
+        st.sampled_from(["available", "claimed", "allocated", "unclaimable", "unavailable"]),
+        min_size=3,
+        max_size=3,
+    )
+)
+def test_whatever_states_rows_are_in_none_is_lost(said: list[str]) -> None:
+    found = load_pci_devices(card(*said))
+    assert len(found.devices) == 3
+    assert {use.state for use in found.usage} == {*said} & {"claimed", "allocated"}
+    again = [one["status"] for one in dump_pci_devices(found)]
+    assert found.findings or again == said
+    if not any("held too" in one.follows for one in found.findings):
+        PCIInventory(found.devices, usage=found.usage)
+
+
+# --- what cannot be said --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "version", "name"),
+    [
+        ([row(GPU, "claimed")], "1.1", "request_id"),
+        ([row(GPU)], "1.2", "numa_node"),
+        ([row(GPU)], {"PciDevice": "1.2"}, "numa_node"),
+    ],
+    ids=["request", "node", "node, manifest"],
+)
+def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
+    rows: list[dict[str, Any]], version: Any, name: str
+) -> None:
+    found = load_pci_devices(rows)
+    with pytest.raises(CannotDowngrade, match="PciDevice cannot be said in version 1"):
+        dump_pci_devices(found, version)
+    allowed = ["numa_node", name]
+    (said,) = dump_pci_devices(found, version, leave_out=allowed)
+    assert name not in said["nova_object.data"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.3", "1.4"])
+def test_c1_states_that_follow_are_refused_before_1_5(version: str) -> None:
+    """c.1: < 1.5 raises on unclaimable and unavailable."""
+    found = load_pci_devices([{**one, "numa_node": None} for one in card(*CONSISTENT[4])])
+    with pytest.raises(CannotDowngrade, match="the status unavailable"):
+        dump_pci_devices(found, version, leave_out=["request_id"])
+    assert len(dump_pci_devices(found, "1.5")) == 3
+
+
+def test_c1_vdpa_is_refused_before_1_7() -> None:
+    """c.1: < 1.7 raises on vdpa."""
+    found = load_pci_devices([part(PF, VF0, dev_type="vdpa")])
+    with pytest.raises(CannotDowngrade, match="the type vdpa"):
+        dump_pci_devices(found, "1.6")
+    assert len(dump_pci_devices(found, "1.7")) == 1
+
+
+def test_a_device_that_is_spent_has_no_word_in_nova() -> None:
+    spent = NovaDevices((Device(GPU, "10de", "2330"),), (DeviceUse(GPU, "spent"),))
+    with pytest.raises(CannotDowngrade, match="the status spent"):
+        dump_pci_devices(spent)
+    assert dump_pci_devices(spent, leave_out=["spent"])[0]["status"] == "available"
+
+
+def test_what_something_else_uses_up_is_unavailable() -> None:
+    used = NovaDevices((Device(GPU, "10de", "2330"),), (DeviceUse(GPU, "unavailable"),))
+    assert dump_pci_devices(used)[0]["status"] == "unavailable"
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(InvalidInventory, match="NovaDevices"):
+        dump_pci_devices([])  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedVersion, match=r"PciDevice 1\.8"):
+        dump_pci_devices(NovaDevices(()), "1.8")
+    with pytest.raises(InvalidField, match="leave_out"):
+        dump_pci_devices(NovaDevices(()), leave_out=["status"])
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        ("{", "pci_devices: got '{', expected JSON"),
+        (5, "pci_devices: got 5, expected a list"),
+        ([5], "pci_devices[0]: got 5, expected an object"),
+        ({"objects": []}, "pci_devices.nova_object.name: got None"),
+        ([row(GPU, address=None)], "pci_devices[0].address: got None"),
+        ([row(GPU, "lost")], "pci_devices[0].status: got 'lost'"),
+        ([row(GPU, vendor_id="8O86")], "pci_devices[0]: Device.vendor_id: got '8o86'"),
+        ([row(GPU, dev_type="gpu")], "pci_devices[0]: Device.type: got 'gpu'"),
+        ([row(GPU, dev_type="type-VF")], "pci_devices[0]: parent of 0000:3b:00.0"),
+        ([row(GPU, parent_addr=PF)], "pci_devices[0]: parent of 0000:3b:00.0"),
+        ([row(GPU, numa_node=-1)], "pci_devices[0].numa_node: got -1"),
+        ([row(GPU, extra_info="[]")], "pci_devices[0].extra_info: got []"),
+        ([row(GPU, extra_info="{")], "pci_devices[0].extra_info: got '{', expected JSON"),
+        ([row(GPU, extra_info={"a": {1}})], "pci_devices[0].extra_info.a"),
+        ([row(GPU), row(GPU, instance="x")], "pci_devices[1].instance: got 'x'"),
+        ([row(GPU), row(GPU)], "pci_devices.address: got ['0000:3b:00.0']"),
+        ([row(GPU, compute_node_id=[1])], "pci_devices[0].compute_node_id: got [1]"),
+        ([row(GPU, id="7")], "pci_devices[0].id: got '7'"),
+        ([row(GPU), row(VF0, compute_node_id=2)], "pci_devices.compute_node_id: got ['1', '2']"),
+        ([device(8, row(GPU))], "pci_devices[0].nova_object.version: got '1.8'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
+    with pytest.raises(InvalidPrimitive) as caught:
+        load_pci_devices(source)
+    assert str(caught.value).startswith(where)

@@ -1,0 +1,93 @@
+"""Hosts with devices for the tests of a ledger, and short ways to look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import resource_objects as ro
+from resource_objects.providers.located import add_parts
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+from resource_objects.resources.pci import PCIAmount
+
+DEVICES, TOPOLOGY = "PCI_DEVICES", "NUMA_TOPOLOGY"
+#: What a card is taken as whole, and a function split off it.
+CARD, FUNCTION = "CUSTOM_CARD", "SRIOV_NET_VF"
+
+
+def gpu(bus: int, node: int | None = None, **said: Any) -> ro.Device:
+    """Return a GPU, taken as ``PGPU``."""
+    said = {"resource_class": "PGPU", **said}
+    return ro.Device(f"0000:{bus:02x}:00.0", "10de", "2330", numa_node=node, **said)
+
+
+def card(bus: int, count: int = 3, node: int | None = None, **said: Any) -> Iterator[ro.Device]:
+    """Yield a network card that can be had whole, and functions split off it."""
+    whole = f"0000:{bus:02x}:00.0"
+    yield ro.Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **said)
+    for number in range(count):
+        yield ro.Device(
+            f"0000:{bus:02x}:02.{number}",
+            "8086",
+            "154c",
+            "type-VF",
+            resource_class=FUNCTION,
+            parent=whole,
+            numa_node=node,
+        )
+
+
+def functions(bus: int, *numbers: int) -> tuple[str, ...]:
+    """Return the addresses of functions of a card; of three without a number."""
+    return tuple(f"0000:{bus:02x}:02.{number}" for number in numbers or (0, 1, 2))
+
+
+def host_of(devices: Iterable[ro.Device], name: str = "host0", cells: int = 0) -> ro.Provider:
+    """Return a host with devices; with cells of four dedicated CPUs each if there are some."""
+    own = "VCPU=8,DISK_GB=100" + (f",PCPU={4 * cells}" if cells else "")
+    host = ro.Provider(name, own)
+    if cells:
+        made = [
+            HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=64, socket=n // 2)
+            for n in range(cells)
+        ]
+        add_parts(host, TOPOLOGY, NUMATopologyInventory(made))
+    add_parts(host, DEVICES, ro.PCIInventory(devices))
+    return host
+
+
+def taken(ledger: ro.Ledger, consumer: str) -> dict[tuple[str, str], tuple[int, tuple[str, ...]]]:
+    """Return ``{(provider, class): (amount, units)}`` of a consumer."""
+    return {
+        (one.provider, one.resource_class): (int(one.amount), one.units)  # type: ignore[call-overload]
+        for one in ledger.held(consumer).allocations
+    }
+
+
+def told(ledger: ro.Ledger, consumer: str, host: str = "host0") -> PCIAmount:
+    """Return which devices the ledger says that a consumer has."""
+    found = ledger.assigned(consumer)[host][DEVICES]
+    assert isinstance(found, PCIAmount)
+    return found
+
+
+def chosen(found: ro.Candidate) -> PCIAmount:
+    """Return which devices a candidate takes."""
+    amount = found.located[DEVICES]
+    assert isinstance(amount, PCIAmount)
+    return amount
+
+
+def states(ledger: ro.Ledger, host: str = "host0") -> dict[str, str]:
+    """Return the state of each device of a host that is not available."""
+    inventory = ledger.inventories(host)[DEVICES]
+    assert isinstance(inventory, ro.PCIInventory)
+    return {a: state for a, state in inventory.states().items() if state != "available"}
+
+
+def raw(provider: str, kind: str, *units: str, amount: int | None = None) -> ro.Allocation:
+    """Return an allocation by unit, as who decides elsewhere makes it."""
+    count = len(units) if amount is None else amount
+    return ro.Allocation(
+        provider=provider, resource_class=kind, amount=ro.IntegerAmount(count), units=units
+    )

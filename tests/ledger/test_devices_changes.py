@@ -1,0 +1,330 @@
+"""What a sync may say of devices that somebody holds, and what it may not; and what an audit says.
+
+Source of the rules: Nova's ``PciDevTracker``, c.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.exceptions import Rule
+from resource_objects.ledger.defining import DefineMethods
+from resource_objects.providers.findings import FindingKind
+from resource_objects.providers.located import add_parts
+from tests.ledger.device_hosts import (
+    CARD,
+    DEVICES,
+    FUNCTION,
+    card,
+    functions,
+    gpu,
+    host_of,
+    raw,
+    states,
+    taken,
+    told,
+)
+
+ONE = "0000:01:00.0"
+GPU = "0000:3b:00.0"
+
+
+def claimed(ledger: ro.Ledger) -> ro.Ledger:
+    """Return a ledger with a card and a GPU, of which a function and the GPU are held."""
+    ledger.sync(host_of([*card(1), gpu(0x3B)]))
+    ledger.claim("port", {"host0": {DEVICES: ro.devices(FUNCTION)}})
+    ledger.claim("job", {"host0": {DEVICES: ro.devices("PGPU")}})
+    return ledger
+
+
+def by_provider(**devices: list[ro.Device]) -> ro.Provider:
+    """Return a host with devices at providers of these names."""
+    host = ro.Provider("host0", "VCPU=8,DISK_GB=100")
+    for name, own in devices.items():
+        host.add(f"host0/{name}", {DEVICES: ro.PCIInventory(own)})
+    return host
+
+
+def kinds(ledger: ro.Ledger) -> list[FindingKind]:
+    return [finding.kind for finding in ledger.audit()]
+
+
+# --- what contradicts itself ---
+
+
+@pytest.mark.law(8)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: by_provider(one=[gpu(0x3B)], two=[gpu(0x3B)]),
+        lambda: by_provider(card=[*card(1)][:1], parts=[*card(1)][1:]),
+        lambda: by_provider(card=[*card(1)][:2], parts=[*card(1)][2:]),
+    ],
+    ids=["a device twice", "a card without its functions", "some of its functions"],
+)
+def test_parts_that_contradict_each_other_are_refused(
+    ledger: ro.Ledger, wrong: Callable[[], ro.Provider]
+) -> None:
+    with pytest.raises(exceptions.InvalidTree, match="kept by one provider"):
+        ledger.sync(wrong())
+    assert list(ledger.trees()) == []
+
+
+@pytest.mark.law(8)
+def test_several_devices_of_one_provider_are_refused() -> None:
+    with pytest.raises(exceptions.InvalidInventory, match="devices of one provider"):
+        ro.connect("memory://").sync(by_provider(both=[gpu(1), gpu(2)]))
+
+
+# --- what is held and would go ---
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("how", ["sync", "remove"])
+def test_a_provider_whose_device_is_held_stays_and_the_holder_is_named(
+    ledger: ro.Ledger, how: str
+) -> None:
+    claimed(ledger)
+    with pytest.raises(exceptions.ProviderInUse, match=f"removed: job holds {GPU}$"):
+        if how == "sync":
+            ledger.sync(host_of(card(1)))
+        else:
+            ledger.remove(f"host0/{GPU}")
+    assert told(ledger, "job").addresses == (GPU,)
+    ledger.release("job")
+    assert ledger.sync(host_of(card(1))).removed == 1
+
+
+def test_every_holder_of_a_card_is_named(ledger: ro.Ledger) -> None:
+    claimed(ledger)
+    ledger.claim("counted", {f"host0/{ONE}": {FUNCTION: 1}})
+    said = f"port holds {functions(1)[0]}; counted holds 1 {FUNCTION}|counted .*; port"
+    with pytest.raises(exceptions.ProviderInUse, match=said):
+        ledger.sync(host_of([gpu(0x3B)]))
+
+
+def test_what_is_no_device_is_in_use_as_ever(ledger: ro.Ledger) -> None:
+    host = host_of([gpu(0x3B)])
+    host.add("host0/nvme", "CUSTOM_NVME=1")
+    ledger.sync(host)
+    ledger.claim("job", {"host0/nvme": "CUSTOM_NVME=1"})
+    with pytest.raises(exceptions.ProviderInUse) as refused:
+        ledger.sync(host_of([gpu(0x3B)]))
+    assert str(refused.value) == "host0/nvme has allocations and cannot be removed"
+
+
+def test_what_nobody_holds_may_go_and_change(ledger: ro.Ledger) -> None:
+    claimed(ledger)
+    ledger.sync(host_of([*card(1, 2), *card(2), gpu(0x3B, node=1)]))
+    assert told(ledger, "job").addresses == (GPU,)
+    assert told(ledger, "port").addresses == (functions(1)[0],)
+    assert list(ledger.audit()) == []
+
+
+# --- what is held and would be given out in another way ---
+
+
+def _gpu_of_another_class() -> ro.Provider:
+    return host_of([*card(1), gpu(0x3B, resource_class="CUSTOM_GPU")])
+
+
+def _function_of_another_class() -> ro.Provider:
+    whole, first, *others = card(1)
+    return host_of([whole, first.replace(resource_class="CUSTOM_VF"), *others, gpu(0x3B)])
+
+
+def _gpu_of_another_provider() -> ro.Provider:
+    host = by_provider(**{GPU: [gpu(0x5E)], "moved": [gpu(0x3B)]})
+    add_parts(host, DEVICES, ro.PCIInventory(card(1)))
+    return host
+
+
+OTHERWISE = {
+    _gpu_of_another_class: f"job holds {GPU} of PGPU",
+    _function_of_another_class: f"port holds {functions(1)[0]} of {FUNCTION}",
+    _gpu_of_another_provider: f"job holds {GPU} of PGPU",
+}
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("change", OTHERWISE, ids=lambda change: change.__name__[1:])
+def test_what_is_held_is_not_given_out_in_another_way(
+    ledger: ro.Ledger, change: Callable[[], ro.Provider]
+) -> None:
+    claimed(ledger)
+    before = states(ledger)
+    with pytest.raises(exceptions.InventoryInUse, match=OTHERWISE[change]):
+        ledger.sync(change())
+    assert states(ledger) == before
+    ledger.release("job", "port")
+    ledger.sync(change())
+    assert list(ledger.audit()) == []
+
+
+@pytest.mark.law(4)
+def test_a_card_that_is_held_keeps_its_functions_where_they_are(ledger: ro.Ledger) -> None:
+    ledger.sync(host_of(card(1)))
+    ledger.claim("job", {"host0": {DEVICES: ro.devices(CARD)}})
+    whole, *parts = card(1)
+    plain = [ro.Device(one.address, "8086", "154c", resource_class="CUSTOM_NIC") for one in parts]
+    with pytest.raises(exceptions.InventoryInUse, match=f"job holds {functions(1)[0]} of {CARD}"):
+        ledger.sync(host_of([whole, *plain]))
+
+
+def test_a_sync_that_adds_devices_does_not_read_who_holds_some(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed(ledger)
+    log: list[Any] = []
+    read = ledger.backend.read
+
+    def reading(*trees: str, **how: Any) -> Any:
+        log.append(how.get("allocations", True))
+        return read(*trees, **how)
+
+    monkeypatch.setattr(ledger.backend, "read", reading)
+    ledger.sync(host_of([*card(1), *card(2), gpu(0x3B), gpu(0x5E)]))
+    ledger.sync(host_of([*card(1), *card(2), gpu(0x3B, node=0), gpu(0x5E)], "host1"))
+    assert log == [False, False]
+    with pytest.raises(exceptions.InventoryInUse):
+        ledger.sync(_gpu_of_another_class())
+    assert log == [False, False, False, True]
+
+
+@pytest.mark.law(4)
+def test_a_held_device_that_is_split_takes_its_functions_along(ledger: ro.Ledger) -> None:
+    claimed(ledger)
+    parts = [
+        ro.Device(
+            f"0000:3b:01.{number}",
+            "10de",
+            "2330",
+            "type-VF",
+            resource_class="CUSTOM_VGPU",
+            parent=GPU,
+        )
+        for number in (0, 1)
+    ]
+    ledger.sync(host_of([*card(1), gpu(0x3B).replace(type="type-PF"), *parts]))
+    assert states(ledger)[parts[0].address] == "unavailable"
+    refused = ledger.snapshot().candidates("CUSTOM_VGPU=1")
+    assert not refused and "job holds" in str(refused.explain())
+    assert list(ledger.audit()) == []
+    ledger.release("job")
+    ledger.claim("job", ledger.snapshot().candidates("CUSTOM_VGPU=2"))
+    assert not ledger.snapshot().candidates("PGPU=1")
+
+
+# --- functions that come and go while others are held ---
+
+
+@pytest.mark.law(4, 6)
+def test_a_held_function_that_is_gone_is_counted_until_it_is_given_back(
+    ledger: ro.Ledger,
+) -> None:
+    claimed(ledger)
+    whole, _, *others = card(1)
+    ledger.sync(host_of([whole, *others, gpu(0x3B)]))
+    assert kinds(ledger) == [FindingKind.UNIT_GONE]
+    assert ledger.snapshot().free(FUNCTION) == 1
+    for asked in ("SRIOV_NET_VF=2", {DEVICES: ro.devices(FUNCTION, 2)}):
+        assert not ledger.snapshot().candidates(asked)
+    (found,) = ledger.snapshot().candidates({DEVICES: ro.devices(FUNCTION)})
+    ledger.claim("other", found)
+    ledger.release("port")
+    assert kinds(ledger) == []
+    assert ledger.snapshot().candidates({DEVICES: ro.devices(FUNCTION)})
+
+
+@pytest.mark.law(4, 6)
+def test_a_function_that_is_withheld_is_not_given_out(ledger: ro.Ledger) -> None:
+    """c.2: one that is gone while somebody holds it is remembered, and not given to anybody."""
+    claimed(ledger)
+    inventory: Any = ledger.inventories("host0")[DEVICES]
+    inventory.rediscover([d for d in inventory.devices if d.address != functions(1)[0]])
+    host = ro.Provider("host0", "VCPU=8,DISK_GB=100")
+    add_parts(host, DEVICES, inventory)
+    ledger.sync(host)
+    assert list(ledger.audit()) == []
+    everywhere = ({DEVICES: ro.devices(FUNCTION, 2)}, {FUNCTION: 2})
+    for gives_back in (True, False):
+        for asked in everywhere:
+            (found,) = ledger.snapshot().candidates(asked)
+            claim = ledger.claim("new", found)
+            assert claim.allocations[0].units == functions(1, 1, 2)
+            ledger.release("new")
+        assert not ledger.snapshot().candidates({DEVICES: ro.devices(FUNCTION, 3)})
+        if gives_back:
+            ledger.release("port")
+    refused = ledger.snapshot().candidates({FUNCTION: 3})  # by number there would be three
+    assert [reason.rule for reason in refused.explain().reasons] == [Rule.INVALID]
+
+
+# --- what only an audit finds: written past the door ---
+
+
+@pytest.fixture
+def unguarded(ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch) -> ro.Ledger:
+    """A ledger that somebody changed while somebody else took devices: nobody looked."""
+    claimed(ledger)
+    monkeypatch.setattr(DefineMethods, "_allowed", lambda *given: ())
+    return ledger
+
+
+@pytest.mark.law(4, 6)
+def test_a_device_that_moved_while_it_was_held_is_still_held(unguarded: ro.Ledger) -> None:
+    unguarded.sync(_gpu_of_another_provider())
+    assert kinds(unguarded) == []  # a unit may be of another part than it was taken of
+    assert states(unguarded)[GPU] == "allocated"
+    for asked in ("PGPU=1", {DEVICES: ro.devices("PGPU")}):
+        refused = unguarded.snapshot().candidates(asked)
+        assert not refused
+        assert refused.explain().reasons
+    with pytest.raises(exceptions.UnitTaken, match="job holds 1"):
+        unguarded.claim("other", [raw("host0/moved", "PGPU", GPU)])
+    unguarded.release("job")
+    assert unguarded.snapshot().candidates("PGPU=2")
+
+
+def test_a_device_of_another_class_now_is_found(unguarded: ro.Ledger) -> None:
+    unguarded.sync(_function_of_another_class())
+    assert kinds(unguarded) == [FindingKind.UNIT_ELSEWHERE]
+    assert not unguarded.snapshot().candidates("CUSTOM_VF=1")
+
+
+def test_a_device_that_two_hold_is_found(unguarded: ro.Ledger) -> None:
+    unguarded.sync(_gpu_of_another_provider())
+    where = unguarded.provider("host0/moved").uuid or ""
+    from resource_objects.providers.orders import ClaimOrder, Delta, Operation, Write
+
+    order = ClaimOrder("other", (Delta(where, "PGPU", 1, (GPU,)),))
+    unguarded.backend.commit(Write(Operation(), "claim", "other", orders=(order,)))
+    assert FindingKind.UNIT_TWICE in kinds(unguarded)
+
+
+@pytest.mark.parametrize(
+    "units, expected",
+    [
+        ((ONE,), []),
+        ((ONE, *functions(1)), []),
+        ((functions(1)[0],), [FindingKind.UNIT_ELSEWHERE, FindingKind.UNIT_MISSING]),
+        ((ONE, "0000:09:00.0"), [FindingKind.UNIT_GONE, FindingKind.UNIT_MISSING]),
+    ],
+    ids=["itself", "with its functions", "a function", "another"],
+)
+def test_which_units_of_a_card_an_audit_expects(
+    ledger: ro.Ledger, units: tuple[str, ...], expected: list[FindingKind]
+) -> None:
+    from resource_objects.providers.orders import ClaimOrder, Delta, Operation, Write
+
+    ledger.sync(host_of(card(1)))
+    where = ledger.provider(f"host0/{ONE}").uuid or ""
+    order = ClaimOrder("job", (Delta(where, CARD, 1, units),))
+    ledger.backend.commit(Write(Operation(), "claim", "job", orders=(order,)))
+    assert kinds(ledger) == expected
+    assert taken(ledger, "job")[f"host0/{ONE}", CARD][0] == 1

@@ -1,0 +1,270 @@
+"""A kind that the library does not know: lamps, each next to a host cell, some wanted near.
+
+And :class:`Scattered`, a condition on host cells that is hard; and how to ask for lamps.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import pytest
+
+from resource_objects import base, fields
+from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.resources import Amount, Inventory, together
+from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
+from resource_objects.resources.records import AmountRecord, InventoryRecord
+from resource_objects.resources.together import Cells
+from tests.resources.numa.hosts import host, on, plain
+
+LAMP = "CUSTOM_LAMP"
+NUMA = "NUMA_TOPOLOGY"
+
+
+@base.register
+class LampAmount(Amount):
+    """So many lamps: next to the chosen host cells, or anywhere; assigned, also where they are."""
+
+    WIRE_PREFIX = "test_lamps"
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "count": fields.IntegerField(1, 999),
+        "is_near": fields.BooleanField(default=True),
+        "placed": fields.IntegerPairsField(default=()),
+        "gives_back": fields.BooleanField(default=False),
+    }
+    count: int
+    is_near: bool
+    placed: tuple[tuple[int, int], ...]
+    gives_back: bool
+
+    def __init__(self, count: int, **words: Any) -> None:
+        super().__init__(count=count, **words)
+
+    @property
+    def is_zero(self) -> bool:
+        return False
+
+    @property
+    def is_negative(self) -> bool:
+        return self.gives_back
+
+    @property
+    def is_assigned(self) -> bool:
+        return bool(self.placed)
+
+    @property
+    def locates(self) -> bool:
+        return True
+
+    def __neg__(self) -> Self:
+        return self.replace(gives_back=not self.gives_back)
+
+    def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
+        return (AmountRecord(resource_class, self.count),)
+
+
+class LampsNear:
+    """What lamps need of host cells: as many next to these as are wanted."""
+
+    def __init__(self, free: Mapping[int, int], amount: LampAmount) -> None:
+        self.counts = dict(amount.placed) if amount.is_assigned else dict(free)
+        self.wanted = amount.count if amount.is_near else 0
+        self.asked = 0  #: how often, for tests that count
+
+    def is_met(self, cells: Collection[int]) -> bool:
+        self.asked += 1
+        return sum(self.counts.get(cell, 0) for cell in cells) >= self.wanted
+
+    def helpful(self, cells: Collection[int]) -> frozenset[int]:
+        return frozenset(cell for cell, count in self.counts.items() if count) - frozenset(cells)
+
+    def alike(self, cell: int) -> Hashable:
+        return self.counts.get(cell, 0)
+
+
+class CountedLamps(LampsNear):
+    """The same, knowing how many host cells it takes."""
+
+    def needed(self, cells: Collection[int], among: Collection[int]) -> int:
+        lacking = self.wanted - sum(self.counts.get(cell, 0) for cell in cells)
+        most_first = sorted((self.counts.get(cell, 0) for cell in among), reverse=True)
+        for number, count in enumerate(most_first, 1):
+            lacking -= count
+            if lacking <= 0:
+                return number
+        return len(most_first) + 1
+
+
+@base.register
+class LampInventory(Inventory):
+    """Free lamps by host cell."""
+
+    WIRE_PREFIX = "test_lamps"
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {"free": fields.IntegerPairsField(default=())}
+    free: tuple[tuple[int, int], ...]
+
+    #: What knows what lamps need.
+    near_kind: type[LampsNear] = LampsNear
+
+    def __init__(self, free: Mapping[int, int], **figures: Any) -> None:
+        super().__init__(free=dict(free), **figures)
+
+    def fit(self, amount: Amount, limit: Amount | None = None) -> LampAmount:
+        return self._fit(amount, self.part_ids())
+
+    def part_ids(self) -> tuple[int, ...]:
+        return tuple(cell for cell, _ in self.free)
+
+    def fit_within(self, amount: Amount, ids: Collection[int]) -> LampAmount:
+        return self._fit(amount, ids)
+
+    def device_counts(self) -> Mapping[int, int]:
+        return dict(self.free)
+
+    def near(self, amount: Amount, cells: Cells) -> LampsNear | None:
+        return self.near_within(amount, cells, None)
+
+    def near_within(
+        self, amount: Amount, cells: Cells, ids: Collection[int] | None
+    ) -> LampsNear | None:
+        assert isinstance(amount, LampAmount)
+        free = {cell: count for cell, count in self.free if ids is None or cell in ids}
+        return self.near_kind(free, amount)
+
+    def fit_near(
+        self,
+        amount: Amount,
+        limit: Amount | None,
+        cells: Cells,
+        chosen: Collection[int],
+        within: Collection[int] | None,
+    ) -> LampAmount:
+        assert isinstance(amount, LampAmount)
+        free = [cell for cell, _ in self.free if within is None or cell in within]
+        near = [cell for cell in free if cell in chosen]
+        if not amount.is_near:
+            return self._fit(amount, [*near, *(cell for cell in free if cell not in near)])
+        counts = dict(amount.placed) or dict(self.free)
+        there = sum(counts.get(cell, 0) for cell in chosen if within is None or cell in within)
+        if there < amount.count:
+            raise CapacityException.of([Reason(Rule.AFFINITY, amount.count, there, 0, LAMP)])
+        return self._fit(amount, near)
+
+    def _fit(self, amount: Amount, ids: Iterable[int]) -> LampAmount:
+        assert isinstance(amount, LampAmount)
+        free, missing, placed = dict(self.free), amount.count, []
+        if amount.is_assigned:
+            return amount
+        for cell in ids:
+            count = min(missing, free[cell])
+            missing -= count
+            placed += [(cell, count)] if count else []
+        if missing:
+            every = sum(free.values())
+            raise CapacityException.of([Reason(Rule.CAPACITY, amount.count, every, 0, LAMP)])
+        return amount.replace(placed=sorted(placed))
+
+    def _take(self, assigned: Amount) -> None:
+        assert isinstance(assigned, LampAmount)
+        sign = 1 if assigned.gives_back else -1
+        free = dict(self.free)
+        for cell, count in assigned.placed:
+            free[cell] += sign * count
+        self.update(free=free)
+
+    def to_records(self) -> tuple[InventoryRecord, ...]:
+        raise NotImplementedError
+
+
+class CountedLampInventory(LampInventory):
+    """Free lamps by host cell; what they need knows how many host cells it takes."""
+
+    near_kind = CountedLamps
+
+    @classmethod
+    def obj_name(cls) -> str:
+        return LampInventory.obj_name()
+
+
+class Scattered:
+    """So many colours, of which each cell has some: a cover, which is hard in general."""
+
+    counts: Mapping[int, int] = {}
+
+    def __init__(self, colours: int, of_cell: Sequence[Collection[int]]) -> None:
+        self._colours, self._of_cell = frozenset(range(colours)), of_cell
+
+    def _missing(self, cells: Collection[int]) -> frozenset[int]:
+        return self._colours.difference(*(self._of_cell[cell] for cell in cells))
+
+    def is_met(self, cells: Collection[int]) -> bool:
+        return not self._missing(cells)
+
+    def helpful(self, cells: Collection[int]) -> frozenset[int]:
+        missing = min(self._missing(cells))
+        return frozenset(c for c, some in enumerate(self._of_cell) if missing in some)
+
+    def alike(self, cell: int) -> Hashable:
+        return frozenset(self._of_cell[cell])
+
+
+def hard() -> tuple[NUMATopologyInventory, NUMATopologyAmount, Scattered]:
+    """Return forty colours of which each of 64 cells has four, and a topology of eleven cells."""
+    chance = random.Random(0)
+    colours = Scattered(40, [chance.sample(range(40), 4) for _ in range(64)])
+    return host(*(plain(i, [i]) for i in range(64))), numa(11, dedicated=11), colours
+
+
+# --- asking ---
+
+
+def two_cpu_cells(count: int, **facts: Any) -> NUMATopologyInventory:
+    """Return host cells of two CPUs each."""
+    return host(*(plain(i, [2 * i, 2 * i + 1], **facts) for i in range(count)))
+
+
+def decide(
+    cells: NUMATopologyInventory,
+    topology: NUMATopologyAmount,
+    free: Mapping[int, int] | LampInventory,
+    lamps: LampAmount | None,
+    **how: Any,
+) -> dict[str, Amount]:
+    """Return where both would go; nothing that is asked changes."""
+    there = free if isinstance(free, LampInventory) else LampInventory(free)
+    asked = {NUMA: topology, **({} if lamps is None else {LAMP: lamps})}
+    before = copy.deepcopy((cells, there, asked))
+    try:
+        return together.fit(asked, {NUMA: cells, LAMP: there}, **how)
+    finally:
+        assert (cells, there, asked) == before
+
+
+def cells_of(found: Mapping[str, Amount]) -> list[int]:
+    """Return the host cells, guest cell by guest cell."""
+    topology = found[NUMA]
+    assert isinstance(topology, NUMATopologyAmount)
+    return on(topology)
+
+
+def lamps_of(found: Mapping[str, Amount]) -> dict[int, int]:
+    """Return how many lamps of which host cell."""
+    lamps = found[LAMP]
+    assert isinstance(lamps, LampAmount)
+    return dict(lamps.placed)
+
+
+def reasons(*args: Any, **how: Any) -> list[Reason]:
+    """Return the reasons of a refusal."""
+    with pytest.raises(CapacityException) as refusal:
+        decide(*args, **how)
+    return list(refusal.value.reasons)

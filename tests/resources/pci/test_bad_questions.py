@@ -1,0 +1,354 @@
+"""Whatever an inventory of devices is asked, it answers or says what is wrong; nothing changed."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects import exceptions
+from resource_objects.exceptions import (
+    CapacityException,
+    DuplicateKey,
+    ForeignAmount,
+    InvalidAddress,
+    InvalidDevice,
+    InvalidInput,
+    InvalidInventory,
+    NegativeAmount,
+    NotAssigned,
+    WrongAmountKind,
+)
+from resource_objects.resources import IntegerAmount, Inventories
+from resource_objects.resources.pci import (
+    Device,
+    DevicePool,
+    DeviceRequest,
+    DeviceSpec,
+    DeviceUse,
+    PCIAmount,
+    PCIInventory,
+    PlacedDevice,
+    devices,
+)
+from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, used, whole
+
+pytestmark = pytest.mark.law(8)
+
+GPU = "0000:01:00.0"
+FORM = "expected DOMAIN:BUS:SLOT.FUNCTION, such as 0000:3b:00.0"
+#: A PF with two VFs, where :data:`HOST` has three.
+ASSIGNED = host(nic(2)).fit(devices("8086:1572", types=["type-PF"]))
+
+HOST = host(nic(3), gpu(numa_node=0), usage=used(vf2="allocated"))
+
+
+def ask_by(method: str, *args: Any, **how: Any) -> Callable[[PCIInventory], object]:
+    """Return what asks an inventory in one of its ways."""
+    return lambda inventory: getattr(inventory, method)(*args, **how)
+
+
+def unchanged(
+    error: type[Exception] | tuple[type[Exception], ...],
+    text: str,
+    ask: Callable[[PCIInventory], object],
+) -> None:
+    """Check that asking raises an error that says why, and that nothing changed."""
+    asked = copy.deepcopy(HOST)
+    with pytest.raises(error) as refusal:
+        ask(asked)
+    assert text in str(refusal.value)
+    assert asked == HOST and asked.states() == HOST.states()
+    assert asked.as_pools() == HOST.as_pools()
+
+
+ANY_VF = devices("8086:154c")
+
+
+@pytest.mark.parametrize("other", [IntegerAmount(1), 1, None, "PGPU", {"PGPU": 1}], ids=repr)
+def test_an_amount_of_another_kind_is_refused(other: Any) -> None:
+    for method in ("fit", "consume", "can_provide", "allocate"):
+        unchanged(WrongAmountKind, "a PCIAmount", ask_by(method, other))
+
+
+@pytest.mark.parametrize("limit", [IntegerAmount(1), 1, devices("PGPU")], ids=repr)
+def test_devices_have_no_limit(limit: Any) -> None:
+    for method in ("fit", "consume", "can_provide"):
+        unchanged(WrongAmountKind, "devices have no limit", ask_by(method, ANY_VF, limit))
+
+
+def test_inventories_of_several_resources_refuse_another_kind_at_the_door() -> None:
+    with pytest.raises(WrongAmountKind):
+        Inventories({"PCI_DEVICES": HOST}).fit({"PCI_DEVICES": IntegerAmount(1)})
+    with pytest.raises(InvalidInput):
+        Inventories({"PGPU": HOST})
+    with pytest.raises(InvalidInput):
+        Inventories({"PCI_DEVICE": HOST})  # the plain count
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        pytest.param({"within": 3}, "within: got 3", id="within a number"),
+        pytest.param({"within": VFS[0]}, "within: got", id="within text"),
+        pytest.param({"cells": 3, "chosen": [0]}, "cells: got 3", id="cells a number"),
+        pytest.param({"cells": cells(2), "chosen": 3}, "chosen: got 3", id="chosen a number"),
+        pytest.param({"cells": cells(2), "chosen": "0"}, "chosen: got '0'", id="chosen text"),
+        pytest.param({"chosen": [0]}, "chosen: got", id="chosen of no cells"),
+    ],
+)
+def test_where_somebody_is_has_to_be_said_so_that_it_has_a_meaning(
+    how: dict[str, Any], text: str
+) -> None:
+    for method in ("fit", "consume"):
+        unchanged(InvalidInput, text, ask_by(method, ANY_VF, **how))
+
+
+GPU_HERE = PlacedDevice(0, GPU, "PGPU", numa_node=0)
+ONE_GPU = devices("PGPU", affinity="required")
+
+
+@pytest.mark.parametrize(
+    ("foreign", "text"),
+    [
+        pytest.param(
+            host(gpu(4)).fit(devices("PGPU")),
+            "device: got '0000:05:00.0', expected one of these devices",
+            id="a device that is not here",
+        ),
+        pytest.param(
+            ONE_GPU.replace(placed=[GPU_HERE.replace(resource_class="VGPU")]),
+            f"device {GPU}: got 'VGPU', expected PGPU",
+            id="another class",
+        ),
+        pytest.param(
+            ONE_GPU.replace(placed=[GPU_HERE.replace(numa_node=1)]), GPU, id="another node"
+        ),
+        pytest.param(
+            devices("VGPU").replace(placed=[GPU_HERE]), GPU, id="not what the request asks for"
+        ),
+        pytest.param(
+            ASSIGNED,
+            f"functions split off {PF}: got ('{VFS[0]}', '{VFS[1]}'), expected those there are",
+            id="fewer parts",
+        ),
+        pytest.param(
+            ONE_GPU.replace(placed=[GPU_HERE.replace(parts=[VFS[0]])]),
+            f"functions split off {GPU}",
+            id="parts of what has none",
+        ),
+    ],
+)
+def test_an_assigned_amount_of_another_host_is_foreign(foreign: PCIAmount, text: str) -> None:
+    """Whether it is taken or given back, and wherever who asks is."""
+    for method in ("fit", "consume"):
+        unchanged(ForeignAmount, text, ask_by(method, foreign))
+        unchanged(ForeignAmount, text, ask_by(method, foreign, cells=cells(2), chosen=[1]))
+    unchanged((ForeignAmount, CapacityException), "", lambda it: it.consume(-foreign))
+    unchanged((ForeignAmount, CapacityException), "", lambda it: it.allocate(foreign))
+
+
+def test_what_is_given_back_is_what_was_taken() -> None:
+    """Somebody has the device; but what comes back is not what he has."""
+    inventory = host(gpu())
+    taken = inventory.consume(devices("PGPU"))
+    before = copy.deepcopy(inventory)
+    for other in (taken.placed[0].replace(resource_class="VGPU"), PlacedDevice(0, PF, "PGPU")):
+        with pytest.raises(ForeignAmount, match=other.address):
+            inventory.consume(-taken.replace(placed=[other]))
+        assert inventory == before
+
+
+def test_a_pf_is_given_back_whatever_became_of_its_vfs() -> None:
+    """Who has a PF may remove its VFs, or make others: what is taken back is what is there."""
+    inventory = host(nic(3))
+    taken = inventory.consume(devices("8086:1572", types=["type-PF"]))
+    inventory.remove(VFS[0])
+    inventory.consume(-taken)
+    assert inventory == host(whole(), part(1), part(2))
+
+
+def test_an_amount_given_back_is_not_asked_for() -> None:
+    mine = HOST.fit(ANY_VF)
+    unchanged(NegativeAmount, "one that asks", lambda it: it.can_provide(-mine))
+    unchanged(CapacityException, "gives back", lambda it: it.consume(-mine))
+    unchanged(CapacityException, "gives back", lambda it: it.fit(-mine))
+
+
+def test_an_amount_given_back_is_not_allocated() -> None:
+    inventory = host(nic(1))
+    taken = inventory.consume(ANY_VF)
+    with pytest.raises(InvalidInput):
+        inventory.allocate(-taken)
+    assert inventory.state(VFS[0]) == "claimed"
+
+
+def test_what_is_not_assigned_is_neither_allocated_nor_given_back() -> None:
+    unchanged(NotAssigned, "assigned ones", lambda it: it.allocate(ANY_VF))
+    unchanged(NotAssigned, "assigned ones", lambda it: it.consume(-ANY_VF))
+    unchanged(NotAssigned, "", lambda it: it.spread(ANY_VF))
+
+
+def test_giving_back_devices_of_which_one_is_not_held_gives_back_none() -> None:
+    inventory = host(nic(3))
+    taken = inventory.consume(devices("8086:154c", 2))
+    other = host(nic(3), usage=used(vf0="claimed")).fit(devices("8086:154c", 2))
+    assert set(taken.addresses) & set(other.addresses)
+    before = copy.deepcopy(inventory)
+    with pytest.raises(CapacityException, match="gives back 1, only 0 used") as refusal:
+        inventory.consume(-other)
+    assert [reason.unit for reason in refusal.value.reasons] == [VFS[2]]
+    assert inventory == before
+
+
+@pytest.mark.parametrize("method", ["state", "device", "remove", "reset"])
+@pytest.mark.parametrize(
+    ("address", "error", "text"),
+    [
+        pytest.param("x", InvalidAddress, f"got 'x', {FORM}", id="no address"),
+        pytest.param(None, InvalidInput, "got None", id="nothing"),
+        pytest.param("0000:05:00.0", InvalidDevice, "0000:05:00.0", id="no device"),
+    ],
+)
+def test_a_device_that_is_not_there_is_named(
+    method: str, address: Any, error: type[Exception], text: str
+) -> None:
+    unchanged(error, text, ask_by(method, address))
+
+
+def test_addresses_are_asked_for_in_any_form() -> None:
+    assert HOST.state("0:3B:0.0") == "unavailable"
+    assert HOST.device("0:1:0.0") == gpu(numa_node=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "text"),
+    [
+        pytest.param({"devices": [gpu()]}, InvalidDevice, VFS[2], id="without what is taken"),
+        pytest.param({"devices": [gpu(), gpu()]}, DuplicateKey, GPU, id="a device twice"),
+        pytest.param({"usage": used(pf="claimed", vf0="claimed")}, InvalidDevice, PF, id="both"),
+        pytest.param({"pools": [DevicePool("10de", "2330", 1)]}, InvalidInventory, "", id="pools"),
+    ],
+)
+def test_an_update_that_contradicts_itself_changes_nothing(
+    values: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    unchanged(error, text, lambda it: it.update(**values))
+
+
+# --- anything at all ------------------------------------------------------------------------------
+
+
+def endless() -> Iterator[Any]:
+    """Yield more than any machine has, as what never ends would."""
+    yield from itertools.repeat(GPU, 200_000)
+    raise AssertionError("it would be gone through for ever")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Device(GPU, "10de", "2330", traits=endless()),
+        lambda: DeviceSpec(types=endless()),
+        lambda: DeviceRequest(endless()),
+        lambda: DeviceRequest([DeviceSpec()], providers=endless()),
+        lambda: PlacedDevice(0, GPU, "PGPU", parts=endless()),
+        lambda: PCIAmount(endless()),
+        lambda: ANY_VF.replace(placed=endless()),
+        lambda: devices(endless()),
+        lambda: PCIInventory(endless()),
+        lambda: PCIInventory([gpu()], usage=endless()),
+        lambda: PCIInventory(pools=endless()),
+        lambda: HOST.rediscover(endless()),
+        lambda: HOST.fit(ANY_VF, within=endless()),  # type: ignore[arg-type]
+    ],
+    ids=[
+        "traits of a device",
+        "types",
+        "alternatives",
+        "providers",
+        "parts",
+        "requests",
+        "placed",
+        "kinds",
+        "devices",
+        "usage",
+        "pools",
+        "a look",
+        "within",
+    ],
+)
+def test_what_never_ends_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidInput):
+        make()
+
+
+#: Values of every type, and those that are nearly right; what never ends has a test of its own.
+anything: st.SearchStrategy[Any] = st.one_of(
+    st.from_type(type)
+    .flatmap(st.from_type)
+    .filter(lambda value: not isinstance(value, itertools.count | itertools.repeat)),
+    st.sampled_from([None, True, 0, -1, 1.0, "0", GPU, [GPU], [[0]], {0: 1}, {"a": "b"}, 2**63]),
+    st.sampled_from([gpu(), ASSIGNED, HOST, DeviceUse(PF, "claimed"), DeviceSpec(), ANY_VF]),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "names"),
+    [
+        (Device, [GPU, "10de", "2330"], ["type", "parent", "numa_node", "tags", "traits", "facts"]),
+        (DeviceUse, [GPU], ["state", "then", "gone"]),
+        (DeviceSpec, [], ["vendor_id", "types", "address", "tags", "traits", "live_migratable"]),
+        (DeviceRequest, [[DeviceSpec()]], ["count", "affinity", "requester", "providers"]),
+        (PlacedDevice, [0, GPU, "PGPU"], ["numa_node", "parts"]),
+        (PCIAmount, [ANY_VF.requests], ["placed", "gives_back"]),
+        (PCIInventory, [[gpu()]], ["usage", "pools", "resource_class"]),
+        (PCIInventory, [], ["devices", "pools"]),
+        (DevicePool, ["10de", "2330"], ["count", "type", "address", "numa_node", "tags"]),
+        (devices, ["PGPU"], ["count", "affinity", "requester", "traits", "tags", "types"]),
+        (devices, [], ["kind"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+@given(data=st.data())
+def test_anything_else_makes_a_valid_object_or_a_clear_error(
+    kind: Callable[..., Any], first: list[Any], names: list[str], data: st.DataObject
+) -> None:
+    chosen = data.draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+    must = {DeviceUse: {"state"}, DevicePool: {"count"}}.get(kind, set())  # type: ignore[call-overload]
+    must = must or ({"kind"} if names == ["kind"] else set())
+    given_values = {name: data.draw(anything) for name in sorted({*chosen, *must})}
+    try:
+        made = kind(*first, **given_values)
+    except exceptions.InvalidInput as error:
+        assert error.what and error.expected
+    else:
+        assert type(made).obj_from_primitive(made.obj_to_primitive()) == made
+
+
+@given(anything, anything, anything | st.just(cells(2)))
+def test_anything_else_is_asked_in_vain_or_answered(within: Any, chosen: Any, there: Any) -> None:
+    asked = copy.deepcopy(HOST)
+    for method in (asked.fit, asked.consume):
+        try:
+            found = method(ONE_GPU, within=within, chosen=chosen, cells=there)
+        except (InvalidInput, CapacityException) as error:
+            assert str(error) and asked == HOST
+        else:
+            assert found.addresses == (GPU,)
+
+
+@given(anything)
+def test_a_look_at_anything_else_changes_nothing(now: object) -> None:
+    asked = copy.deepcopy(HOST)
+    try:
+        asked.rediscover(now)  # type: ignore[arg-type]
+    except InvalidInput as error:
+        assert str(error) and asked == HOST
+    else:
+        assert list(now) in ([], [gpu()])  # type: ignore[call-overload]

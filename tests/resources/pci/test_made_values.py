@@ -1,0 +1,46 @@
+"""What a decision makes is not checked again; it is what checking would have made."""
+
+from __future__ import annotations
+
+import pytest
+
+from resource_objects import base
+from resource_objects.exceptions import CapacityException
+from resource_objects.resources.pci import PCIInventory, PlacedDevice, devices
+from resource_objects.testing.pci_strategies import question_of
+from tests.resources.pci.hosts import PF, VFS, host, how, nic
+
+
+def checked(value: base.Value) -> base.Value:
+    """Return the same value, made the checked way."""
+    return value.replace()
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 250))
+def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
+    made = 0
+    for seed in range(first, first + 250):
+        question = question_of(seed)
+        inventory = question.inventory()
+        try:
+            taken = inventory.consume(question.amount, **how(question))
+        except CapacityException:
+            continue
+        made += 1
+        every = (taken, *taken.placed, -taken, taken.unassigned(), *inventory.usage)
+        for value in (*every, *inventory.as_pools()):
+            assert value == checked(value) and hash(value) == hash(checked(value))
+            assert repr(value) == repr(checked(value))
+        anew = PCIInventory(inventory.devices, usage=inventory.usage)
+        assert anew == inventory and anew.states() == inventory.states()
+        assert anew.as_pools() == inventory.as_pools()
+    assert made
+
+
+def test_what_it_makes_cannot_change_either() -> None:
+    taken = host(nic(2)).consume(devices("8086:1572", types=["type-PF"]))
+    assert taken.obj_what_changed() == set()
+    with pytest.raises(AttributeError):
+        taken.placed = ()
+    assert type(taken).obj_from_primitive(taken.obj_to_primitive()) == taken
+    assert taken.placed == (PlacedDevice(0, PF, "CUSTOM_PCI_8086_1572", parts=VFS[:2]),)

@@ -1,0 +1,286 @@
+"""The decision against a naive matcher that tries everything: it says yes exactly where it should.
+
+What the matcher says of a few cases is checked by hand first: an oracle that is wrong in the same
+way would prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+
+from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.resources.pci import (
+    Device,
+    DeviceRequest,
+    DeviceSpec,
+    DeviceUse,
+    PCIAmount,
+    PlacedDevice,
+    devices,
+)
+from resource_objects.testing import pci_reference
+from resource_objects.testing.pci_strategies import PCIQuestion, pci_questions, question_of
+from tests.resources.pci.hosts import PF, VFS, gpu, host, how, nic, used
+
+#: Questions made from seeds, in lots that each are a test.
+LOTS, LOT = 10, 500
+
+
+def naive(question: PCIQuestion) -> bool:
+    """Return what the matcher says."""
+    there, usage, amount, chosen, sockets = question
+    return pci_reference.has_assignment(there, usage, amount, chosen, sockets)
+
+
+def judge(question: PCIQuestion) -> CapacityException | None:
+    """Return the refusal; the decision and the matcher agree, and what is assigned is right."""
+    there, usage, amount, chosen, sockets = question
+    try:
+        assigned = question.inventory().fit(amount, **how(question))
+    except CapacityException as refusal:
+        assert not naive(question), question
+        return refusal
+    assert pci_reference.faults(there, usage, assigned, chosen, sockets) == [], question
+    assert naive(question), question
+    assert assigned.unassigned() == amount
+    return None
+
+
+# --- the matcher itself ---------------------------------------------------------------------------
+
+NIC = nic(2, numa_node=0)
+GPUS = [gpu(0, numa_node=0), gpu(1, numa_node=1), gpu(2)]
+ANY_PF = devices("8086:*", types=["type-PF"])
+ANY_VF = devices("8086:154c")
+
+
+@pytest.mark.parametrize(
+    ("there", "usage", "asked", "chosen", "expected"),
+    [
+        pytest.param(GPUS, [], devices("PGPU", 3), None, True, id="all there are"),
+        pytest.param(GPUS, [], devices("PGPU", 4), None, False, id="one more"),
+        pytest.param(GPUS, [], devices("10de:*"), None, True, id="by vendor"),
+        pytest.param(GPUS, [], devices("VGPU"), None, False, id="another class"),
+        pytest.param(
+            GPUS, [], devices("PGPU", 2, affinity="required"), [1], False, id="too far away"
+        ),
+        pytest.param(GPUS, [], devices("PGPU", 2), [1], True, id="nobody knows where one is"),
+        pytest.param(NIC, [], ANY_VF + ANY_VF, None, True, id="both VFs"),
+        pytest.param(NIC, [], ANY_VF + ANY_PF, None, False, id="a PF and a VF of it"),
+        pytest.param([*NIC, *nic(1, bus=0x5E)], [], ANY_VF + ANY_PF, None, True, id="two PFs"),
+        pytest.param(NIC, used(vf1="claimed"), ANY_PF, None, False, id="a VF is taken"),
+        pytest.param(NIC, used(vf1="claimed"), ANY_VF, None, True, id="the other VF"),
+        pytest.param(NIC, used(pf="spent"), ANY_VF, None, False, id="the PF is spent"),
+        pytest.param(
+            NIC, used(pf="unavailable"), ANY_VF, None, True, id="the PF is used up by others"
+        ),
+        pytest.param(
+            GPUS,
+            [],
+            devices("10de:*", 2) + devices("PGPU", address="0000:01:00.0"),
+            None,
+            True,
+            id="who asks for anything gives way",
+        ),
+    ],
+)
+def test_the_matcher_says_what_a_person_says(
+    there: list[Device],
+    usage: list[DeviceUse],
+    asked: PCIAmount,
+    chosen: list[int] | None,
+    expected: bool,
+) -> None:
+    sockets: dict[int, int | None] = {0: 0, 1: 1}
+    question = PCIQuestion(
+        tuple(there), tuple(usage), asked, None if chosen is None else tuple(chosen), sockets
+    )
+    assert naive(question) is expected
+    assert (judge(question) is None) is expected
+    most = pci_reference.most(there, usage, asked, chosen, sockets)
+    assert (most == asked.count) is expected
+
+
+def test_the_matcher_lists_every_way() -> None:
+    found = list(pci_reference.assignments(GPUS, [], devices("PGPU", 2) + devices("PGPU")))
+    first, second, third = (device.address for device in GPUS)
+    assert found == [
+        (frozenset({first, second}), frozenset({third})),
+        (frozenset({first, third}), frozenset({second})),
+        (frozenset({second, third}), frozenset({first})),
+    ]
+    assert list(pci_reference.assignments(NIC, [], ANY_PF + ANY_PF)) == []
+
+
+VF_CLASS, PF_CLASS = "CUSTOM_PCI_8086_154C", "CUSTOM_PCI_8086_1572"
+
+
+def judged(
+    *placed: PlacedDevice, asked: PCIAmount | None = None, chosen: tuple[int, ...] | None = None
+) -> list[str]:
+    """Return the faults of devices of the NIC, whose last VF is taken."""
+    amount = asked or PCIAmount([DeviceRequest([DeviceSpec(vendor_id="8086")], len(placed))])
+    usage = used(vf1="allocated")
+    return pci_reference.faults(NIC, usage, amount.replace(placed=placed), chosen, {0: 0, 1: 1})
+
+
+FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
+
+
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        pytest.param(judged(FREE_VF), None, id="right"),
+        pytest.param(judged(FREE_VF, chosen=(0,)), None, id="near"),
+        pytest.param(judged(FREE_VF, chosen=(1,)), "node 0 is not near (1,) (legacy)", id="far"),
+        pytest.param(
+            judged(PlacedDevice(0, VFS[2], VF_CLASS, numa_node=0)), "no devices", id="not there"
+        ),
+        pytest.param(
+            judged(PlacedDevice(0, VFS[1], VF_CLASS, numa_node=0)), "is not free", id="taken"
+        ),
+        pytest.param(
+            judged(PlacedDevice(0, PF, PF_CLASS, numa_node=0, parts=VFS[:2]), asked=ANY_PF),
+            f"{PF}: is not free",
+            id="a VF of it is taken",
+        ),
+        pytest.param(
+            judged(PlacedDevice(0, PF, PF_CLASS, numa_node=0, parts=VFS[:1]), asked=ANY_PF),
+            "parts",
+            id="a part is left out",
+        ),
+        pytest.param(judged(FREE_VF, asked=ANY_PF), "no kind that was asked for", id="kind"),
+        pytest.param(
+            judged(PlacedDevice(0, VFS[0], "PGPU", numa_node=0)), "said to be", id="class"
+        ),
+        pytest.param(judged(PlacedDevice(0, VFS[0], VF_CLASS)), "said to be", id="node"),
+        pytest.param(
+            judged(
+                PlacedDevice(0, PF, PF_CLASS, numa_node=0),
+                FREE_VF.replace(request=1),
+                asked=ANY_PF + ANY_VF,
+            ),
+            "is taken, and what it excludes too",
+            id="a PF and its VF",
+        ),
+        pytest.param(
+            judged(
+                FREE_VF,
+                asked=PCIAmount(
+                    [DeviceRequest([DeviceSpec(vendor_id="8086")], providers=["elsewhere"])]
+                ),
+            ),
+            "not of ('elsewhere',)",
+            id="provider",
+        ),
+    ],
+)
+def test_the_matcher_finds_what_is_wrong_with_an_assignment(
+    found: list[str], fault: str | None
+) -> None:
+    assert (fault is None and not found) or any(fault is not None and fault in one for one in found)
+
+
+# --- the decision against it ----------------------------------------------------------------------
+
+
+@pytest.mark.law(5, 6)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_the_decision_agrees_with_the_matcher(lot: int) -> None:
+    refusals = [judge(question_of(seed)) for seed in range(lot * LOT, (lot + 1) * LOT)]
+    assert 0.3 < refusals.count(None) / LOT < 0.7, "too easy or too hard to tell much"
+    rules = Counter(
+        reason.rule for refusal in refusals if refusal is not None for reason in refusal.reasons
+    )
+    assert rules.keys() == {Rule.NO_INVENTORY, Rule.CAPACITY, Rule.AFFINITY, Rule.AT_ONCE}
+
+
+@pytest.mark.law(5, 6)
+@settings(max_examples=300)
+@given(pci_questions())
+def test_the_decision_agrees_with_the_matcher_on_small_examples(question: PCIQuestion) -> None:
+    judge(question)
+
+
+@pytest.mark.law(5)
+@pytest.mark.parametrize("lot", range(2))
+def test_within_some_devices_it_agrees_with_the_matcher(lot: int) -> None:
+    """What may not be used still excludes: a PF goes with its VFs, wherever these may be used."""
+    for seed in range(lot * LOT, (lot + 1) * LOT):
+        question = question_of(seed)
+        within = {device.address for device in question.devices[seed % 3 :]}
+        ways = pci_reference.assignments(*question)
+        expected = any(frozenset().union(*way) <= within for way in ways)
+        try:
+            assigned = question.inventory().fit(question.amount, within=within, **how(question))
+        except CapacityException:
+            assert not expected, seed
+        else:
+            assert expected, seed
+            assert set(assigned.addresses) <= within
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def about(question: PCIQuestion, reason: Reason) -> list[PCIAmount]:
+    """Return the requests that a reason may be about, each by itself."""
+    every = [PCIAmount([request]) for request in question.amount.requests]
+    return [one for one in every if one.requests[0].resource_class in (reason.resource, None)]
+
+
+def bound_of(question: PCIQuestion, asked: PCIAmount, rule: Rule) -> tuple[int, int]:
+    """Return what a rule compares the devices of a request with: all there are, and those used."""
+    (request,) = asked.requests
+    every = [device for device in question.devices if pci_reference.matches(request, device)]
+    states = pci_reference.states(question.devices, question.usage)
+    free = [device for device in every if states[device.address] == "available"]
+    if rule is Rule.CAPACITY:
+        return len(every), len(every) - len(free)
+    near = [
+        device
+        for device in free
+        if pci_reference.is_near(
+            request.affinity, device.numa_node, question.chosen, question.sockets
+        )
+    ]
+    return (len(near), 0) if rule is Rule.AFFINITY else (0, 0)
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize("lot", range(4))
+def test_every_refusal_says_how_many_there_are_of_what_was_asked(lot: int) -> None:
+    """Which request, how many, and what there is: counted again, naively."""
+    seen: Counter[Rule] = Counter()
+    for seed in range(lot * LOT, (lot + 1) * LOT):
+        question = question_of(seed)
+        refusal = judge(question)
+        for reason in () if refusal is None else refusal.reasons:
+            seen[reason.rule] += 1
+            assert "None" not in str(reason), reason
+            assert reason.resource and reason.requested > reason.free >= 0, seed
+            if reason.rule is Rule.AT_ONCE:
+                assert reason.requested == question.amount.count, seed
+                assert reason.bound >= pci_reference.most(*question), seed
+                continue
+            if any(request.providers for request in question.amount.requests):
+                continue
+            named = about(question, reason)
+            figures = [(one.count, *bound_of(question, one, reason.rule)) for one in named]
+            assert (reason.requested, reason.bound, reason.used) in figures, seed
+    assert len(seen) == 4, "every rule was seen"
+
+
+@pytest.mark.law(6)
+def test_a_refusal_of_all_at_once_says_how_many_can_be_had() -> None:
+    inventory = host(nic(2), nic(2, bus=0x5E))
+    asked = devices("8086:154c", 3) + devices("8086:1572", types=["type-PF"])
+    with pytest.raises(CapacityException) as refusal:
+        inventory.fit(asked)
+    (reason,) = refusal.value.reasons
+    assert pci_reference.most(inventory.devices, (), asked) == 3
+    assert (reason.rule, reason.requested, reason.bound) == (Rule.AT_ONCE, 4, 3)
+    assert str(reason) == "PCI_DEVICES asked 4 devices, at most 3 fit at once"

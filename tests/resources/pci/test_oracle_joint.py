@@ -1,0 +1,136 @@
+"""Cells and devices together against a naive decision that tries every set of host cells.
+
+What it says of a few cases is checked by hand first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from resource_objects.exceptions import CapacityException
+from resource_objects.resources import Inventories
+from resource_objects.resources.numa import (
+    CellUsage,
+    HostCell,
+    NUMATopologyAmount,
+    NUMATopologyInventory,
+    numa,
+)
+from resource_objects.resources.pci import PCIAmount, PCIInventory, devices
+from resource_objects.testing import joint_reference, numa_reference, pci_reference
+from resource_objects.testing.pci_strategies import JointQuestion, joint_question_of
+from tests.resources.pci.hosts import gpu
+
+#: Questions made from seeds, in lots that each are a test.
+LOTS, LOT = 4, 400
+
+
+def fits_together(question: JointQuestion) -> bool:
+    """Return what the naive decision says."""
+    cells, topology, there, usage, amount = question
+    return joint_reference.fits_together(cells, topology, there, usage, amount)
+
+
+def judge(question: JointQuestion) -> bool:
+    """Return whether both fit; the decision agrees with the naive one, and what it makes is right.
+
+    What fits is taken, and given back.
+    """
+    cells, topology, there, usage, amount = question
+    host = Inventories({"NUMA_TOPOLOGY": cells, "PCI_DEVICES": question.inventory()})
+    asked = {"NUMA_TOPOLOGY": topology, "PCI_DEVICES": amount}
+    try:
+        assigned = host.fit(asked)
+    except CapacityException as refusal:
+        assert not fits_together(question), question
+        assert refusal.reasons and not host.can_provide(asked)
+        return False
+    assert fits_together(question), question
+    where, which = assigned["NUMA_TOPOLOGY"], assigned["PCI_DEVICES"]
+    assert isinstance(where, NUMATopologyAmount) and isinstance(which, PCIAmount)
+    wrong = joint_reference.faults(cells, where, there, usage, which)
+    assert wrong == [], question
+    assert (where.unassigned(), which.unassigned()) == (topology, amount)
+    assert host.can_provide(asked) and host.consume(assigned) == assigned
+    assert host["PCI_DEVICES"].states()[which.addresses[0]] == "claimed"  # type: ignore[attr-defined]
+    host.consume({"NUMA_TOPOLOGY": -where, "PCI_DEVICES": -which})
+    assert host["NUMA_TOPOLOGY"] == cells
+    return True
+
+
+# --- the naive decision itself --------------------------------------------------------------------
+
+#: Two cells in each of two sockets; cell 0 is full, cell 3 has two CPUs left.
+CELLS = NUMATopologyInventory(
+    [HostCell(i, dedicated=range(4 * i, 4 * i + 4), socket=i // 2) for i in range(4)],
+    usage=[CellUsage(0, pinned=range(4)), CellUsage(3, pinned=[12, 13])],
+)
+GPUS = [gpu(0, numa_node=0), gpu(1, numa_node=1), gpu(2, numa_node=3), gpu(3)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "asked", "expected"),
+    [
+        pytest.param(numa(dedicated=4), ("PGPU", 1, "required"), [(1,)], id="the only cell"),
+        pytest.param(numa(dedicated=1), ("PGPU", 1, "required"), [(1,), (3,)], id="either"),
+        pytest.param(numa(dedicated=1), ("PGPU", 2, "required"), [], id="two in one cell"),
+        pytest.param(numa(2, dedicated=2), ("PGPU", 2, "required"), [(1, 3)], id="two in two"),
+        pytest.param(numa(dedicated=1), ("PGPU", 2, "legacy"), [(1,), (3,)], id="nobody knows"),
+        pytest.param(numa(dedicated=1), ("PGPU", 2, "socket"), [(1,)], id="in one socket"),
+        pytest.param(
+            numa(dedicated=1), ("PGPU", 4, "preferred"), [(1,), (2,), (3,)], id="anywhere"
+        ),
+        pytest.param(numa(dedicated=1), ("PGPU", 5, "preferred"), [], id="too many"),
+        pytest.param(numa(dedicated=5), ("PGPU", 1, "preferred"), [], id="too many CPUs"),
+    ],
+)
+def test_the_naive_decision_says_what_a_person_says(
+    topology: NUMATopologyAmount, asked: tuple[str, int, str], expected: list[tuple[int, ...]]
+) -> None:
+    kind, count, affinity = asked
+    amount = devices(kind, count, affinity=affinity)
+    assert list(joint_reference.choices(CELLS, topology, GPUS, (), amount)) == expected
+    assert judge(JointQuestion(CELLS, topology, tuple(GPUS), (), amount)) is bool(expected)
+    within = [cell for chosen in expected[:1] for cell in chosen]
+    found = joint_reference.choices(CELLS, topology, GPUS, (), amount, within=within)
+    assert list(found) == expected[:1]
+
+
+@pytest.mark.parametrize(
+    ("node", "fault"), [(1, None), (3, "node 3 is not near [1] (required)")], ids=["near", "far"]
+)
+def test_the_naive_decision_finds_devices_that_are_far_from_the_cells(
+    node: int, fault: str | None
+) -> None:
+    where = CELLS.fit(numa(dedicated=4), within=[1])
+    which = PCIInventory([gpu(numa_node=node)]).fit(devices("PGPU", affinity="required"))
+    found = joint_reference.faults(CELLS, where, [gpu(numa_node=node)], (), which)
+    assert found == ([] if fault is None else [f"request 0, 0000:01:00.0: {fault}"])
+
+
+# --- the decision against it ----------------------------------------------------------------------
+
+
+@pytest.mark.law(5, 6)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_the_decision_over_both_agrees_with_the_naive_one(lot: int) -> None:
+    seen: Counter[tuple[bool, bool, bool]] = Counter()
+    for seed in range(lot * LOT, (lot + 1) * LOT):
+        question = joint_question_of(seed)
+        cells, topology, there, usage, amount = question
+        each = (
+            numa_reference.has_placement(cells, topology),
+            pci_reference.has_assignment(there, usage, amount),
+        )
+        seen[(*each, judge(question))] += 1
+    assert seen[True, True, True] > LOT / 5, "too hard to tell much"
+    assert seen[True, True, False] > LOT / 20, "each alone fits, and not both"
+
+
+@pytest.mark.law(5)
+@pytest.mark.parametrize("lot", range(2))
+def test_of_six_cells_it_agrees_too(lot: int) -> None:
+    for seed in range(lot * 100, (lot + 1) * 100):
+        judge(joint_question_of(seed, max_cells=6))

@@ -1,0 +1,290 @@
+"""Devices that come, go and change while somebody has some of them.
+
+Source: the duties of Nova's ``PciDevTracker``; each test names the one it is about.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from resource_objects.exceptions import DuplicateKey, InvalidDevice
+from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
+from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
+
+GPU = "0000:01:00.0"
+ANY_VF = devices("8086:154c")
+
+
+def known(inventory: PCIInventory) -> list[str]:
+    """Return the addresses of the devices there are."""
+    return [device.address for device in inventory.devices]
+
+
+# --- discovery ------------------------------------------------------------------------------------
+
+
+def test_what_is_new_is_added() -> None:
+    """discovery: a device that was not there can be had from now on."""
+    inventory = host(gpu())
+    said = inventory.rediscover([gpu(1), gpu()])
+    assert said.added == ("0000:02:00.0",) and not (said.removed or said.changed or said.waiting)
+    assert known(inventory) == [GPU, "0000:02:00.0"]
+    assert len(inventory.consume(devices("PGPU", 2)).addresses) == 2
+
+
+def test_what_is_as_it_was_changes_nothing() -> None:
+    """save: nothing is written where nothing changed."""
+    inventory = host(nic(2), usage=used(vf0="allocated"))
+    before = inventory.obj_to_primitive()
+    assert not any(inventory.rediscover(nic(2)))
+    assert inventory.obj_to_primitive() == before
+
+
+def test_devices_are_in_order_of_their_addresses_however_they_were_found() -> None:
+    """tree: devices sorted by address, functions under what they were split off."""
+    inventory = host()
+    inventory.rediscover([*reversed(nic(2)), gpu()])
+    assert known(inventory) == [GPU, PF, *VFS[:2]]
+    taken = inventory.consume(devices("8086:*", types=["type-PF"]))
+    assert taken.placed[0].parts == VFS[:2]
+
+
+# --- gone devices ---------------------------------------------------------------------------------
+
+
+def test_what_is_gone_and_free_is_removed() -> None:
+    """gone device: removed if free."""
+    inventory = host(gpu(), gpu(1))
+    assert inventory.rediscover([gpu(1)]).removed == (GPU,)
+    assert known(inventory) == ["0000:02:00.0"]
+
+
+@pytest.mark.parametrize("is_allocated", [False, True], ids=["claimed", "allocated"])
+def test_what_is_gone_and_in_use_is_kept_and_removed_when_it_is_freed(is_allocated: bool) -> None:
+    """gone device: if in use kept, remembered, and removed when freed."""
+    inventory = host(gpu(), gpu(1))
+    taken = inventory.consume(devices("PGPU", address=GPU))
+    if is_allocated:
+        inventory.allocate(taken)
+    state = inventory.state(GPU)
+    assert inventory.rediscover([gpu(1)]).waiting == (GPU,)
+    assert inventory.usage == (DeviceUse(GPU, state, gone=True),)
+    assert inventory.state(GPU) == state and known(inventory) == [GPU, "0000:02:00.0"]
+    inventory.consume(-taken)
+    assert inventory == host(gpu(1)), "nothing of it is left"
+
+
+def test_what_was_gone_and_is_there_again_stays() -> None:
+    inventory = host(gpu())
+    taken = inventory.consume(devices("PGPU"))
+    inventory.rediscover([])
+    inventory.rediscover([gpu()])
+    assert inventory.usage == (DeviceUse(GPU, "claimed"),)
+    inventory.consume(-taken)
+    assert inventory == host(gpu())
+
+
+def test_a_claim_is_allocated_although_the_device_is_gone_meanwhile() -> None:
+    inventory = host(gpu())
+    taken = inventory.consume(devices("PGPU"))
+    inventory.rediscover([])
+    inventory.allocate(taken)
+    assert inventory.usage == (DeviceUse(GPU, "allocated", gone=True),)
+    inventory.consume(-taken)
+    assert inventory == host()
+
+
+def test_what_is_for_one_use_and_is_gone_leaves_nothing_when_it_is_freed() -> None:
+    inventory = host(gpu(one_time_use=True), gpu(1))
+    taken = inventory.consume(devices("PGPU", address=GPU))
+    inventory.rediscover([gpu(1)])
+    inventory.consume(-taken)
+    assert inventory == host(gpu(1))
+    assert PCIInventory.obj_from_primitive(inventory.obj_to_primitive()) == inventory
+
+
+def test_what_is_spent_stays_so_until_it_is_reset() -> None:
+    inventory = host(gpu(one_time_use=True), usage=[DeviceUse(GPU, "spent")])
+    changed = gpu(one_time_use=True, numa_node=1)
+    assert inventory.rediscover([changed]).changed == (GPU,)
+    assert inventory.state(GPU) == "spent" and inventory.device(GPU) == changed
+    assert inventory.rediscover([]).removed == ()  # it may come back, and is spent then too
+    assert inventory.rediscover([changed]) == ((), (), (), ())
+    assert inventory.state(GPU) == "spent"
+    inventory.reset(GPU)
+    assert inventory.rediscover([]).removed == (GPU,)
+    assert (inventory.devices, inventory.usage) == ((), ())
+
+
+@pytest.mark.parametrize("state", ["claimed", "allocated"])
+def test_a_pf_that_is_gone_leaves_a_vf_that_somebody_has(state: str) -> None:
+    """gone device: the PF is removed, for nobody has it; its VF is kept."""
+    inventory = host(nic(2), usage=used(vf0=state))
+    said = inventory.rediscover([])
+    assert (said.removed, said.waiting) == ((PF, VFS[1]), (VFS[0],))
+    assert inventory.states() == {VFS[0]: state}
+    inventory.rediscover(nic(2))
+    expected = {"claimed": "unclaimable", "allocated": "unavailable"}[state]
+    assert inventory.states() == {PF: expected, VFS[0]: state, VFS[1]: "available"}
+
+
+def test_a_vf_that_is_gone_leaves_a_pf_that_somebody_has() -> None:
+    """gone device: who takes a PF may make it have no VFs any more."""
+    inventory = host(nic(2))
+    taken = inventory.consume(devices("8086:*", types=["type-PF"]))
+    assert inventory.rediscover([whole()]).removed == VFS[:2]
+    assert inventory.states() == {PF: "claimed"}
+    inventory.consume(-taken)
+    assert inventory == host(whole())
+
+
+def test_vfs_that_are_new_are_not_to_be_had_while_somebody_has_the_pf() -> None:
+    inventory = host(whole())
+    taken = inventory.consume(devices("8086:*", types=["type-PF"]))
+    assert inventory.rediscover(nic(2)).added == VFS[:2]
+    assert inventory.states() == {PF: "claimed", **dict.fromkeys(VFS[:2], "unclaimable")}
+    assert rules(refused(inventory, ANY_VF)) == ["capacity"]
+    inventory.consume(-taken)
+    assert set(inventory.states().values()) == {"available"}
+
+
+# --- changed devices ------------------------------------------------------------------------------
+
+
+def test_what_changed_and_is_free_is_as_it_is_now() -> None:
+    inventory = host(gpu())
+    changed = gpu(numa_node=1, traits=["CUSTOM_NEW"])
+    assert inventory.rediscover([changed]).changed == (GPU,)
+    assert inventory.device(GPU) == changed and inventory.usage == ()
+
+
+@pytest.mark.parametrize("state", ["claimed", "allocated"])
+def test_what_changed_and_is_in_use_stays_as_it_was_until_it_is_freed(state: str) -> None:
+    """changed device in use: new properties kept and applied on free."""
+    inventory = host(gpu())
+    taken = inventory.consume(devices("PGPU"))
+    if state == "allocated":
+        inventory.allocate(taken)
+    changed, later = gpu(resource_class="VGPU", numa_node=1), gpu(resource_class="VGPU")
+    assert inventory.rediscover([changed]).waiting == (GPU,)
+    assert inventory.device(GPU) == gpu()
+    assert inventory.usage == (DeviceUse(GPU, state, then=changed),)
+    inventory.rediscover([later])
+    assert inventory.usage == (DeviceUse(GPU, state, then=later),), "the last look counts"
+    inventory.consume(-taken)
+    assert inventory == host(later)
+    assert rules(refused(inventory, devices("PGPU"))) == ["no_inventory"]
+    assert inventory.can_provide(devices("VGPU"))
+
+
+def test_what_changed_and_changed_back_is_as_it_was() -> None:
+    inventory = host(gpu())
+    inventory.consume(devices("PGPU"))
+    inventory.rediscover([gpu(numa_node=1)])
+    inventory.rediscover([gpu()])
+    assert inventory.usage == (DeviceUse(GPU, "claimed"),)
+
+
+def test_what_changed_and_is_gone_is_gone() -> None:
+    inventory = host(gpu())
+    taken = inventory.consume(devices("PGPU"))
+    inventory.rediscover([gpu(numa_node=1)])
+    inventory.rediscover([])
+    assert inventory.usage == (DeviceUse(GPU, "claimed", gone=True),)
+    inventory.consume(-taken)
+    assert inventory.devices == ()
+
+
+def test_what_was_for_one_use_is_spent_as_it_is_now() -> None:
+    inventory = host(gpu(one_time_use=True))
+    taken = inventory.consume(devices("PGPU"))
+    changed = gpu(one_time_use=True, numa_node=1)
+    inventory.rediscover([changed])
+    inventory.consume(-taken)
+    assert inventory.device(GPU) == changed
+    assert inventory.usage == (DeviceUse(GPU, "spent"),)
+
+
+# --- changed types --------------------------------------------------------------------------------
+
+#: The NIC's PF after SR-IOV was switched off.
+PLAIN = Device(PF, "8086", "1572", numa_node=0)
+
+
+def test_a_pf_that_lost_its_vfs_is_counted_as_what_it_is_now() -> None:
+    """changed type: a PF that lost SR-IOV moves to another pool."""
+    inventory = host(nic(2))
+    said = inventory.rediscover([PLAIN])
+    assert (said.changed, said.removed) == ((PF,), VFS[:2])
+    assert [pool.type for pool in inventory.as_pools()] == ["type-PCI"]
+    assert inventory.can_provide(devices("8086:1572"))
+
+
+def test_a_device_that_is_split_now_is_counted_with_its_vfs() -> None:
+    """changed type: SR-IOV was switched on."""
+    inventory = host(PLAIN)
+    said = inventory.rediscover(nic(2))
+    assert (said.changed, said.added) == ((PF,), VFS[:2])
+    assert sorted((pool.type, pool.count) for pool in inventory.as_pools()) == [
+        ("type-PF", 1),
+        ("type-VF", 2),
+    ]
+
+
+@pytest.mark.parametrize("state", ["claimed", "allocated"])
+def test_a_pf_that_lost_a_vf_somebody_has_waits_with_it(state: str) -> None:
+    """changed type: devices in use are remembered; a look is never refused for what is there."""
+    inventory = host(nic(2), usage=used(vf0=state))
+    held = host(nic(2)).fit(devices("8086:154c", address=VFS[0]))
+    inventory.rediscover([PLAIN])
+    assert inventory.state(VFS[0]) == state
+    assert not inventory.can_provide(devices("8086:1572", types=["type-PCI", "type-PF"])), (
+        "what was split off it is in use"
+    )
+    inventory.consume(-held)
+    inventory.rediscover([PLAIN])
+    assert inventory == host(PLAIN)
+
+
+def test_a_pf_that_somebody_has_and_that_lost_its_vfs_is_plain_when_it_is_freed() -> None:
+    inventory = host(nic(2))
+    taken = inventory.consume(devices("8086:*", types=["type-PF"]))
+    inventory.rediscover([PLAIN])
+    assert inventory.states() == {PF: "claimed"}
+    inventory.consume(-taken)
+    assert inventory == host(PLAIN)
+
+
+def test_a_plain_device_that_somebody_has_is_split_when_it_is_freed() -> None:
+    """changed type: as long as it is held it is what it was, and its new VFs are nobody's."""
+    inventory = host(PLAIN)
+    taken = inventory.consume(devices("8086:1572"))
+    inventory.rediscover(nic(2))
+    assert inventory.state(PF) == "claimed"
+    assert not inventory.can_provide(ANY_VF)
+    inventory.consume(-taken)
+    inventory.rediscover(nic(2))
+    assert inventory == host(nic(2))
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now", "error", "text"),
+    [
+        pytest.param([gpu(), gpu()], DuplicateKey, GPU, id="an address twice"),
+        pytest.param([PLAIN, part(0)], InvalidDevice, VFS[0], id="a part of what is not split"),
+        pytest.param([gpu(), "0000:02:00.0"], InvalidDevice, "0000:02:00.0", id="no device"),
+        pytest.param(None, (InvalidDevice, ValueError), "None", id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("taken", ["nothing", "the PF", "a VF"])
+def test_a_look_that_contradicts_itself_changes_nothing(
+    now: list[Device], error: type[Exception], text: str, taken: str
+) -> None:
+    usage = {"nothing": used(), "the PF": used(pf="claimed"), "a VF": used(vf0="allocated")}
+    inventory = host(nic(2), usage=usage[taken])
+    with pytest.raises(error, match=text):
+        inventory.rediscover(now)
+    assert inventory == host(nic(2), usage=usage[taken])

@@ -1,0 +1,215 @@
+"""Devices over their lives, in any order: claimed, allocated, freed, removed, found anew, reset.
+
+A list of who holds what, and a naive account of what waits until somebody lets go, know in which
+state each device is; the inventory never differs.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from resource_objects.exceptions import CapacityException, ForeignAmount, InvalidDevice
+from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
+from resource_objects.testing import pci_reference
+from resource_objects.testing.pci_strategies import pci_amounts, pci_devices
+
+#: What most amounts are asked from: kinds that many of the devices are.
+KINDS = ["10de:*", "8086:*", "15b3:*", "*:*"]
+
+chances = st.randoms(use_true_random=False)
+
+
+def plainly(device: Device) -> Device:
+    """Return a physical function after SR-IOV was switched off."""
+    return device.replace(type="type-PCI")
+
+
+class Lives(RuleBasedStateMachine):
+    """A host whose devices come and go while they are held."""
+
+    claims = Bundle("claims")
+    allocations = Bundle("allocations")
+
+    @initialize(there=pci_devices(max_groups=3))
+    def begin(self, there: tuple[Device, ...]) -> None:
+        self.inventory = PCIInventory(there)
+        self.there = {device.address: device for device in there}
+        self.ever = dict(self.there)
+        self.uses: dict[str, DeviceUse] = {}
+
+    # --- the naive account ---
+
+    def is_held(self, address: str) -> bool:
+        return address in self.uses and self.uses[address].state in ("claimed", "allocated")
+
+    def let_go(self, address: str) -> None:
+        """What waited takes effect; what was for one use is spent, if it is still there."""
+        use = self.uses.pop(address)
+        once = self.there[address].one_time_use
+        if use.gone:
+            del self.there[address]
+            return
+        if use.then is not None:
+            self.there[address] = use.then
+        if once:
+            self.uses[address] = DeviceUse(address, "spent")
+
+    def look(self, now: dict[str, Device]) -> None:
+        """What is held stays as it was and waits; all else is as it is now."""
+        for address, old in list(self.there.items()):
+            new = now.get(address)
+            if self.is_held(address):
+                state = self.uses[address].state
+                then = None if new == old else new
+                self.uses[address] = DeviceUse(address, state, then=then, gone=new is None)
+            elif new is None:
+                del self.there[address]
+                self.uses.pop(address, None)
+            else:
+                self.there[address] = new
+        self.there.update({a: d for a, d in now.items() if a not in self.there})
+
+    # --- what may happen ---
+
+    def claim(self, asked: PCIAmount) -> object:
+        expected = pci_reference.has_assignment(self.there.values(), self.uses.values(), asked)
+        try:
+            assigned = self.inventory.consume(asked)
+        except CapacityException:
+            assert not expected
+            return multiple()
+        assert expected
+        for address in assigned.addresses:
+            self.uses[address] = DeviceUse(address, "claimed")
+        return assigned
+
+    @rule(target=claims, asked=pci_amounts(max_requests=2))
+    def claim_any(self, asked: PCIAmount) -> object:
+        return self.claim(asked)
+
+    @rule(target=claims, kind=st.sampled_from(KINDS), count=st.integers(1, 2))
+    def claim_some(self, kind: str, count: int) -> object:
+        return self.claim(devices(kind, count))
+
+    @rule(target=claims, kind=st.sampled_from(KINDS))
+    def claim_a_whole_function(self, kind: str) -> object:
+        return self.claim(devices(kind, types=["type-PF"]))
+
+    @rule(target=allocations, assigned=consumes(claims))
+    def allocate(self, assigned: PCIAmount) -> PCIAmount:
+        self.inventory.allocate(assigned)
+        for address in assigned.addresses:
+            self.uses[address] = self.uses[address].replace(state="allocated")
+        return assigned
+
+    @rule(assigned=allocations)
+    def allocate_again(self, assigned: PCIAmount) -> None:
+        with pytest.raises(CapacityException):
+            self.inventory.allocate(assigned)
+
+    def free(self, assigned: PCIAmount) -> None:
+        self.inventory.consume(-assigned)
+        for address in assigned.addresses:
+            self.let_go(address)
+
+    @rule(assigned=consumes(claims))
+    def free_a_claim(self, assigned: PCIAmount) -> None:
+        self.free(assigned)
+
+    @rule(assigned=consumes(allocations))
+    def free_an_allocation(self, assigned: PCIAmount) -> None:
+        self.free(assigned)
+
+    @rule(assigned=st.one_of(claims, allocations))
+    def take_again(self, assigned: PCIAmount) -> None:
+        """It is somebody's; and a PF may have got other VFs since."""
+        with pytest.raises((CapacityException, ForeignAmount)):
+            self.inventory.fit(assigned)
+
+    @rule(chance=chances)
+    def remove(self, chance: random.Random) -> None:
+        if not self.there:
+            return
+        address = chance.choice(sorted(self.there))
+        if self.is_held(address):
+            with pytest.raises(InvalidDevice, match=address):
+                self.inventory.remove(address)
+            return
+        self.inventory.remove(address)
+        del self.there[address]
+        self.uses.pop(address, None)
+
+    @rule(chance=chances)
+    def reset(self, chance: random.Random) -> None:
+        if not self.there:
+            return
+        spent = [address for address, use in self.uses.items() if use.state == "spent"]
+        address = chance.choice(sorted(spent or self.there))
+        if not spent:
+            with pytest.raises(InvalidDevice, match=address):
+                self.inventory.reset(address)
+            return
+        self.inventory.reset(address)
+        del self.uses[address]
+
+    @rule(chance=chances, split=st.booleans())
+    def rediscover(self, chance: random.Random, split: bool) -> None:
+        """Some are gone, some are back, some are others; a PF may have lost its VFs."""
+        now = {
+            address: device.replace(traits={"CUSTOM_NEW"}, numa_node=chance.choice([None, 0, 1]))
+            if chance.randrange(4) == 3
+            else device
+            for address, device in sorted(self.ever.items())
+            if chance.randrange(4) != 3
+        }
+        now.update({a: self.there[a] for a in now if a in self.there and chance.randrange(2)})
+        for address in [a for a, device in now.items() if device.parent is None]:
+            parts = [a for a, device in now.items() if device.parent == address]
+            is_plain = address in self.there and self.there[address].type == "type-PCI"
+            can_wait = is_plain and self.is_held(address)
+            if now[address].type == "type-PF" and (can_wait or (split and not chance.randrange(3))):
+                now[address] = plainly(now[address])
+            if now[address].type == "type-PCI":
+                for part in parts:
+                    del now[part]
+        said = self.inventory.rediscover(now.values())
+        assert set(said.added) == now.keys() - self.there.keys()
+        self.look(now)
+
+    # --- what is always so ---
+
+    @invariant()
+    def it_is_what_the_account_says(self) -> None:
+        if not hasattr(self, "inventory"):
+            return
+        expected = pci_reference.states(self.there.values(), self.uses.values())
+        assert self.inventory.states() == expected
+        assert {device.address: device for device in self.inventory.devices} == self.there
+        assert {use.address: use for use in self.inventory.usage} == self.uses
+        assert self.inventory.free == list(expected.values()).count("available")
+
+    @invariant()
+    def it_is_as_one_made_anew(self) -> None:
+        """What it works with never differs from what it says."""
+        if not hasattr(self, "inventory"):
+            return
+        anew = PCIInventory.obj_from_primitive(self.inventory.obj_to_primitive())
+        assert anew == self.inventory and anew.states() == self.inventory.states()
+        assert anew.as_pools() == self.inventory.as_pools()
+
+
+Lives.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
+TestLives = pytest.mark.law(1, 3, 4)(Lives.TestCase)
