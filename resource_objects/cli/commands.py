@@ -24,6 +24,8 @@ BUILT_IN = {
     "tour": "resource_objects.cli.tour:Tour",
     "host show": "resource_objects.cli.host:Show",
     "host sync": "resource_objects.cli.host:Sync",
+    "device list": "resource_objects.cli.device:ListDevices",
+    "device show": "resource_objects.cli.device:Show",
     "claim": "resource_objects.cli.consumer:Claim",
     "release": "resource_objects.cli.consumer:Release",
     "consumer list": "resource_objects.cli.consumer:ListConsumers",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from resource_objects.host.facts import Machine, Pages
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
+    from resource_objects.resources.pci import Device
 
 _RESOURCE = ("kind", "what", "total", "reserved", "units", "details")
 _CELL = (
@@ -36,10 +37,9 @@ _CELL = (
     "tunneled",
     "holders",
 )
-_DEVICE = ("address", "id", "class", "kind", "numa_cell", "driver", "taken_as")
 #: So many devices of a class are named, the others counted.
 _NAMED = 3
-#: What ``--numa`` without a host is about.
+#: What ``--numa`` and ``--pci`` without a host are about.
 _THIS = ""
 
 
@@ -71,6 +71,10 @@ class Show(ListerOrText):
     kept in the ledger; with a HOST those of any host that is kept. With -f or -c it lists them, a
     row each: what there is, what is used of it, and who holds that. A last row, of no cell, is what
     is held of the host's CPUs and memory in no cell, if anything is.
+
+    --pci lists the PCI functions of this machine, what each --rule makes of them, and why not what
+    it is about; with a HOST the devices that a host of the ledger keeps, and who holds them. With
+    -f or -c it tells all that is known of each.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -89,12 +93,18 @@ class Show(ListerOrText):
             const=_THIS,
             help="draw the NUMA cells, of this machine or of a host that is kept (name or uuid)",
         )
-        which.add_argument("--pci", action="store_true", help="list the PCI devices")
+        which.add_argument(
+            "--pci",
+            metavar="HOST",
+            nargs="?",
+            const=_THIS,
+            help="list the PCI devices, of this machine or of a host that is kept (name or uuid)",
+        )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Show it; NUMA cells are drawn unless a list of them is asked for."""
-        self._draws = not parsed_args.formatter and not parsed_args.columns
+        """Show it; cells are drawn, and devices told in brief, unless a list is asked for."""
+        self._is_brief = not parsed_args.formatter and not parsed_args.columns
         parsed_args.formatter = parsed_args.formatter or "table"
         return super().run(parsed_args)
 
@@ -104,7 +114,10 @@ class Show(ListerOrText):
         """Read the machine, or what is kept of a host."""
         if parsed_args.numa is not None:
             return self._numa(parsed_args)
+        if parsed_args.pci is not None:
+            return self._pci(parsed_args)
         from resource_objects.host.cpu_sets import cpu_sets
+        from resource_objects.host.devices import machine_devices
         from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
 
@@ -117,10 +130,10 @@ class Show(ListerOrText):
             dedicated=parsed_args.dedicated,
             reserved_pages=parsed_args.reserved_pages,
         )
-        if parsed_args.pci:
-            return _DEVICE, list(_devices(machine, tree))
         sets = cpu_sets(machine, parsed_args.shared, parsed_args.dedicated)
-        return _RESOURCE, [*_host(machine, tree, sets), *_takeable(tree), *_facts(machine)]
+        found = machine_devices(machine, parsed_args.rule)
+        facts = _facts(machine, len(found.skipped))
+        return _RESOURCE, [*_host(machine, tree, sets), *_takeable(found.devices), *facts]
 
     def _numa(
         self, parsed_args: argparse.Namespace
@@ -132,16 +145,29 @@ class Show(ListerOrText):
             cells, note = numa_host.cells_here(self, parsed_args)
         else:
             cells, note = numa_host.kept_cells(self, parsed_args), ""
-        if not self._draws:
+        if not self._is_brief:
             return _CELL, list(numa_host.rows(cells))
         return (), Text.of(numa_host.drawing(cells, note, self.glyphs))
+
+    def _pci(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        from resource_objects.cli import pci_host
+        from resource_objects.host.discovery import discover
+
+        if parsed_args.pci != _THIS:
+            return pci_host.kept(self, parsed_args, is_brief=self._is_brief)
+        machine = discover(root=parsed_args.root)
+        return pci_host.functions(self, machine, parsed_args.rule, is_brief=self._is_brief)
 
 
 class Sync(Command):
     """Keep this machine in the ledger, as it is now.
 
     What anybody holds stays. What the machine does not have any more, or is not said any more,
-    goes. If somebody holds something of that, nothing is changed at all, and it is said who.
+    goes. A PCI device that goes or changes while somebody holds it stays as it was until it is
+    given back, and nobody else gets it; that is said. If somebody holds anything else that goes,
+    nothing is changed at all, and it is said who.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -164,16 +190,26 @@ class Sync(Command):
             default="",
             help="how often each unit is given out, such as VCPU=16",
         )
+        parser.add_argument(
+            "--reset",
+            metavar="ADDRESS",
+            action="append",
+            default=[],
+            help="a device for one use that can be given out again; may be repeated",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the machine, write what changed, and say it."""
         from resource_objects.exceptions import InventoryInUse, ProviderInUse
+        from resource_objects.host.devices import machine_devices
         from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
+        from resource_objects.host.sync import sync_host
 
+        machine = discover()
         tree = provider_tree(
-            discover(),
+            machine,
             rules=parsed_args.rule,
             reserved=parsed_args.reserved,
             ratios=parsed_args.ratio,
@@ -185,10 +221,11 @@ class Sync(Command):
         )
         with self.open_ledger() as ledger:
             try:
-                done = ledger.sync(tree)
+                done = sync_host(ledger, tree, reset=parsed_args.reset)
             except (InventoryInUse, ProviderInUse) as error:
                 raise Refused(str(error), _in_the_way(ledger, error)) from error
-        self.say(str(done))
+        skipped = machine_devices(machine, parsed_args.rule).skipped
+        self.say("\n".join(map(str, (done, *skipped))))
 
 
 def _in_the_way(ledger: Ledger, error: LedgerError) -> Iterator[str]:
@@ -218,37 +255,25 @@ def _host(machine: Machine, tree: Provider, sets: CPUSets) -> Iterator[Sequence[
         yield "resource", kind.name, *figures, kind.units, details.get(kind.name, "")
 
 
-def _takeable(tree: Provider) -> Iterator[Sequence[Any]]:
+def _takeable(devices: Iterable[Device]) -> Iterator[Sequence[Any]]:
     """Yield the devices that can be taken, by resource class."""
-    found: dict[Any, list[str]] = {}
-    for child in tree.children:
-        for kind in child.inventories:
-            found.setdefault(kind, []).append(child.name.removeprefix(f"{tree.name}/"))
-    for kind, addresses in found.items():
+    from resource_objects.resources import resource
+
+    found: dict[str, list[str]] = {}
+    for device in devices:
+        found.setdefault(device.resource_class, []).append(device.address)
+    for name, addresses in found.items():
         more = len(addresses) - _NAMED
         named = [*addresses[:_NAMED], *([f"{more} more"] if more > 0 else [])]
-        yield "resource", kind.name, len(addresses), 0, kind.units, ", ".join(named)
+        yield "resource", name, len(addresses), 0, resource(name).units, ", ".join(named)
 
 
-def _facts(machine: Machine) -> Iterator[Sequence[Any]]:
+def _facts(machine: Machine, skipped: int) -> Iterator[Sequence[Any]]:
     for cell in machine.cells:
         cpus = f"CPUs {runs_text(cell.cpus)}" if cell.cpus else "no CPUs"
         yield "fact", f"NUMA cell {cell.id}", cell.memory_mb, Maybe(None), "MiB", cpus
-    yield "fact", "PCI devices", len(machine.devices), Maybe(None), "devices", "see --pci"
-
-
-def _devices(machine: Machine, tree: Provider) -> Iterator[Sequence[Any]]:
-    taken = {child.name: str(next(iter(child.inventories))) for child in tree.children}
-    for each in machine.devices:
-        yield (
-            each.address,
-            f"{each.vendor_id}:{each.product_id}",
-            each.class_id,
-            each.kind.value,
-            Maybe(each.numa_node),
-            Maybe(each.driver),
-            Maybe(taken.get(f"{tree.name}/{each.address}")),
-        )
+    see = f"{skipped} skipped, see --pci" if skipped else "see --pci"
+    yield "fact", "PCI devices", len(machine.devices), Maybe(None), "devices", see
 
 
 def _pages(pages: Pages) -> str:

@@ -10,6 +10,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.usage import Usage, Use
 from resource_objects.resources import Inventories, resource
+from resource_objects.resources.pci import PCI_DEVICES
 
 #: Cells of a bar.
 BAR = 20
@@ -116,9 +117,16 @@ def _edges(items: Sequence[_T], glyphs: Glyphs, indent: str) -> Iterator[tuple[_
 
 def _usage_line(label: str, use: Use, figures: int, glyphs: Glyphs) -> str:
     drawn = bar(use.used, use.capacity, glyphs)
-    over = f"{-use.free} over; " if use.free < 0 else ""
-    held = f"{over}{_holders(use.holders)}"
+    held = "; ".join(filter(None, (_short(use), _holders(use.holders))))
     return f"{label}  {drawn}  {_figures(use).rjust(figures)}  {held}".rstrip()
+
+
+def _short(use: Use) -> str:
+    """Return what the figures do not show: too much is used, or less is free than they say."""
+    left = use.capacity - use.used
+    if left < 0:
+        return f"{-left} over"
+    return f"{max(0, use.free)} free" if use.free < left else ""
 
 
 def _figures(use: Use) -> str:
@@ -160,8 +168,29 @@ def _below(provider: Provider, glyphs: Glyphs, indent: str) -> Iterator[str]:
 
 
 def _provider_line(provider: Provider) -> str:
-    parts = (provider.name, definition(provider), " ".join(sorted(provider.traits)))
+    parts = (provider.name, _counted(provider), " ".join(sorted(provider.traits)))
     return "  ".join(filter(None, parts))
+
+
+def _counted(provider: Provider) -> str:
+    """Return what a provider has as text; of devices only how many, as a card may have many.
+
+    >>> from resource_objects.resources.pci import Device, PCIInventory
+    >>> gpu = Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU")
+    >>> _counted(Provider("box/0000:3b:00.0", {"PCI_DEVICES": PCIInventory([gpu])}))
+    'PGPU=1'
+    """
+    devices = provider.inventories.get(PCI_DEVICES)
+    if devices is None:
+        return definition(provider)
+    rest = {n: one for n, one in provider.inventories.by_name() if n != PCI_DEVICES.name}
+    counts = {
+        record.resource_class: resource(record.resource_class).inventory_from_records(
+            [record.definition()]
+        )
+        for record in devices.to_records()
+    }
+    return ",".join(filter(None, (str(Inventories(rest)), str(Inventories(counts)))))
 
 
 def definition(provider: Provider | ListedProvider) -> str:

@@ -36,8 +36,8 @@ class Tree:
 
     Paths are the kernel's, such as ``/sys/devices/system/cpu/online``. Reading: :meth:`text` for
     what must be there, :meth:`optional` for what may be missing, :meth:`names` of a directory,
-    :meth:`link` for where a link points. Links in the path to a file are resolved once and kept;
-    what files say is not.
+    :meth:`link` for where a link points, :meth:`resolved` for where a path leads. Links in the path
+    to a file are resolved once and kept; what files say is not.
 
     :raises DiscoveryError: if ``root`` is no directory
     """
@@ -100,6 +100,13 @@ class Tree:
         except OSError:
             return None
         return target.rstrip("/").rpartition("/")[2]
+
+    def resolved(self, path: str) -> str:
+        """Return the path that ``path`` leads to, every link in it followed; itself if none is."""
+        try:
+            return self._resolve(path)
+        except OSError:  # a loop of links
+            return path
 
     def _read(self, path: str) -> str:
         head, _, name = path.rpartition("/")

@@ -14,12 +14,20 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from resource_objects.exceptions import InvalidInput
+from resource_objects.host._checks import (
+    require,
+    require_all,
+    require_apart,
+    require_ids,
+    require_integer,
+    require_some,
+    require_text,
+)
+from resource_objects.host.pci_facts import DeviceKind, MediatedType, NetworkInterface, PCIDevice
 
 __all__ = [
     "MIB",
@@ -27,21 +35,15 @@ __all__ = [
     "DeviceKind",
     "Disk",
     "Machine",
+    "MediatedType",
     "NUMACell",
+    "NetworkInterface",
     "PCIDevice",
     "Pages",
 ]
 
 #: Bytes in a mebibyte, the unit of ``MEMORY_MB``.
 MIB = 1024 * 1024
-
-
-class DeviceKind(enum.StrEnum):
-    """What a PCI function is to SR-IOV, in Nova's words."""
-
-    PCI = "type-PCI"  #: a function that cannot be split
-    PF = "type-PF"  #: a physical function: it can have virtual functions, and may have none now
-    VF = "type-VF"  #: a virtual function of the device at ``parent_address``
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,10 +62,10 @@ class Core:
     cpus: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _require_integer("Core.package_id", self.package_id, least=None, optional=True)
-        _require_integer("Core.core_id", self.core_id, least=None, optional=True)
-        _require_ids("Core.cpus", self.cpus)
-        _require(len(self.cpus) > 0, "Core.cpus", self.cpus, "at least one CPU")
+        require_integer("Core.package_id", self.package_id, least=None, optional=True)
+        require_integer("Core.core_id", self.core_id, least=None, optional=True)
+        require_ids("Core.cpus", self.cpus)
+        require(len(self.cpus) > 0, "Core.cpus", self.cpus, "at least one CPU")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,11 +84,11 @@ class Pages:
     free: int | None = None
 
     def __post_init__(self) -> None:
-        _require_integer("Pages.size_bytes", self.size_bytes, least=1)
-        _require_integer("Pages.total", self.total)
-        _require_integer("Pages.free", self.free, optional=True)
+        require_integer("Pages.size_bytes", self.size_bytes, least=1)
+        require_integer("Pages.total", self.total)
+        require_integer("Pages.free", self.free, optional=True)
         free = self.free
-        _require(free is None or free <= self.total, "Pages.free", free, "0 to total, or None")
+        require(free is None or free <= self.total, "Pages.free", free, "0 to total, or None")
 
     @property
     def memory_bytes(self) -> int:
@@ -118,19 +120,19 @@ class NUMACell:
     initiators: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _require_integer("NUMACell.id", self.id)
-        _require_ids("NUMACell.cpus", self.cpus)
-        _require_integer("NUMACell.memory_bytes", self.memory_bytes)
-        _require_all("NUMACell.pages", self.pages, Pages)
-        _require_integer("NUMACell.package_id", self.package_id, least=None, optional=True)
-        _require_all("NUMACell.distances", self.distances, int)
+        require_integer("NUMACell.id", self.id)
+        require_ids("NUMACell.cpus", self.cpus)
+        require_integer("NUMACell.memory_bytes", self.memory_bytes)
+        require_all("NUMACell.pages", self.pages, Pages)
+        require_integer("NUMACell.package_id", self.package_id, least=None, optional=True)
+        require_all("NUMACell.distances", self.distances, int)
         for distance in self.distances:
-            _require_integer("NUMACell.distances", distance)
-        _require_ids("NUMACell.initiators", self.initiators)
-        _require_ids("sizes of NUMACell.pages", tuple(pages.size_bytes for pages in self.pages))
+            require_integer("NUMACell.distances", distance)
+        require_ids("NUMACell.initiators", self.initiators)
+        require_ids("sizes of NUMACell.pages", tuple(pages.size_bytes for pages in self.pages))
         least = sum(pages.memory_bytes for pages in self.pages)
         size = self.memory_bytes
-        _require(size >= least, "NUMACell.memory_bytes", size, f"{least} at least, for its pages")
+        require(size >= least, "NUMACell.memory_bytes", size, f"{least} at least, for its pages")
 
     @property
     def memory_mb(self) -> int:
@@ -156,68 +158,16 @@ class Disk:
     free_bytes: int
 
     def __post_init__(self) -> None:
-        _require_text("Disk.path", self.path)
-        _require_integer("Disk.total_bytes", self.total_bytes)
-        _require_integer("Disk.free_bytes", self.free_bytes)
+        require_text("Disk.path", self.path)
+        require_integer("Disk.total_bytes", self.total_bytes)
+        require_integer("Disk.free_bytes", self.free_bytes)
         fits = self.free_bytes <= self.total_bytes
-        _require(fits, "Disk.free_bytes", self.free_bytes, "0 to total_bytes")
+        require(fits, "Disk.free_bytes", self.free_bytes, "0 to total_bytes")
 
     @property
     def total_gb(self) -> int:
         """The size in whole GiB, the unit of ``DISK_GB``."""
         return self.total_bytes // (1024 * MIB)
-
-
-_OPTIONAL_TEXTS = (
-    "parent_address",
-    "driver",
-    "revision",
-    "subsystem_vendor_id",
-    "subsystem_product_id",
-)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PCIDevice:
-    """A PCI function. Ids are lower-case hexadecimal without ``0x``, as ``lspci -n`` prints them.
-
-    ``class_id`` has six digits: class, subclass, programming interface. ``numa_node`` is the id of
-    a cell, None where the firmware does not say; ``parent_address`` is the physical function of a
-    virtual one. ``sriov_totalvfs`` is how many virtual functions there could be and
-    ``sriov_numvfs`` how many there are; None for a function without SR-IOV.
-
-    >>> PCIDevice("0000:3b:00.0", vendor_id="10de", product_id="2330", class_id="030200").kind
-    <DeviceKind.PCI: 'type-PCI'>
-    """
-
-    address: str
-    vendor_id: str
-    product_id: str
-    class_id: str
-    numa_node: int | None = None
-    kind: DeviceKind = DeviceKind.PCI
-    parent_address: str | None = None
-    sriov_totalvfs: int | None = None
-    sriov_numvfs: int | None = None
-    driver: str | None = None
-    revision: str | None = None
-    subsystem_vendor_id: str | None = None
-    subsystem_product_id: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("address", "vendor_id", "product_id", "class_id"):
-            _require_text(f"PCIDevice.{name}", getattr(self, name))
-        for name in _OPTIONAL_TEXTS:
-            _require_text(f"PCIDevice.{name}", getattr(self, name), optional=True)
-        for name in ("numa_node", "sriov_totalvfs", "sriov_numvfs"):
-            _require_integer(f"PCIDevice.{name}", getattr(self, name), optional=True)
-        is_kind = isinstance(self.kind, DeviceKind)
-        _require(is_kind, "PCIDevice.kind", self.kind, "a DeviceKind")
-        is_vf = self.kind is DeviceKind.VF
-        has_parent = self.parent_address not in (None, self.address)
-        good = has_parent if is_vf else self.parent_address is None
-        expected = "another address for a VF, None for any other"
-        _require(good, "PCIDevice.parent_address", self.parent_address, expected)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,38 +203,38 @@ class Machine:
     devices: tuple[PCIDevice, ...] = ()
 
     def __post_init__(self) -> None:
-        _require_ids("Machine.cpus", self.cpus)
-        _require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
-        _require_ids("Machine.offline_cpus", self.offline_cpus)
-        _require_all("Machine.cores", self.cores, Core)
-        _require_integer("Machine.memory_bytes", self.memory_bytes)
-        _require_all("Machine.cells", self.cells, NUMACell)
-        _require_text("Machine.hostname", self.hostname, optional=True)
-        _require_text("Machine.architecture", self.architecture, optional=True)
-        _require_all("Machine.huge_pages", self.huge_pages, Pages)
+        require_ids("Machine.cpus", self.cpus)
+        require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
+        require_ids("Machine.offline_cpus", self.offline_cpus)
+        require_all("Machine.cores", self.cores, Core)
+        require_integer("Machine.memory_bytes", self.memory_bytes)
+        require_all("Machine.cells", self.cells, NUMACell)
+        require_text("Machine.hostname", self.hostname, optional=True)
+        require_text("Machine.architecture", self.architecture, optional=True)
+        require_all("Machine.huge_pages", self.huge_pages, Pages)
         is_disk = self.disk is None or isinstance(self.disk, Disk)
-        _require(is_disk, "Machine.disk", self.disk, "a Disk or None")
-        _require_all("Machine.devices", self.devices, PCIDevice)
+        require(is_disk, "Machine.disk", self.disk, "a Disk or None")
+        require_all("Machine.devices", self.devices, PCIDevice)
         sizes = tuple(pages.size_bytes for pages in self.huge_pages)
-        _require_ids("sizes of Machine.huge_pages", sizes)
-        _require_apart("CPU of Machine.offline_cpus", (self.cpus, self.offline_cpus))
+        require_ids("sizes of Machine.huge_pages", sizes)
+        require_apart("CPU of Machine.offline_cpus", (self.cpus, self.offline_cpus))
         self._check_cores()
         self._check_cells()
-        _require_apart("address of Machine.devices", ([each.address] for each in self.devices))
+        require_apart("address of Machine.devices", ([each.address] for each in self.devices))
 
     def _check_cores(self) -> None:
-        _require_apart("CPU of Machine.cores", (core.cpus for core in self.cores))
+        require_apart("CPU of Machine.cores", (core.cpus for core in self.cores))
         on_cores = sorted(cpu for core in self.cores for cpu in core.cpus)
-        _require(on_cores == list(self.cpus), "Machine.cores", on_cores, "the online CPUs")
+        require(on_cores == list(self.cpus), "Machine.cores", on_cores, "the online CPUs")
 
     def _check_cells(self) -> None:
-        _require_ids("ids of Machine.cells", tuple(cell.id for cell in self.cells))
-        _require_apart("CPU of Machine.cells", (cell.cpus for cell in self.cells))
+        require_ids("ids of Machine.cells", tuple(cell.id for cell in self.cells))
+        require_apart("CPU of Machine.cells", (cell.cpus for cell in self.cells))
         stray = {cpu for cell in self.cells for cpu in cell.cpus}.difference(self.cpus)
-        _require(not stray, "Machine.cells", sorted(stray), "online CPUs only")
+        require(not stray, "Machine.cells", sorted(stray), "online CPUs only")
         for cell in self.cells:
             known = len(cell.distances) in (0, len(self.cells))
-            _require(known, "NUMACell.distances", cell.distances, "one per cell, or none")
+            require(known, "NUMACell.distances", cell.distances, "one per cell, or none")
 
     @property
     def packages(self) -> int:
@@ -329,7 +279,7 @@ class Machine:
 
     def _position(self, cell_id: int) -> int:
         ids = [cell.id for cell in self.cells]
-        _require(cell_id in ids, "cell", cell_id, f"one of {', '.join(map(str, ids)) or 'none'}")
+        require(cell_id in ids, "cell", cell_id, f"one of {', '.join(map(str, ids)) or 'none'}")
         return ids.index(cell_id)
 
     def virtual_functions(self, address: str) -> tuple[PCIDevice, ...]:
@@ -353,8 +303,8 @@ class Machine:
 
         :raises InvalidInput: if no CPU would be left
         """
-        _require_some("restrict: cpus", cpus)
-        _require_some("restrict: cells", cells)
+        require_some("restrict: cpus", cpus)
+        require_some("restrict: cells", cells)
         allowed = set(self.cpus if cpus is None else cpus)
         every = {cell.id for cell in self.cells}
         memory = every if cells is None else every.intersection(cells)
@@ -429,58 +379,3 @@ def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
         unknown = before is None or pages.free is None
         free[pages.size_bytes] = None if unknown else (before or 0) + (pages.free or 0)
     return tuple(Pages(size, totals[size], free[size]) for size in sorted(totals))
-
-
-def _require(condition: bool, what: str, value: object, expected: str) -> None:
-    if not condition:
-        raise InvalidInput(what, value, expected)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require_integer(
-    what: str, value: object, *, least: int | None = 0, optional: bool = False
-) -> None:
-    """Refuse what is no integer (a bool is none) or less than ``least``."""
-    if optional and value is None:
-        return
-    fits = _is_integer(value) and (least is None or value >= least)  # type: ignore[operator]
-    expected = "an integer" if least is None else f"an integer, {least} or more"
-    _require(fits, what, value, f"{expected}, or None" if optional else expected)
-
-
-def _require_text(what: str, value: object, *, optional: bool = False) -> None:
-    fits = isinstance(value, str) and value != ""
-    expected = "text, not empty, or None" if optional else "text, not empty"
-    _require(fits or (optional and value is None), what, value, expected)
-
-
-def _require_all(what: str, values: object, kind: type) -> None:
-    """Refuse what is no tuple of things of one kind."""
-    fits = isinstance(values, tuple) and all(isinstance(each, kind) for each in values)
-    _require(fits, what, values, f"a tuple of {kind.__name__}")
-
-
-def _require_ids(what: str, ids: object) -> None:
-    good = (
-        isinstance(ids, tuple)
-        and all(map(_is_integer, ids))
-        and all(low < high for low, high in itertools.pairwise((-1, *ids)))
-    )
-    _require(good, what, ids, "a tuple of integers, ascending, zero or more each")
-
-
-def _require_some(what: str, ids: object) -> None:
-    """Refuse what is neither None nor a collection of integers."""
-    fits = isinstance(ids, Collection) and all(map(_is_integer, ids))
-    _require(ids is None or fits, what, ids, "a collection of ids, or None for all")
-
-
-def _require_apart(what: str, groups: Iterable[Iterable[object]]) -> None:
-    """Refuse a thing that is in two groups, naming it."""
-    seen: set[object] = set()
-    for each in (each for group in groups for each in group):
-        _require(each not in seen, what, each, "each once")
-        seen.add(each)

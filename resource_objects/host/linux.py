@@ -4,7 +4,8 @@ What must be there: ``/sys/devices/system/cpu``; the memory of the machine or of
 for each NUMA node its memory and CPUs; for each PCI function its ids and class. What may be
 missing, empty or unreadable, and is then None or (): host name, architecture, offline CPUs, the
 package and number of a core, SMT siblings (each CPU is then a core), huge pages, distances and
-initiators of cells, and a device's NUMA node, SR-IOV figures, driver, revision and subsystem. A
+initiators of cells, and a device's NUMA node, SR-IOV figures, driver, revision and subsystem, the
+network interfaces and vDPA devices made of it, and the types of mediated devices that it offers. A
 file that is there and says nonsense is never taken for missing: it raises.
 
 Files in these two trees are formatted by the kernel on each read, so each is read once at most.
@@ -46,7 +47,7 @@ def read_machine(
     of cgroups are no facts of the machine and do not count. ``page_size_bytes`` is the base page:
     by default the running kernel's, and 4096 for a capture.
 
-    Costs three small reads per core and nine per PCI function. A CPU or device that comes or goes
+    Costs three small reads per core and ten per PCI function. A CPU or device that comes or goes
     while it reads may raise; read again.
 
     >>> read_machine("/nowhere")

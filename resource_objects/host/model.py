@@ -10,11 +10,12 @@
   as a whole bounds everyone: its figures are the kernel's for the machine, and where the cells
   together have more, what they have more is never given out; where they have less, the rest
   serves who asks for no topology.
-* A PCI device is offered only where a rule makes it takeable: one child per device, named
-  ``<host>/<address>``, with one unit of the rule's resource class and the rule's traits. A virtual
-  function is a device like any other; see :mod:`resource_objects.host.rules` for a physical
-  function beside its own virtual ones.
-* Devices that no rule takes stay facts, and so do cells that nobody asked for.
+* A PCI device is offered only where a rule makes it takeable (:mod:`resource_objects.host.rules`):
+  a child ``<host>/<address>`` with ``PCI_DEVICES``, one unit of the rule's resource class for each
+  device, and the rules' traits. A physical function and the functions split off it are one child,
+  with the address of the physical function; whoever has the one cannot have the others.
+* Devices that no rule takes stay facts, and so do those that cannot be taken
+  (:mod:`resource_objects.host.devices`) and cells that nobody asked for.
 
 The same facts and arguments give the same tree, so syncing twice changes nothing.
 """
@@ -27,16 +28,18 @@ from typing import Any
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
 from resource_objects.host.cpu_sets import CPUSet, CPUSets, cpu_sets
+from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import MIB, Machine
 from resource_objects.host.numa import numa_inventory
 from resource_objects.host.reserved_pages import ReservedPages
-from resource_objects.host.rules import DeviceRule, match_rules, read_rules
+from resource_objects.host.rules import DeviceRule
 from resource_objects.providers import Provider
 from resource_objects.providers.located import add_parts
 from resource_objects.resources import Amounts, resource, text
 from resource_objects.resources._by_resource import by_name
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
 from resource_objects.resources.numa.host import KIB
+from resource_objects.resources.pci import PCI_DEVICES, PCIInventory
 from resource_objects.resources.traits import standard_traits
 
 __all__ = ["provider_tree"]
@@ -91,7 +94,7 @@ def provider_tree(
     ...                      ratios="VCPU=16")
     >>> print(*tree.walk(), sep="\\n")
     box: VCPU=2:max_unit=2:allocation_ratio=16,MEMORY_MB=4096:reserved=512
-    box/0000:3b:00.0: PGPU=1
+    box/0000:3b:00.0: PCI_DEVICES=PGPU>0000:3b:00.0&10de.2330&class=030200&trait=CUSTOM_H100
     >>> sorted(tree.traits)
     ['HW_CPU_HYPERTHREADING']
     >>> print(*provider_tree(machine, dedicated="1", numa=True).walk(), sep="\\n")
@@ -107,13 +110,12 @@ def provider_tree(
     rates = _ratios(ratios)
     cells = {"reserved_pages": reserved_pages, "physnets": physnets, "tunneled": tunneled}
     inventory = _cells(machine, numa, sets, rates, cells)
-    children = [  # all at once: a tree is checked whole whenever a child is added
-        Provider(f"{host}/{taken.device.address}", {taken.resource_class: 1}, traits=taken.traits)
-        for taken in match_rules(read_rules(rules), machine.devices)
-    ]
+    devices = machine_devices(machine, rules).devices
     kept_mb = _huge_pages_mb(machine) + _kept_ordinary_mb(inventory)
     inventories = _inventories(_totals(machine, sets), kept_mb, reserved, rates)
-    root = Provider(host, inventories, traits=_traits(machine), children=children)
+    root = Provider(host, inventories, traits=_traits(machine))
+    if devices:
+        add_parts(root, PCI_DEVICES, PCIInventory(devices))
     if inventory is not None:
         add_parts(root, NUMA_TOPOLOGY, inventory)
     return root

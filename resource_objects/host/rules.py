@@ -2,21 +2,36 @@
 
 A rule is one short argument::
 
-    VENDOR:PRODUCT[/CLASS][@ADDRESS-GLOB]=RESOURCE_CLASS[+TRAIT...]
+    VENDOR:PRODUCT[/CLASS][@ADDRESS-GLOB][&TYPE...]=[RESOURCE_CLASS][+TRAIT...][;WORD...]
 
     10de:*=PGPU                              everything NVIDIA makes
     10de:*/0302=PGPU                         its 3D controllers, not the audio function beside them
     10de:2330=PGPU+CUSTOM_H100               one model, with a trait
-    8086:154c@0000:60:*=SRIOV_NET_VF         the virtual functions on one bus
+    10de:2330=                               as CUSTOM_PCI_10DE_2330, named after the device
+    8086:*&type-VF=SRIOV_NET_VF              virtual functions, not the physical one
+    8086:154c@0000:60:*=SRIOV_NET_VF;physnet=net1
+                                             those on one bus, tagged with their network
+    1e0f:*=CUSTOM_NVME;one_time_use          for one use, until somebody resets it
 
-VENDOR and PRODUCT are the four hexadecimal digits of ``lspci -nn``, or ``*``. CLASS is the first
-two, four or six digits of the class code. The glob has ``*``, ``?`` and ``[...]`` (fnmatch). The
-first rule that matches a device decides.
+Before the ``=`` stands which devices. VENDOR and PRODUCT are the four hexadecimal digits of
+``lspci -nn``, or ``*``. CLASS is the first two, four or six digits of the class code. The glob has
+``*``, ``?`` and ``[...]`` (fnmatch). TYPE is ``type-PCI``, ``type-PF``, ``type-VF`` or ``vdpa``;
+several are alternatives. The first rule that matches a device decides.
 
-**A physical function and its own virtual functions are never both takeable**, for a PF that is
-given away takes its VFs with it. Where rules match both, the virtual functions stay and the
-physical function does not: somebody made them to be given out one by one. To give out the PF
-instead, write a rule that does not match its VFs (they have another product id).
+After it stands as what. A device is one unit of RESOURCE_CLASS; where that is left out, of
+``CUSTOM_PCI_<VENDOR>_<PRODUCT>``. A WORD is a fact that holds of it, or a tag:
+
+====================  ==============================================================================
+``one_time_use``      once used it is spent, until it is reset; not of virtual functions
+``remote_managed``    another machine manages it (a SmartNIC): only for who asks for that; not of
+                      physical functions
+``live_migratable``   its user can move while it runs; ``live_migratable=no`` if it cannot
+``NAME=VALUE``        a tag, that requests may ask for
+====================  ==============================================================================
+
+Rules may match a physical function and its own virtual functions: both can be taken then, and they
+exclude each other. What a rule matches and can nevertheless not be taken is said, with its reason,
+by :mod:`resource_objects.host.devices`.
 """
 
 from __future__ import annotations
@@ -24,67 +39,93 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidRule
-from resource_objects.host.facts import PCIDevice
-from resource_objects.resources import resource
-from resource_objects.resources.traits import known_traits
+from resource_objects.fields import FrozenDict
+from resource_objects.host._rule_checks import (
+    FLAGS,
+    checked_tags,
+    require_flag,
+    require_form,
+    require_resource_class,
+    require_traits,
+    require_types,
+)
+from resource_objects.host.pci_facts import DeviceKind, PCIDevice
+from resource_objects.resources.pci.words import custom_class
 
-__all__ = ["ANY", "DeviceRule", "TakeableDevice", "match_rules"]
+__all__ = ["ANY", "DeviceRule", "MatchedDevice", "match_rules"]
 
 #: Any vendor, any product.
 ANY = "*"
-_SYNTAX = "VENDOR:PRODUCT[/CLASS][@ADDRESS-GLOB]=RESOURCE_CLASS[+TRAIT...], such as 10de:*=PGPU"
+_SYNTAX = (
+    "VENDOR:PRODUCT[/CLASS][@ADDRESS-GLOB][&TYPE...]=[RESOURCE_CLASS][+TRAIT...][;WORD...], "
+    "such as 10de:*=PGPU"
+)
 _ID = re.compile(r"[0-9a-f]{4}|\*")
 _CLASS = re.compile(r"(?:[0-9a-f]{2}){1,3}")
 _GLOB = re.compile(r"[0-9a-f:.*?\[\]!-]{1,64}")
 _RULE = re.compile(
-    r"(?P<vendor>[^:/@=+]+):(?P<product>[^:/@=+]+)(?:/(?P<class>[^@=+]*))?(?:@(?P<glob>[^=+]*))?"
-    r"=(?P<resource>[^+=]*)(?P<traits>(?:\+[^+=]*)*)"
+    r"(?P<vendor>[^:/@&=+;]+):(?P<product>[^:/@&=+;]+)"
+    r"(?:/(?P<class>[^@&=+;]*))?(?:@(?P<glob>[^&=+;]*))?(?P<types>(?:&[^&=+;]*)*)"
+    r"=(?P<resource>[^+=;]*)(?P<traits>(?:\+[^+=;]*)*)(?P<words>(?:;[^;]*)*)"
 )
+_TYPES = {kind.value.lower(): kind for kind in DeviceKind}
+_YES_NO = {"": True, "yes": True, "no": False}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceRule:
     """Devices that match can be taken as one unit of ``resource_class`` each, with ``traits``.
 
-    ``address`` is a glob and ``class_id`` a prefix of the class code; None matches all. Resource
-    classes are those of the catalog, plug-ins' included.
+    ``address`` is a glob and ``class_id`` a prefix of the class code; None matches all, and so do
+    no ``types``. A ``resource_class`` of None is one that is named after the device. Resource
+    classes are those of the catalog, plug-ins' included, as far as they are counted; of the
+    standard ones those of devices, for others (``VCPU``, ``DISK_GB``) are something of the host.
 
-    >>> rule = DeviceRule.parse("10de:*/0302@0000:3b:*=PGPU+CUSTOM_H100")
-    >>> rule.matches(PCIDevice("0000:3b:00.0", "10de", "2330", "030200"))
-    True
+    >>> rule = DeviceRule.parse("10de:*/0302@0000:3b:*=PGPU+CUSTOM_H100;pool=lab")
+    >>> device = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
+    >>> rule.matches(device), rule.class_of(device), rule.tags["pool"]
+    (True, 'PGPU', 'lab')
     >>> print(rule)
-    10de:*/0302@0000:3b:*=PGPU+CUSTOM_H100
+    10de:*/0302@0000:3b:*=PGPU+CUSTOM_H100;pool=lab
     """
 
     vendor_id: str
     product_id: str
-    resource_class: str
+    resource_class: str | None = None
     traits: tuple[str, ...] = ()
     address: str | None = None
     class_id: str | None = None
+    types: tuple[DeviceKind, ...] = ()
+    tags: Mapping[str, str] = dataclasses.field(default_factory=FrozenDict)
+    one_time_use: bool = False
+    remote_managed: bool = False
+    live_migratable: bool | None = None
 
     def __post_init__(self) -> None:
-        _require_form(_ID, "vendor", self.vendor_id, "four hexadecimal digits, or *")
-        _require_form(_ID, "product", self.product_id, "four hexadecimal digits, or *")
+        require_form(_ID, "vendor", self.vendor_id, "four hexadecimal digits, or *")
+        require_form(_ID, "product", self.product_id, "four hexadecimal digits, or *")
         if self.class_id is not None:
-            _require_form(_CLASS, "class", self.class_id, "2, 4 or 6 hexadecimal digits")
+            require_form(_CLASS, "class", self.class_id, "2, 4 or 6 hexadecimal digits")
         if self.address is not None:
-            _require_form(_GLOB, "address", self.address, "a glob such as 0000:3b:*")
-        _require_resource_class(self.resource_class)
-        _require_traits(self.traits)
+            require_form(_GLOB, "address", self.address, "a glob such as 0000:3b:*")
+        if self.resource_class is not None:
+            require_resource_class(self.resource_class)
+        require_traits(self.traits)
+        require_types(self.types)
+        object.__setattr__(self, "tags", checked_tags(self.tags))
+        for name in FLAGS:
+            require_flag(name, getattr(self, name), optional=name == "live_migratable")
 
     @classmethod
     def parse(cls, text: str) -> DeviceRule:
         """Return the rule that ``text`` says; hexadecimal digits may be upper case.
 
-        >>> DeviceRule.parse("10DE:2330=PGPU")
-        ... # doctest: +NORMALIZE_WHITESPACE
-        DeviceRule(vendor_id='10de', product_id='2330', resource_class='PGPU', traits=(),
-                   address=None, class_id=None)
+        >>> DeviceRule.parse("10DE:2330=PGPU") == DeviceRule("10de", "2330", "PGPU")
+        True
         >>> DeviceRule.parse("10de=PGPU")
         Traceback (most recent call last):
         resource_objects.exceptions.InvalidRule: device rule: got '10de=PGPU', expected VENDOR:...
@@ -98,10 +139,12 @@ class DeviceRule:
         return cls(
             vendor_id=match["vendor"].lower(),
             product_id=match["product"].lower(),
-            resource_class=match["resource"],
+            resource_class=match["resource"] or None,
             traits=tuple(match["traits"].split("+")[1:]),
             address=None if glob is None else glob.lower(),
             class_id=None if class_id is None else class_id.lower(),
+            types=tuple(map(_type, match["types"].split("&")[1:])),
+            **_words(match["words"].split(";")[1:]),
         )
 
     def matches(self, device: PCIDevice) -> bool:
@@ -111,18 +154,34 @@ class DeviceRule:
             and self.product_id in (ANY, device.product_id)
             and device.class_id.startswith(self.class_id or "")
             and (self.address is None or fnmatch.fnmatchcase(device.address, self.address))
+            and (not self.types or device.kind in self.types)
         )
+
+    def class_of(self, device: PCIDevice) -> str:
+        """Return the resource class of a device that the rule matches."""
+        return self.resource_class or custom_class(device.vendor_id, device.product_id)
 
     def __str__(self) -> str:
         class_id = "" if self.class_id is None else f"/{self.class_id}"
         address = "" if self.address is None else f"@{self.address}"
-        what = "+".join((self.resource_class, *self.traits))
-        return f"{self.vendor_id}:{self.product_id}{class_id}{address}={what}"
+        which = "".join(f"&{kind.value}" for kind in self.types)
+        what = "+".join((self.resource_class or "", *self.traits))
+        said = "".join(f";{word}" for word in self._words())
+        return f"{self.vendor_id}:{self.product_id}{class_id}{address}{which}={what}{said}"
+
+    def _words(self) -> Iterator[str]:
+        for name in FLAGS:
+            value = getattr(self, name)
+            if value:
+                yield name
+        if self.live_migratable is False:
+            yield "live_migratable=no"
+        yield from (f"{name}={value}" for name, value in self.tags.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TakeableDevice:
-    """A device and the rule that makes it takeable."""
+class MatchedDevice:
+    """A device and the rule that is about it."""
 
     device: PCIDevice
     rule: DeviceRule
@@ -130,7 +189,7 @@ class TakeableDevice:
     @property
     def resource_class(self) -> str:
         """What the device is taken as."""
-        return self.rule.resource_class
+        return self.rule.class_of(self.device)
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -152,11 +211,10 @@ def read_rules(given: Any) -> tuple[DeviceRule, ...]:
 
 def match_rules(
     rules: Iterable[DeviceRule], devices: Iterable[PCIDevice]
-) -> tuple[TakeableDevice, ...]:
-    """Return the devices that can be taken, in the order given, each by its first rule.
+) -> tuple[MatchedDevice, ...]:
+    """Return the devices that rules are about, in the order given, each with its first rule.
 
-    A physical function is left out if any of its virtual functions can be taken. O(devices x
-    rules).
+    O(devices x rules). Whether they can be taken too, :mod:`resource_objects.host.devices` says.
 
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
     >>> audio = PCIDevice("0000:3b:00.1", "10de", "10fa", "040300")
@@ -169,7 +227,7 @@ def match_rules(
     """
     rules = _listed(rules, DeviceRule, "device rule")
     devices = _listed(devices, PCIDevice, "device")
-    found: dict[str, TakeableDevice] = {}
+    found: list[MatchedDevice] = []
     seen: set[str] = set()
     for device in devices:
         if device.address in seen:
@@ -177,9 +235,8 @@ def match_rules(
         seen.add(device.address)
         rule = next((rule for rule in rules if rule.matches(device)), None)
         if rule is not None:
-            found[device.address] = TakeableDevice(device, rule)
-    split = {each.device.parent_address for each in found.values()}
-    return tuple(each for address, each in found.items() if address not in split)
+            found.append(MatchedDevice(device, rule))
+    return tuple(found)
 
 
 def _listed(given: Any, kind: type, what: str) -> tuple[Any, ...]:
@@ -193,29 +250,34 @@ def _listed(given: Any, kind: type, what: str) -> tuple[Any, ...]:
     return found
 
 
-def _require_form(form: re.Pattern[str], what: str, value: object, expected: str) -> None:
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise InvalidRule(f"{what} of a device rule", value, expected)
+# --- the text -----------------------------------------------------------------------------------
 
 
-def _require_resource_class(name: object) -> None:
-    what = "resource class of a device rule"
-    if not isinstance(name, str):
-        raise InvalidRule(what, name, "the name of a resource class such as PGPU")
-    try:
-        resource(name)
-    except InvalidInput as error:
-        raise InvalidRule(what, name, error.expected) from error
+def _type(text: str) -> DeviceKind:
+    kind = _TYPES.get(text.lower())
+    if kind is None:
+        raise InvalidRule("type of a device rule", text, " or ".join(DeviceKind))
+    return kind
 
 
-def _require_traits(traits: object) -> None:
-    what = "trait of a device rule"
-    if not isinstance(traits, tuple):
-        raise InvalidRule(what, traits, "a tuple of trait names")
-    try:
-        known_traits(traits)
-    except InvalidInput as error:
-        raise InvalidRule(what, error.value, error.expected) from error
-    for index, trait in enumerate(traits):
-        if trait in traits[:index]:
-            raise InvalidRule(what, trait, "each trait once")
+def _words(given: Iterable[str]) -> dict[str, Any]:
+    """Return what the words after the class say: facts by name, and the tags."""
+    found: dict[str, Any] = {}
+    tags: dict[str, str] = {}
+    for word in given:
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if name in found or name in tags:
+            raise InvalidRule("word of a device rule", word, "each once")
+        if name in FLAGS:
+            found[name] = _yes_or_no(word, value if equals else "")
+        elif equals:
+            tags[name] = value
+        else:
+            raise InvalidRule("word of a device rule", word, f"{', '.join(FLAGS)} or NAME=VALUE")
+    return {**found, "tags": tags}
+
+
+def _yes_or_no(word: str, value: str) -> bool:
+    if value not in _YES_NO or word.endswith("="):
+        raise InvalidRule("word of a device rule", word, "yes or no after the =, or no =")
+    return _YES_NO[value]

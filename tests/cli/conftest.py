@@ -110,5 +110,6 @@ def on_machine(
         for where in ("resource_objects.host.discovery", "resource_objects.cli.guide"):
             monkeypatch.setattr(f"{where}.discover", lambda **options: seen)
 
+    monkeypatch.setattr("resource_objects.host.pci_ids.PATHS", ())  # devices have no names
     see(machine)
     return see

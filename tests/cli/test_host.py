@@ -82,11 +82,20 @@ def test_show_pci_lists_the_devices_and_what_they_are_taken_as(run):
     assert json.loads(run("host", "show", "--pci", "-f", "json").out)[1] == {
         "address": "0000:3b:00.0",
         "id": "10de:2330",
+        "name": None,
         "class": "030200",
-        "kind": "type-PCI",
+        "type": "type-PCI",
+        "parent": None,
+        "vfs": None,
+        "most_vfs": None,
         "numa_cell": 0,
         "driver": "nvidia",
+        "interfaces": [],
+        "vdpa": [],
+        "mediated_types": [],
         "taken_as": None,
+        "rule": None,
+        "skipped": None,
     }
 
 
@@ -153,18 +162,30 @@ def test_sync_under_a_name(run):
     assert json.loads(run("provider", "list", "-f", "json").out)[0]["provider"] == "rack1/box"
 
 
-def test_sync_leaves_what_is_held_and_refuses_to_take_it_away(run):
+def test_sync_leaves_what_is_held_and_refuses_to_take_it_away(run, machine, on_machine):
+    run("host", "sync")
+    run("claim", "job-1", "DISK_GB=2")
+    on_machine(dataclasses.replace(machine, disk=None))
+    done = run("host", "sync", "--reserved", "VCPU=1")
+    assert (done.status, done.out) == (1, "")
+    assert "box has allocations and its inventory cannot be removed: DISK_GB" in done.err
+    assert done.err.splitlines()[1:] == ["  job-1 holds DISK_GB=2 of box"]
+    shown = json.loads(run("provider", "show", "box", "-f", "json").out)
+    assert shown["inventories"].startswith("VCPU=4,")
+    assert run("release", "job-1").status == 0
+    assert run("host", "sync", "--ratio", "VCPU=2").status == 0
+
+
+def test_sync_leaves_devices_that_are_held_and_gives_them_to_nobody_else(run):
     run("host", "sync", "--rule", "10de:*=PGPU")
     run("claim", "job-1", "PGPU=2")
     done = run("host", "sync", "--reserved", "VCPU=1")
-    assert (done.status, done.out) == (1, "")
-    assert "has allocations and cannot be removed" in done.err
-    held = done.err.splitlines()[1:]
-    assert held and all(line.startswith("  job-1 holds PGPU=1 of box/") for line in held)
-    shown = json.loads(run("provider", "show", "box", "-f", "json").out)
-    assert shown["inventories"].startswith("VCPU=4,")
-    assert run("host", "sync", "--rule", "10de:*=PGPU", "--ratio", "VCPU=2").status == 0
+    assert (done.status, done.err) == (0, "")
+    stays = "stays reserved: it is not offered any more, and job-1 holds it"
+    assert done.lines[-2:] == [f"0000:3b:00.0 {stays}", f"0000:86:00.0 {stays}"]
     assert run("release", "job-1").status == 0
+    assert run("claim", "job-2", "PGPU=1").status == 1
+    assert run("host", "sync").lines[-2:] == ["- box/0000:86:00.0", "- box/0000:3b:00.0"]
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,8 @@ def test_a_class_that_is_part_of_a_topology_is_not_set_alone(lab, argv):
     assert (done.status, done.out) == (1, "")
     assert done.err == (
         "resource-objects: PCPU of host0/numa0: got '9', expected nothing: it is part of "
-        f"{CELL}, which is said as a whole; cells are changed by host sync --numa, others by "
-        "Ledger.sync of their tree\n"
+        f"{CELL}, which is said as a whole; cells are changed by host sync --numa, devices by "
+        "host sync, others by Ledger.sync of their tree\n"
     )
 
 

@@ -76,6 +76,17 @@ def test_the_usage_tree_aligns_its_columns_and_nests_what_is_below(ledger):
     ]
 
 
+def test_the_usage_tree_says_where_less_is_free_than_the_figures_tell():
+    with ro.connect("memory://") as ledger:
+        ledger.sync(ro.thousandths(ro.Provider("gpu0", "PGPU=1")))
+        ledger.claim("half", {"gpu0": "CUSTOM_PGPU_THOUSANDTHS=500"})
+        assert render.usage_tree(ledger.usage(), ASCII).splitlines() == [
+            "gpu0",
+            "|- PGPU                     ....................       0 of 1  0 free",
+            "`- CUSTOM_PGPU_THOUSANDTHS  ##########..........  500 of 1000  half 500",
+        ]
+
+
 def test_the_provider_tree_nests_what_is_below(ledger):
     assert render.provider_tree(ledger.trees()).splitlines() == [
         "bare",

@@ -56,7 +56,15 @@ def box(**facts) -> Machine:
 
 
 def said(tree: ro.Provider) -> list[str]:
-    return [str(provider) for provider in tree.walk()]
+    return [f"{provider.name}: {counts(provider)}" for provider in tree.walk()]
+
+
+def counts(provider: ro.Provider) -> str:
+    """What a provider has; of devices how many there are of each class."""
+    devices = provider.inventories.get(ro.PCI_DEVICES)
+    if devices is None:
+        return str(provider.inventories)
+    return ",".join(f"{each.resource_class}={each.total}" for each in devices.to_records())
 
 
 # --- captured machines --------------------------------------------------------------------------
@@ -103,7 +111,7 @@ def test_the_accelerators_of_a_captured_machine_are_its_children(captured):
     assert [child.name for child in tree.children] == [
         f"host0/{each.address}" for each in accelerators
     ]
-    assert {str(child.inventories) for child in tree.children} == {"CUSTOM_ACCELERATOR=1"}
+    assert {counts(child) for child in tree.children} == {"CUSTOM_ACCELERATOR=1"}
     assert {child.traits for child in tree.children} == {frozenset({"CUSTOM_VE"})}
 
 
@@ -131,11 +139,10 @@ def test_any_machine_offers_its_cpus_its_memory_once_and_the_devices_of_its_rule
         assert memory.total == machine.memory_mb
         assert (machine.memory_bytes - huge) // MIB - memory.capacity in (0, 1)
     assert (SMT in tree.traits) is any(len(core.cpus) > 1 for core in machine.cores)
-    split = {each.parent_address for each in machine.devices if each.parent_address}
     assert {child.name for child in tree.children} == {
-        f"gen/{each.address}"
+        f"gen/{each.parent_address or each.address}"
         for each in machine.devices
-        if each.vendor_id == "8086" and each.address not in split
+        if each.vendor_id == "8086"
     }
 
 
@@ -291,14 +298,36 @@ def test_a_device_that_a_rule_takes_is_a_child_with_one_unit_and_the_traits_of_t
     assert tree.children[0].traits == {"CUSTOM_H100", "HW_GPU_API_VULKAN"}
 
 
-def test_virtual_functions_are_children_of_the_host_and_their_physical_function_is_not():
+def test_a_card_and_its_virtual_functions_are_one_child_with_two_counts():
     machine = box(devices=(PF, *VFS))
-    rules = ["8086:154c=SRIOV_NET_VF", "8086:37d2=PCI_DEVICE"]
-    assert said(provider_tree(machine, rules=rules))[1:] == [
-        "box/0000:60:02.0: SRIOV_NET_VF=1",
-        "box/0000:60:02.1: SRIOV_NET_VF=1",
+    rules = ["8086:154c=SRIOV_NET_VF+CUSTOM_FAST", "8086:37d2=CUSTOM_NIC"]
+    tree = provider_tree(machine, rules=rules)
+    assert said(tree)[1:] == ["box/0000:60:00.0: CUSTOM_NIC=1,SRIOV_NET_VF=2"]
+    (card,) = tree.children
+    assert [str(share) for share in card.shares] == [
+        "CUSTOM_NIC uses 2 SRIOV_NET_VF of box/0000:60:00.0"
     ]
-    assert said(provider_tree(machine, rules=rules[1:]))[1:] == ["box/0000:60:00.0: PCI_DEVICE=1"]
+    assert card.traits == {"CUSTOM_FAST"}
+    assert said(provider_tree(machine, rules=rules[:1]))[1:] == ["box/0000:60:00.0: SRIOV_NET_VF=2"]
+    assert said(provider_tree(machine, rules=rules[1:]))[1:] == ["box/0000:60:00.0: CUSTOM_NIC=1"]
+
+
+def test_whoever_has_a_virtual_function_keeps_others_from_the_card_and_the_other_way_round():
+    machine = box(devices=(PF, *VFS))
+    rules = ["8086:154c=SRIOV_NET_VF", "8086:37d2=CUSTOM_NIC"]
+    with ro.connect("memory://") as ledger:
+        ledger.sync(provider_tree(machine, rules=rules))
+        ledger.claim("job-1", ledger.snapshot().candidates("SRIOV_NET_VF=1"))
+        assert not ledger.snapshot().candidates("CUSTOM_NIC=1")
+        ledger.release("job-1")
+        ledger.claim("job-2", ledger.snapshot().candidates("PCI_DEVICES=CUSTOM_NIC"))
+        assert not ledger.snapshot().candidates("SRIOV_NET_VF=1")
+
+
+def test_what_cannot_be_taken_costs_that_device_only():
+    vmd = dataclasses.replace(GPU, address="10000:3b:00.0")
+    tree = provider_tree(box(devices=(GPU, vmd)), rules=["10de:*=PGPU"])
+    assert said(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
 
 
 def test_many_devices_are_checked_once_and_not_once_per_device(monkeypatch):
@@ -312,7 +341,8 @@ def test_many_devices_are_checked_once_and_not_once_per_device(monkeypatch):
     monkeypatch.setattr(
         ro.Provider, "check", lambda self: checked.append(len(list(self.walk()))) or check(self)
     )
-    tree = provider_tree(box(devices=(PF, *many)), rules=["8086:154c=SRIOV_NET_VF"])
+    many = [dataclasses.replace(GPU, address=each.address) for each in many]
+    tree = provider_tree(box(devices=tuple(many)), rules=["10de:*=PGPU"])
     assert len(tree.children) == 256
     assert sum(checked) <= 3 * 257  # linear: adding one by one walks 33 thousand
 

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import plugins
-from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidRule, PluginError
+from resource_objects.exceptions import (
+    DuplicateKey,
+    FrozenValue,
+    InvalidInput,
+    InvalidRule,
+    PluginError,
+)
 from resource_objects.host.facts import DeviceKind, PCIDevice
 from resource_objects.host.rules import ANY, DeviceRule, match_rules
 from resource_objects.resources import catalog
@@ -25,18 +31,32 @@ def hexadecimal(digits: int) -> st.SearchStrategy[str]:
     return st.text(HEX, min_size=digits, max_size=digits)
 
 
+DEVICES = [name for name in os_resource_classes.STANDARDS if catalog.is_device(name)]
 CUSTOM = st.text("ABCXYZ0189_", min_size=1, max_size=20).map("CUSTOM_{}".format)
+TAGS = st.dictionaries(
+    st.sampled_from(["physnet", "pool", "A.b-c_9"]),
+    st.text('aB1 ,=[]"/+&@', min_size=1, max_size=12).filter(lambda text: text == text.strip()),
+    max_size=2,
+)
 RULES = st.builds(
     DeviceRule,
     vendor_id=st.just(ANY) | hexadecimal(4),
     product_id=st.just(ANY) | hexadecimal(4),
-    resource_class=st.sampled_from(os_resource_classes.STANDARDS) | CUSTOM,
+    resource_class=st.none() | st.sampled_from(DEVICES) | CUSTOM,
     traits=st.lists(st.sampled_from(os_traits.get_traits()) | CUSTOM, max_size=3, unique=True).map(
         tuple
     ),
     address=st.none() | st.text(HEX + ":.*?[]-!", min_size=1, max_size=16),
     class_id=st.none() | st.sampled_from([2, 4, 6]).flatmap(hexadecimal),
+    types=st.lists(st.sampled_from(list(DeviceKind)), max_size=2, unique=True).map(tuple),
+    tags=TAGS,
+    one_time_use=st.booleans(),
+    remote_managed=st.booleans(),
+    live_migratable=st.none() | st.booleans(),
 )
+
+
+VF = DeviceKind.VF
 
 
 def gpu(address: str = "0000:3b:00.0", **changes: object) -> PCIDevice:
@@ -74,7 +94,7 @@ def test_hexadecimal_digits_may_be_upper_case(rule):
     assert DeviceRule.parse(f" {what.upper()}{equals}{rest} ") == rule
 
 
-@given(st.text(max_size=40) | st.text("0de:*/@=+PGU_[", max_size=40))
+@given(st.text(max_size=40) | st.text("0de:*/@=+PGU_[&;typ-VF", max_size=40))
 def test_any_text_is_a_rule_or_refused(text):
     try:
         rule = DeviceRule.parse(text)
@@ -100,6 +120,35 @@ def test_any_text_is_a_rule_or_refused(text):
                 address="0000:3b:*",
             ),
         ),
+        ("10de:2330=", DeviceRule("10de", "2330")),
+        ("10de:*=+CUSTOM_H100", DeviceRule("10de", "*", traits=("CUSTOM_H100",))),
+        ("8086:*&type-VF=SRIOV_NET_VF", DeviceRule("8086", "*", "SRIOV_NET_VF", types=(VF,))),
+        (
+            "8086:*/02@0000:60:*&type-VF&vdpa=SRIOV_NET_VF+CUSTOM_FAST;physnet=net1;pool=a b",
+            DeviceRule(
+                "8086",
+                "*",
+                "SRIOV_NET_VF",
+                ("CUSTOM_FAST",),
+                address="0000:60:*",
+                class_id="02",
+                types=(VF, DeviceKind.VDPA),
+                tags={"pool": "a b", "physnet": "net1"},
+            ),
+        ),
+        (
+            "1e0f:*=CUSTOM_NVME;one_time_use;remote_managed;live_migratable",
+            DeviceRule(
+                "1e0f",
+                "*",
+                "CUSTOM_NVME",
+                one_time_use=True,
+                remote_managed=True,
+                live_migratable=True,
+            ),
+        ),
+        ("1e0f:*=;live_migratable=no", DeviceRule("1e0f", "*", live_migratable=False)),
+        ("1e0f:*=;caps=a=b", DeviceRule("1e0f", "*", tags={"caps": "a=b"})),
     ],
 )
 def test_text_forms(text, rule):
@@ -125,7 +174,26 @@ def test_text_forms(text, rule):
         ("10de:*/=PGPU", "class of a device rule"),
         ("10de:*@=PGPU", "address of a device rule"),
         ("10de:*@eth0=PGPU", "address of a device rule"),
-        ("10de:*=", "resource class of a device rule"),
+        ("10de:*=NUMA_TOPOLOGY", "resource class of a device rule"),
+        ("10de:*=PCI_DEVICES", "resource class of a device rule"),
+        ("10de:*=VCPU", "resource class of a device rule"),
+        ("10de:*=MEMORY_MB", "resource class of a device rule"),
+        ("144d:*=DISK_GB", "resource class of a device rule"),
+        ("8086:*=NET_BW_EGR_KILOBIT_PER_SEC", "resource class of a device rule"),
+        ("10de:*&=PGPU", "type of a device rule"),
+        ("10de:*&VF=PGPU", "type of a device rule"),
+        ("10de:*&type-VF&type-vf=PGPU", "type of a device rule"),
+        ("10de:*=PGPU;", "word of a device rule"),
+        ("10de:*=PGPU;once", "word of a device rule"),
+        ("10de:*=PGPU;physnet", "word of a device rule"),
+        ("10de:*=PGPU;one_time_use=", "word of a device rule"),
+        ("10de:*=PGPU;one_time_use=1", "word of a device rule"),
+        ("10de:*=PGPU;one_time_use;one_time_use=no", "word of a device rule"),
+        ("10de:*=PGPU;a=1;a=2", "word of a device rule"),
+        ("10de:*=PGPU;=1", "tag of a device rule"),
+        ("10de:*=PGPU;5=1", "tag of a device rule"),
+        ("10de:*=PGPU;a=", "tag a of a device rule"),
+        ("10de:*=PGPU;a=\x07", "tag a of a device rule"),
         ("10de:*=pgpu", "resource class of a device rule"),
         ("10de:*=PGPUS", "resource class of a device rule"),
         ("10de:*=CUSTOM_", "resource class of a device rule"),
@@ -148,6 +216,41 @@ def test_a_rule_made_by_hand_is_checked_too():
         DeviceRule("10DE", "*", "PGPU")
     with pytest.raises(InvalidRule):
         DeviceRule("10de", "*", "PGPU", traits=("nonsense",))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("type of a device rule", {"types": ("type-VF",)}),
+        ("type of a device rule", {"types": [VF]}),
+        ("type of a device rule", {"types": (VF, VF)}),
+        ("tags of a device rule", {"tags": "physnet=net1"}),
+        ("tag of a device rule", {"tags": {5: "net1"}}),
+        ("tag of a device rule", {"tags": {"one_time_use": "yes"}}),
+        ("tag physnet of a device rule", {"tags": {"physnet": 5}}),
+        ("tag physnet of a device rule", {"tags": {"physnet": "a;b"}}),
+        ("one_time_use of a device rule", {"one_time_use": None}),
+        ("remote_managed of a device rule", {"remote_managed": "yes"}),
+        ("live_migratable of a device rule", {"live_migratable": 1}),
+    ],
+)
+def test_words_by_hand_are_checked_too(what, said):
+    with pytest.raises(InvalidRule) as refused:
+        DeviceRule("10de", "*", "PGPU", **said)
+    assert refused.value.what == what
+
+
+def test_a_rule_is_a_value():
+    rule = DeviceRule.parse("10de:*=PGPU;b=2;a=1")
+    assert {rule: 1}[DeviceRule.parse("10de:*=PGPU;a=1;b=2")] == 1
+    with pytest.raises(FrozenValue):
+        rule.tags["a"] = "2"  # type: ignore[index]
+
+
+def test_a_class_that_is_not_said_is_named_after_the_device():
+    rule = DeviceRule.parse("10de:*=")
+    assert rule.class_of(gpu()) == "CUSTOM_PCI_10DE_2330"
+    assert match_rules([rule], [gpu()])[0].resource_class == "CUSTOM_PCI_10DE_2330"
 
 
 @pytest.fixture
@@ -205,6 +308,9 @@ def test_a_trait_is_refused_with_what_is_near_to_it():
         ("10de:*@*.[1-7]=PGPU", False),
         ("10de:*@0000:3b:00.?=PGPU", True),
         ("10de:*@3b:00.0=PGPU", False),  # the whole address, with its domain
+        ("10de:*&type-PCI=PGPU", True),
+        ("10de:*&type-PF&type-PCI=PGPU", True),
+        ("10de:*&type-VF=PGPU", False),
     ],
 )
 def test_what_a_rule_matches(rule, matches):
@@ -239,27 +345,19 @@ def test_a_device_twice_is_refused():
 # --- physical and virtual functions -------------------------------------------------------------
 
 
-def test_a_physical_function_with_virtual_functions_that_match_is_not_takeable():
-    assert addresses(["8086:*=SRIOV_NET_VF"], [pf(), vf(0), vf(1)]) == [
+def test_a_rule_may_match_a_physical_function_and_its_own_virtual_ones():
+    """Both can be taken then, and exclude each other; Nova offers the one or the others (a.3)."""
+    rules = ["8086:154c=SRIOV_NET_VF", "8086:37d2=CUSTOM_NIC"]
+    assert addresses(rules, [pf(), vf(0), vf(1)]) == [
+        "0000:60:00.0",
         "0000:60:02.0",
         "0000:60:02.1",
     ]
 
 
-def test_one_virtual_function_that_matches_is_enough():
-    rules = ["8086:37d2=PCI_DEVICE", "8086:154c@*.1=SRIOV_NET_VF"]
-    assert addresses(rules, [pf(), vf(0), vf(1)]) == ["0000:60:02.1"]
-
-
-def test_a_physical_function_whose_virtual_functions_do_not_match_is_takeable():
-    assert addresses(["8086:37d2=PCI_DEVICE"], [pf(), vf(0), vf(1)]) == ["0000:60:00.0"]
-
-
-def test_the_virtual_functions_of_one_do_not_keep_another():
-    assert addresses(["8086:*=PCI_DEVICE"], [pf(), vf(0), pf("0000:61:00.0")]) == [
-        "0000:60:02.0",
-        "0000:61:00.0",
-    ]
+def test_a_rule_for_virtual_functions_leaves_the_physical_one():
+    assert addresses(["8086:*&type-VF=SRIOV_NET_VF"], [pf(), vf(0)]) == ["0000:60:02.0"]
+    assert addresses(["8086:*&type-PF=CUSTOM_NIC"], [pf(), vf(0)]) == ["0000:60:00.0"]
 
 
 @given(
@@ -270,19 +368,17 @@ def test_the_virtual_functions_of_one_do_not_keep_another():
             product_id=st.sampled_from(["37d2", "154c", ANY]),
             resource_class=st.just("PCI_DEVICE"),
             address=st.none() | st.sampled_from(["0000:60:*", "*.0", "*.1"]),
+            types=st.sampled_from([(), (VF,), (DeviceKind.PF,)]),
         ),
         max_size=3,
     ),
     devices=st.permutations([pf(), vf(0), vf(1), pf("0000:61:00.0"), vf(0, "0000:61:00.0")]),
 )
-def test_never_a_physical_function_and_its_own_virtual_ones(rules, devices):
+def test_each_device_has_the_first_rule_that_is_about_it_and_no_other_is_left_out(rules, devices):
     found = match_rules(rules, devices)
     taken = {each.device.address for each in found}
-    assert not taken & {each.device.parent_address for each in found}
     assert [each.device for each in found] == [each for each in devices if each.address in taken]
     for each in found:
         assert each.rule == next(rule for rule in rules if rule.matches(each.device))
-    left_out = [each for each in devices if each.address not in taken]
-    for device in left_out:  # nothing is left out without a reason
-        split = any(each.device.parent_address == device.address for each in found)
-        assert split or not any(rule.matches(device) for rule in rules)
+    for device in devices:
+        assert (device.address in taken) == any(rule.matches(device) for rule in rules)

@@ -13,7 +13,16 @@ import pathlib
 
 from hypothesis import strategies as st
 
-from resource_objects.host.facts import Core, DeviceKind, Machine, NUMACell, Pages, PCIDevice
+from resource_objects.host.facts import (
+    Core,
+    DeviceKind,
+    Machine,
+    MediatedType,
+    NetworkInterface,
+    NUMACell,
+    Pages,
+    PCIDevice,
+)
 
 PAGE = 4096
 CPU = "sys/devices/system/cpu"
@@ -22,7 +31,10 @@ NODE = "sys/devices/system/node"
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A PCI function; ``vfs`` virtual functions of it are made out of ``totalvfs``."""
+    """A PCI function; ``vfs`` virtual functions of it are made out of ``totalvfs``.
+
+    ``vdpa`` of these are vDPA devices too, the first ones.
+    """
 
     bus: int
     node: int | None = None
@@ -32,6 +44,9 @@ class Function:
     totalvfs: int = 0
     vfs: int = 0
     driver: str | None = "i40e"
+    vdpa: int = 0
+    interfaces: tuple[NetworkInterface, ...] = ()
+    mediated_types: tuple[MediatedType, ...] = ()
 
     @property
     def address(self) -> str:
@@ -182,13 +197,15 @@ def _devices(shape: Shape) -> list[PCIDevice]:
     devices = []
     for each in shape.functions:
         devices.append(_device(each))
+        part = dataclasses.replace(each, totalvfs=0, interfaces=(), mediated_types=())
         devices.extend(
             dataclasses.replace(
-                _device(dataclasses.replace(each, totalvfs=0)),
+                _device(part),
                 address=each.vf_address(index),
                 product_id="154c",
-                kind=DeviceKind.VF,
+                kind=DeviceKind.VDPA if index < each.vdpa else DeviceKind.VF,
                 parent_address=each.address,
+                vdpa=(f"vdpa{16 * each.bus + index}",) if index < each.vdpa else (),
             )
             for index in range(each.vfs)
         )
@@ -209,6 +226,8 @@ def _device(each: Function) -> PCIDevice:
         revision="a1",
         subsystem_vendor_id="1043",
         subsystem_product_id="87c1",
+        interfaces=each.interfaces,
+        mediated_types=each.mediated_types,
     )
 
 
@@ -345,6 +364,7 @@ def _write_device(root: pathlib.Path, shape: Shape, device: PCIDevice) -> None:
         "subsystem_vendor": f"0x{device.subsystem_vendor_id}",
         "subsystem_device": f"0x{device.subsystem_product_id}",
     }
+    texts |= _made_files(device)
     if device.kind is DeviceKind.PF:
         texts["sriov_totalvfs"] = str(device.sriov_totalvfs)
         texts["sriov_numvfs"] = str(device.sriov_numvfs)
@@ -356,9 +376,27 @@ def _write_device(root: pathlib.Path, shape: Shape, device: PCIDevice) -> None:
         links[f"{home}/physfn"] = f"../{device.parent_address}"
     if device.driver:  # dangling, as in captures
         links[f"{home}/driver"] = f"../../../bus/pci/drivers/{device.driver}"
+    for name in device.vdpa:  # below an auxiliary device, as mlx5 makes them
+        links[f"sys/bus/vdpa/devices/{name}"] = f"../../../../{home}/mlx5_core.vnet.1/{name}"
     for path, target in links.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         os.symlink(target, root / path)
+
+
+def _made_files(device: PCIDevice) -> dict[str, str]:
+    """Return the files of what the kernel made of a function."""
+    files = {f"net/{each.name}/address": each.mac or "" for each in device.interfaces}
+    for each in device.mediated_types:
+        place = f"mdev_supported_types/{each.id}"
+        said = {
+            "name": each.name,
+            "available_instances": each.available,
+            "device_api": each.device_api,
+            "description": each.description,
+        }
+        files |= {f"{place}/{name}": str(text) for name, text in said.items() if text is not None}
+        files[f"{place}/create"] = ""
+    return files
 
 
 # --- shapes to try ------------------------------------------------------------------------------
@@ -401,6 +439,8 @@ def shapes(draw: st.DrawFn) -> Shape:
 def functions(draw: st.DrawFn) -> Function:
     """Draw a PCI function, of which some are SR-IOV."""
     total = draw(st.sampled_from([0, 0, 8, 64]))
+    names = draw(st.lists(st.sampled_from(["eth0", "enp96s0f0", "ib1"]), max_size=2, unique=True))
+    types = draw(st.lists(st.sampled_from(["nvidia-35", "nvidia-256"]), max_size=2, unique=True))
     return Function(
         bus=draw(st.integers(0, 255)),
         node=draw(st.none() | st.integers(0, 99)),
@@ -409,4 +449,19 @@ def functions(draw: st.DrawFn) -> Function:
         totalvfs=total,
         vfs=draw(st.integers(0, min(total, 9))),
         driver=draw(st.sampled_from([None, "i40e"])),
+        vdpa=draw(st.integers(0, 2)),
+        interfaces=tuple(
+            NetworkInterface(name, draw(st.sampled_from([None, "3c:ec:ef:01:02:03"])))
+            for name in sorted(names)
+        ),
+        mediated_types=tuple(
+            MediatedType(
+                id=each,
+                name=draw(st.sampled_from([None, "GRID RTX6000-1Q"])),
+                available=draw(st.none() | st.integers(0, 64)),
+                device_api="vfio-pci",
+                description=draw(st.sampled_from([None, "num_heads=4, frl_config=60"])),
+            )
+            for each in sorted(types)
+        ),
     )

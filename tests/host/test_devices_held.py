@@ -1,0 +1,500 @@
+"""Devices that go or change while somebody holds them: what is synced, and what is said (c.2)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.held_devices import with_held
+from resource_objects.host.kept_devices import HostDevices, KeptDevice, read_devices
+from resource_objects.host.model import provider_tree
+from resource_objects.host.sync import HostSync, sync_host
+from resource_objects.providers.provider import kept_classes
+
+GPU, OTHER = (PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
+PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8)
+VFS = tuple(
+    PCIDevice(
+        f"0000:60:02.{index}",
+        "8086",
+        "154c",
+        "020000",
+        kind=DeviceKind.VF,
+        parent_address=PF.address,
+    )
+    for index in range(3)
+)
+RULES = ("10de:*=PGPU", "8086:37d2=CUSTOM_NIC", "8086:154c=SRIOV_NET_VF")
+NOT_OFFERED = "stays reserved: it is not offered any more, and {} holds it"
+
+
+def tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
+    machine = Machine(
+        hostname="box",
+        cpus=(0, 1),
+        cores=(Core(0, 0, (0,)), Core(0, 1, (1,))),
+        memory_bytes=1 << 30,
+        devices=devices,
+    )
+    return provider_tree(machine, rules=rules)
+
+
+def states(ledger: ro.Ledger) -> dict[str, str]:
+    (host,) = read_devices(ledger, "box")
+    return {one.device.address: one.state for one in host.devices}
+
+
+def claim(ledger: ro.Ledger, consumer: str, amounts: str) -> tuple[str, ...]:
+    """Claim it and return the units, first of all the device itself."""
+    found = ledger.snapshot().candidates(amounts)
+    assert found, found.explain()
+    return tuple(unit for one in ledger.claim(consumer, found).allocations for unit in one.units)
+
+
+def said(done: HostSync) -> list[str]:
+    return [str(one) for one in done.staying]
+
+
+# --- a device that is gone ----------------------------------------------------------------------
+
+
+@pytest.mark.law(4)
+def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_after(connect):
+    """Row c.2 (gone device): in use it is kept, remembered, and removed when it is freed."""
+    sync_host(connect(), tree(GPU, OTHER))
+    assert claim(connect(), "job-1", f"PCI_DEVICES=PGPU&address={GPU.address}") == (GPU.address,)
+    done = sync_host(connect(), tree(OTHER))
+    assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+    assert states(connect()) == {GPU.address: "allocated", OTHER.address: "available"}
+    assert connect().held("job-1").allocations[0].units == (GPU.address,)
+    connect().release("job-1")
+    assert states(connect()) == {GPU.address: "removed", OTHER.address: "available"}
+    assert not connect().snapshot().candidates("PGPU=2")
+    assert not connect().snapshot().candidates("PCI_DEVICES=2*PGPU")
+    done = sync_host(connect(), tree(OTHER))
+    assert (str(done.result), said(done)) == (f"- box/{GPU.address}", [])
+
+
+def test_a_sync_that_keeps_a_device_syncs_everything_else():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        machine_of_more = tree(OTHER)
+        machine_of_more.update(inventories=ro.Inventories("VCPU=8,MEMORY_MB=2048"))
+        done = sync_host(ledger, machine_of_more)
+        assert ledger.provider("box").inventories["VCPU"].total == 8
+        assert set(states(ledger)) == {GPU.address, OTHER.address}
+        assert done.result.created == 1
+        assert str(sync_host(ledger, machine_of_more).result) == "nothing changed"
+
+
+def test_a_device_that_comes_back_while_it_is_held_is_as_it_was():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        sync_host(ledger, tree())
+        assert said(sync_host(ledger, tree(GPU))) == []
+        ledger.release("job-1")
+        assert states(ledger) == {GPU.address: "available"}
+
+
+def test_a_device_that_comes_back_after_it_was_given_back_can_be_had():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        sync_host(ledger, tree())
+        ledger.release("job-1")
+        assert states(ledger) == {GPU.address: "removed"}
+        assert said(sync_host(ledger, tree(GPU))) == []
+        assert states(ledger) == {GPU.address: "available"}
+
+
+def test_a_device_that_no_rule_is_about_any_more_is_as_one_that_is_gone():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        done = sync_host(ledger, tree(GPU, rules=[]))
+        assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+
+
+def test_a_device_that_somebody_took_by_count_stays_too():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        ledger.claim("job-1", {f"box/{GPU.address}": "PGPU=1"})
+        for _ in range(2):  # what is kept of it now has no unit, and is told from counts
+            done = sync_host(ledger, tree())
+            assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+        ledger.release("job-1")
+        sync_host(ledger, tree())
+        assert states(ledger) == {}
+
+
+def test_what_nobody_holds_goes():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU, PF, *VFS))
+        claim(ledger, "job-1", "VCPU=1")
+        done = sync_host(ledger, tree())
+        assert (done.result.removed, said(done)) == (2, [])
+
+
+# --- a device that is another now ---------------------------------------------------------------
+
+
+def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
+    """Row c.2 (changed device in use): the new properties are applied on free."""
+    now = dataclasses.replace(GPU, numa_node=1)
+    sync_host(connect(), tree(GPU))
+    claim(connect(), "job-1", "PCI_DEVICES=PGPU")
+    done = sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
+    assert said(done) == [f"{GPU.address} stays as it was: it is another now, and job-1 holds it"]
+    assert str(done.result) == "nothing changed"
+    connect().release("job-1")
+    sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
+    (kept,) = read_devices(connect(), "box")[0].devices
+    assert (kept.device.resource_class, kept.device.numa_node) == ("CUSTOM_GPU", 1)
+    assert kept.device.traits == {"CUSTOM_H100"}
+
+
+def test_facts_that_no_request_asks_for_are_no_change():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        done = sync_host(ledger, tree(dataclasses.replace(GPU, revision="a2")))
+        assert (str(done.result), said(done)) == ("nothing changed", [])
+        ledger.release("job-1")
+        sync_host(ledger, tree(dataclasses.replace(GPU, revision="a2")))
+        (kept,) = read_devices(ledger, "box")[0].devices
+        assert kept.device.facts["revision"] == "a2"
+
+
+def test_a_free_device_is_changed_at_once():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        sync_host(ledger, tree(GPU, rules=["10de:*=CUSTOM_GPU"]))
+        (kept,) = read_devices(ledger, "box")[0].devices
+        assert kept.device.resource_class == "CUSTOM_GPU"
+
+
+# --- cards and their functions ------------------------------------------------------------------
+
+
+def test_the_functions_of_a_held_card_stay_with_it():
+    """Given to a guest, a card shows its virtual functions there and not at the host."""
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF, *VFS))
+        assert claim(ledger, "job-1", "PCI_DEVICES=CUSTOM_NIC")[0] == PF.address
+        done = sync_host(ledger, tree(PF))
+        assert [one.address for one in done.staying] == [each.address for each in VFS]
+        sync_host(ledger, tree())
+        assert states(ledger)[PF.address] == "allocated"
+        ledger.release("job-1")
+        assert set(states(ledger).values()) <= {"removed", "unavailable"}
+        assert not ledger.snapshot().candidates("SRIOV_NET_VF=1")
+        sync_host(ledger, tree(PF, *VFS[:1]))
+        assert states(ledger) == {PF.address: "available", VFS[0].address: "available"}
+
+
+def test_new_functions_of_a_held_card_wait():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF))
+        claim(ledger, "job-1", "PCI_DEVICES=CUSTOM_NIC")
+        done = sync_host(ledger, tree(PF, *VFS))
+        waits = f"waits until {PF.address} is given back"
+        assert said(done) == [f"{each.address} {waits}" for each in VFS]
+        ledger.release("job-1")
+        assert said(sync_host(ledger, tree(PF, *VFS))) == []
+        assert len(states(ledger)) == 4
+
+
+def test_a_held_function_stays_and_its_free_siblings_go():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF, *VFS))
+        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[1].address}")
+        done = sync_host(ledger, tree(PF))
+        assert said(done) == [f"{VFS[1].address} {NOT_OFFERED.format('job-1')}"]
+        assert states(ledger) == {PF.address: "unavailable", VFS[1].address: "allocated"}
+        assert not ledger.snapshot().candidates("CUSTOM_NIC=1")
+        sync_host(ledger, tree())  # the card is pulled out
+        assert states(ledger) == {VFS[1].address: "allocated"}
+        ledger.release("job-1")
+        sync_host(ledger, tree())
+        assert states(ledger) == {}
+
+
+def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF, *VFS))
+        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
+        rules = ["8086:37d2=SRIOV_NET_VF", "8086:154c=CUSTOM_VF"]
+        done = sync_host(ledger, tree(PF, *VFS, rules=rules))
+        assert said(done) == [
+            f"{PF.address} stays as it was until {VFS[0].address} is given back",
+            f"{VFS[0].address} stays as it was: it is another now, and job-1 holds it",
+        ]
+        kept = {one.device.address: one.device.resource_class for one in devices(ledger)}
+        assert kept[PF.address] == "CUSTOM_NIC"
+        assert kept[VFS[1].address] == "CUSTOM_VF"
+
+
+def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF, *VFS, rules=["8086:154c=SRIOV_NET_VF"]))
+        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
+        rules = ["8086:37d2=SRIOV_NET_VF"]
+        done = sync_host(ledger, tree(PF, *VFS, rules=rules))
+        assert said(done)[0] == f"{PF.address} waits until {VFS[0].address} is given back"
+        assert set(states(ledger)) == {VFS[0].address}
+
+
+def test_a_device_that_is_split_while_it_is_held_stays_whole():
+    """Row c.2 (changed type): the functions wait for who holds the card as it was."""
+    whole = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(whole))
+        claim(ledger, "job-1", "PCI_DEVICES=CUSTOM_NIC")
+        done = sync_host(ledger, tree(PF, *VFS))
+        assert states(ledger) == {PF.address: "allocated"}
+        assert len(done.staying) == 4
+        ledger.release("job-1")
+        sync_host(ledger, tree(PF, *VFS))
+        assert len(states(ledger)) == 4
+
+
+def test_a_card_that_lost_its_functions_stays_one_for_who_holds_a_function():
+    """Row c.2 (changed type): a physical function that lost SR-IOV."""
+    whole = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF, *VFS))
+        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[2].address}")
+        done = sync_host(ledger, tree(whole))
+        assert said(done)[0] == f"{PF.address} stays as it was until {VFS[2].address} is given back"
+        assert states(ledger) == {PF.address: "unavailable", VFS[2].address: "allocated"}
+        ledger.release("job-1")
+        sync_host(ledger, tree(whole))
+        assert [one.device.type for one in devices(ledger)] == ["type-PCI"]
+
+
+def devices(ledger: ro.Ledger) -> tuple[KeptDevice, ...]:
+    return read_devices(ledger, "box")[0].devices
+
+
+# --- devices for one use ------------------------------------------------------------------------
+
+ONCE = ("10de:*=PGPU;one_time_use",)
+SPENT = "stays reserved: it was for one use, until it is reset"
+
+
+def test_a_device_for_one_use_is_spent_when_it_is_given_back_and_stays_so(connect):
+    """Row c.5 (one_time_use): once allocated it is reserved; Nova never resets it, we can."""
+    sync_host(connect(), tree(GPU, rules=ONCE))
+    claim(connect(), "job-1", "PCI_DEVICES=PGPU")
+    assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == []
+    connect().release("job-1")
+    assert states(connect()) == {GPU.address: "spent"}
+    for _ in range(2):
+        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
+    assert not connect().snapshot().candidates("PGPU=1")
+    done = sync_host(connect(), tree(GPU, rules=ONCE), reset=[GPU.address])
+    assert said(done) == []
+    assert states(connect()) == {GPU.address: "available"}
+    for _ in range(2):
+        assert str(sync_host(connect(), tree(GPU, rules=ONCE))) == "nothing changed"
+
+
+def test_a_device_for_one_use_that_was_used_between_two_syncs_is_spent(connect):
+    for _ in range(2):  # and again after it was reset
+        sync_host(connect(), tree(GPU, rules=ONCE), reset=spent(connect()))
+        claim(connect(), "job-1", "PCI_DEVICES=PGPU")
+        connect().release("job-1")
+        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
+        assert states(connect()) == {GPU.address: "spent"}
+
+
+def spent(ledger: ro.Ledger) -> list[str]:
+    try:
+        return [address for address, state in states(ledger).items() if state == "spent"]
+    except exceptions.ProviderNotFound:
+        return []
+
+
+def test_uses_before_a_device_was_for_one_use_do_not_count():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        ledger.release("job-1")
+        sync_host(ledger, tree(GPU, rules=ONCE))
+        assert str(sync_host(ledger, tree(GPU, rules=ONCE))) == "nothing changed"
+        assert states(ledger) == {GPU.address: "available"}
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        ledger.release("job-1")
+        sync_host(ledger, tree(GPU, rules=ONCE))
+        assert states(ledger) == {GPU.address: "spent"}
+
+
+def test_a_spent_device_that_is_gone_stays_spent_until_it_is_reset():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU, rules=ONCE))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        sync_host(ledger, tree(rules=ONCE))
+        ledger.release("job-1")
+        for found in ([], [GPU], []):
+            assert said(sync_host(ledger, tree(*found, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
+            assert states(ledger) == {GPU.address: "spent"}
+        sync_host(ledger, tree(rules=ONCE), reset=[GPU.address])
+        assert states(ledger) == {}
+
+
+def test_a_spent_device_that_is_not_for_one_use_any_more_can_be_had():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU, rules=ONCE))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        ledger.release("job-1")
+        sync_host(ledger, tree(GPU, rules=ONCE))
+        assert said(sync_host(ledger, tree(GPU))) == []
+        assert states(ledger) == {GPU.address: "available"}
+
+
+def test_a_card_for_one_use_is_not_spent_by_who_uses_its_functions():
+    rules = ["8086:37d2=CUSTOM_NIC;one_time_use", "8086:154c=SRIOV_NET_VF"]
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(PF, *VFS, rules=rules))
+        claim(ledger, "job-1", "PCI_DEVICES=SRIOV_NET_VF")
+        ledger.release("job-1")
+        assert str(sync_host(ledger, tree(PF, *VFS, rules=rules))) == "nothing changed"
+        claim(ledger, "job-2", "PCI_DEVICES=CUSTOM_NIC")
+        sync_host(ledger, tree(PF, *VFS, rules=rules))
+        ledger.release("job-2")
+        assert states(ledger)[PF.address] == "spent"
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [
+        (GPU.address, exceptions.InvalidDevice, "expected one that job-1 gave back"),
+        (OTHER.address, exceptions.InvalidDevice, "expected one that was for one use"),
+        ("0000:99:00.0", exceptions.InvalidDevice, "expected one that was for one use"),
+        ("3b:00.0", exceptions.InvalidAddress, "got '3b:00.0'"),
+    ],
+)
+def test_what_cannot_be_reset_is_refused_and_nothing_changes(address, error, message):
+    rules = [f"10de:*@{GPU.address}=PGPU;one_time_use", "10de:*=PGPU"]
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU, OTHER, rules=rules))
+        claim(ledger, "job-1", f"PCI_DEVICES=PGPU&address={GPU.address}")
+        sync_host(ledger, tree(GPU, OTHER, rules=rules))
+        before = ledger.cursor()
+        with pytest.raises(error, match=message):
+            sync_host(ledger, tree(GPU, rules=rules), reset=[address])
+        assert ledger.cursor() == before
+
+
+# --- the rest -----------------------------------------------------------------------------------
+
+
+def test_what_else_is_held_is_refused_as_ever():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "MEMORY_MB=10")
+        without = tree(GPU)
+        without.update(inventories=ro.Inventories("VCPU=2"))
+        with pytest.raises(exceptions.InventoryInUse, match="MEMORY_MB"):
+            sync_host(ledger, without)
+
+
+def test_who_takes_a_device_while_the_host_is_synced_keeps_it(monkeypatch):
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        sync, raced = ledger.sync, []
+
+        def faster(*roots: ro.Provider) -> object:
+            if not raced:
+                raced.append(claim(ledger, "job-1", "PCI_DEVICES=PGPU"))
+            return sync(*roots)
+
+        monkeypatch.setattr(ledger, "sync", faster)
+        assert said(sync_host(ledger, tree())) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+
+
+def test_a_host_that_is_not_kept_yet_is_kept_as_it_is():
+    with ro.connect("memory://") as ledger:
+        done = sync_host(ledger, tree(GPU))
+        assert str(done) == f"+ box\n+ box/{GPU.address}"
+
+
+def test_a_tree_is_not_changed_by_looking_what_is_held():
+    found = tree(GPU, PF, *VFS)
+    before = tree(GPU, PF, *VFS)
+    kept = HostDevices("box")
+    assert with_held(found, kept).tree == found == before
+    with pytest.raises(exceptions.InvalidTree, match="found: got None"):
+        with_held(None, kept)
+
+
+def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
+    """A host whose first GPU can be had by fractions too, and has what else one may add to it."""
+    found = tree(*devices, rules=rules)
+    gpu = found.find(f"box/{GPU.address}")
+    ro.thousandths(gpu, whole=next(iter(kept_classes(gpu.inventories))))
+    gpu.update(traits=gpu.traits | {"CUSTOM_LAB"}, aggregates=["rack"])
+    gpu.add(f"box/{GPU.address}/port", "CUSTOM_PORT=1")
+    return found
+
+
+def test_what_was_added_to_a_device_that_was_found_is_kept():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, split_tree(GPU, OTHER))
+        kept = {one.name: one for one in ledger.providers()}[f"box/{GPU.address}"]
+        assert (kept.traits, kept.aggregates) == ({"CUSTOM_LAB"}, {"rack"})
+        claim(ledger, "job-1", "CUSTOM_PGPU_THOUSANDTHS=500,CUSTOM_PORT=1")
+        assert str(sync_host(ledger, split_tree(GPU, OTHER))) == "nothing changed"
+        assert not ledger.snapshot().candidates("PGPU=2")
+        ledger.release("job-1")
+        claim(ledger, "job-2", f"PCI_DEVICES=PGPU&address={GPU.address}")
+        assert str(sync_host(ledger, split_tree(GPU, OTHER))) == "nothing changed"
+        assert not ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1")
+
+
+def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
+    """Its shares are about the class it will be of, which is not there yet."""
+    changed = split_tree(GPU, rules=["10de:*=CUSTOM_H100"])
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU))
+        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        done = sync_host(ledger, changed)
+        assert said(done) == [
+            f"{GPU.address} stays as it was: it is another now, and job-1 holds it"
+        ]
+        assert not ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1")
+        ledger.release("job-1")
+        sync_host(ledger, changed)
+        assert ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1000")
+
+
+def test_holders_are_told_by_name():
+    gpu = ro.Device(GPU.address, "10de", "2330", resource_class="PGPU")
+    one = KeptDevice("box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_taken=True)
+    held = with_held(tree(), HostDevices("box", (one,)))
+    assert str(held.staying[0]).endswith("any more, and a and b hold it")
+    nameless = dataclasses.replace(one, holders=())
+    assert str(with_held(tree(), HostDevices("box", (nameless,))).staying[0]).endswith("any more")
+
+
+def test_devices_that_were_kept_as_plain_counts_become_devices_while_they_are_held():
+    """As an older release kept them: one provider for each device, virtual functions too."""
+    old = ro.Provider("box", "VCPU=2")
+    old.add(f"box/{GPU.address}", "PGPU=1")
+    old.add(f"box/{VFS[0].address}", "SRIOV_NET_VF=1")
+    with ro.connect("memory://") as ledger:
+        ledger.sync(old)
+        ledger.claim("job-1", {f"box/{GPU.address}": "PGPU=1"})
+        assert said(sync_host(ledger, tree(GPU, PF, *VFS))) == []
+        assert states(ledger)[GPU.address] == "unavailable"
+        assert not ledger.snapshot().candidates("PGPU=1")
+        ledger.release("job-1")
+        assert states(ledger)[GPU.address] == "available"
+        assert not ledger.audit()

@@ -1,0 +1,161 @@
+"""Any order of looking at a host, taking devices of it and giving them back, whatever it shows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import resource_objects as ro
+from resource_objects.host.devices import machine_devices
+from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.kept_devices import KeptDevice, read_devices
+from resource_objects.host.model import provider_tree
+from resource_objects.host.sync import sync_host
+from resource_objects.providers.findings import FindingKind
+
+GPUS = tuple(PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
+PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8)
+VFS = tuple(
+    PCIDevice(
+        f"0000:60:02.{index}",
+        "8086",
+        "154c",
+        "020000",
+        kind=DeviceKind.VF,
+        parent_address=PF.address,
+    )
+    for index in range(3)
+)
+WHOLE = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
+#: What the slots of a host may show.
+SHOWN = st.tuples(
+    st.sampled_from([(), GPUS[:1], GPUS]),
+    st.sampled_from([(), (PF,), (WHOLE,), (PF, *VFS[:1]), (PF, *VFS)]),
+    st.sampled_from([None, 0, 1]),
+)
+RULES = st.sampled_from(
+    [
+        (),
+        ("10de:*=PGPU", "8086:37d2=CUSTOM_NIC", "8086:154c=SRIOV_NET_VF"),
+        ("10de:*=PGPU+CUSTOM_H100;pool=a", "8086:154c=SRIOV_NET_VF"),
+        ("10de:*=PGPU;one_time_use", "8086:*=CUSTOM_NIC"),
+        ("10de:*=CUSTOM_GPU", "8086:37d2=SRIOV_NET_VF", "8086:154c=CUSTOM_NIC"),
+    ]
+)
+CLASSES = ("PGPU", "CUSTOM_GPU", "CUSTOM_NIC", "SRIOV_NET_VF")
+
+
+class Host(RuleBasedStateMachine):
+    """A host that is synced again and again, while jobs come and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = ro.connect("memory://")
+        self.jobs: dict[str, tuple[str, ...]] = {}
+        self.count = 0
+        self.offered: frozenset[str] = frozenset()
+        self.sync(((), (), None), ())
+
+    def teardown(self) -> None:
+        self.ledger.close()
+
+    @property
+    def kept(self) -> dict[str, KeptDevice]:
+        (host,) = read_devices(self.ledger, "box")
+        return {one.device.address: one for one in host.devices}
+
+    # --- what happens ---
+
+    @rule(shown=SHOWN, rules=RULES)
+    def sync(self, shown, rules) -> None:
+        gpus, nics, node = shown
+        devices = tuple(dataclasses.replace(one, numa_node=node) for one in (*gpus, *nics))
+        self.machine = Machine(
+            hostname="box",
+            cpus=(0,),
+            cores=(Core(0, 0, (0,)),),
+            memory_bytes=0,
+            devices=devices,
+        )
+        self.rules = rules
+        done = sync_host(self.ledger, provider_tree(self.machine, rules=rules))
+        found = {each.address for each in machine_devices(self.machine, rules).devices}
+        stays = {one.address for one in done.staying}
+        assert set(self.kept) - found <= stays  # what is kept beside what there is, is told
+        assert found - set(self.kept) <= stays
+        self.offered = frozenset(found)
+
+    @rule(kind=st.sampled_from(CLASSES), count=st.integers(1, 2), named=st.booleans())
+    def take(self, kind: str, count: int, named: bool) -> None:
+        asked = f"PCI_DEVICES={count}*{kind}" if named else f"{kind}={count}"
+        free = {address for address, one in self.kept.items() if one.is_free}
+        found = self.ledger.snapshot().candidates(asked)
+        if not found:
+            return
+        self.count += 1
+        name = f"job-{self.count}"
+        units = [u for one in self.ledger.claim(name, found).allocations for u in one.units]
+        assert set(units) <= free
+        assert set(units) <= self.offered  # nobody gets what is not there
+        self.jobs[name] = tuple(units)
+
+    @rule(data=st.data())
+    def give_back(self, data) -> None:
+        if self.jobs:
+            name = data.draw(st.sampled_from(sorted(self.jobs)))
+            self.ledger.release(name)
+            del self.jobs[name]
+
+    @rule()
+    def settle(self) -> None:
+        """Give everything back, look again, and see what the machine shows."""
+        for name in list(self.jobs):
+            self.ledger.release(name)
+            del self.jobs[name]
+        spent = [a for a, one in self.kept.items() if one.state == "spent"]
+        tree = provider_tree(self.machine, rules=self.rules)
+        sync_host(self.ledger, tree, reset=[a for a in spent if self.kept[a].device.one_time_use])
+        sync_host(self.ledger, tree)
+        now = {a for a, one in self.kept.items() if one.state != "spent"}
+        assert now <= self.offered
+        assert {a for a in self.offered if a not in now} <= {
+            a for a, one in self.kept.items() if one.state == "spent"
+        }
+        assert not sync_host(self.ledger, tree).result
+
+    # --- what always holds ---
+
+    @invariant()
+    def nobody_has_what_somebody_else_has(self) -> None:
+        units = [unit for mine in self.jobs.values() for unit in mine]
+        assert len(units) == len(set(units))
+        kept = self.kept
+        for name, mine in self.jobs.items():
+            for unit in mine:
+                assert unit in kept  # what is held is kept
+                assert kept[unit].holders in ((name,), ())
+                assert not kept[unit].is_free
+
+    @invariant()
+    def what_excludes_each_other_is_not_held_at_once(self) -> None:
+        kept = self.kept
+        for one in kept.values():
+            above = kept.get(one.device.parent or "")
+            if above is not None and one.is_taken:
+                assert not above.is_taken
+                assert not above.is_free
+
+    @invariant()
+    def the_ledger_is_sound(self) -> None:
+        """What is held and is not to be given again is over its capacity, and nothing else is."""
+        found = [one for one in self.ledger.audit() if one.kind is not FindingKind.OVER_CAPACITY]
+        assert not found, found
+        assert self.jobs or not list(self.ledger.over_capacity())
+
+
+TestHost = pytest.mark.law(4)(Host.TestCase)
+TestHost.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
