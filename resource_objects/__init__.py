@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from resource_objects.providers import Share as Share
     from resource_objects.providers import Trait as Trait
     from resource_objects.providers.audit import Audit as Audit
+    from resource_objects.providers.mediated import mediated as mediated
+    from resource_objects.providers.partitions import add_partition as add_partition
+    from resource_objects.providers.partitions import split as split
+    from resource_objects.providers.partitions import thousandths as thousandths
     from resource_objects.providers.plan import Plan as Plan
     from resource_objects.providers.pools import Pool as Pool
     from resource_objects.providers.reshape import Reshape as Reshape
@@ -156,11 +160,15 @@ _HOME = {
     "SlotResource": "resources",
     "SyncResult": "ledger",
     "Trait": "providers",
+    "add_partition": "providers.partitions",
     "connect": "ledger",
     "devices": "resources.pci",
+    "mediated": "providers.mediated",
     "numa": "resources.numa",
     "resource": "resources",
+    "split": "providers.partitions",
     "standard_resources": "resources",
+    "thousandths": "providers.partitions",
 }
 
 #: The resources of the library and of the standard, which are public names too.

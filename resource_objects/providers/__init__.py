@@ -7,6 +7,7 @@
 ``entities``        Consumer, ResourceClass, Trait, Aggregate
 ``columns``         what a backend returns when it is read
 ``located``         inventories that lie over a tree, gathered from their parts
+``partitions``      devices that are had whole or in parts; ``mediated``: by the types of a driver
 ``backend``         the contract of a backend
 ==================  ===============================================================================
 """

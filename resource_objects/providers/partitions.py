@@ -1,0 +1,247 @@
+"""Devices that are shared out in part: slices, partitions of them, and the whole (D2).
+
+One mechanism for everything that is either had whole or in parts: a *slice* is what a device is
+divided into (compute slices, memory slices, functions, bandwidth, thousandths), a *partition* a
+class of things that are made of slices. All are inventories of the device's provider; shares
+within it say that a partition, and the whole, use up slices. So whatever is taken first leaves
+what it leaves, the ledger's counters guard it, and a refusal names the slices and who holds them.
+
+==================  ===============================================================================
+``split``           slices, partitions, the whole: GPU partitions, SR-IOV functions and bandwidth
+``add_partition``   one partition as a provider of its own: with traits, or with a position
+``thousandths``     any fraction of a device
+==================  ===============================================================================
+
+Mediated devices stand in :mod:`.mediated`.
+
+Two things counts of slices do not say. *Positions*: a partition that has to begin at certain slices
+may find enough of them and none where it could begin; give each position a slice of its own, and
+each place of a partition a provider of its own (:func:`add_partition`), and it is exact. *Where it
+comes from*: a request for two classes may get them of two devices; what has to come of one is one
+class, a partition that uses both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from resource_objects import exceptions, fields
+from resource_objects.providers.provider import Provider, Share
+from resource_objects.resources import Inventories, resource
+from resource_objects.resources.catalog import is_device
+from resource_objects.resources.integer import IntegerResource
+
+#: How much one unit of a class uses of each slice.
+Uses = Mapping[str, int]
+
+_NONE: Mapping[str, Any] = {}
+
+
+def split(
+    device: Provider,
+    whole: str | None,
+    slices: Mapping[str, int],
+    partitions: Mapping[str, Uses] = _NONE,
+) -> Provider:
+    """Let a device be had whole or in parts; return it.
+
+    It gets an inventory of each slice, of each partition (as many as could exist at most), and of
+    the whole unless it has that; and shares by which a partition uses its slices and the whole
+    uses all of them. So partitions exclude the whole and are excluded by it, and what fits beside
+    each other is what the slices say.
+
+    :param device: a provider that stands for one device
+    :param whole: the class of the device itself; None if nobody may have it whole
+    :param slices: ``{class: how many there are}``
+    :param partitions: ``{class: {slice: how many one of it uses}}``
+    :raises DuplicateKey: if a class is named twice, or the device has it already
+    :raises InvalidInventory: if a partition uses no slice, or one that is not there, or more of it
+        than there is; or if the device is there already and is not one thing
+    :raises InvalidAmount: for a number that is none of 1 to 2^31-1
+
+    >>> gpu = Provider("host0/gpu0", "PGPU=1")
+    >>> done = split(
+    ...     gpu, "PGPU", {"CUSTOM_GPU_SLICE": 7, "CUSTOM_GPU_MEMORY_SLICE": 8},
+    ...     {"CUSTOM_MIG_1G": {"CUSTOM_GPU_SLICE": 1, "CUSTOM_GPU_MEMORY_SLICE": 1},
+    ...      "CUSTOM_MIG_3G": {"CUSTOM_GPU_SLICE": 3, "CUSTOM_GPU_MEMORY_SLICE": 4}})
+    >>> print(gpu.inventories)
+    PGPU=1,CUSTOM_GPU_MEMORY_SLICE=8,CUSTOM_GPU_SLICE=7,CUSTOM_MIG_1G=7,CUSTOM_MIG_3G=2
+    >>> for share in gpu.shares:
+    ...     print(share)
+    PGPU uses 7 CUSTOM_GPU_SLICE of host0/gpu0
+    PGPU uses 8 CUSTOM_GPU_MEMORY_SLICE of host0/gpu0
+    CUSTOM_MIG_1G uses 1 CUSTOM_GPU_SLICE of host0/gpu0
+    CUSTOM_MIG_1G uses 1 CUSTOM_GPU_MEMORY_SLICE of host0/gpu0
+    CUSTOM_MIG_3G uses 3 CUSTOM_GPU_SLICE of host0/gpu0
+    CUSTOM_MIG_3G uses 4 CUSTOM_GPU_MEMORY_SLICE of host0/gpu0
+    """
+    kept = _check_device(device, whole)
+    totals = _counts("slices", slices)
+    if not totals:
+        raise exceptions.InvalidInventory(f"slices of {device.name}", slices, "at least one")
+    made = {
+        name: _uses(name, uses, totals)
+        for name, uses in _by_class("partitions", partitions).items()
+    }
+    _check_once(device, [*totals, *made, *([whole] if whole else [])], kept - {whole})
+    ties = made if whole is None else {whole: totals, **made}
+    most = {name: min(totals[one] // k for one, k in uses.items()) for name, uses in made.items()}
+    itself = {} if whole is None or whole in kept else {whole: 1}
+    device.update(
+        inventories=Inventories({**dict(device.inventories.by_name()), **itself, **totals, **most}),
+        shares=(*device.shares, *_shares(ties, device)),
+    )
+    return device
+
+
+def add_partition(
+    device: Provider,
+    name: str,
+    resource_class: str,
+    uses: Uses,
+    *,
+    traits: Iterable[str] = (),
+) -> Provider:
+    """Add one partition of a device as a provider below it, with a name of its own; return it.
+
+    For what has traits of its own, such as a region of an FPGA, or a place of its own. A request
+    may get several of them of different devices, which it cannot of a partition that is counted.
+
+    :param device: one that is split, or has an inventory of each slice in another way
+    :param resource_class: what it is counted as: one unit
+    :param uses: ``{slice of the device: how many it uses}``
+    :raises InvalidInventory: if it uses no slice, or more than there is
+    :raises InvalidTree: if the name is in the device's subtree already
+
+    >>> card = split(Provider("host0/fpga0"), "CUSTOM_FPGA_CARD", {"CUSTOM_FPGA_REGION": 2})
+    >>> region = add_partition(
+    ...     card, "host0/fpga0/region0", "FPGA", {"CUSTOM_FPGA_REGION": 1},
+    ...     traits=["CUSTOM_BITSTREAM_AES"])
+    >>> print(region, *region.shares)
+    host0/fpga0/region0: FPGA=1 FPGA uses 1 CUSTOM_FPGA_REGION of host0/fpga0
+    """
+    if not isinstance(device, Provider):
+        raise exceptions.InvalidTree("device", device, "a provider")
+    made = {_counted(resource_class): _uses(resource_class, uses, dict(_there(device)))}
+    return device.add(name, {resource_class: 1}, traits=traits, shares=_shares(made, device))
+
+
+def thousandths(
+    device: Provider,
+    *,
+    whole: str = "PGPU",
+    fraction: str = "CUSTOM_PGPU_THOUSANDTHS",
+    partitions: Mapping[str, int] = _NONE,
+) -> Provider:
+    """Let a device be had whole or by fractions, in thousandths; return it.
+
+    Half a device is 500 of ``fraction``, always of one device.
+
+    :param partitions: fractions with a class of their own: ``{class: thousandths}``
+    :raises InvalidInventory: for a fraction above 1000; else as :func:`split`
+
+    >>> gpu = thousandths(Provider("host0/gpu0", "PGPU=1"), partitions={"CUSTOM_HALF_GPU": 500})
+    >>> print(gpu)
+    host0/gpu0: PGPU=1,CUSTOM_HALF_GPU=2,CUSTOM_PGPU_THOUSANDTHS=1000
+    >>> thousandths(Provider("host0/gpu1"), partitions={"CUSTOM_NO_GPU": 0})
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidAmount: CUSTOM_NO_GPU: got 0, expected an integer from 1 ...
+    """
+    named = _counts("partitions", partitions)
+    return split(device, whole, {fraction: 1000}, {n: {fraction: k} for n, k in named.items()})
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def _check_device(device: object, whole: str | None) -> set[str | None]:
+    """Return the classes that a provider has, if it may be split as one device of ``whole``."""
+    if not isinstance(device, Provider):
+        raise exceptions.InvalidTree("device", device, "a provider")
+    there = dict(_there(device))
+    if whole is None:
+        for name in filter(is_device, there):
+            raise exceptions.InvalidInventory(
+                f"whole of {device.name}", None, f"{name}, which it has already"
+            )
+    elif there.get(_counted(whole), 1) != 1:
+        raise exceptions.InvalidInventory(
+            f"{whole} of {device.name}", there[whole], "1: the device itself"
+        )
+    return set(there)
+
+
+def _check_once(device: Provider, given: Sequence[str], there: Collection[str | None]) -> None:
+    """Raise if a class is given twice, or is there already."""
+    for place, name in enumerate(given):
+        if name in given[:place] or name in there:
+            raise exceptions.DuplicateKey(
+                f"classes of {device.name}", name, "each once: as the whole, a slice or a partition"
+            )
+
+
+def _there(device: Provider) -> Iterator[tuple[str, int]]:
+    """Yield what a device gives out: ``(class, capacity)``."""
+    for _, inventory in device.inventories.by_name():
+        for record in inventory.to_records():
+            yield record.resource_class, record.capacity
+
+
+def _counted(name: str) -> str:
+    """Return a resource class of which units are counted."""
+    kind = resource(name)
+    if not isinstance(kind, IntegerResource):
+        raise exceptions.InvalidInventory("resource class", name, "one that is counted")
+    return kind.name
+
+
+def number(what: str, given: object) -> int:
+    """Return how many there are of something, if it is a number.
+
+    :raises InvalidAmount: if it is none of 1 to 2^31-1
+    """
+    if type(given) is not int or not 1 <= given <= fields.MAX_FIGURE:
+        raise exceptions.InvalidAmount(what, given, f"an integer from 1 to {fields.MAX_FIGURE}")
+    return given
+
+
+def _by_class(what: str, given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise exceptions.InvalidInventory(what, given, "a mapping by resource class")
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = _counted(key)
+        if name in found:
+            raise exceptions.DuplicateKey(what, name, "each class once")
+        found[name] = value
+    return found
+
+
+def _counts(what: str, given: object) -> dict[str, int]:
+    return {name: number(name, value) for name, value in _by_class(what, given).items()}
+
+
+def _uses(name: str, given: object, there: Mapping[str, int]) -> dict[str, int]:
+    """Return what one of a class uses, if that is there."""
+    what = f"{_counted(name)} uses"
+    uses = _counts(what, given)
+    if not uses:
+        raise exceptions.InvalidInventory(what, given, "at least one slice")
+    for slice_, count in uses.items():
+        if slice_ not in there:
+            known = ", ".join(sorted(there)) or "slices, and there are none"
+            raise exceptions.InvalidInventory(what, slice_, f"one of {known}")
+        if count > there[slice_]:
+            raise exceptions.InvalidInventory(
+                what, f"{slice_}={count}", f"at most the {there[slice_]} there are"
+            )
+    return uses
+
+
+def _shares(made: Mapping[str, Uses], device: Provider) -> tuple[Share, ...]:
+    return tuple(
+        Share(resource_class=name, of=device.name, of_class=slice_, factor=count)
+        for name, uses in made.items()
+        for slice_, count in uses.items()
+    )
