@@ -17,6 +17,7 @@ from resource_objects.providers.orders import Operation, Write
 from resource_objects.testing import kill
 from resource_objects.testing.conformance.base import changes_to
 from resource_objects.testing.kill import diary, evidence
+from resource_objects.testing.kill.devices import DeviceWriter, device_hosts
 from resource_objects.testing.kill.diary import Asked
 from resource_objects.testing.kill.evidence import Evidence
 from resource_objects.testing.kill.judge import judge
@@ -83,6 +84,7 @@ def test_any_backend_of_several_processes_can_be_judged(tmp_path: Path) -> None:
         ("postgresql", broken.Absolute, Writer, "held"),
         ("postgresql", broken.Careless, Writer, "twice: "),
         ("postgresql", broken.Careless, TopologyWriter, "twice: "),
+        ("postgresql", broken.Careless, DeviceWriter, "twice: "),
     ],
 )
 def test_a_broken_backend_is_found_out(
@@ -117,12 +119,19 @@ def calm(tmp_path: Path) -> tuple[Evidence, dict[str, Asked]]:
     backend = MemoryBackend.open("memory://")
     path = tmp_path / "one.diary"
     write = Write(
-        Operation(), "define", "the hosts", changes_to(backend, *hot_hosts(), *numa_hosts())
+        Operation(),
+        "define",
+        "the hosts",
+        changes_to(backend, *hot_hosts(), *numa_hosts(), *device_hosts()),
     )
     with diary.Diary(path) as book:
         book.asks(write)
         book.did(write.operation.id, backend.commit(write))
-        for who, kind, steps in (("w", Writer, 400), ("t", TopologyWriter, 150)):
+        for who, kind, steps in (
+            ("w", Writer, 400),
+            ("t", TopologyWriter, 150),
+            ("d", DeviceWriter, 150),
+        ):
             task = Task(MemoryBackend, "memory://", who, 7, str(path), str(tmp_path / "stop"))
             writer = kind(task, backend, book)
             for _ in range(steps):

@@ -23,7 +23,8 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 ["resource_objects.testing.laws"]``.
 
 Further: :func:`state_machine` compares a backend with a naive model of dicts, by Hypothesis, and
-:func:`topology_machine` a ledger's view of NUMA cells with an inventory in memory;
+:func:`topology_machine` and :func:`device_machine` a ledger's view of NUMA cells and of devices
+with an inventory in memory;
 :mod:`resource_objects.testing.kill` lets processes loose on one and kills them at random, where it
 is ``multi_process``; and :mod:`resource_objects.testing.checker` reads the tables of a SQL database
 apart from the library.
@@ -41,6 +42,8 @@ _PARTS = (
     "concurrency",
     "definitions",
     "descriptions",
+    "device_model",
+    "devices",
     "feed",
     "lists",
     "model",
@@ -63,6 +66,8 @@ from resource_objects.testing.conformance.claims import ClaimRules  # noqa: E402
 from resource_objects.testing.conformance.concurrency import ConcurrencyRules  # noqa: E402
 from resource_objects.testing.conformance.definitions import DefinitionRules  # noqa: E402
 from resource_objects.testing.conformance.descriptions import DescriptionRules  # noqa: E402
+from resource_objects.testing.conformance.device_model import device_machine  # noqa: E402
+from resource_objects.testing.conformance.devices import DeviceRules  # noqa: E402
 from resource_objects.testing.conformance.feed import FeedRules  # noqa: E402
 from resource_objects.testing.conformance.lists import ListRules  # noqa: E402
 from resource_objects.testing.conformance.model import state_machine  # noqa: E402
@@ -76,7 +81,7 @@ from resource_objects.testing.conformance.reshape import ReshapeRules  # noqa: E
 from resource_objects.testing.conformance.shares import ShareRules  # noqa: E402
 from resource_objects.testing.conformance.units import UnitRules  # noqa: E402
 
-__all__ = ["BackendConformance", "state_machine", "topology_machine"]
+__all__ = ["BackendConformance", "device_machine", "state_machine", "topology_machine"]
 
 
 class BackendConformance(
@@ -88,6 +93,7 @@ class BackendConformance(
     UnitRules,
     ShareRules,
     TopologyRules,
+    DeviceRules,
     ReshapeRules,
     ListRules,
     OperationRules,

@@ -12,6 +12,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Backend
 from resource_objects.resources.numa import numa
+from resource_objects.resources.pci import devices
 from resource_objects.testing.conformance.base import adjust, claim, define, host, release
 
 #: What processes begin with; what is not installed is left out.
@@ -112,6 +113,28 @@ def claim_topologies(
 def _dedicated(ledger: Ledger, name: str, host: str) -> str:
     assigned: Any = ledger.assigned(name)[host]["NUMA_TOPOLOGY"]
     return ",".join(str(cpu) for placed in assigned.placed for _, cpu in placed.pins)
+
+
+def claim_devices(
+    backend_class: type[Backend], url: str, host: str, who: str, tries: int
+) -> dict[str, list[str]]:
+    """Claim devices of a host at random, and release; return who then has which units."""
+    ledger = Ledger(backend_class.open(url))
+    chance = random.Random(who)
+    had: dict[str, list[str]] = {}
+    with ledger:
+        for number in range(tries):
+            name = f"{who}-{number}"
+            amount = devices(chance.choice(["SRIOV_NET_VF", "SRIOV_NET_VF", "CUSTOM_CARD"]))
+            try:
+                ledger.claim(name, {host: {"PCI_DEVICES": amount}})
+                assigned: Any = ledger.assigned(name)[host]["PCI_DEVICES"]
+                had[name] = [unit for one in assigned.placed for unit in one.units]
+            except exceptions.CapacityException:
+                for gone in list(had)[:2]:
+                    ledger.release(gone)
+                    del had[gone]
+    return had
 
 
 def claim_until_killed(

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from resource_objects.providers.orders import Key
+from resource_objects.testing.kill.devices import CARD, FUNCTION, FUNCTIONS, GPU
 from resource_objects.testing.kill.diary import Asked, Holds
 from resource_objects.testing.kill.evidence import Evidence, Told
 
@@ -33,16 +34,21 @@ def judge(evidence: Evidence, asked: dict[str, Asked]) -> list[str]:
     return found
 
 
+#: Of what nobody takes one by number, how many units one is: a card is its functions too.
+_UNITS_OF_ONE = {"PCPU": 1, GPU: 1, FUNCTION: 1, CARD: 1 + FUNCTIONS}
+
+
 def _named(evidence: Evidence) -> Iterator[str]:
-    """Each dedicated CPU that is taken of a cell is a unit: nobody there takes one by number."""
+    """Each CPU and device that is taken of a part is a unit: nobody there takes one by number."""
     for consumer, holds in evidence.holds.items():
         for key, (amount, units) in holds.items():
-            if key[1] == "PCPU" and key in evidence.structured and amount != len(units):
+            times = _UNITS_OF_ONE.get(key[1]) if key in evidence.structured else None
+            if times is not None and amount * times != len(units):
                 yield f"{consumer} holds {amount} of {key}, and the units {sorted(units)}"
 
 
 def _once(evidence: Evidence) -> Iterator[str]:
-    """A CPU of a host has one owner: it is taken of one cell, by one consumer."""
+    """A CPU of a host has one owner: it is taken of one cell, by one consumer. So has a device."""
     owners: dict[tuple[str, str], list[str]] = defaultdict(list)
     for consumer, holds in evidence.holds.items():
         for key, (_, units) in holds.items():

@@ -21,13 +21,14 @@ from resource_objects.testing import checker
 from resource_objects.testing.conformance.base import changes_to
 from resource_objects.testing.conformance.workers import processes
 from resource_objects.testing.kill import diary as diaries
+from resource_objects.testing.kill.devices import DeviceWriter, device_hosts
 from resource_objects.testing.kill.evidence import Evidence, through_backend, through_sql
 from resource_objects.testing.kill.judge import judge
 from resource_objects.testing.kill.topologies import TopologyWriter, numa_hosts
 from resource_objects.testing.kill.writers import Task, Writer, hot_hosts, work
 
 #: Who writes, in turn.
-CREW: tuple[type[Writer], ...] = (Writer, TopologyWriter, Writer)
+CREW: tuple[type[Writer], ...] = (Writer, TopologyWriter, Writer, DeviceWriter)
 #: Seconds that writers may take to end when they are told to.
 _PATIENCE = 120
 
@@ -148,7 +149,7 @@ def _define(backend_class: type[Backend], url: str, path: str) -> None:
     """Make the hosts; the first diary tells of it."""
     backend = backend_class.open(url)
     try:
-        changes = changes_to(backend, *hot_hosts(), *numa_hosts())
+        changes = changes_to(backend, *hot_hosts(), *numa_hosts(), *device_hosts())
         write = Write(Operation(), "define", "the hosts", changes)
         with diaries.Diary(Path(path)) as diary:
             diary.asks(write)

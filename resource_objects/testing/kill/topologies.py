@@ -1,27 +1,14 @@
-"""What a writer of topologies does: it fits them on what it reads, and takes what was fitted.
+"""What a writer of topologies does.
 
-Between the two anything may happen: somebody else takes one of the CPUs, all of them float away to
-who takes of the host by number, or a CPU goes offline. Nobody takes a dedicated CPU of a cell
-without naming it, so that each one that is counted must be a unit.
+CPUs float away to who takes of the host by number, or go offline. Nobody takes a dedicated CPU of a
+cell without naming it, so that each one that is counted must be a unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider, diff
-from resource_objects.providers.columns import Columns
-from resource_objects.providers.located import Located, LocatedViews, add_parts
-from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    ClaimRecord,
-    Delta,
-    Release,
-    Replacement,
-)
-from resource_objects.providers.supposing import without
+from resource_objects.providers.located import Located, add_parts
+from resource_objects.providers.orders import ClaimOrder, Delta
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyAmount,
@@ -30,7 +17,8 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.testing.kill.diary import Diary
-from resource_objects.testing.kill.writers import Task, Writer
+from resource_objects.testing.kill.located import LocatedWriter
+from resource_objects.testing.kill.writers import Task
 
 NUMA_HOSTS = ("numa0", "numa1")
 _TOPOLOGY = "NUMA_TOPOLOGY"
@@ -63,27 +51,15 @@ def _cell(number: int, dedicated: int = _CPUS) -> HostCell:
     )
 
 
-class TopologyWriter(Writer):
+class TopologyWriter(LocatedWriter):
     """A writer of topologies, on hosts of its own kind."""
+
+    hosts = NUMA_HOSTS
+    kind = _TOPOLOGY
 
     def __init__(self, task: Task, backend: Backend, diary: Diary) -> None:
         super().__init__(task, backend, diary)
-        self._steps: list[tuple[int, Callable[[], None]]] = [
-            (32, self._place),
-            (16, self._release),
-            (10, self._replace),
-            (10, self._give_back),
-            (10, self._steal),
-            (10, self._exchange),
-            (8, self._float),
-            (5, self._switch),
-        ]
-
-    def _look(self) -> None:
-        """Find nothing: what is where is read before each decision."""
-        self._disk["read"] = "each time"
-
-    # --- what is asked ---
+        self._steps.append((8, self._float))
 
     def _amount(self) -> NUMATopologyAmount:
         chance = self._chance
@@ -99,71 +75,12 @@ class TopologyWriter(Writer):
             thread_policy=policy,
         )
 
-    def _fitted(self, columns: Columns) -> tuple[Delta, ...]:
-        """Return what some amount would take, nothing if it does not fit."""
-        located = self._view(columns)
-        try:
-            return located.deltas(located.fit(self._amount()))
-        except exceptions.CapacityException:
-            return ()
-
-    def _read(self) -> Columns:
-        return self._backend.read(self._chance.choice(NUMA_HOSTS))
-
-    def _view(self, columns: Columns) -> Located:
-        views = LocatedViews(columns)
-        [root] = views.trees(_TOPOLOGY)
-        located = views.of_tree(root, _TOPOLOGY)
-        assert located is not None, "every host has cells"
-        return located
-
-    # --- what is done ---
-
-    def _place(self) -> None:
-        """Take a topology; many units of several cells in one write."""
-        deltas = self._fitted(self._read()) if len(self._own) < 8 else ()
-        if deltas:
-            self._write("place", [ClaimOrder(self._new_name(), deltas)])
-        else:
-            self._release()
-
-    def _release(self) -> None:
-        names = self._some_own(self._chance.choice([1, 1, 2]))
-        if names:
-            self._write("free", [Release(name) for name in names])
-
-    def _replace(self) -> None:
-        """Exchange a topology for another one, on whichever host, within what it gives back."""
-        for name in self._some_own(1):
-            deltas = self._fitted(without(self._read(), name))
-            if deltas:
-                self._write("replace", [Replacement(name, deltas)])
-
-    def _give_back(self) -> None:
-        """Give back all of one, unit by unit, as a negative amount does."""
-        for name in self._some_own(1):
-            held = self._own[name].held
-            deltas = tuple(Delta(*one.key, -one.amount, one.units) for one in held)
-            self._write("give back", [Adjustment(name, deltas)])
-
-    def _steal(self) -> None:
-        """Ask for CPUs by name that somebody may have."""
-        columns = self._read()
-        located = self._view(columns)
+    def _units(self, located: Located) -> Delta:
         spot = self._chance.choice(located.spots)
         ids = located.inventory.part_ids()
         first = 6 * ids[located.spots.index(spot)] + 2
         units = tuple(f"cpu{first + cpu}" for cpu in sorted(self._chance.sample(range(_CPUS), 2)))
-        order = ClaimOrder(self._new_name(), (Delta(spot.uuid, "PCPU", 2, units),))
-        self._write("take by name", [order])
-
-    def _exchange(self) -> None:
-        """Let two change places, also on full hosts."""
-        names = self._some_own(2)
-        if len(names) == 2:
-            first, second = (_deltas(self._own[name]) for name in names)
-            orders = [Replacement(names[0], second), Replacement(names[1], first)]
-            self._write("exchange", orders)
+        return Delta(spot.uuid, "PCPU", 2, units)
 
     def _float(self) -> None:
         """Take CPUs of a host as a whole, whichever they are."""
@@ -184,7 +101,3 @@ class TopologyWriter(Writer):
         changes = diff(kept, wanted)
         if changes:
             self._write("switch", definitions=changes)
-
-
-def _deltas(record: ClaimRecord) -> tuple[Delta, ...]:
-    return tuple(Delta(*one.key, one.amount, one.units) for one in record.held)
