@@ -2,7 +2,8 @@
 
 ``python -m benchmarks [--only PART] [--write FILE]``. Takes some seconds. Figures are of one noisy
 machine: believe the ratios. Only where they are named run ``placement`` (with Placement installed)
-and ``growth``, which take minutes, and ``numa``, which has a peer where Nova is installed.
+and ``growth``, which take minutes, and ``numa`` and ``pci``, which have a peer where Nova is
+installed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.measure import Row
 
 PARTS = ("algebra", "objects", "imports", "ledgers")
 #: Parts with a peer: ``tox -e placement``, ``tox -e nova``.
-PEERS = ("placement", "numa")
+PEERS = ("placement", "numa", "pci")
 #: Parts that take minutes.
 LONG = ("growth",)
 RESULTS = pathlib.Path(__file__).parent / "results"

@@ -24,12 +24,15 @@ class Row:
     met: bool | None = None
     #: Of a figure in a grid: its line and column.
     point: tuple[int, int] | None = None
+    #: What these are, many lines of the one and one column of the other; None for cells.
+    axes: tuple[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for the result file."""
         found = dataclasses.asdict(self)
-        if self.point is None:
-            del found["point"]
+        for name in ("point", "axes"):
+            if found[name] is None:
+                del found[name]
         return found
 
 

@@ -43,7 +43,7 @@ def rows() -> Iterator[Row]:
             if guests <= hosts and (question is not _clash or guests > 1)
         ]
         yield from points
-        yield from _exponents(f"growth: {name}", points)
+        yield from exponents(f"growth: {name}", points)
 
 
 def _equal(hosts: int, guests: int) -> Question:
@@ -90,19 +90,27 @@ def _point(name: str, inventory: NUMATopologyInventory, amount: NUMATopologyAmou
     return dataclasses.replace(found, point=(len(inventory.cells), len(amount.cells)))
 
 
-def _exponents(name: str, points: Iterable[Row]) -> Iterator[Row]:
+def exponents(
+    name: str,
+    points: Iterable[Row],
+    words: tuple[str, str] = ("host cells", "guest cells"),
+    least: int = 8,
+) -> Iterator[Row]:
     """Yield the exponents a, b of ``c * hosts ** a * guests ** b`` that fit points best.
 
-    Of least squares of logarithms, over hosts of 8 cells and more: below, what every call costs
-    hides the rest.
+    Of least squares of logarithms, over hosts of so many cells and more: below, what every call
+    costs hides the rest.
+
+    :param words: what the two sizes of a point are
+    :param least: the smallest first size that counts
     """
     import numpy
 
-    large = [found for found in points if found.point is not None and found.point[0] >= 8]
+    large = [found for found in points if found.point is not None and found.point[0] >= least]
     sizes = [[1.0, *map(math.log, found.point or ())] for found in large]
     figures = [math.log(found.ours) for found in large]
     found = numpy.linalg.lstsq(numpy.array(sizes), numpy.array(figures), rcond=None)[0]
-    for what, exponent in zip(("host cells", "guest cells"), found[1:], strict=True):
+    for what, exponent in zip(words, found[1:], strict=True):
         yield Row(
             f"{name}: exponent of {what}",
             "",

@@ -40,7 +40,7 @@ def _table(path: pathlib.Path) -> Iterator[str]:
 
 
 def _grid(name: str, points: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a table of figures of two sizes: host cells down, guest cells across."""
+    """Yield a table of figures of two sizes, such as host cells down and guest cells across."""
     figures = {tuple(row["point"]): _figure(row["ours"]) for row in points}
     down, across = (sorted({point[axis] for point in figures}) for axis in (0, 1))
     yield f"{name[:1].upper()}{name[1:]}, in {points[0]['unit']}:"
@@ -49,7 +49,8 @@ def _grid(name: str, points: list[dict[str, Any]]) -> Iterator[str]:
     yield "   :header-rows: 1"
     yield "   :stub-columns: 1"
     yield ""
-    head = ["host cells", *(f"{size} guest cell{'s' * (size > 1)}" for size in across)]
+    many, one = points[0].get("axes", ("host cells", "guest cell"))
+    head = [many, *(f"{size} {one}{'s' * (size > 1)}" for size in across)]
     lines = [[str(size), *(figures.get((size, other), "") for other in across)] for size in down]
     yield from _lines([head, *lines])
 

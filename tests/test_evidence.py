@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+from types import ModuleType
 
-from benchmarks import numa_picture, table
-from tests.peers.nova import numa_differences
+import pytest
+
+from benchmarks import numa_picture, pci_picture, table
+from tests.peers.nova import numa_differences, pci_differences
 
 
 def test_the_table_of_the_documentation_is_the_committed_results() -> None:
     assert table.TABLE.read_text() == table.text(), "run python -m benchmarks.table"
 
 
-def test_the_picture_of_the_documentation_is_of_the_committed_results() -> None:
-    expected = numa_picture.text()
-    assert numa_picture.PICTURE.read_text() == expected, "run python -m benchmarks.numa_picture"
+@pytest.mark.parametrize("drawn", [numa_picture, pci_picture], ids=["numa", "pci"])
+def test_the_picture_of_the_documentation_is_of_the_committed_results(drawn: ModuleType) -> None:
+    how = f"run python -m {drawn.__name__}"
+    assert drawn.PICTURE.exists() == drawn.RESULT.exists(), how
+    if drawn.RESULT.exists():
+        assert drawn.PICTURE.read_text() == drawn.text(), how
 
 
-def test_the_table_of_differences_is_of_tests_that_there_are() -> None:
-    how = "run python -m tests.peers.nova.numa_differences"
-    assert numa_differences.TABLE.read_text() == numa_differences.text(), how
-    for rows in numa_differences.SECTIONS.values():
+@pytest.mark.parametrize("told", [numa_differences, pci_differences], ids=["numa", "pci"])
+def test_the_table_of_differences_is_of_tests_that_there_are(told: ModuleType) -> None:
+    assert told.TABLE.read_text() == told.text(), f"run python -m {told.__name__}"
+    for rows in told.SECTIONS.values():
         for row in rows:
-            assert f"def {row.test}(" in (numa_differences.HERE / row.file).read_text(), row.test
+            assert f"def {row.test}(" in (told.HERE / row.file).read_text(), row.test
 
 
 def test_every_result_says_where_it_comes_from() -> None:

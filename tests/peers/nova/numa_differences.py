@@ -8,7 +8,7 @@ tests that reproduce each difference beside the real nova.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,6 +26,7 @@ class Difference(NamedTuple):
     file: str
     test: str
     case: str = ""  #: of a test with several
+    met: str = ""  #: how often random cases meet it
 
 
 SEARCH = (
@@ -184,18 +185,24 @@ SECTIONS = {
 
 def text() -> str:
     """Return a table per section, as reStructuredText."""
-    return "\n".join(line for name in SECTIONS for line in _table(name)) + "\n"
+    return tables(SECTIONS)
 
 
-def _table(name: str) -> Iterator[str]:
+def tables(sections: Mapping[str, Sequence[Difference]]) -> str:
+    """Return a table per section, as reStructuredText."""
+    return "\n".join(line for name, rows in sections.items() for line in _table(name, rows)) + "\n"
+
+
+def _table(name: str, rows: Sequence[Difference]) -> Iterator[str]:
     yield f".. list-table:: {name}"
     yield "   :header-rows: 1"
     yield "   :widths: 40 30 30"
     yield ""
     yield from _line("Nova 34", "here", "shown by")
-    for found in SECTIONS[name]:
+    for found in rows:
         case = f"[{found.case}]" if found.case else ""
-        shown = f"``{found.file}``: ``{found.test}{case}``"
+        met = f"; {found.met}" if found.met else ""
+        shown = f"``{found.file}``: ``{found.test}{case}``{met}"
         yield from _line(found.nova, found.ours, shown)
     yield ""
 
