@@ -357,7 +357,7 @@ class Reason:
     def _what(self) -> str:
         """Return what is asked for: of a device, its kind, where the finding does not say it."""
         what, kind = self.resource or "amount", self.unit
-        if kind is None or "{reason.unit}" in _FINDINGS[self.rule]:
+        if kind is None or self.rule not in _OF_A_KIND:
             return what
         return kind if kind.startswith(what) else f"{what} {kind}"
 
@@ -372,6 +372,9 @@ class Reason:
     def _finding(self) -> str:
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
+
+#: Rules whose unit is a kind of device, where they have one.
+_OF_A_KIND = frozenset({Rule.CAPACITY, Rule.NO_INVENTORY, Rule.AFFINITY})
 
 #: What each rule found, in words.
 _FINDINGS = {

@@ -292,5 +292,14 @@ def _held(choice: Choice, views: Mapping[str, Located], but: Collection[str]) ->
     return {
         name: amount
         for name, amount in kept.by_name()
-        if name in views and name not in but and amount.is_assigned
+        if name in views and name not in but and _is_there(amount, views[name])
     }
+
+
+def _is_there(amount: Amount, located: Located) -> bool:
+    """Return whether an amount is still held where it was told: else the write is refused."""
+    try:
+        located.inventory.fit(-amount)
+    except (exceptions.CapacityException, exceptions.InvalidInput):
+        return False
+    return True

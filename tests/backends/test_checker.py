@@ -304,7 +304,8 @@ class _Blurred(MemoryBackend):
 )
 def test_the_kit_finds_what_is_broken(broken: type[MemoryBackend], found_by: str) -> None:
     assert not _fails(lambda: MemoryBackend.open("memory://"), found_by)
-    assert _fails(lambda: broken.open("memory://"), found_by)
+    # a race that is won once may be lost on a busy machine
+    assert any(_fails(lambda: broken.open("memory://"), found_by) for _ in range(4))
 
 
 def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any) -> Any:

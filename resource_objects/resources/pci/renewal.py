@@ -50,8 +50,6 @@ def renew(shelf: Devices, now: Sequence[Device]) -> Renewal:
             )
             if new != old:
                 waiting.append(address)
-        elif new is None and use is not None and use.state == words.SPENT:
-            kept[address] = old  # it may come back: it is spent until somebody says otherwise
         elif new is None:
             removed.append(address)
             uses.pop(address, None)

@@ -103,15 +103,11 @@ def test_what_is_for_one_use_and_is_gone_leaves_nothing_when_it_is_freed() -> No
     assert PCIInventory.obj_from_primitive(inventory.obj_to_primitive()) == inventory
 
 
-def test_what_is_spent_stays_so_until_it_is_reset() -> None:
+def test_what_is_spent_stays_so_until_it_is_gone() -> None:
     inventory = host(gpu(one_time_use=True), usage=[DeviceUse(GPU, "spent")])
     changed = gpu(one_time_use=True, numa_node=1)
     assert inventory.rediscover([changed]).changed == (GPU,)
     assert inventory.state(GPU) == "spent" and inventory.device(GPU) == changed
-    assert inventory.rediscover([]).removed == ()  # it may come back, and is spent then too
-    assert inventory.rediscover([changed]) == ((), (), (), ())
-    assert inventory.state(GPU) == "spent"
-    inventory.reset(GPU)
     assert inventory.rediscover([]).removed == (GPU,)
     assert (inventory.devices, inventory.usage) == ((), ())
 
