@@ -421,11 +421,32 @@ class AggregatesField(Field[frozenset[str]]):
         super().__init__(FrozenSetOf(names.aggregate_name, "aggregate names"), **kwargs)
 
 
+class TupleOfTraitsField(Field[tuple[frozenset[str], ...]]):
+    """Sets of trait names."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(TupleOf(FrozenSetOf(names.trait_name, "trait names")), **kwargs)
+
+
+class TupleOfAggregatesField(Field[tuple[frozenset[str], ...]]):
+    """Sets of aggregates by name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(TupleOf(FrozenSetOf(names.aggregate_name, "aggregate names")), **kwargs)
+
+
 class LabelsField(Field[frozenset[str]]):
     """A set of names that people give, such as those of networks."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(FrozenSetOf(names.label, "names"), **kwargs)
+
+
+class TupleOfLabelSetsField(Field[tuple[frozenset[str], ...]]):
+    """Sets of names that people give, such as those of groups."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(TupleOf(FrozenSetOf(names.label, "names")), **kwargs)
 
 
 class LabelField(Field[str]):

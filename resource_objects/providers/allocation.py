@@ -68,9 +68,13 @@ class Claim(base.Value):
 
     # Version 1.0: Initial version
     # Version 1.1: generation, project, user, consumer_type, expires_at; the state ``confirmed``
-    VERSION = "1.1"
+    # Version 1.2: Request 1.1
+    VERSION = "1.2"
 
-    CHILD_VERSIONS = {"resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1")]}
+    CHILD_VERSIONS = {
+        "resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1"), ("1.2", "1.1")],
+        "resource_objects.Request": [("1.0", "1.0"), ("1.2", "1.1")],
+    }
 
     fields = {
         "id": fields.UUIDField(),

@@ -20,9 +20,10 @@ class Consumer(base.Value):
     """
 
     # Version 1.0: Initial version
-    VERSION = "1.0"
+    # Version 1.1: Claim 1.2
+    VERSION = "1.1"
 
-    CHILD_VERSIONS = {"resource_objects.Claim": [("1.0", "1.1")]}
+    CHILD_VERSIONS = {"resource_objects.Claim": [("1.0", "1.1"), ("1.1", "1.2")]}
 
     fields = {
         "name": fields.ConsumerNameField(),

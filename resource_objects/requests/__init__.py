@@ -3,6 +3,7 @@
 ==================  ===============================================================================
 ``request``         Request: the whole question, ``request.resources`` over all groups
 ``group``           RequestGroup: amounts that share their conditions
+``query``           a request in Placement's query string, both ways
 ==================  ===============================================================================
 """
 

@@ -133,7 +133,7 @@ PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
 ]
 
 #: Present versions that are not 1.1.
-PRESENT = {"Candidate": "1.2"}
+PRESENT = {"Candidate": "1.3", "Claim": "1.2"}
 
 each_pinned = pytest.mark.parametrize(
     ("ours", "pinned"), PINNED, ids=[type(ours).__name__ for ours, _ in PINNED]
@@ -234,7 +234,7 @@ def test_the_second_form_of_a_candidate_is_read_and_said() -> None:
                 project="p",
                 user=None,
                 consumer_type=None,
-                claim=HELD.obj_to_primitive(),
+                claim=HELD.obj_to_primitive("1.1"),
             ),
         ),
         (ResourceClass(name="CUSTOM_A"), wire("ResourceClass", name="CUSTOM_A")),
@@ -244,7 +244,7 @@ def test_the_second_form_of_a_candidate_is_read_and_said() -> None:
     ids=lambda case: type(case).__name__,
 )
 def test_what_is_new_has_its_first_form(ours: base.ResourceObject, pinned: dict[str, Any]) -> None:
-    assert ours.obj_to_primitive() == pinned
+    assert ours.obj_to_primitive("1.0") == pinned
     assert ours.obj_to_primitive("1.0") == pinned
     assert base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned)) == ours
 
