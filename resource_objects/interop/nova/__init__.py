@@ -12,6 +12,10 @@
 ``cells``              how many guest cells, and what is in each
 ``cpu_spec``           lists of CPUs
 ``host_config``        ``cpu_shared_set``, ``cpu_dedicated_set``, ``reserved_huge_pages``
+``extra_specs``        :func:`flavor_request`: ``resources:``, ``trait:`` and ``group_policy``
+``extra_spec_words``   their keys and values
+``flavor_specs``       a flavor that asks for what a request asks
+``request_errors``     one type per broken rule of those
 ``errors``             one type per broken rule, with the name of Nova's own
 ``host_topology``      ``compute_nodes.numa_topology``
 ``instance_topology``  ``instance_extra.numa_topology``
@@ -42,8 +46,11 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.cpu_spec import format_cpu_spec as format_cpu_spec
     from resource_objects.interop.nova.cpu_spec import parse_cpu_spec as parse_cpu_spec
     from resource_objects.interop.nova.errors import InvalidWords as InvalidWords
+    from resource_objects.interop.nova.extra_specs import flavor_request as flavor_request
     from resource_objects.interop.nova.flavor import FlavorTopology as FlavorTopology
     from resource_objects.interop.nova.flavor import flavor_topology as flavor_topology
+    from resource_objects.interop.nova.flavor_specs import FlavorSpecs as FlavorSpecs
+    from resource_objects.interop.nova.flavor_specs import request_flavor as request_flavor
     from resource_objects.interop.nova.host_config import CPUSets as CPUSets
     from resource_objects.interop.nova.host_config import configured_cells as configured_cells
     from resource_objects.interop.nova.host_config import cpu_sets as cpu_sets
@@ -86,6 +93,7 @@ _HOME = {
     "DeviceFinding": "pci_devices",
     "DeviceHolder": "pci_devices",
     "DeviceSpecEntry": "pci_device_spec",
+    "FlavorSpecs": "flavor_specs",
     "FlavorTopology": "flavor",
     "InvalidWords": "errors",
     "NovaDevices": "pci_devices",
@@ -99,6 +107,7 @@ _HOME = {
     "dump_pci_pools": "pci_pools",
     "dump_pci_requests": "pci_requests",
     "flavor_devices": "pci_flavor",
+    "flavor_request": "extra_specs",
     "flavor_topology": "flavor",
     "format_cpu_spec": "cpu_spec",
     "load_host_numa_topology": "host_topology",
@@ -110,6 +119,7 @@ _HOME = {
     "parse_cpu_spec": "cpu_spec",
     "parse_device_spec": "pci_device_spec",
     "pci_affinity": "pci_flavor",
+    "request_flavor": "flavor_specs",
     "reserved_pages": "host_config",
     "tagged_device": "pci_tagging",
 }
