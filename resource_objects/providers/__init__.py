@@ -8,6 +8,7 @@
 ``columns``         what a backend returns when it is read
 ``located``         inventories that lie over a tree, gathered from their parts
 ``partitions``      devices that are had whole or in parts; ``mediated``: by the types of a driver
+``feed``            what was written, by whom and when; ``changed``: with the trees it was in
 ``backend``         the contract of a backend
 ==================  ===============================================================================
 """

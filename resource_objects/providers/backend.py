@@ -35,6 +35,8 @@ import datetime
 from collections.abc import Collection
 from typing import Self
 
+from resource_objects.providers import changed
+from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.feed import Change, Cursor
@@ -192,6 +194,22 @@ class Backend(abc.ABC):
 
         :raises CursorExpired: if changes after it were pruned, or it is ahead of the feed
         """
+
+    def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
+        """Return the trees that were touched after a cursor, as they are at one moment.
+
+        What keeps a snapshot fresh. Whoever applies the trees to a picture that was right at
+        ``after`` has one that is right at the cursor returned: everything committed before the call
+        is in it. This default is made of :meth:`cursor`, :meth:`changes` and :meth:`read`; a
+        backend that can do it in one transaction does, which costs less, and is not disturbed by
+        those who write meanwhile.
+
+        :param most: of more changes than so many, nothing is read
+        :param choose: is told whom the changes touched, and says of which trees to read all (by
+            uuids of their providers; those not there give nothing), or None to read nothing
+        :raises CursorExpired: if changes after it were pruned, or it is ahead of the feed
+        """
+        return changed.read_changed(self, after, most, choose)
 
     # --- writing ---
 

@@ -90,6 +90,9 @@ class Change:
     ``kind`` and ``subject`` are those of the operation; ``providers`` are the uuids of those whose
     definition or use changed in this shard, ``consumers`` the names of those whose holdings did.
     A write that touches no tree (of a resource class, say) is told in shard 0.
+
+    A rename touches everybody whose definition says the name. On its own it is told in shard 0,
+    naming nobody, however many these are; where the same write does more, they are named.
     """
 
     shard: int

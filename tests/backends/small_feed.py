@@ -36,7 +36,7 @@ class Told:
     def _at(self, root: str) -> tuple[set[str], set[str]]:
         return self._shards[shard_of(self._state.rows[root].number)]
 
-    def add(self, reported: Iterable[str], settlement: Settlement) -> None:
+    def add(self, reported: Iterable[str], settlement: Settlement, renamed: Iterable[str]) -> None:
         """Note what was touched, while all of it is there."""
         self._touch({*self._uuids, *reported})
         places = self._state.places()
@@ -44,6 +44,8 @@ class Told:
             keys = [s.key for s in settled.shifts] or [h.key for h in settled.claim.held]
             keys += [of for key in keys for of, _ in places[key].shares]
             self._touch({uuid for uuid, _ in keys}, settled.claim.consumer)
+        if self._shards:  # a rename on its own names nobody
+            self._touch(renamed)
 
     def changes(self, write: Write, now: datetime.datetime) -> Iterator[Change]:
         """Yield what the feed says, counting its heads up."""

@@ -37,8 +37,10 @@ IN_USE: dict[NameKind, type[exceptions.LedgerError]] = {
 def commit(state: State, write: Write) -> tuple[ClaimRecord, ...]:
     """Carry out a write that was not carried out before."""
     number, now = state.next_number(), datetime.datetime.now(datetime.UTC)
+    before = {uuid: row.definition for uuid, row in state.rows.items()}
     for change in write.names:
         _change_name(state, change)
+    renamed = [uuid for uuid, row in state.rows.items() if row.definition != before[uuid]]
     for uuid, generation in write.unchanged:
         _at_generation(state, uuid, uuid, generation)
     changes = write.definitions or DefinitionChanges("")
@@ -50,7 +52,7 @@ def commit(state: State, write: Write) -> tuple[ClaimRecord, ...]:
         state.rows[uuid].reported_at = now
     settlement = _settle(state, write, now)
     claims = tuple(dataclasses.replace(s.claim, generation=number) for s in settlement.consumers)
-    told.add(write.reported, settlement)
+    told.add(write.reported, settlement, renamed)
     _hold(state, settlement, claims)
     _remove(state, changes)
     state.done[write.operation.id] = number, now, Outcome(write.kind, write.subject, claims)

@@ -13,6 +13,7 @@ from resource_objects.backends.memory import define, feed, lists, names, orders,
 from resource_objects.backends.memory.draft import Draft
 from resource_objects.backends.memory.state import Recorded, State
 from resource_objects.providers.backend import Backend, ClaimRecord, Operation, Outcome
+from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Change, Cursor
 from resource_objects.providers.listing import (
@@ -130,6 +131,15 @@ class MemoryBackend(Backend):
         with self._lock:
             return feed.changes(self._open(), after, limit)
 
+    def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
+        """Return the trees that were touched after a cursor (see the contract)."""
+        with self._lock:
+            state = self._open()
+            now, count = feed.cursor(state), feed.count(state, after)
+            keys = choose(feed.touched(state, after)) if count <= most else None
+            columns = None if keys is None else read.read_uuids(state, keys)
+            return Changed(now, count, columns)
+
     # --- writing ---
 
     def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
@@ -188,6 +198,7 @@ def _work_out(draft: Draft, write: Write) -> tuple[ClaimRecord, ...]:
     claims = orders.carry_out(draft, write.orders)
     if write.definitions is not None:
         define.end(draft, write.definitions)
+    draft.touch_renamed()
     outcome = Outcome(write.kind, write.subject, claims)
     draft.operations.put(write.operation.id, Recorded(draft.number, draft.now, outcome))
     feed.tell(draft, write)

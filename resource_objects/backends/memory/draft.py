@@ -33,6 +33,8 @@ class Draft:
         self.oldest = Table(state.oldest)
         #: by shard: uuids of providers, names of consumers
         self.touched: dict[int, tuple[set[str], set[str]]] = {}
+        #: uuids of providers whose definition says a name that is another now
+        self.renamed: set[str] = set()
 
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
@@ -64,6 +66,18 @@ class Draft:
     def bumped(self, kept: Kept) -> Kept:
         """Return a provider at the generation after the one it was at: one write, one step."""
         return dataclasses.replace(kept, generation=self.providers.kept[kept.uuid].generation + 1)
+
+    def rename(self, kept: Kept) -> None:
+        """Put a provider whose definition says another name now at its next generation."""
+        self.providers.put(kept.uuid, self.bumped(kept))
+        self.renamed.add(kept.uuid)
+
+    def touch_renamed(self) -> None:
+        """Note whom a rename touched, if the same write does more; alone it names nobody."""
+        if self.touched:
+            for uuid in self.renamed:
+                if self.providers.get(uuid) is not None:
+                    self.touch(uuid)
 
     def touch(self, uuid: str, root: int | None = None) -> None:
         """Note that the definition or use of a provider, which is there, is changed.

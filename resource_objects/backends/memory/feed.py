@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from resource_objects import exceptions
 from resource_objects.backends.memory.draft import Draft
 from resource_objects.backends.memory.state import State
+from resource_objects.providers.changed import Touched
 from resource_objects.providers.feed import SHARDS, Change, Cursor
 from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import Write
@@ -50,12 +51,30 @@ def changes(state: State, after: Cursor, limit: int) -> tuple[Change, ...]:
     return tuple(itertools.islice(merged, limit))
 
 
+def count(state: State, after: Cursor) -> int:
+    """Return how many changes there are after a cursor."""
+    pairs = enumerate(after.heads)
+    return sum(_check(state, shard, head) - head for shard, head in pairs)
+
+
+def touched(state: State, after: Cursor) -> Touched:
+    """Return whom the changes after a cursor touched. Cost: linear in these changes."""
+    parts = (_of_shard(state, shard, head) for shard, head in enumerate(after.heads))
+    return Touched.of(itertools.chain.from_iterable(parts))
+
+
 def _of_shard(state: State, shard: int, after: int) -> Iterator[Change]:
+    head = _check(state, shard, after)
+    told = state.changes.get(shard, {})
+    return (told[number] for number in range(after + 1, head + 1))
+
+
+def _check(state: State, shard: int, after: int) -> int:
+    """Return the head of a shard that can be read from a place on."""
     head = state.heads.get(shard, 0)
     if not state.oldest.get(shard, 0) <= after <= head:
         raise exceptions.CursorExpired(f"cursor at {after} of shard {shard}")
-    told = state.changes.get(shard, {})
-    return (told[number] for number in range(after + 1, head + 1))
+    return head
 
 
 def prune(state: State, draft: Draft, before: datetime.datetime) -> Pruned:

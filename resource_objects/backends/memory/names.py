@@ -94,8 +94,7 @@ def _rename(draft: Draft, wanted: NameChange) -> None:
             traits = traits - {found.name} | {to}
         else:
             aggregates = aggregates - {found.name} | {to}
-        now = dataclasses.replace(kept, traits=traits, aggregates=aggregates)
-        draft.providers.put(uuid, draft.bumped(now))
+        draft.rename(dataclasses.replace(kept, traits=traits, aggregates=aggregates))
 
 
 def _users(draft: Draft, wanted: NameChange) -> Iterator[str]:

@@ -27,6 +27,16 @@ def read(state: State, keys: Iterable[str], allocations: bool) -> Columns:
         roots = state.roots(wanted)
     else:
         roots = [kept for kept in state.providers.values() if kept.parent_uuid is None]
+    return _of_roots(state, roots, allocations)
+
+
+def read_uuids(state: State, uuids: Iterable[str]) -> Columns:
+    """Return the trees of some providers, none if none of them is there."""
+    tops = (state.top(uuid) for uuid in uuids if uuid in state.providers)
+    return _of_roots(state, {top.uuid: top for top in tops}.values(), allocations=True)
+
+
+def _of_roots(state: State, roots: Iterable[Kept], allocations: bool) -> Columns:
     below = [(kept, root.number) for root in roots for kept in state.below(root)]
     return _columns(state, below, allocations)
 

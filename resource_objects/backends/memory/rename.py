@@ -18,8 +18,7 @@ def rename_class(draft: Draft, old: str, new: str) -> None:
         kept = draft.providers[uuid]
         classes = tuple(new if name == old else name for name in kept.classes)
         kinds = tuple(_kind(kind, old, new) for kind in kept.kinds)
-        now = dataclasses.replace(kept, classes=classes, kinds=kinds)
-        draft.providers.put(uuid, draft.bumped(now))
+        draft.rename(dataclasses.replace(kept, classes=classes, kinds=kinds))
         if old in kept.classes:
             _move_row(draft, (uuid, old), (uuid, new))
     _rename_shares(draft, old, new)

@@ -30,6 +30,7 @@ from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.retry import Retries
 from resource_objects.providers.backend import Backend
+from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Change, Cursor
 from resource_objects.providers.listing import (
@@ -225,6 +226,15 @@ class SQLBackend(Backend):
     def changes(self, after: Cursor, limit: int) -> tuple[Change, ...]:
         """Return the next changes after a cursor (see the contract). Cost: two statements."""
         return self._reading(lambda connection: feed.changes(connection, after, limit))
+
+    def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
+        """Return the trees that were touched after a cursor, in one transaction (see the contract).
+
+        Cost: one small statement if nothing was written, else two, and ten more for the trees.
+        """
+        return self._reading(
+            lambda connection: read.read_changed(connection, self._catalogue, after, most, choose)
+        )
 
     # --- writing ---
 

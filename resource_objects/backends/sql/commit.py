@@ -34,6 +34,7 @@ from resource_objects.backends.sql import (
     names,
     operations,
     places,
+    read,
     schema,
     standing,
 )
@@ -60,12 +61,11 @@ def commit(connection: Connection, catalogue: Catalogue, write: Write) -> tuple[
         locked = definition.lock(standing.asked(write))
     if write.unchanged or write.reported:
         standing.hold(connection, write, now, touched, locked)
-    if write.names:
-        names.change(connection, catalogue, write.names)
+    renamed = names.change(connection, catalogue, write.names) if write.names else set()
     if definition is not None:
         definition.apply(_inventories_of_orders(connection, write))
     claims: tuple[ClaimRecord, ...] = ()
-    if _is_one_claim(write) and definition is None:
+    if _is_one_claim(write) and definition is None and not renamed:
         with _together(connection, write):
             claims = _carry_out(connection, write, now, touched)
             feed.tell(connection, write, now, touched)
@@ -78,6 +78,9 @@ def commit(connection: Connection, catalogue: Catalogue, write: Write) -> tuple[
         definition.remove()
         for uuid, roots in definition.touched().items():
             touched.provider(uuid, roots)
+    if renamed and touched:  # alone it names nobody, however many there are
+        for uuid, root in read.roots(connection, renamed).items():
+            touched.provider(uuid, [root])
     feed.tell(connection, write, now, touched)
     return claims
 

@@ -30,6 +30,7 @@ from resource_objects.backends.sql.statements import (
     moment,
 )
 from resource_objects.backends.sql.together import sent_together
+from resource_objects.providers.changed import Touched as Told
 from resource_objects.providers.feed import SHARDS, Change, Cursor, shard_of
 from resource_objects.providers.orders import Write
 
@@ -94,6 +95,9 @@ class Touched:
 
     def __init__(self) -> None:
         self._by_shard: dict[int, tuple[set[str], set[str]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_shard)
 
     def provider(self, uuid: str, roots: Iterable[int]) -> None:
         """Name a provider in the shards of some trees, by the numbers of their roots."""
@@ -201,6 +205,23 @@ def changes(connection: Connection, after: Cursor, limit: int) -> tuple[Change, 
     return tuple(_in_order_of_time(found)[:limit])
 
 
+def touched(connection: Connection, after: Cursor, most: int) -> tuple[Cursor, int, Told | None]:
+    """Return where the feed is, how many changes come after a cursor, and whom they touched.
+
+    The last is None if they are more than ``most``: then they are not read.
+
+    Cost: one small statement if there are none, else two, the second linear in the changes.
+    """
+    now, oldest = _read_heads(connection)
+    waiting = _waiting(after, now, oldest)
+    count = sum(waiting.values())
+    if count > most:
+        return Cursor(now), count, None
+    ranges = [(shard, after.heads[shard], now[shard]) for shard in waiting]
+    rows = _TOUCHED.rows(connection, **_as_lists(ranges)) if ranges else ()
+    return Cursor(now), count, Told.of_parts(json.loads(text) for (text,) in rows)
+
+
 def _waiting(after: Cursor, now: Sequence[int], oldest: Sequence[int]) -> dict[int, int]:
     """Return how many changes each shard has after a cursor, of those that have some."""
     if len(after.heads) != SHARDS:
@@ -247,7 +268,7 @@ def _in_order_of_time(found: Iterable[Change]) -> list[Change]:
     return [change for _, change in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _changes_query(shards: int, above: int, upto: int) -> sa.Select[*tuple[Any, ...]]:
+def _after_query(shards: int, *columns: sa.Column[Any]) -> sa.Select[*tuple[Any, ...]]:
     def after(position: int) -> sa.ColumnElement[bool]:
         return sa.and_(
             _changes.shard == sa.bindparam(f"shards_{position}"),
@@ -255,14 +276,15 @@ def _changes_query(shards: int, above: int, upto: int) -> sa.Select[*tuple[Any, 
             _changes.number <= sa.bindparam(f"upto_{position}"),
         )
 
-    return (
-        sa.select(*(_changes[name] for name in _COLUMNS))
-        .where(sa.or_(*(after(position) for position in range(shards))))
-        .order_by(_changes.shard, _changes.number)
-    )
+    return sa.select(*columns).where(sa.or_(*(after(position) for position in range(shards))))
 
 
-_CHANGES = Sized(_changes_query)
+_CHANGES = Sized(
+    lambda shards, above, upto: _after_query(
+        shards, *(_changes[name] for name in _COLUMNS)
+    ).order_by(_changes.shard, _changes.number)
+)
+_TOUCHED = Sized(lambda shards, above, upto: _after_query(shards, _changes.touched))
 
 
 def _as_lists(ranges: Sequence[tuple[int, int, int]]) -> dict[str, list[int]]:

@@ -74,8 +74,10 @@ _KINDS = {
 # --- changing ---
 
 
-def change(connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange]) -> None:
+def change(connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange]) -> set[int]:
     """Carry out changes of names, in their order (see the contract).
+
+    Returns the numbers of the providers whose definition says a name that is another now.
 
     Whoever's definition says a name that is another now is at its next generation, so that nobody
     writes what was compared before.
@@ -85,6 +87,7 @@ def change(connection: Connection, catalogue: Catalogue, changes: Sequence[NameC
     bumped: set[int] = set()  # one write, one step
     for part in _runs(changes):
         _Change(connection, catalogue, _KINDS[part[0].kind], bumped).run(part[0].action, part)
+    return bumped
 
 
 def _runs(changes: Iterable[NameChange]) -> Iterator[list[NameChange]]:

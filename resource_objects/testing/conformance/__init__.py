@@ -45,6 +45,7 @@ _PARTS = (
     "device_model",
     "devices",
     "feed",
+    "freshness",
     "lists",
     "model",
     "naive",
@@ -69,6 +70,7 @@ from resource_objects.testing.conformance.descriptions import DescriptionRules  
 from resource_objects.testing.conformance.device_model import device_machine  # noqa: E402
 from resource_objects.testing.conformance.devices import DeviceRules  # noqa: E402
 from resource_objects.testing.conformance.feed import FeedRules  # noqa: E402
+from resource_objects.testing.conformance.freshness import FreshnessRules  # noqa: E402
 from resource_objects.testing.conformance.lists import ListRules  # noqa: E402
 from resource_objects.testing.conformance.model import state_machine  # noqa: E402
 from resource_objects.testing.conformance.names import NameRules  # noqa: E402
@@ -98,6 +100,7 @@ class BackendConformance(
     ListRules,
     OperationRules,
     FeedRules,
+    FreshnessRules,
     NameRules,
     ConcurrencyRules,
     RaceRules,

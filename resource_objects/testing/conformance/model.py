@@ -37,6 +37,7 @@ from resource_objects.testing.conformance.base import (
     picture,
     rename,
 )
+from resource_objects.testing.conformance.freshness import Follower
 from resource_objects.testing.conformance.naive import Key, Model, Refused, Step
 
 #: Two hosts, each with a cell that may share what the host has.
@@ -115,6 +116,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def _open(self, inventories: Any, cell: Any, shares: Any) -> None:
         self.backend = type(self).fresh()
         self.model = Model()
+        self.follower = Follower(self.backend)
         self.uuids: dict[str, str] = {}
         self.custom = _CLASSES[-1]  # as it is called now
         self.last: tuple[Write, tuple[ClaimRecord, ...]] | None = None
@@ -292,6 +294,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:
         found = picture(self.backend)
+        assert self.follower.keep_up() == found
         assert found.allocations == self.model.allocations()
         assert found.units == self.model.units()
         assert set(found.providers) == set(self.model.places)

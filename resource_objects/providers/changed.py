@@ -1,0 +1,108 @@
+"""What was changed after a cursor, with the trees it was changed in: how a picture stays fresh.
+
+Whoever keeps a picture of a ledger does not read everything again: the change feed says which
+providers were touched, and only their trees are read, at the same moment
+(:meth:`~resource_objects.providers.backend.Backend.read_changed`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.feed import Change, Cursor
+
+if TYPE_CHECKING:
+    from resource_objects.providers.backend import Backend
+
+#: How often the default way looks again, when somebody wrote between two of its steps.
+TRIES = 5
+#: How many changes the default way reads at a time.
+PAGE = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Touched:
+    """Whom some changes touched.
+
+    ``is_wide`` says that one of them named nobody, neither providers nor consumers: names of
+    classes, traits or aggregates are others now, so anybody may be touched.
+
+    >>> Touched.of([]).is_wide
+    False
+    """
+
+    providers: frozenset[str]  #: uuids
+    is_wide: bool
+
+    @classmethod
+    def of(cls, changes: Iterable[Change]) -> Self:
+        """Return whom changes touched."""
+        return cls.of_parts((change.providers, change.consumers) for change in changes)
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[tuple[Collection[str], Collection[str]]]) -> Self:
+        """Return whom changes touched, each given as ``(providers, consumers)``."""
+        found: set[str] = set()
+        is_wide = False
+        for providers, consumers in parts:
+            found.update(providers)
+            is_wide = is_wide or not (providers or consumers)
+        return cls(frozenset(found), is_wide)
+
+
+#: Given whom changes touched, returns the uuids of providers of all trees to read, or None to read
+#: nothing. It is asked within a transaction, so it only thinks.
+Choose: TypeAlias = Callable[[Touched], "Collection[str] | None"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """What was changed after a cursor.
+
+    ``columns`` are the trees that were asked for, whole, with what is allocated there; None says
+    that they were not read: there were too many changes, or ``choose`` said so, or others wrote all
+    the time. Then only reading everything tells what there is.
+    """
+
+    cursor: Cursor  #: where the feed is now
+    changes: int  #: how many changes came after the other cursor; at least so many, if not read
+    columns: Columns | None
+
+
+def read_changed(backend: Backend, after: Cursor, most: int, choose: Choose) -> Changed:
+    """Return what was changed, by what every backend can do: the way of those without a better one.
+
+    The changes are read first and the trees then. If somebody wrote in between, which the cursor of
+    the trees tells, it is seen whom that touched, and the trees are read again.
+    """
+    found: list[Change] = []
+    at, now = after, backend.cursor()
+    for _ in range(TRIES):
+        while at != now:
+            page = backend.changes(at, min(PAGE, most + 1 - len(found)))
+            if not page:  # it is further than where the feed was
+                break
+            found += page
+            at = at.moved(page)
+            if len(found) > most:
+                return Changed(at, len(found), None)
+        keys = choose(Touched.of(found))
+        if keys is None:
+            break
+        columns = backend.read(*keys) if keys else Columns(cursor=at)
+        if columns.cursor is None or _are_names(keys, columns):
+            break
+        if columns.cursor == at:
+            return Changed(at, len(found), columns)
+        now = columns.cursor
+    return Changed(at, len(found), None)
+
+
+def _are_names(keys: Collection[str], columns: Columns) -> bool:
+    """Return whether a key is the name of somebody else, which wins over a uuid."""
+    wanted = frozenset(keys)
+    pairs = zip(columns.providers.name, columns.providers.uuid, strict=True)
+    return any(name in wanted and name != uuid for name, uuid in pairs)
