@@ -305,6 +305,15 @@ class Rule(enum.StrEnum):
     INVALID = "invalid"  #: what is kept of it contradicts itself (bound: 0)
     AFFINITY = "affinity"  #: no more devices are near enough (bound: as many as can be)
     AT_ONCE = "at_once"  #: each request could have its devices, not all (bound: no more than that)
+    AGGREGATE_MISSING = "aggregate_missing"  #: nobody who could give it is a member (bound: 0)
+    AGGREGATE_FORBIDDEN = "aggregate_forbidden"  #: all who could give it are members (bound: 0)
+    OTHER_TREE = "other_tree"  #: it is to come from another tree (bound: 0)
+    ROOT_TRAIT_MISSING = "root_trait_missing"  #: the host has not the trait (bound: 0)
+    ROOT_TRAIT_FORBIDDEN = "root_trait_forbidden"  #: the host has the trait (bound: 0)
+    ONE_PROVIDER = "one_provider"  #: no provider gives all classes of a group (bound: most of one)
+    ISOLATED = "isolated"  #: groups need a provider each (bound: so many could give)
+    SUBTREE = "subtree"  #: nobody who gives one of the groups is above the others (bound: 0)
+    GROUPS = "groups"  #: each group could be given, all at once cannot (bound: 0)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
 
 
@@ -320,7 +329,8 @@ class Reason:
     are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
     ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
     network or policy, or the kind of device that was asked for. ``cell`` is the host cell and
-    ``guest`` the guest cell of a topology.
+    ``guest`` the guest cell of a topology. ``group`` is the named group of the request that it is
+    about, or groups with ``, `` between.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -338,6 +348,7 @@ class Reason:
     unit: str | None = None
     cell: int | None = None
     guest: int | None = None
+    group: str | None = None
 
     @property
     def free(self) -> int:
@@ -350,9 +361,11 @@ class Reason:
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
+        where += f"group {self.group}: " if self.group else ""
         guest = "" if self.guest is None else f"guest cell {self.guest} on "
         cell = "" if self.cell is None else f"{guest}cell {self.cell}: "
-        return f"{where}{cell}{self._what()} {self._finding()}{self._held()}"
+        what = "" if self.rule in _OF_NO_CLASS else f"{self._what()} "
+        return f"{where}{cell}{what}{self._finding()}{self._held()}"
 
     def _what(self) -> str:
         """Return what is asked for: of a device, its kind, where the finding does not say it."""
@@ -372,6 +385,18 @@ class Reason:
     def _finding(self) -> str:
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
+
+#: Rules that are about the host, or about groups as a whole.
+_OF_NO_CLASS = frozenset(
+    {
+        Rule.ROOT_TRAIT_MISSING,
+        Rule.ROOT_TRAIT_FORBIDDEN,
+        Rule.ONE_PROVIDER,
+        Rule.ISOLATED,
+        Rule.SUBTREE,
+        Rule.GROUPS,
+    }
+)
 
 #: Rules whose unit is a kind of device, where they have one.
 _OF_A_KIND = frozenset({Rule.CAPACITY, Rule.NO_INVENTORY, Rule.AFFINITY})
@@ -397,6 +422,15 @@ _FINDINGS = {
     Rule.NETWORK: "asked {reason.requested} host cells, none next to {reason.unit} may be used",
     Rule.FOREIGN: "asked {reason.requested} as assigned already, to what is not here",
     Rule.INVALID: "asked {reason.requested}, what is kept of it contradicts itself",
+    Rule.AGGREGATE_MISSING: "asked {reason.requested} in {reason.unit}, nobody there",
+    Rule.AGGREGATE_FORBIDDEN: "asked {reason.requested} outside {reason.unit}, all are inside",
+    Rule.OTHER_TREE: "asked {reason.requested} of the tree of {reason.unit}, this is another",
+    Rule.ROOT_TRAIT_MISSING: "has not {reason.trait}, which is asked of the host itself",
+    Rule.ROOT_TRAIT_FORBIDDEN: "has {reason.trait}, which the host itself must not have",
+    Rule.ONE_PROVIDER: "asked {reason.requested} classes of one provider, at most {reason.bound}",
+    Rule.ISOLATED: "asked {reason.requested} providers of their own, {reason.bound} could give",
+    Rule.SUBTREE: "asked {reason.requested} groups below one of their providers, there is none",
+    Rule.GROUPS: "asked {reason.requested} groups, each could be given, all at once cannot",
     Rule.AFFINITY: "asked {reason.requested}, at most {reason.free} near its host cells",
     Rule.AT_ONCE: "asked {reason.requested} devices, at most {reason.bound} fit at once",
     Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",

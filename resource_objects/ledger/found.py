@@ -262,10 +262,10 @@ def asked_beside(before: Request | None, more: Request, goes: Collection[str] = 
     """
     if before is None:
         return more
-    (group,), asked = before.groups, more.groups[0].resources
+    group, asked = before.unnamed, more.unnamed.resources
     gone = {*goes, *(name for name, amount in asked.by_name() if amount.locates)}
     counted = {name for amount in asked.values() for name in amount.located}
     joint = locating.split(group.resources)
     others = dict(group.resources.by_name()) if joint is None else {**joint.others, **joint.located}
     stays = Amounts({n: one for n, one in others.items() if n not in counted and n not in gone})
-    return Request(asked + stays, required=group.required, forbidden=group.forbidden)
+    return before.with_unnamed(group.replace(resources=asked + stays))

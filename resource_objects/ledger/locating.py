@@ -97,7 +97,7 @@ def _over(columns: Columns, root: str | None, uuid: str | None) -> Iterator[tupl
 
 def asked_of(claim: Claim) -> dict[str, Amount]:
     """Return the amounts of a claim's request that lie over a tree."""
-    return {} if claim.request is None else located_amounts(claim.request.groups[0].resources)
+    return {} if claim.request is None else located_amounts(claim.request.unnamed.resources)
 
 
 def told(record: ClaimRecord, columns: Columns) -> dict[str, Amounts]:

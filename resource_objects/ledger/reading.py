@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.base import claim_of
+from resource_objects.ledger.fresh import Fresh
 from resource_objects.ledger.listing import ListMethods
-from resource_objects.providers import Claim, Provider
+from resource_objects.ledger.retries import RetryPolicy
+from resource_objects.providers import Backend, Claim, Provider
 from resource_objects.providers.columns import find, trees
 from resource_objects.providers.listing import ProviderFilter, check_limit
 from resource_objects.providers.usage import Usage, Use, usage_of
@@ -19,6 +21,17 @@ PAGE = 100
 
 class ReadMethods(ListMethods):
     """The methods of a ledger that read."""
+
+    def __init__(
+        self, backend: Backend, *, retries: RetryPolicy | None = None, actor: str | None = None
+    ) -> None:
+        super().__init__(backend, retries=retries, actor=actor)
+        self._fresh = Fresh()
+
+    def close(self) -> None:
+        """Give back every connection. Closing twice is allowed; any other use is refused."""
+        super().close()
+        self._fresh.forget()
 
     def provider(self, name: str) -> Provider:
         """Return a provider (by name or uuid) with all below it, and what is used.
@@ -102,13 +115,32 @@ class ReadMethods(ListMethods):
         return claim_of(record)
 
     def snapshot(self, at: str | None = None) -> Snapshot:
-        """Return an immutable picture of the ledger, to search in. Cost: one read of all of it.
+        """Return an immutable picture of the ledger, to search in.
 
-        :param at: a provider (by name or uuid): then only that one and what is below it
+        It shows everything that was committed before the call, by whichever thread, process or
+        machine. The first one reads everything. It is kept, and the next is made of it: if nothing
+        was written meanwhile it is the same one again, at the cost of one small statement; else the
+        trees that were touched are read, in one transaction, and put in the place of what was
+        there. ``snapshot.refreshed`` says how a snapshot came to be. Those given out before do not
+        change. Any number of threads may call this at once.
+
+        Everything is read again after a change that names no provider (a class, trait or aggregate
+        was made, renamed or removed), when the feed was pruned beyond the last snapshot, and when
+        more than a quarter of the trees were touched.
+
+        On Galera a node may lag behind what another one has acknowledged. It needs
+        ``wsrep_sync_wait=1`` for the program's sessions to show that too: each reading transaction
+        then waits until its node has applied what was committed in the cluster when it began, also
+        the one that finds nothing new. Without it a snapshot shows what the node has; a claim is
+        right all the same. A replica of PostgreSQL lags likewise.
+
+        :param at: a provider (by name or uuid): then only that one and what is below it, of which
+            the whole tree is read each time
         :raises ProviderNotFound: if ``at`` is not there
+        :raises LedgerClosed: if the ledger is closed
         """
         if at is None:
-            return Snapshot(self.backend.read())
+            return self._fresh.snapshot(self.backend)
         key = names.provider_key(at)
         return Snapshot(self.backend.read(key), at=key)
 

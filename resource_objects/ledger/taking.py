@@ -98,9 +98,7 @@ class TakeMethods(LocateMethods):
             if not searches_left:
                 raise taken
             searches_left -= 1
-            found = self.snapshot(found.at).candidates(
-                found.request, limit=len(found), budget=found.budget
-            )
+            found = self.snapshot(found.at).searched(found.request, found.options.again())
         raise exceptions.NoCandidates(f"no candidate for {taking.consumer}: {found.explain()}")
 
     def _first(

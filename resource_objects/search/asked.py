@@ -41,10 +41,15 @@ class Asked:
     allowed: int  #: the givers without a forbidden trait
     with_trait: tuple[int, ...]  #: by required trait, the givers that have it
     draws: tuple[Draw, ...] = ()
+    own: int = 0  #: how many of the givers are of the tree itself: the others are pools
 
     def only(self, givers: int) -> Asked:
         """Return the same asked of some givers, whatever their traits."""
         return dataclasses.replace(self, allowed=givers, with_trait=())
+
+    def within(self, count: int) -> Asked:
+        """Return the same asked of the first givers alone."""
+        return dataclasses.replace(self, allowed=self.allowed & ((1 << count) - 1))
 
     def with_traits(self, count: int) -> Asked:
         """Return the same with only the first required traits."""

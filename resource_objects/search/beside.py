@@ -31,8 +31,9 @@ Left = Callable[[int], int]
 _Way = dict[int, Parts]
 
 
-def over(asks: Sequence[Asked], located: Sequence[LocatedAsked], found: Decision) -> list[Over]:
+def over(asks: Sequence[Asked], placing: Placing, found: Decision) -> list[Over]:
     """Return the inventories that located amounts use and of which more is used than is left."""
+    located = placing.located
     if not _may_meet(asks, located, found.plans):
         return []
     used = _used(located, found.assigned)
@@ -40,11 +41,10 @@ def over(asks: Sequence[Asked], located: Sequence[LocatedAsked], found: Decision
     for asked, parts in zip(asks, found.plans, strict=True):
         for giver, part in parts:
             _add(used, (each for each in asked.drawn(giver, part) if each[0] in theirs))
-    left = located[0].ask.fleet.left
     return [
-        Over(number, count, left(number))
+        Over(number, count, placing.left(number))
         for number, count in sorted(used.items())
-        if count > left(number)
+        if count > placing.left(number)
     ]
 
 
@@ -93,7 +93,7 @@ class _Search:
         self._sets = sets[: len(asks)]
         self._parts = sets[len(asks) :]
         self._budget = budget
-        self._left: Left = self._located[0].ask.fleet.left
+        self._left: Left = placing.left
 
     def run(self) -> Decision | None:
         return self._located_first() or self._counts_first()

@@ -45,6 +45,24 @@ class Budget:
         self.spent += steps
 
     @contextmanager
+    def lend(self, purse: Budget, most: int) -> Iterator[None]:
+        """Let another budget spend at most ``most`` of what is left; then it has nothing again.
+
+        >>> budget, purse = Budget(10), Budget(0)
+        >>> with budget.lend(purse, 3):
+        ...     purse.spend(2)
+        >>> purse.left, budget.left
+        (0, 8)
+        """
+        before = purse.spent
+        purse._allowed = before + min(most, self.left)
+        try:
+            yield
+        finally:
+            self.spent += purse.spent - before
+            purse._allowed = purse.spent
+
+    @contextmanager
     def share(self, most: int) -> Iterator[Budget]:
         """Give a budget of at most ``most`` of what is left; what it spends is spent here.
 

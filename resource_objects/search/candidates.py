@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects._ovo import fields as ovo_fields
-from resource_objects.fields import MAX_AMOUNT
+from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.providers.allocation import by_provider, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
+from resource_objects.search.order import Options
 
 if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
@@ -37,6 +38,18 @@ class Generation(ovo_fields.FieldType[tuple[str, int]]):
         return {"type": ["array"], "minItems": 2, "maxItems": 2}
 
 
+def _suffix(value: object) -> str:
+    return "" if value == "" else names.label(value)
+
+
+class Mappings(fields.FrozenDictOf):
+    """Who gives each group: provider names by suffix."""
+
+    def __init__(self) -> None:
+        name = fields.Checked(names.provider_name, "a provider name", "^.{1,200}$")
+        super().__init__(_suffix, fields.TupleOf(name))
+
+
 @base.register_record
 class Candidate(base.Value):
     """One complete way to hold a request: what to take of whom.
@@ -46,6 +59,9 @@ class Candidate(base.Value):
 
     ``located`` are the amounts that say where they go, assigned: which host cells, CPUs and pages.
     They add nothing to the allocations, which carry the units.
+
+    ``mappings`` tells, by the suffix of each group, the names of the providers that it is given by;
+    ``""`` is the group without a name.
 
     ``generations`` are ``(uuid, generation)`` of the definitions it was decided on: of those who
     give, and of the providers above them, whose traits count too.
@@ -59,10 +75,11 @@ class Candidate(base.Value):
     # Version 1.0: Initial version
     # Version 1.1: allocations carry units; generations
     # Version 1.2: located
-    VERSION = "1.2"
+    # Version 1.3: mappings
+    VERSION = "1.3"
 
     CHILD_VERSIONS = {
-        "resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1"), ("1.2", "1.1")],
+        "resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1")],
     }
 
     fields = {
@@ -70,17 +87,21 @@ class Candidate(base.Value):
         "allocations": fields.TupleOfObjectsField("Allocation"),
         "generations": fields.Field(fields.TupleOf(Generation()), default=()),
         "located": fields.ObjectField("Amounts", default=Amounts()),
+        "mappings": fields.Field(Mappings(), default=FrozenDict()),
     }
     host: str
     allocations: tuple[Allocation, ...]
     generations: tuple[tuple[str, int], ...] = ()
     located: Amounts = Amounts()
+    mappings: Mapping[str, tuple[str, ...]] = FrozenDict()
 
     def obj_make_compatible(self, primitive: dict[str, typing.Any], target_version: str) -> None:
         """Leave out what older versions do not know; refuse to lose what they cannot say.
 
-        Generations may go, for they are not what is taken.
+        Generations and mappings may go, for they are not what is taken.
         """
+        if target_version in ("1.0", "1.1", "1.2"):
+            primitive.pop("mappings", None)
         if target_version in ("1.0", "1.1"):
             located = primitive.pop("located", None)
             if located and located[self._obj_primitive_key("data")]["by_class"]:
@@ -129,7 +150,7 @@ class Candidates(Sequence[Candidate]):
     It does not change, and any number of threads may read it.
     """
 
-    __slots__ = ("_explain", "_found", "at", "budget", "cut_short", "request", "steps")
+    __slots__ = ("_explain", "_found", "at", "cut_short", "options", "request", "steps")
 
     def __init__(
         self,
@@ -137,7 +158,7 @@ class Candidates(Sequence[Candidate]):
         request: Request,
         *,
         explain: Callable[[], Explanation],
-        budget: int,
+        options: Options,
         steps: int = 0,
         cut_short: bool = False,
         at: str | None = None,
@@ -148,12 +169,17 @@ class Candidates(Sequence[Candidate]):
         self.request = request
         #: the provider to which the search was confined, None for everywhere
         self.at = at
-        #: steps the search was allowed
-        self.budget = budget
+        #: limit, order, seed and budget of the search
+        self.options = options
         #: steps the search took
         self.steps = steps
         #: whether the budget ran out, so that hosts are left of which nothing is known
         self.cut_short = cut_short
+
+    @property
+    def budget(self) -> int:
+        """Steps the search was allowed."""
+        return self.options.budget
 
     def explain(self) -> Explanation:
         """Return why the hosts that were left out cannot hold the request."""

@@ -10,7 +10,7 @@ import numpy as np
 from resource_objects.search import at_least
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import ClassRows
-from resource_objects.search.question import Ask, Question
+from resource_objects.search.question import Ask, Givers, Question
 
 
 def alone(ask: Ask, entries: Any) -> Booleans:
@@ -19,6 +19,21 @@ def alone(ask: Ask, entries: Any) -> Booleans:
     fits = (rows.low[entries] <= ask.amount) & (ask.amount <= rows.high[entries])
     found: Booleans = fits & (ask.amount % rows.step_size[entries] == 0)
     return found
+
+
+def having(givers: Givers, trait: int | None) -> Booleans:
+    """Return which givers are allowed and have a trait, if one is asked for."""
+    return givers.allowed if trait is None else givers.allowed & givers.has_required[trait]
+
+
+def from_pools(question: Question, ask: Ask, trait: int | None = None) -> Booleans:
+    """Return which trees are linked to a pool that gives all of a class."""
+    if ask.pooled is None:
+        return np.zeros(len(question.is_host), dtype=np.bool_)
+    entries: Any = np.asarray(ask.pooled.numbers) - ask.rows.first
+    able = having(ask.pooled, trait) & alone(ask, entries)
+    pools = ask.rows.provider[entries][able]
+    return question.fleet.pools.linked_to(pools, len(question.is_host))
 
 
 def excess(question: Question, ask: Ask, parts: Integers) -> Integers:
@@ -71,7 +86,8 @@ def _drawing(question: Question) -> Iterator[tuple[int, ClassRows, Booleans]]:
     for ask in question.asks:
         rows = ask.rows
         shares = ask.is_device & (rows.low <= rows.high)
-        yield ask.amount, rows, ask.own.allowed & (shares | alone(ask, slice(None)))
+        able = ask.own.allowed & (shares | alone(ask, slice(None)))
+        yield ask.amount, rows, able & ~from_pools(question, ask)[rows.tree]
     for one in question.located:
         for name, (amount, able) in at_least.of_host(one).items():
             yield amount, question.fleet.rows(name), able

@@ -9,19 +9,35 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.asked import Asked
+from resource_objects.search.conditions import Condition
+from resource_objects.search.group_findings import (
+    all_at_once,
+    of_groups_without_inventory,
+    of_named,
+)
 from resource_objects.search.located import LocatedAsked
-from resource_objects.search.question import Ask, Question
+from resource_objects.search.question import Ask, Givers, Question
 from resource_objects.search.shortage import Shortage, can, does_not_fit
-from resource_objects.search.unplaced import Unplaced
+from resource_objects.search.unplaced import Unplaced, barred, condition
 
 #: The rules that leave nobody of whom one could ask for a trait.
-_NOBODY = frozenset({Rule.NO_INVENTORY, Rule.TRAIT_FORBIDDEN, Rule.UNIT_TAKEN})
+_NOBODY = frozenset(
+    {
+        Rule.NO_INVENTORY,
+        Rule.TRAIT_FORBIDDEN,
+        Rule.UNIT_TAKEN,
+        Rule.AGGREGATE_MISSING,
+        Rule.AGGREGATE_FORBIDDEN,
+        Rule.OTHER_TREE,
+    }
+)
 
 
 class Findings:
@@ -32,13 +48,31 @@ class Findings:
 
     def of_tree(self, tree: int) -> tuple[Reason, ...]:
         """Return every constraint of a refused tree that fails: classes first, then traits."""
-        if not self._question.is_host[tree]:
-            host = self._question.fleet.hosts[tree]
-            told = [_nothing(ask, host) for ask in self._question.asks]
-            for one in self._question.located_of_tree(tree):
-                told.append(Unplaced([one], host, ()).made(Rule.NO_INVENTORY))
-            return tuple(told)
-        return _Tree(self._question, tree, self._blamed).reasons()
+        question = self._question
+        host = question.fleet.hosts[tree]
+        of_root = [one for one in question.of_root if not one.own[tree]]
+        if of_root:
+            return tuple(reason for one in of_root for reason in self._of_host(one, host))
+        if not question.is_host[tree]:
+            told = [_nothing(ask, host) for ask in question.asks]
+            for one in question.located_of_tree(tree):
+                told.append(Unplaced([one], host).made(Rule.NO_INVENTORY))
+            return tuple(told) + of_groups_without_inventory(question.named, host)
+        if not question.named:
+            return _Tree(question, tree, self._blamed).reasons()
+        found: tuple[Reason, ...] = ()
+        if not can(question.of_tree(tree), question.located_of_tree(tree)):
+            found = _Tree(question, tree, self._blamed).reasons()
+        of_groups = of_named(question, tree)
+        return found + of_groups or (all_at_once(question.named, host),)
+
+    def _of_host(self, one: Condition, host: str) -> Iterator[Reason]:
+        """Yield what a condition on the host itself says of what the unnamed group asks."""
+        if one.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN):
+            yield condition(one.rule, one.label, 1, None, host)
+            return
+        for ask in self._question.asks:
+            yield condition(one.rule, one.label, ask.amount, ask.resource_class, host)
 
     @functools.cached_property
     def _blamed(self) -> tuple[int, ...]:
@@ -82,7 +116,15 @@ class _Tree:
             if not any(reason.rule in _NOBODY for reason in by_class[number]):
                 found.append(self._missing(trait, number))
         found += self._of_traits([bool(reasons) for reasons in by_class])
-        return tuple(dict.fromkeys(found or self._together()))
+        return tuple(dict.fromkeys(found or self._of_own(narrowed) or self._together()))
+
+    def _of_own(self, narrowed: Sequence[int]) -> list[Reason]:
+        """Return why nobody of the tree itself gives anything, if only pools could."""
+        if self._where or not self._question.rules.host_gives or not self._question.fleet.pools:
+            return []
+        own = [(1 << asked.own) - 1 for asked in self._here]
+        few = [self._of_class(n, some & own[n]) for n, some in enumerate(narrowed)]
+        return [reason for reasons in few for reason in reasons] if all(few) else []
 
     def _narrow(self) -> tuple[list[int], list[tuple[int, int]]]:
         """Leave, of each class, the givers with the traits that only this class can answer for.
@@ -123,40 +165,36 @@ class _Tree:
         if number >= len(self._here):
             return self._unplaced(number).reasons([givers])
         ask, asked = self._asks[number], self._here[number]
-        if not asked.givers:
+        if not asked.givers or (asked.allowed and not givers):
             return [_nothing(ask, self._host)]
         if not asked.allowed:
-            return self._all_forbidden(ask) or self._all_taken(ask, asked)
+            return self._all_barred(ask) or self._all_taken(ask, asked)
         if can([asked.only(givers)]):
             return []
         return Shortage(self._question, self._host, ask, asked, givers).reasons()
 
     def _unplaced(self, number: int) -> Unplaced:
         asked = self._where[number - len(self._here)]
-        return Unplaced([asked], self._host, self._question.forbidden)
+        return Unplaced([asked], self._host)
 
     def _apart(self, givers: Sequence[int], by_class: Sequence[Sequence[Reason]]) -> list[Reason]:
         """Name what is not near the rest, though each located amount could be had by itself."""
         first = len(self._here)
         if len(self._where) < 2 or any(by_class[first:]):
             return []
-        every = Unplaced(self._where, self._host, self._question.forbidden)
+        every = Unplaced(self._where, self._host)
         return every.reasons(givers[first:])
 
-    def _all_forbidden(self, ask: Ask) -> list[Reason]:
-        """Name the traits that everybody has, or if there is none all that together exclude."""
-        givers, here = self._question.givers(ask, self._tree)
+    def _all_barred(self, ask: Ask) -> list[Reason]:
+        """Name the conditions that nobody meets, or if there is none all that together exclude."""
         flags = [
-            (trait, has[here])
-            for trait, has in zip(self._question.forbidden, givers.has_forbidden, strict=True)
+            np.concatenate([givers.is_barred[number][here] for givers, here in self._givers(ask)])
+            for number in range(len(ask.barriers))
         ]
-        named = [trait for trait, has in flags if has.all()]
-        named = named or [trait for trait, has in flags if has.any()]
-        name = ask.resource_class
-        return [
-            Reason(Rule.TRAIT_FORBIDDEN, ask.amount, 0, 0, name, self._host, trait=trait)
-            for trait in named
-        ]
+        return barred(ask.barriers, flags, ask.amount, ask.resource_class, self._host)
+
+    def _givers(self, ask: Ask) -> list[tuple[Givers, Any]]:
+        return list(self._question.givers(ask, self._tree))
 
     def _all_taken(self, ask: Ask, asked: Asked) -> list[Reason]:
         """Name the units that are asked for and that somebody has."""

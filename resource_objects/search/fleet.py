@@ -13,7 +13,7 @@ import bisect
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from resource_objects.providers.decision import largest
 from resource_objects.search.arrays import Booleans, Integers, frozen, integers
 from resource_objects.search.holders import Allocations, Units
+from resource_objects.search.kin import Kin
 from resource_objects.search.pools import Pools
 from resource_objects.search.shares import Shares
 from resource_objects.search.views import Views
@@ -57,9 +58,12 @@ class ClassRows:
 
     def part(self, entries: slice) -> ClassRows:
         """Return some entries that stand together; nothing is copied."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "first"]
-        arrays: dict[str, Any] = {name: getattr(self, name)[entries] for name in names}
-        return dataclasses.replace(self, first=self.first + int(entries.start), **arrays)
+        columns: list[Any] = [getattr(self, name)[entries] for name in CLASS_COLUMNS]
+        return ClassRows(*columns, *[self.first + int(entries.start)])
+
+
+#: The names of the arrays of :class:`ClassRows`.
+CLASS_COLUMNS = tuple(one.name for one in dataclasses.fields(ClassRows) if one.name != "first")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,6 +80,7 @@ class Fleet:
     inventories: ClassRows  #: of all classes
     classes: Mapping[str, ClassRows]  #: those of one class, in the order of names
     traits: Mapping[str, Integers]  #: the providers that have it themselves
+    aggregates: Mapping[str, Integers]  #: the providers that are in it themselves
     shares: Shares
     pools: Pools
     allocations: Allocations
@@ -90,12 +95,45 @@ class Fleet:
 
     def has_trait(self, trait: str) -> Booleans:
         """Return which providers have a trait, themselves or through a provider above them."""
+        return self.below(self.having(self.traits, (trait,)))
+
+    def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
+        """Return which providers have one of some traits, or are in one of some aggregates."""
         found = np.zeros(len(self.names), dtype=np.bool_)
-        if trait in self.traits:
-            found[self.traits[trait]] = True
+        for name in names:
+            if name in table:
+                found[table[name]] = True
+        return found
+
+    def below(self, some: Booleans) -> Booleans:
+        """Return some providers and all that are below them."""
+        found = some.copy()
         for _ in range(1, self.height):
             found |= found[self.parent]
         return found
+
+    def of_tree(self, tree: int) -> range:
+        """Return the providers of a tree, the root first. Cost: two binary searches."""
+        first, end = self.tree.searchsorted((tree, tree + 1)).tolist()
+        return range(first, end)
+
+    @functools.cached_property
+    def roots(self) -> Integers:
+        """The root of each tree."""
+        found: Integers = frozen(np.flatnonzero(self.parent == np.arange(len(self.parent))))
+        return found
+
+    @functools.cached_property
+    def kin(self) -> Kin:
+        """What tells equal providers; it depends on definitions alone, not on what is used."""
+        return Kin(self)
+
+    def place_of(self, key: str) -> int | None:
+        """Return the place of a provider by name or uuid. Cost: linear, 1 ms for 100,000."""
+        for table in (self.names, self.uuids):
+            if key in table:
+                return table.index(key)
+        return None
 
     def upwards(self, provider: int) -> Iterator[int]:
         """Yield a provider and all above it."""
@@ -171,6 +209,14 @@ class Fleet:
             for source, factor in [(number, 1), *self.shares.into(number)]:
                 of[int(provider[source]), self.class_of(source), factor] = None
         return self.allocations.holders(of)
+
+    @functools.cached_property
+    def listed(self) -> tuple[Integers, Integers]:
+        """How many traits, and how many aggregates, each provider has itself."""
+        tables = (self.traits, self.aggregates)
+        every = [np.concatenate((integers(()), *table.values())) for table in tables]
+        counts = [frozen(np.bincount(some, minlength=len(self.names))) for some in every]
+        return counts[0], counts[1]
 
     @functools.cached_property
     def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from resource_objects.exceptions import Rule
 from resource_objects.providers import Allocation
 from resource_objects.resources import Amount
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.asked import bits
+from resource_objects.search.conditions import Conditions
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.views import Parts, View
 
@@ -29,9 +31,10 @@ class LocatedAsk:
     resource_class: str
     amount: Amount
     parts: Parts
-    has_forbidden: tuple[Booleans, ...]  #: by forbidden trait
-    has_required: tuple[Booleans, ...]  #: by required trait
-    allowed: Booleans  #: has none of the forbidden traits
+    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
+    is_barred: tuple[Booleans, ...]  #: by such a condition: does not meet it
+    has_required: tuple[Booleans, ...]  #: by condition on all who give some class: meets it
+    allowed: Booleans  #: meets all conditions on everybody who gives
     classes: frozenset[str]  #: those that it may use anywhere, through shares too
 
     @property
@@ -51,29 +54,20 @@ class LocatedAsk:
         )
 
 
-def lay(
-    fleet: Fleet,
-    amounts: Mapping[str, Amount],
-    has: Mapping[str, Booleans],
-    required: Sequence[str],
-    forbidden: Sequence[str],
-) -> tuple[LocatedAsk, ...]:
-    """Return located amounts laid over a fleet.
-
-    :param has: which providers have a trait
-    """
+def lay(fleet: Fleet, amounts: Mapping[str, Amount], laid: Conditions) -> tuple[LocatedAsk, ...]:
+    """Return located amounts laid over a fleet."""
+    barriers = tuple((one.rule, one.label) for one in laid.each)
     found = []
     for name, amount in amounts.items():
         parts = fleet.views.of(name)
-        has_forbidden = tuple(has[trait][parts.provider] for trait in forbidden)
+        is_barred = tuple(~one.own[parts.provider] for one in laid.each)
         allowed = np.ones(len(parts.provider), dtype=np.bool_)
-        for flags in has_forbidden:
+        for flags in is_barred:
             allowed &= ~flags
-        has_required = tuple(has[trait][parts.provider] for trait in required)
+        has_required = tuple(one.own[parts.provider] for one in laid.some)
         classes = _reached(fleet, {name for shape in parts.shapes for name in shape})
-        found.append(
-            LocatedAsk(fleet, name, amount, parts, has_forbidden, has_required, allowed, classes)
-        )
+        flags_of = (barriers, is_barred, has_required, allowed)
+        found.append(LocatedAsk(fleet, name, amount, parts, *flags_of, classes))
     return tuple(found)
 
 

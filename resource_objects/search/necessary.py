@@ -2,9 +2,10 @@
 
 They are cheap and rule most hosts out; what remains is decided exactly, tree by tree. A host passes
 
-* if it gives something of its own;
+* if it may be a host at all: it gives something of its own, and its root has the traits asked;
 * if, for each class, one provider gives all by itself, or its devices together have enough, or a
   pool that it is linked to gives all;
+* if there are enough providers for the named groups, and enough of each class (:mod:`.named`);
 * if it has the parts that located amounts need at least (:mod:`.at_least`);
 * if, for each required trait, that is so for some class among the providers that have it;
 * if there is room where several classes draw on one inventory (:mod:`.crowd`).
@@ -14,13 +15,11 @@ Where no amount is split and no two traits meet this is the whole decision alrea
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from resource_objects.search import at_least, crowd
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.question import Ask, Givers, Question
+from resource_objects.search.question import Ask, Question
 
 
 def possible(question: Question) -> Integers:
@@ -33,6 +32,10 @@ def possible(question: Question) -> Integers:
         passing &= _enough(question, ask, None)
     for one in question.located:
         passing &= at_least.enough(one, len(passing))
+    if question.named:
+        passing &= question.named.possible(
+            {ask.resource_class: ask.amount for ask in question.asks}
+        )
     for number in range(len(question.required)):
         if passing.any():
             somewhere = np.zeros_like(passing)
@@ -56,7 +59,7 @@ def _enough(question: Question, ask: Ask, trait: int | None) -> Booleans:
     found = np.zeros(len(question.is_host), dtype=np.bool_)
     if not len(rows.tree):
         return found
-    givers = _having(ask.own, trait)
+    givers = crowd.having(ask.own, trait)
     found[rows.tree[givers & crowd.alone(ask, slice(None))]] = True
     shares = givers & ask.is_device & (rows.low <= rows.high)
     # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
@@ -67,20 +70,5 @@ def _enough(question: Question, ask: Ask, trait: int | None) -> Booleans:
         together -= crowd.excess(question, ask, parts)[rows.tree[starts]]
     found[rows.tree[starts[together >= ask.amount]]] = True
     if ask.pooled is not None:
-        found |= _from_pools(question, ask, ask.pooled, trait)
+        found |= crowd.from_pools(question, ask, trait)
     return found
-
-
-def _from_pools(question: Question, ask: Ask, pooled: Givers, trait: int | None) -> Booleans:
-    """Return which trees, having none of a class themselves, are linked to a pool that has it."""
-    entries: Any = np.asarray(pooled.numbers) - ask.rows.first
-    able = _having(pooled, trait) & crowd.alone(ask, entries)
-    pools = ask.rows.provider[entries][able]
-    found = question.fleet.pools.linked_to(pools, len(question.is_host))
-    found[ask.rows.tree] = False
-    return found
-
-
-def _having(givers: Givers, trait: int | None) -> Booleans:
-    """Return which givers are allowed and have a trait, if one is asked for."""
-    return givers.allowed if trait is None else givers.allowed & givers.has_required[trait]

@@ -31,8 +31,13 @@ PartSets = Sequence[int]
 class Placing:
     """Located amounts asked of one tree; each way to ask for them is decided once."""
 
-    def __init__(self, located: Sequence[LocatedAsked]) -> None:
+    def __init__(self, located: Sequence[LocatedAsked], taken: Used | None = None) -> None:
+        """Make the question.
+
+        :param taken: what others of the same request use
+        """
         self.located = tuple(located)
+        self._taken: Used = taken or {}
         #: whether a decision came to its own bound: then no way found is not a no
         self.cut_short = False
         self._known: dict[tuple[PartSets, frozenset[tuple[int, int]]], Assigned | None] = {}
@@ -42,7 +47,7 @@ class Placing:
         """Each of them by itself, as if the others were not asked for."""
         if len(self.located) == 1:
             return (self,)
-        return tuple(Placing([one]) for one in self.located)
+        return tuple(Placing([one], self._taken) for one in self.located)
 
     @functools.cached_property
     def reach(self) -> frozenset[int]:
@@ -55,7 +60,10 @@ class Placing:
         :param used: what is used beside what is kept
         :raises Exhausted: if the budget runs out first
         """
-        more = frozenset((n, count) for n, count in (used or {}).items() if n in self.reach)
+        total = dict(self._taken)
+        for number, count in (used or {}).items():
+            total[number] = total.get(number, 0) + count
+        more = frozenset((n, count) for n, count in total.items() if n in self.reach)
         key = tuple(within), more
         if key not in self._known:
             budget.spend(1 + sum(len(one.places) for one in self.located))
@@ -98,6 +106,10 @@ class Placing:
         asked = dict(zip(names, given, strict=True))
         found = jointly.fit(asked, {**self._others(views), **views}, spots)
         return tuple(found[name] for name in names)
+
+    def left(self, inventory: int) -> int:
+        """Return what is left of an inventory itself, beside what others of the request use."""
+        return self.located[0].ask.fleet.left(inventory) - self._taken.get(inventory, 0)
 
     def checked(self, within: PartSets, assigned: Assigned) -> Assigned | None:
         """Return assigned amounts if they go together, whatever room they leave each other."""

@@ -7,7 +7,7 @@ hosts and few pools cost one entry per host.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import os_traits
@@ -22,7 +22,7 @@ SHARING: str = os_traits.MISC_SHARES_VIA_AGGREGATE
 class Pools:
     """Which pools there are, and which trees are linked to them. False if there are none."""
 
-    __slots__ = ("_aggregates", "_linked", "_members", "providers", "trees")
+    __slots__ = ("_aggregates", "_linked", "_members", "every", "providers", "trees")
 
     def __init__(
         self,
@@ -36,6 +36,8 @@ class Pools:
         self.providers = providers
         #: trees whose root is a pool
         self.trees = frozenset(trees)
+        #: the pools, as a set
+        self.every = frozenset(providers.tolist())
         self._aggregates = aggregates
         self._members = members  # aggregates and their pools, sorted
         self._linked = linked  # trees and their aggregates, sorted
@@ -73,16 +75,36 @@ def read(
     :param tree: of each provider
     """
     codes, aggregate = coded(given.aggregate)
-    provider = place.of(given.provider_id)
+    return _made(len(codes), aggregate, place.of(given.provider_id), pools, tree, is_root)
+
+
+def of_members(
+    members: Mapping[str, Integers], pools: Integers, tree: Integers, is_root: Booleans
+) -> Pools:
+    """Return the pools of aggregates, given who is in each, in the order of their names."""
+    sizes = [len(some) for some in members.values()]
+    aggregate = np.repeat(np.arange(len(members)), sizes)
+    provider = np.concatenate((np.zeros(0, dtype=np.int64), *members.values()))
+    return _made(len(members), aggregate, provider, pools, tree, is_root)
+
+
+def _made(
+    aggregates: int,
+    aggregate: Integers,
+    provider: Integers,
+    pools: Integers,
+    tree: Integers,
+    is_root: Booleans,
+) -> Pools:
     pools = np.sort(pools)
     of_pool = np.isin(provider, pools)
-    shared = np.zeros(len(codes), dtype=np.bool_)
+    shared = np.zeros(aggregates, dtype=np.bool_)
     shared[aggregate[of_pool]] = True
     linked = shared[aggregate]
     return Pools(
         frozen(pools),
         tree[pools[is_root[pools]]].tolist(),
-        len(codes),
+        aggregates,
         _pairs(aggregate[of_pool], provider[of_pool]),
         _pairs(tree[provider[linked]], aggregate[linked]),
     )

@@ -1,48 +1,48 @@
-"""One request laid over one fleet: what is asked of which inventories, under which conditions.
+"""A request over a fleet: who may give what to which tree.
 
-Made once per search, vectorised; both the conditions for whole fleets and the decision on one
-tree read it, and so does the explanation, so that all of them speak of the same givers.
-
-Who may give a class to a host: the providers of its tree that have an inventory of it; but a part
-of what lies over the tree does not give what is its host's too, for that the host gives. Where
-there are none, the pools that the tree is linked to, each alone and with the traits it has itself.
-A host gives something of its own; a pool is looked at as a host only where its own tree has all
-that is asked, so what only pools give is found once, at the pool.
+Of each class of the unnamed group, the inventories of the tree itself come first, then those of the
+pools that it is linked to. What conditions leave of them is laid down once for the whole fleet, as
+flags; what is asked of one tree is then cut out as plain data (:mod:`.asked`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from resource_objects.exceptions import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device
-from resource_objects.search import located
+from resource_objects.search import located, named
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.asked import Asked, Draw, Giver, bits
+from resource_objects.search.conditions import Condition, Conditions, Laying
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located import LocatedAsk, LocatedAsked
+from resource_objects.search.named import Named, pools_of
+from resource_objects.search.preference import Preference
+from resource_objects.search.semantics import Semantics, semantics_of
 from resource_objects.search.wanted import Wanted, wanted
 from resource_objects.search.wanted import located as located_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Givers:
-    """Some inventories of a class, by number, with their traits: parallel sequences."""
+    """Some inventories of a class, by number, with what they meet: parallel sequences."""
 
     numbers: range | Integers
-    has_forbidden: tuple[Booleans, ...]  #: by forbidden trait
-    has_required: tuple[Booleans, ...]  #: by required trait
-    allowed: Booleans  #: has none of the forbidden traits, and no unit that is asked for is taken
+    is_barred: tuple[Booleans, ...]  #: by condition on everybody who gives: does not meet it
+    has_required: tuple[Booleans, ...]  #: by condition on all who give some class: meets it
+    allowed: Booleans  #: meets all of the former, and no unit that is asked for is taken
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Ask:
-    """One class of a request over the fleet."""
+    """One class of the unnamed group over the fleet."""
 
     resource_class: str
     whole: Amount | None  #: as it was asked; None: as a part of another amount
@@ -50,58 +50,87 @@ class Ask:
     units: tuple[str, ...]  #: asked for by name
     rows: ClassRows
     is_device: Booleans  #: may give a part, while other devices give the rest; parallel to rows
+    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
     own: Givers  #: all of them, to their own trees; parallel to rows
-    pooled: Givers | None  #: those of pools, to trees without the class; None if there are none
+    pooled: Givers | None  #: those of pools, to other trees; None if there are none
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A request over a fleet; ``required`` and ``forbidden`` are in the order of the arrays."""
+    """A request over a fleet; ``required`` is in the order of the arrays."""
 
     fleet: Fleet
     request: Request
-    required: tuple[str, ...]
-    forbidden: tuple[str, ...]
+    rules: Semantics
+    required: tuple[str, ...]  #: the traits that some class has to answer for
     asks: tuple[Ask, ...]
     located: tuple[LocatedAsk, ...]
-    is_host: Booleans  #: by tree: may be found, for it gives something of its own
+    named: Named
+    of_root: tuple[Condition, ...]  #: on the hosts themselves: flags by tree
+    is_host: Booleans  #: by tree: may be found
     is_told: Booleans  #: by tree: is explained if it is not found
+    has_own: Booleans  #: by tree: keeps something of what is asked
 
-    def of_tree(self, tree: int) -> list[Asked]:
-        """Return the asks of one tree, as plain data. Cost: some 10 microseconds each."""
-        return [self._asked(ask, *self.givers(ask, tree)) for ask in self.asks]
+    @property
+    def forbidden(self) -> tuple[str, ...]:
+        """The traits that nobody who gives may have, of the unnamed group."""
+        return tuple(sorted(self.request.unnamed.forbidden))
+
+    def of_tree(self, tree: int, preference: Preference | None = None) -> list[Asked]:
+        """Return the asks of one tree, as plain data. Cost: some 10 microseconds each.
+
+        :param preference: who is looked at first; None: who has a tree, in its order, then pools
+        """
+        asks = [self._asked(ask, tree) for ask in self.asks]
+        if preference is None or preference.is_plain:
+            return asks
+        return [preference.of_givers(asked, tree) for asked in asks]
 
     def located_of_tree(self, tree: int) -> list[LocatedAsked]:
         """Return the located amounts, asked of one tree."""
         return [ask.of_tree(tree) for ask in self.located]
 
-    def givers(self, ask: Ask, tree: int) -> tuple[Givers, Any]:
-        """Return who may give a class to a tree: which of whose entries."""
-        here = ask.rows.of_tree(tree)
-        if here.start < here.stop or ask.pooled is None:
-            return ask.own, here
-        provider = self.fleet.inventories.provider[ask.pooled.numbers]
-        return ask.pooled, np.flatnonzero(np.isin(provider, self.fleet.pools.of_tree(tree)))
+    def givers(self, ask: Ask, tree: int) -> Iterator[tuple[Givers, Any]]:
+        """Yield who may give a class to a tree: which of whose entries, its own first."""
+        yield ask.own, ask.rows.of_tree(tree)
+        pools = self.pools(tree) if ask.pooled is not None else []
+        if ask.pooled is not None and pools:
+            provider = self.fleet.inventories.provider[ask.pooled.numbers]
+            yield ask.pooled, np.flatnonzero(np.isin(provider, pools))
 
-    def _asked(self, ask: Ask, givers: Givers, here: Any) -> Asked:
-        numbers: Sequence[int]
-        if isinstance(givers.numbers, range):
-            numbers = own = givers.numbers[here]
-            rows: Any = slice(own.start, own.stop)
-            is_device = ask.is_device[here].tolist()
-        else:
-            numbers = rows = givers.numbers[here].tolist()
-            is_device = [False] * len(numbers)
-        kept = self.fleet.inventories
-        figures = [column[rows].tolist() for column in (kept.low, kept.high, kept.step_size)]
+    def pools(self, tree: int) -> list[int]:
+        """Return the pools of other trees that may give to a tree."""
+        return pools_of(self.fleet, self.rules, tree)
+
+    def _asked(self, ask: Ask, tree: int) -> Asked:
+        (own, here), *others = self.givers(ask, tree)
+        mine = ask.rows.first + here.start, ask.rows.first + here.stop
+        numbers: Sequence[int] = range(*mine)
+        figures = self._figures(slice(*mine), ask.is_device[here].tolist())
+        allowed = own.allowed[here]
+        having = [has[here] for has in own.has_required]
+        for pooled, there in others:
+            if len(there):
+                more = np.asarray(pooled.numbers)[there]
+                numbers = [*numbers, *more.tolist()]
+                figures += self._figures(more, [False] * len(more))
+                allowed = np.concatenate((allowed, pooled.allowed[there]))
+                pairs = zip(having, pooled.has_required, strict=True)
+                having = [np.concatenate((has, theirs[there])) for has, theirs in pairs]
         return Asked(
             amount=ask.amount,
             numbers=numbers,
-            givers=tuple(map(Giver, *figures, is_device)),
-            allowed=bits(givers.allowed[here]),
-            with_trait=tuple(bits(has[here]) for has in givers.has_required),
+            givers=tuple(figures),
+            allowed=bits(allowed.tolist()),
+            with_trait=tuple(bits(has.tolist()) for has in having),
             draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
+            own=here.stop - here.start,
         )
+
+    def _figures(self, rows: Any, is_device: list[bool]) -> list[Giver]:
+        kept = self.fleet.inventories
+        columns = [column[rows].tolist() for column in (kept.low, kept.high, kept.step_size)]
+        return list(map(Giver, *columns, is_device))
 
     def _draws(self, numbers: Sequence[int]) -> Iterable[Draw]:
         shares = self.fleet.shares
@@ -115,23 +144,40 @@ class Question:
 
 
 def lay(request: Request, fleet: Fleet) -> Question:
-    """Return a request laid over a fleet. Cost: one pass per class and trait, vectorised.
+    """Return a request laid over a fleet. Cost: one pass per class and condition, vectorised.
 
     :raises WrongAmountKind: for an amount that is not kept as counts
     :raises InvalidRequest: if a count does not agree with what locates it
+    :raises ProviderNotFound: for a tree that is not there
     """
-    (group,) = request.groups
-    required, forbidden = tuple(sorted(group.required)), tuple(sorted(group.forbidden))
-    has = {trait: fleet.has_trait(trait) for trait in (*required, *forbidden)}
-    asks = tuple(_ask(fleet, one, has, required, forbidden) for one in wanted(request))
-    where = located.lay(fleet, located_of(request), has, required, forbidden)
+    rules = semantics_of(request)
+    laying = Laying(fleet, rules)
+    group = request.unnamed
+    laid = laying.of_group(group)
+    asks = tuple(
+        _ask(fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules)
+        for one in wanted(request)
+    )
+    where = located.lay(fleet, located_of(request), laid)
+    groups = named.lay(fleet, request, laying, rules)
+    of_root = (
+        *laying.of_root(request.root_required, request.root_forbidden),
+        *laying.of_host(group),
+    )
     having = [ask.rows.tree for ask in asks] + [ask.parts.tree for ask in where]
-    is_host, is_told = _looked_at(fleet, having)
-    return Question(fleet, request, required, forbidden, asks, where, is_host, is_told)
+    having += [rows.tree for kind in groups.kinds for rows, _ in kind.classes]
+    having += [fleet.tree[kind.own] for kind in groups.kinds if not kind.classes]
+    flags = _looked_at(fleet, having, rules)
+    for one in of_root:
+        flags[0][~one.own] = False
+    required = tuple(one.label for one in laid.some)
+    return Question(fleet, request, rules, required, asks, where, groups, of_root, *flags)
 
 
-def _looked_at(fleet: Fleet, having: Iterable[Integers]) -> tuple[Booleans, Booleans]:
-    """Return which trees may be found, and which are explained if they are not.
+def _looked_at(
+    fleet: Fleet, having: Iterable[Integers], rules: Semantics
+) -> tuple[Booleans, Booleans, Booleans]:
+    """Return which trees may be found, which are explained if not, which have some of it.
 
     :param having: for each class that is asked for, the trees that have some of it
     """
@@ -139,8 +185,6 @@ def _looked_at(fleet: Fleet, having: Iterable[Integers]) -> tuple[Booleans, Bool
     if fleet.within is not None:
         asked[:] = False
         asked[fleet.within] = True
-    if not fleet.pools:
-        return asked, asked
     has_any, has_all = np.zeros_like(asked), np.ones_like(asked)
     for trees in having:
         has = np.zeros_like(asked)
@@ -149,65 +193,69 @@ def _looked_at(fleet: Fleet, having: Iterable[Integers]) -> tuple[Booleans, Bool
         has_all &= has
     is_pool = np.zeros_like(asked)
     is_pool[list(fleet.pools.trees)] = True
-    return asked & np.where(is_pool, has_all, has_any), asked & (has_all | ~is_pool)
+    told = asked & (has_all | ~is_pool)
+    if not rules.host_gives or not fleet.pools:
+        return asked.copy(), told, has_any
+    return asked & np.where(is_pool, has_all, has_any), told, has_any
 
 
 def _ask(
-    fleet: Fleet,
-    one: Wanted,
-    has: dict[str, Booleans],
-    required: Sequence[str],
-    forbidden: Sequence[str],
+    fleet: Fleet, one: Wanted, laid: Conditions, of_class: Sequence[Condition], rules: Semantics
 ) -> Ask:
     rows, name = fleet.rows(one.resource_class), one.resource_class
+    each = (*laid.each, *of_class)
     taken = list(fleet.units.taken(one.units)) if one.units else []
+    is_free = ~np.isin(rows.provider, taken) & ~rows.is_part if taken else ~rows.is_part
     own = _givers(
         range(rows.first, rows.first + len(rows.provider)),
-        tuple(has[trait][rows.provider] for trait in forbidden),
-        tuple(has[trait][rows.provider] for trait in required),
-        ~np.isin(rows.provider, taken) & ~rows.is_part if taken else ~rows.is_part,
+        [~one.own[rows.provider] for one in each],
+        [one.own[rows.provider] for one in laid.some],
+        is_free,
     )
-    is_single = np.zeros_like(rows.is_below) if one.units else rows.is_single
     return Ask(
         resource_class=name,
         whole=one.whole,
         amount=one.amount,
         units=one.units,
         rows=rows,
-        is_device=rows.is_below if is_device(name) and not one.units else is_single,
+        is_device=_splitting(rows, one, rules),
+        barriers=tuple((one.rule, one.label) for one in each),
         own=own,
-        pooled=_pooled(fleet, rows, required, forbidden, taken),
+        pooled=_pooled(fleet, rows, each, laid.some, taken),
     )
+
+
+def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
+    """Return which inventories may give a part of a class while others give the rest."""
+    if one.units or not rules.splits_devices:
+        return np.zeros_like(rows.is_below)
+    return rows.is_below if is_device(one.resource_class) else rows.is_single
 
 
 def _pooled(
     fleet: Fleet,
     rows: ClassRows,
-    required: Sequence[str],
-    forbidden: Sequence[str],
+    each: Sequence[Condition],
+    some: Sequence[Condition],
     taken: Sequence[int],
 ) -> Givers | None:
-    """Return the inventories of pools, None if there are none; only their own traits count."""
+    """Return the inventories of pools, None if there are none."""
     entries = np.flatnonzero(np.isin(rows.provider, fleet.pools.providers))
     if not len(entries):
         return None
     provider = rows.provider[entries]
-    nobody = np.zeros(0, dtype=np.int64)
-
-    def have(traits: Sequence[str]) -> tuple[Booleans, ...]:
-        return tuple(np.isin(provider, fleet.traits.get(trait, nobody)) for trait in traits)
-
-    is_free = ~np.isin(provider, taken) if taken else None
-    return _givers(rows.first + entries, have(forbidden), have(required), is_free)
+    is_free = ~np.isin(provider, taken)
+    barred = [~one.pooled[provider] for one in each]
+    return _givers(rows.first + entries, barred, [one.pooled[provider] for one in some], is_free)
 
 
 def _givers(
     numbers: range | Integers,
-    has_forbidden: tuple[Booleans, ...],
-    has_required: tuple[Booleans, ...],
-    is_free: Booleans | None,
+    is_barred: Sequence[Booleans],
+    has_required: Sequence[Booleans],
+    is_free: Booleans,
 ) -> Givers:
-    allowed = np.ones(len(numbers), dtype=np.bool_) if is_free is None else is_free
-    for has in has_forbidden:
-        allowed &= ~has
-    return Givers(numbers, has_forbidden, has_required, allowed)
+    allowed = is_free.copy()
+    for barred in is_barred:
+        allowed &= ~barred
+    return Givers(numbers, tuple(is_barred), tuple(has_required), allowed)

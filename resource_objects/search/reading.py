@@ -13,7 +13,6 @@ from resource_objects.providers.columns import (
     Columns,
     InventoryColumns,
     ProviderColumns,
-    TraitColumns,
 )
 from resource_objects.resources import resource
 from resource_objects.search import pools, shares
@@ -56,10 +55,15 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     is_root = depth[order] == 0
     tree = frozen(np.cumsum(is_root) - 1)
     names = tuple(given.name[row] for row in order.tolist())
-    traits = _traits(columns.traits, place)
+    traits = _grouped(columns.traits.trait, place.of(columns.traits.provider_id))
     sharing = traits.get(pools.SHARING, integers(()))
+    members = columns.aggregates
+    aggregates = _grouped(members.aggregate, place.of(members.provider_id))
     if top is not None:
-        traits = _inherited(traits, int(rank[top]), rank[integers(above)])
+        traits, aggregates = (
+            _inherited(table, int(rank[top]), rank[integers(above)])
+            for table in (traits, aggregates)
+        )
     views = Views(columns, place, tree)
     inventories, classes, ties = _inventories(columns, place, tree, is_root, views)
     return Fleet(
@@ -73,6 +77,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         inventories=inventories,
         classes=classes,
         traits=traits,
+        aggregates=aggregates,
         shares=ties,
         pools=pools.read(columns.aggregates, place, sharing, tree, is_root),
         allocations=Allocations(columns.allocations, place),
@@ -232,17 +237,17 @@ def _rows(
     return ClassRows(*map(frozen, arrays))
 
 
-def _traits(given: TraitColumns, place: Places) -> dict[str, Integers]:
-    codes, code = coded(given.trait)
-    provider = place.of(given.provider_id)
-    order = np.argsort(code, kind="stable")
+def _grouped(names: Sequence[str], provider: Integers) -> dict[str, Integers]:
+    """Return the providers by name of what each is or has, in order."""
+    codes, code = coded(names)
+    order = np.lexsort((provider, code))
     having = frozen(provider[order])
     return {name: having[entries] for name, entries in parts(codes, code[order])}
 
 
-def _inherited(traits: dict[str, Integers], top: int, above: Integers) -> dict[str, Integers]:
-    """Give a provider the traits of those that were above it."""
+def _inherited(table: dict[str, Integers], top: int, above: Integers) -> dict[str, Integers]:
+    """Give a provider the traits or aggregates of those that were above it."""
     return {
         name: frozen(np.append(having, top)) if np.isin(having, above).any() else having
-        for name, having in traits.items()
+        for name, having in table.items()
     }

@@ -45,7 +45,7 @@ class Shortage:
         places = members(asked, givers)
         self._rows = [asked.numbers[place] for place in places]
         self._shared = [asked.numbers[place] for place in places if asked.givers[place].is_device]
-        self._is_pooled = not isinstance(asked.numbers, range)
+        self._is_pooled = not asked.own
 
     def reasons(self) -> list[Reason]:
         """Return what stands against them."""
@@ -150,7 +150,7 @@ def does_not_fit(
     found = Decision(tuple(parts for parts in plans if parts is not None), assigned)
     full = {one.target: one for one in Ties(asks).over(found.plans)}
     if located:
-        full |= {one.target: one for one in beside.over(asks, located, found)}
+        full |= {one.target: one for one in beside.over(asks, Placing(located), found)}
     return [_is_full(question.fleet, over.target, over.used) for over in full.values()]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import dataclasses
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -15,10 +16,37 @@ from resource_objects.search import matcher, reading
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.order import Options, Order, check_seed
+from resource_objects.search.semantics import semantics_of
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
 DEFAULT_LIMIT = 10
 DEFAULT_BUDGET = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refresh:
+    """How a snapshot came to be.
+
+    >>> print(Refresh(3, 2, "patched"))
+    3 changes absorbed, 2 trees read, patched
+    """
+
+    #: how many writes it shows, as the feed tells them, that the one before did not; 0 if there was
+    #: none before, or nobody knows
+    changes: int
+    trees: int  #: how many trees were read for it
+    #: ``patched``: what is used of some trees was put in the place of what was; ``replaced``: whole
+    #: trees were; ``read``: everything was read
+    way: str
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything was read."""
+        return self.way == "read"
+
+    def __str__(self) -> str:
+        return f"{self.changes} changes absorbed, {self.trees} trees read, {self.way}"
 
 
 class Snapshot:
@@ -40,12 +68,14 @@ class Snapshot:
     host0: VCPU asked 6, free 5 of 8
     """
 
-    __slots__ = ("_fleet", "at", "cursor")
+    __slots__ = ("_fleet", "at", "cursor", "refreshed")  # in the order in which they are set
     _fleet: Fleet
     #: the provider to which this picture is confined, None for everything
     at: str | None
     #: where the change feed was at that moment, None where the columns did not say
     cursor: Cursor | None
+    #: how it came to be: what was read for it
+    refreshed: Refresh
 
     def __init__(self, columns: Columns, *, at: str | None = None) -> None:
         """Make a snapshot of what ``backend.read()`` returned.
@@ -61,21 +91,39 @@ class Snapshot:
         :raises InvalidTree: if the parents of some provider never end
         :raises ProviderNotFound: if ``at`` is not in the columns
         """
-        object.__setattr__(self, "_fleet", reading.read(columns, at))
-        object.__setattr__(self, "at", at)
-        object.__setattr__(self, "cursor", columns.cursor)
+        fleet = reading.read(columns, at)
+        self._set(fleet, at, columns.cursor, Refresh(0, len(fleet.hosts), "read"))
+
+    @classmethod
+    def _of(cls, fleet: Fleet, cursor: Cursor | None, refreshed: Refresh) -> Self:
+        """Return a snapshot of everything, of arrays that are made already."""
+        self = object.__new__(cls)
+        self._set(fleet, None, cursor, refreshed)
+        return self
+
+    def _set(self, *values: object) -> None:
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
 
     def candidates(
-        self, request: Any, *, limit: int | None = DEFAULT_LIMIT, budget: int = DEFAULT_BUDGET
+        self,
+        request: Any,
+        *,
+        limit: int | None = DEFAULT_LIMIT,
+        per_host: int | None = None,
+        order: Order | str = "name",
+        seed: int | None = None,
+        budget: int = DEFAULT_BUDGET,
     ) -> Candidates:
-        """Return who could hold a request: one candidate per host, in the order of their names.
+        """Return who could hold a request.
 
-        A host is found whenever some choice of its providers holds the request. Each class is
-        given by one provider; where devices give it (providers below the root, of a class of
-        devices or with one unit each) also by several of them together. Each part keeps the unit
-        rules of its provider, and all parts together fit wherever what is taken is used too
-        (shares). Each required trait is had by all who give some class, themselves or through a
-        provider above them; a forbidden one by nobody who gives, nor above.
+        A host is found whenever some choice of its providers holds the request. Each class of the
+        unnamed group is given by one provider; where devices give it (providers below the root, of
+        a class of devices or with one unit each) also by several of them together. Each named group
+        is given by one provider. Each part keeps the unit rules of its provider, and all parts
+        together fit wherever what is taken is used too (shares). Each required trait is had by all
+        who give some class, themselves or through a provider above them; a forbidden one by nobody
+        who gives, nor above; so for aggregates.
 
         An amount that says where it goes (a topology, devices) is one class, given by all parts
         it is put on: the cells, the devices. What it stands for is not asked for once more (D1),
@@ -87,25 +135,46 @@ class Snapshot:
         So a required trait that devices answer for is had by every one of them: two H100 are not
         one of them and an A100, and a network card beside them would need the trait too. What only
         some of the devices need is said of these (``devices("PGPU", traits=["CUSTOM_H100"])``):
-        then it is a trait of the device itself, not one of a provider above it.
+        then it is a trait of the device itself, not one of a provider above it. What the givers of
+        one class need is said of that class (``traits_of={"DISK_GB": ["CUSTOM_SSD"]}``).
 
-        A class that a host's tree has no inventory of may be given by one of the pools that the
-        tree is linked to; of a pool only its own traits count. A host gives something itself: what
+        A pool that the tree is linked to may give a class or group instead of the tree itself, who
+        comes first; of a pool only its own traits count. A host gives something itself: what
         only pools have is found once, at the pool that has all of it.
 
-        The same snapshot, request, limit and budget give the same answer. Cost: milliseconds for
-        the hosts that cannot, however many; some 50 microseconds for each that can, and half a
-        millisecond for each on which a topology is looked at.
+        Requests in Placement's words go by its rules instead, less its bugs; what differs is a
+        table (:mod:`~resource_objects.search.semantics`).
+
+        Providers that are equal are considered once: which of eight equal devices is taken makes
+        no candidate of its own. The same snapshot, request and options give the same answer.
+        Cost: milliseconds for the hosts that cannot, however many; some 50 microseconds for each
+        that can, and half a millisecond for each on which a topology is looked at. It grows with
+        the limit, not with the number of candidates that there might be.
 
         :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
-        :param limit: at most so many candidates; None is as many as there are hosts
+        :param limit: at most so many candidates; None is all
+        :param per_host: at most so many of one host; None is by the request: one, or all where it
+            is in Placement's words. Hosts take turns: the first of each, then the second
+        :param order: which hosts come first: ``name``, ``pack``, ``spread``, ``random``, or an
+            :class:`~resource_objects.search.order.Order` with weights and preferred traits
+        :param seed: shuffles: all hosts in a random order, else those that are nearly best
         :param budget: at most so many steps (one step is one thing tried)
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
+        :raises ProviderNotFound: for a request in the tree of a provider that is not there
         """
-        if limit is not None:
-            _check("limit", limit)
         asked = Request.of(request)
-        return matcher.search(self._fleet, asked, limit, _check("budget", budget), at=self.at)
+        options = Options(
+            None if limit is None else _check("limit", limit),
+            semantics_of(asked).per_host if per_host is None else _check("per_host", per_host),
+            Order.of(order),
+            check_seed(seed),
+            _check("budget", budget),
+        )
+        return matcher.search(self._fleet, asked, options, at=self.at)
+
+    def searched(self, request: Request, options: Options) -> Candidates:
+        """Return who could hold a request, searched as another search was."""
+        return matcher.search(self._fleet, request, options, at=self.at)
 
     @property
     def hosts(self) -> tuple[str, ...]:

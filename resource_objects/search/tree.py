@@ -23,7 +23,7 @@ from resource_objects.search import beside, joint
 from resource_objects.search.asked import Asked, Decision, Parts, Sets
 from resource_objects.search.budget import Budget, CutShort
 from resource_objects.search.located import LocatedAsked
-from resource_objects.search.placing import Assigned, Placing
+from resource_objects.search.placing import Assigned, Placing, Used
 from resource_objects.search.plan import plan
 from resource_objects.search.ties import Ties
 
@@ -61,14 +61,18 @@ _State = tuple[Sets, tuple[Sets, ...]]
 
 
 def decide(
-    asks: Sequence[Asked], budget: Budget, located: Sequence[LocatedAsked] = ()
+    asks: Sequence[Asked],
+    budget: Budget,
+    located: Sequence[LocatedAsked] = (),
+    taken: Used | None = None,
 ) -> Decision | None:
     """Return who gives each class, with every required trait answered for; None if nobody can.
 
+    :param taken: what others of the same request use of inventories; the asks know it already
     :raises Exhausted: if the budget runs out first: neither yes nor no
     :raises CutShort: if a located amount's own decision did not end
     """
-    placing = Placing(located)
+    placing = Placing(located, taken)
     found = _Tree(asks, placing, budget).decide()
     if found is None and any(one.cut_short for one in (placing, *placing.alone)):
         raise CutShort
@@ -120,7 +124,7 @@ class _Tree:
                 return None
             found = found._replace(plans=plans)
         alone = len(self._asks) + len(self._located) == 1 or not self._located
-        if alone or not beside.over(self._asks, self._located, found):
+        if alone or not beside.over(self._asks, self._placing, found):
             return found
         return beside.solve(self._asks, self._placing, givers, self._budget)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located import LocatedAsked
 from resource_objects.search.placing import Placing
@@ -16,24 +17,33 @@ _BY_OTHERS = frozenset(
     {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
 )
 
+#: The rules that are about a trait; what others are about is a name of another kind.
+_OF_TRAITS = frozenset(
+    {
+        Rule.TRAIT_MISSING,
+        Rule.TRAIT_FORBIDDEN,
+        Rule.ROOT_TRAIT_MISSING,
+        Rule.ROOT_TRAIT_FORBIDDEN,
+    }
+)
+
 
 class Unplaced:
     """Why located amounts, one or several that are decided together, are nowhere on a tree."""
 
-    def __init__(self, asked: Sequence[LocatedAsked], host: str, forbidden: Iterable[str]) -> None:
+    def __init__(self, asked: Sequence[LocatedAsked], host: str) -> None:
         self._every = asked
         self._asked = asked[0]
         self._ask = asked[0].ask
         self._fleet: Fleet = asked[0].ask.fleet
         self._host = host
-        self._forbidden = tuple(forbidden)
 
     def reasons(self, within: Sequence[int]) -> list[Reason]:
         """Return what stands against them, each on some of its parts; nothing if they fit there."""
         if not self._asked.places:
             return [self.made(Rule.NO_INVENTORY)]
         if not self._asked.allowed:
-            return self._all_forbidden()
+            return self._all_barred()
         try:
             Placing(self._every).try_fit(within)
         except exceptions.CapacityException as refusal:
@@ -51,16 +61,12 @@ class Unplaced:
         name = self._ask.resource_class
         return Reason(rule, self._ask.count, 0, 0, name, self._host, trait=trait)
 
-    def _all_forbidden(self) -> list[Reason]:
-        """Name the traits that all parts have, or if there is none all that together exclude."""
-        here = self._ask.parts.of_tree(self._asked.tree)
-        flags = [
-            (trait, has[here])
-            for trait, has in zip(self._forbidden, self._ask.has_forbidden, strict=True)
-        ]
-        named = [trait for trait, has in flags if has.all()]
-        named = named or [trait for trait, has in flags if has.any()]
-        return [self.made(Rule.TRAIT_FORBIDDEN, trait) for trait in named]
+    def _all_barred(self) -> list[Reason]:
+        """Name the conditions that no part meets, or if there is none all that together exclude."""
+        ask = self._ask
+        here = ask.parts.of_tree(self._asked.tree)
+        flags = [flags[here] for flags in ask.is_barred]
+        return barred(ask.barriers, flags, ask.count, ask.resource_class, self._host)
 
     def _told(self, reason: Reason) -> Reason:
         """Return a reason with who holds what is missing."""
@@ -104,6 +110,29 @@ class Unplaced:
             used=int(rows.used[target]),
             holders=fleet.holders([target]),
         )
+
+
+def barred(
+    barriers: Sequence[tuple[Rule, str]],
+    flags: Sequence[Booleans],
+    amount: int,
+    resource_class: str,
+    host: str,
+) -> list[Reason]:
+    """Return reasons for the conditions that nobody meets, or else for all that exclude somebody.
+
+    :param flags: by condition, who does not meet it
+    """
+    named = [one for one, some in zip(barriers, flags, strict=True) if some.all()]
+    named = named or [one for one, some in zip(barriers, flags, strict=True) if some.any()]
+    return [condition(rule, label, amount, resource_class, host) for rule, label in named]
+
+
+def condition(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
+    """Return a reason about a condition on who gives."""
+    if rule in _OF_TRAITS:
+        return Reason(rule, amount, 0, 0, resource_class, host, trait=label)
+    return Reason(rule, amount, 0, 0, resource_class, host, unit=label)
 
 
 def _is_about(asked: LocatedAsked, reason: Reason) -> bool:

@@ -1,14 +1,15 @@
 """Inventories that lie over trees: who keeps their parts, as arrays, and the view over a tree.
 
 The arrays are for looking at whole fleets at once. A view, which alone can say where an amount
-goes, is gathered for a tree when it is first asked for, and kept: a snapshot does not change.
+goes, is gathered for a tree when it is first asked for, and kept: a snapshot does not change. What
+was gathered for a tree is kept by the snapshots that come after it too, until the tree is touched.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.located import Located, LocatedViews
 from resource_objects.resources import resource
 from resource_objects.search.arrays import Integers, Places, coded, frozen, integers
+from resource_objects.search.moves import Moves
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -42,15 +44,15 @@ class View:
     kind: str
     located: Located
     places: tuple[int, ...]  #: of the providers, in the order of the spots
+    tree: int
 
 
 class Views:
     """The inventories that lie over trees. False if there are none."""
 
-    __slots__ = ("__dict__", "_columns", "_number", "_place", "_views", "parts")
+    __slots__ = ("__dict__", "_changed", "_moved", "_root", "_source", "_tree", "_views", "parts")
 
     def __init__(self, columns: Columns, place: Places, tree: Integers) -> None:
-        self._place = place
         table = columns.kinds
         names = set(table.resource_class)
         kinds: dict[str, list[int]] = {kind: [] for kind in names if resource(kind).is_located}
@@ -66,8 +68,12 @@ class Views:
             )
             for kind, some in sorted(kinds.items())
         }
-        self._columns = _copied(columns) if kinds else Columns()
-        self._number = _numbers(columns, place) if kinds else ()
+        self._tree = tree
+        self._source = _Source.of(columns, place) if kinds else None
+        #: sources of trees that were read again, by the number of the tree
+        self._changed: Mapping[int, _Source] = {}
+        #: how far the providers of each tree have moved since its source was read; None: not at all
+        self._moved: Integers | None = None
         self._views: dict[tuple[int, str], View] = {}
 
     def __bool__(self) -> bool:
@@ -106,32 +112,164 @@ class Views:
             here = parts.of_tree(tree)
             if here.start == here.stop:
                 return None
-            root = self._located.root_of(self._number[int(parts.provider[here.start])])
-            found = self._located.of_tree(root, kind)
+            source, moved = self._source_of(tree)
+            root = source.root_of(int(parts.provider[here.start]) - moved)
+            found = source.located.of_tree(root, kind)
             assert found is not None, "a tree with parts has a view"
-            self._views[tree, kind] = self._view(root, kind, found)
+            self._views[tree, kind] = self._view(root, kind, found, tree)
         return self._views[tree, kind]
 
     def beside(self, view: View, used: Mapping[tuple[int, str], int]) -> View:
         """Return a view with more in use, by the provider's place and class, through shares too."""
-        more = {(self._number[place], name): count for (place, name), count in used.items()}
-        return self._view(view.root, view.kind, self._located.beside(view.root, view.kind, more))
+        source, moved = self._source_of(view.tree)
+        more = {
+            (int(source.number[place - moved]), name): count
+            for (place, name), count in used.items()
+        }
+        found = source.located.beside(view.root, view.kind, more)
+        return self._view(view.root, view.kind, found, view.tree)
 
-    def _view(self, root: int, kind: str, found: Located) -> View:
-        places = self._place.of([spot.number for spot in found.spots])
-        return View(root, kind, found, tuple(places.tolist()))
+    def _view(self, root: int, kind: str, found: Located, tree: int) -> View:
+        source, moved = self._source_of(tree)
+        places = source.place.of([spot.number for spot in found.spots]) + moved
+        return View(root, kind, found, tuple(places.tolist()), tree)
+
+    def _source_of(self, tree: int) -> tuple[_Source, int]:
+        """Return where a tree was read, and how far its providers have moved since."""
+        source = self._changed.get(tree) or self._source
+        assert source is not None, "there are views"
+        return source, 0 if self._moved is None else int(self._moved[tree])
+
+    # --- refreshed ---
+
+    def changed(self, new: Views, trees: Sequence[int]) -> Views:
+        """Return them with some trees as others have them, where the definitions are the same.
+
+        :param new: views over these trees only, in the same order
+
+        Cost: linear in the trees that were changed so before.
+        """
+        if not new:
+            return self
+        starts = _starts(self._tree)
+        moved = np.zeros_like(starts) if self._moved is None else self._moved.copy()
+        sources = new._sources()
+        moved[[trees[number] for number in sources]] = starts[[trees[n] for n in sources]]
+        changed = {**self._changed, **{trees[number]: one for number, one in sources.items()}}
+        return self._like(self.parts, self._tree, changed, moved)
+
+    def replaced(self, new: Views, moves: Moves) -> Views:
+        """Return them with other trees in the place of some.
+
+        Cost: linear in the trees and parts, vectorised.
+        """
+        if not self and not new:
+            return self._like({}, moves.tree, {}, None)
+        kinds = sorted(self.parts.keys() | new.parts.keys())
+        parts = {kind: _merged(self.of(kind), new.of(kind), moves) for kind in kinds}
+        starts = _starts(moves.tree)
+        before = _starts(self._tree)
+        moved = starts.copy()  # a tree's own source begins with it
+        at = moves.old_tree
+        was = np.zeros_like(before) if self._moved is None else self._moved
+        moved[at[at >= 0]] = (was - before)[at >= 0] + starts[at[at >= 0]]
+        changed = {int(at[tree]): one for tree, one in self._changed.items() if at[tree] >= 0}
+        for number, one in new._sources().items():
+            changed[int(moves.new_tree[number])] = one
+        kept = {kind: some for kind, some in parts.items() if len(some.provider)}
+        return self._like(kept, moves.tree, changed, moved)
+
+    def _like(
+        self,
+        parts: Mapping[str, Parts],
+        tree: Integers,
+        changed: Mapping[int, _Source],
+        moved: Integers | None,
+    ) -> Views:
+        found = object.__new__(Views)
+        found.parts, found._tree, found._source = parts, tree, self._source
+        found._changed, found._moved, found._views = changed, moved, {}
+        return found
+
+    def _sources(self) -> dict[int, _Source]:
+        """Return a source of its own for each tree that has parts."""
+        if self._source is None:
+            return {}
+        return self._source.split(
+            self._tree, {t for p in self.parts.values() for t in p.tree.tolist()}
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Source:
+    """Columns as they were read, and where their providers were then."""
+
+    columns: Columns
+    place: Places
+    number: Integers  #: the backend's numbers of the providers, by place
+
+    @classmethod
+    def of(cls, columns: Columns, place: Places) -> _Source:
+        given = integers(columns.providers.provider_id)
+        number = np.empty_like(given)
+        number[place.of(columns.providers.provider_id)] = given
+        return cls(_copied(columns), place, frozen(number))
 
     @functools.cached_property
-    def _located(self) -> LocatedViews:
-        return LocatedViews(self._columns)
+    def located(self) -> LocatedViews:
+        return LocatedViews(self.columns)
+
+    def root_of(self, place: int) -> int:
+        """Return the backend's number of the root of a provider."""
+        return self.located.root_of(int(self.number[place]))
+
+    def split(self, tree: Integers, wanted: Collection[int]) -> dict[int, _Source]:
+        """Return a source for each of some trees, in which its root has the place 0."""
+        found: dict[int, _Source] = {}
+        for one in sorted(wanted):
+            start, end = tree.searchsorted((one, one + 1))
+            number = frozen(self.number[start:end])
+            ids = number.tolist()
+            columns = _of_providers(self.columns, frozenset(ids))
+            found[one] = _Source(columns, Places(ids), number)
+        return found
+
+
+def _of_providers(columns: Columns, wanted: frozenset[int]) -> Columns:
+    """Return the rows of some providers. Cost: linear in all rows."""
+    found: dict[str, Any] = {}
+    for name in _TABLES:
+        table = getattr(columns, name)
+        rows = [row for row in zip(*table, strict=True) if row[0] in wanted] if table[0] else []
+        found[name] = type(table)(*zip(*rows, strict=True))
+    return Columns(**found)
+
+
+#: The tables of columns, by name.
+_TABLES = tuple(field.name for field in dataclasses.fields(Columns) if field.name != "cursor")
 
 
 def _copied(columns: Columns) -> Columns:
     """Return columns that whoever made them cannot change."""
-    names = [field.name for field in dataclasses.fields(columns) if field.name != "cursor"]
-    tables = {name: getattr(columns, name) for name in names}
+    tables = {name: getattr(columns, name) for name in _TABLES}
     copied: dict[str, Any] = {name: type(t)(*map(tuple, t)) for name, t in tables.items()}
     return Columns(**copied)
+
+
+def _starts(tree: Integers) -> Integers:
+    """Return the place of the root of each tree."""
+    count = int(tree[-1]) + 1 if len(tree) else 0
+    return np.searchsorted(tree, np.arange(count))
+
+
+def _merged(old: Parts, new: Parts, moves: Moves) -> Parts:
+    """Return the parts of one kind, of the trees that stay and those that come."""
+    provider = np.concatenate((moves.old[old.provider], moves.new[new.provider]))
+    names = ["\n".join(some) for some in (*old.shapes, *new.shapes)]
+    shape = np.concatenate((old.shape, new.shape + len(old.shapes)))
+    stays = provider >= 0
+    classes = [tuple(names[number].split("\n")) for number in shape[stays].tolist()]
+    return _parts(provider[stays], classes, moves.tree)
 
 
 def _parts(provider: Integers, classes: Sequence[tuple[str, ...]], tree: Integers) -> Parts:
@@ -143,14 +281,6 @@ def _parts(provider: Integers, classes: Sequence[tuple[str, ...]], tree: Integer
         frozen(shape[order]),
         tuple(tuple(name.split("\n")) for name in shapes),
     )
-
-
-def _numbers(columns: Columns, place: Places) -> tuple[int, ...]:
-    """Return the backend's numbers of the providers, by place."""
-    given = integers(columns.providers.provider_id)
-    found = np.empty_like(given)
-    found[place.of(columns.providers.provider_id)] = given
-    return tuple(found.tolist())
 
 
 _NOTHING: Integers = frozen(integers(()))

@@ -27,13 +27,13 @@ class Wanted:
 
 
 def located(request: Request) -> Mapping[str, Amount]:
-    """Return the amounts of a request whose inventories lie over trees, by class."""
-    (group,) = request.groups
-    return {name: amount for name, amount in group.resources.by_name() if _is_located(name)}
+    """Return the amounts of the unnamed group whose inventories lie over trees, by class."""
+    asked = request.unnamed.resources.by_name()
+    return {name: amount for name, amount in asked if _is_located(name)}
 
 
 def wanted(request: Request) -> tuple[Wanted, ...]:
-    """Return each class that a request asks for as a count, once, in the order it comes in.
+    """Return each class that the unnamed group asks for as a count, once, in the order it comes in.
 
     Not those that a located amount stands for (D1), nor that amount. A count of a class and an
     amount that is kept in the same class in one place ask for the same thing, which the latter
@@ -62,9 +62,8 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
 
 def _counts(request: Request) -> Iterable[tuple[str, Amount]]:
     """Return what a request asks for beside what lies over trees."""
-    (group,) = request.groups
-    asked = joint.split(group.resources)
-    every: Iterable[tuple[str, Amount]] = group.resources.by_name()
+    asked = joint.split(request.unnamed.resources)
+    every: Iterable[tuple[str, Amount]] = request.unnamed.resources.by_name()
     if asked is not None:
         every = [*asked.others.items(), *asked.located.items()]
     return [(name, amount) for name, amount in every if not _is_located(name)]

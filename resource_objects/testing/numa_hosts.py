@@ -28,7 +28,7 @@ _Place = tuple[int, str]
 
 def topology_of(request: Request) -> NUMATopologyAmount | None:
     """Return the topology that a request asks for, None if it asks for none."""
-    for name, amount in request.groups[0].resources.by_name():
+    for name, amount in request.unnamed.resources.by_name():
         if name == _NAME:
             assert isinstance(amount, NUMATopologyAmount)
             return amount
@@ -41,7 +41,7 @@ def counts_of(request: Request) -> list[tuple[str, int]]:
     located = {} if topology is None else topology.located
     return [
         (name, int(amount))  # type: ignore[call-overload]
-        for name, amount in request.groups[0].resources.by_name()
+        for name, amount in request.unnamed.resources.by_name()
         if name != _NAME and name not in located
     ]
 

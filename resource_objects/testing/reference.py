@@ -158,6 +158,8 @@ class _Host:
             for pid, provider in kept.providers.items()
             if provider.is_pool and provider.aggregates & linked and pid not in self.own
         ]
+        if kept.providers[kept.root(self.own[0])].is_pool:  # it gives all of it itself
+            self.pools = []
         self.cells = Cells(kept.columns, self.own)
 
     def has(self, name: str) -> bool:
@@ -170,8 +172,11 @@ class _Host:
         return all(having) if is_pool else any(having)
 
     def givers(self, name: str) -> list[int]:
-        givers = self.own if self.has(name) else self.pools
-        return [pid for pid in givers if not self.kept.is_of_host(pid, name)]
+        return [pid for pid in (*self.own, *self.pools) if not self.kept.is_of_host(pid, name)]
+
+    def gives(self, given: Mapping[str, _Parts]) -> bool:
+        """Return whether it gives some of this itself."""
+        return any(pid in self.own for parts in given.values() for pid in parts)
 
     def traits(self, pid: int) -> set[str]:
         """Return the traits that count: of a pool only its own."""
@@ -186,7 +191,7 @@ def hosts_that_fit(columns: Columns, request: Request) -> list[str]:
 
 
 def _fits(host: _Host, request: Request) -> bool:
-    (group,) = request.groups
+    group = request.unnamed
     asked, topology = dict(counts_of(request)), topology_of(request)
     if not host.may_hold(asked, topology is not None) or (topology and not host.cells):
         return False
@@ -194,7 +199,7 @@ def _fits(host: _Host, request: Request) -> bool:
     choices = [list(_splits(host, group.forbidden, name, asked[name])) for name in asked]
     for chosen in itertools.product(*choices):
         given = dict(zip(asked, chosen, strict=True))
-        if not host.kept.has_room(given):
+        if not host.kept.has_room(given) or not (topology or host.gives(given)):
             continue
         open_traits = _unanswered(host, group.required, given.values())
         if topology is None:
@@ -255,7 +260,7 @@ def faults(columns: Columns, request: Request, candidate: Candidate) -> list[str
             for pid in parts
             if pid not in host.givers(name) or not kept.may_give(pid, name, parts)
         ]
-    if not host.may_hold(given, topology is not None):
+    if not host.may_hold(given, topology is not None) or not (topology or host.gives(given)):
         found.append(f"{candidate.host} gives nothing itself")
     if not kept.has_room(given):
         found.append("no room for all of it together")
@@ -263,7 +268,7 @@ def faults(columns: Columns, request: Request, candidate: Candidate) -> list[str
     if topology is not None:
         found += _misplaced(host, request, candidate, kept.uses(given))
     classes = [*given.values(), *([cells] if cells else [])]
-    if _unanswered(host, request.groups[0].required, classes):
+    if _unanswered(host, request.unnamed.required, classes):
         found.append("a required trait is not answered for")
     givers = {pid for parts in given.values() for pid in parts} | cells
     return found + _wrong_generations(kept, givers, candidate)
@@ -285,7 +290,7 @@ def _taken(
             found.append(f"{taken}: wrong uuid")
         if pid not in host.own and pid not in host.givers(taken.resource_class):
             found.append(f"{taken}: not of {candidate.host}")
-        if host.traits(pid) & request.groups[0].forbidden:
+        if host.traits(pid) & request.unnamed.forbidden:
             found.append(f"{taken}: has a forbidden trait")
         if set(taken.units) != placed.get((pid, taken.resource_class), (0, set()))[1]:
             found.append(f"{taken}: takes units {taken.units}")

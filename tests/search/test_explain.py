@@ -291,6 +291,7 @@ def test_the_data_is_plain():
                     "unit": None,
                     "cell": None,
                     "guest": None,
+                    "group": None,
                     "text": "host0: PGPU asked 2, free 0 of 1 (job-1 holds 1)",
                 }
             ]

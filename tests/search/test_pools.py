@@ -61,7 +61,7 @@ def test_any_provider_of_a_tree_links_it():
     assert ask([root, pool()], "VCPU=2,DISK_GB=10") == ["VCPU=2 of host0, DISK_GB=10 of nfs"]
 
 
-def test_a_host_that_has_the_class_uses_its_own():
+def test_a_host_that_has_the_class_uses_its_own_first():
     """
     host0   VCPU=8, DISK_GB=50    rack
     host1   VCPU=8                rack
@@ -72,7 +72,11 @@ def test_a_host_that_has_the_class_uses_its_own():
         "VCPU=2,DISK_GB=10 of host0",
         "VCPU=2 of host1, DISK_GB=10 of nfs",
     ]
-    assert told(lab, "VCPU=2,DISK_GB=60") == ["host0: DISK_GB asked 60, free 50 of 50"]
+    assert ask(lab, "VCPU=2,DISK_GB=60") == [
+        "VCPU=2 of host0, DISK_GB=60 of nfs",
+        "VCPU=2 of host1, DISK_GB=60 of nfs",
+    ]
+    assert told(lab, "VCPU=2,DISK_GB=2000")[0] == "host0: DISK_GB asked 2000, free 1050 of 1050"
 
 
 def test_what_only_pools_have_is_found_once_at_the_pool():

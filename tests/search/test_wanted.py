@@ -9,7 +9,7 @@ import pytest
 from resource_objects import base, exceptions
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
-from resource_objects.requests import Request
+from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, Amounts, IntegerAmount
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search import Snapshot, question
@@ -48,10 +48,11 @@ def ask(monkeypatch):
         amounts = [("CUSTOM_BOX", ONE)] if records is not None else []
         amounts += list(Amounts(counts).by_name())
         resources = types.SimpleNamespace(by_name=lambda: amounts)
-        group = types.SimpleNamespace(
-            resources=resources, required=frozenset(), forbidden=frozenset()
-        )
-        return types.SimpleNamespace(groups=(group,))
+        group = RequestGroup("VCPU=1")
+        object.__setattr__(group, "_obj_resources", resources)
+        request = Request("VCPU=1")
+        object.__setattr__(request, "_obj_groups", (group,))
+        return request
 
     return ask
 

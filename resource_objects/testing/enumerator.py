@@ -1,0 +1,266 @@
+"""The complete enumerator: every candidate there is, by trying everything. For small fleets only.
+
+It shares no code with the search, which is tested against it; so can another search be. For each
+tree as the host it forms the product of all ways to give each class of the unnamed group with all
+providers of each named group, and leaves out what breaks a rule. Nothing is cut, ordered or left
+out because it is like something else; :mod:`~resource_objects.testing.canonical` says what is.
+
+The rules that differ between the two readings of a request (D14) are the rows of
+:class:`~resource_objects.search.semantics.Semantics`, each read by itself. Where both agree:
+
+* a named group is given by one provider; the unnamed group class by class;
+* amounts that land on one inventory are summed: the sum is within what is free and ``max_unit``,
+  each amount keeps ``min_unit``, ``max_unit`` and ``step_size`` by itself;
+* a pool gives a class also to a linked tree that has it itself, except what comes ``in_tree``;
+* required traits of the unnamed group: each has some class all of whose givers have it; forbidden:
+  no giver has it; of a named group: the one provider;
+* a group that asks for nothing is about the provider itself: its own traits and aggregates count;
+* ``isolate``: all named groups are on different providers, those that ask for nothing too;
+* ``same_subtree``: one of the providers of the groups is above the others or the same; a pool is
+  in its own tree, so it is never with a provider of the host;
+* ``root_required`` and ``root_forbidden``: the traits that the root of the host has itself.
+
+Only counted amounts: what says where it goes has references of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from resource_objects import exceptions
+from resource_objects.providers.columns import Columns
+from resource_objects.requests import Request, RequestGroup
+from resource_objects.search.semantics import Reach, Semantics, semantics_of
+from resource_objects.testing.kept import Kept, Place
+
+#: How much of one class each provider gives.
+Parts = Mapping[int, int]
+
+
+class Found(NamedTuple):
+    """A candidate: who gives how much of what, and who is matched by which group."""
+
+    host: str  #: the name of the root of the tree that it is for
+    allocations: frozenset[tuple[str, str, int]]  #: (provider uuid, resource class, amount)
+    mappings: frozenset[tuple[str, frozenset[str]]]  #: (suffix, provider uuids)
+
+
+def candidates(columns: Columns, request: Request, rows: Semantics | None = None) -> list[Found]:
+    """Return every candidate once for each host it is for, by the names of the hosts.
+
+    Cost: the product of all choices, for every tree.
+
+    :param rows: the rules; None for those that the request says
+    :raises ProviderNotFound: if a group is ``in_tree`` of an unknown one, by our rules
+
+    >>> from resource_objects.providers import Provider
+    >>> from resource_objects.testing.columns import columns_of
+    >>> host = Provider("host0", "VCPU=4")
+    >>> for n in range(3):
+    ...     _ = host.add(f"host0/gpu{n}", "PGPU=1")
+    >>> len(candidates(columns_of([host]), Request("VCPU=1,PGPU=2")))
+    3
+    >>> len(candidates(columns_of([host]), Request("VCPU=1,PGPU=2", compatibility="placement")))
+    0
+    """
+    kept = Kept(columns)
+    rows = rows or semantics_of(request)
+    trees = {group.suffix: _tree(kept, group, rows) for group in request.groups}
+    found = [_Host(kept, root, rows, trees).candidates(request) for root in kept.roots()]
+    return [one for some in found for one in dict.fromkeys(some)]
+
+
+def _tree(kept: Kept, group: RequestGroup, rows: Semantics) -> int | None:
+    """Return the root that everything of a group must be below, None if any is good."""
+    if group.in_tree is None:
+        return None
+    number = kept.named(group.in_tree)
+    if number is None and rows.refuses_unknown_trees:
+        raise exceptions.ProviderNotFound(group.in_tree, "there is no such provider")
+    return -1 if number is None else kept.root(number)
+
+
+class _Host:
+    """A tree as the host of candidates: its own providers, and the pools it is linked to."""
+
+    def __init__(
+        self, kept: Kept, root: int, rows: Semantics, trees: Mapping[str, int | None]
+    ) -> None:
+        self.kept, self.root, self.rows, self.trees = kept, root, rows, trees
+        self.own = kept.tree(root)
+        self.everybody = [*self.own, *kept.pools(root)]
+
+    def candidates(self, request: Request) -> Iterator[Found]:
+        """Yield every candidate, some more than once."""
+        has = self.kept.rows[self.root].traits
+        if request.root_required - has or request.root_forbidden & has:
+            return
+        named = [self._matched(group) for group in request.named]
+        for given in self._unnamed(request.unnamed):
+            for chosen in itertools.product(*named):
+                group_of = dict(zip((group.suffix for group in request.named), chosen, strict=True))
+                taken = _taken(request, given, group_of)
+                if (
+                    self._may_be_host(taken, chosen)
+                    and not (request.isolates and len(set(chosen)) < len(chosen))
+                    and all(self._is_subtree(group_of, some) for some in request.same_subtree)
+                    and self.kept.has_room(taken)
+                ):
+                    yield self._found(taken, given, group_of)
+
+    def _found(
+        self, taken: Mapping[Place, int], given: Mapping[str, Parts], group_of: Mapping[str, int]
+    ) -> Found:
+        rows, uuids = self.kept.rows, self.kept.uuids
+        mappings = {(suffix, uuids([number])) for suffix, number in group_of.items()}
+        if given:
+            mappings.add(("", uuids(number for parts in given.values() for number in parts)))
+        allocations = {(rows[number].uuid, name, count) for (number, name), count in taken.items()}
+        return Found(rows[self.root].name, frozenset(allocations), frozenset(mappings))
+
+    # --- the unnamed group ---
+
+    def _unnamed(self, group: RequestGroup) -> Iterator[dict[str, Parts]]:
+        """Yield every way to give all classes of it, whatever else is given."""
+        amounts = _amounts(group)
+        ways = [list(self._ways(group, name, amount)) for name, amount in amounts.items()]
+        for chosen in itertools.product(*ways):
+            if self._collectively(group, chosen):
+                yield dict(zip(amounts, chosen, strict=True))
+
+    def _ways(self, group: RequestGroup, name: str, amount: int) -> Iterator[dict[int, int]]:
+        """Yield every way in which one provider, or several devices, give an amount of a class."""
+        kept = self.kept
+        having = [
+            number
+            for number in self.everybody
+            if name in kept.rows[number].stocks and self._may_give(group, number, [name])
+        ]
+        devices = [n for n in having if n in self.own and kept.may_split(n, name)]
+        ways = [{number: amount} for number in having]
+        if self.rows.splits_devices:
+            ways += [parts for parts in _splits(devices, amount) if len(parts) > 1]
+        for parts in ways:
+            if all(kept.rows[n].stocks[name].gives(part) for n, part in parts.items()):
+                yield parts
+
+    def _collectively(self, group: RequestGroup, chosen: Sequence[Parts]) -> bool:
+        """Return whether for each required trait there is a class all of whose givers have it."""
+        traits = [[self._traits(group, number) for number in parts] for parts in chosen]
+        return all(
+            any(all(some & has for has in givers) for givers in traits)
+            for some in (*({trait} for trait in group.required), *group.any_of)
+        )
+
+    # --- one provider ---
+
+    def _matched(self, group: RequestGroup) -> list[int]:
+        """Return who could give all of a named group, whatever else is given."""
+        amounts = _amounts(group)
+        return [
+            number
+            for number in self.everybody
+            if self._may_give(group, number, amounts)
+            and group.required <= self._traits(group, number)
+            and all(some & self._traits(group, number) for some in group.any_of)
+            and all(
+                name in self.kept.rows[number].stocks
+                and self.kept.rows[number].stocks[name].gives(amount)
+                for name, amount in amounts.items()
+            )
+        ]
+
+    def _may_give(self, group: RequestGroup, number: int, names: Iterable[str]) -> bool:
+        """Return whether a provider keeps the conditions that everybody in a group keeps."""
+        has = self._traits(group, number)
+        return (
+            not has & group.forbidden
+            and all(
+                required <= has and not forbidden & has
+                for name, required, forbidden in group.traits_of
+                if name in names
+            )
+            and self._is_in_tree(group, number)
+            and self._is_member(group, number)
+        )
+
+    def _traits(self, group: RequestGroup, number: int) -> set[str]:
+        """Return the traits that count: its own of a pool, or for a group that asks for nothing."""
+        if self.rows.inherits_traits and group.resources and number in self.own:
+            return {t for above in self.kept.above(number) for t in self.kept.rows[above].traits}
+        return self.kept.rows[number].traits
+
+    def _is_in_tree(self, group: RequestGroup, number: int) -> bool:
+        root = self.trees[group.suffix]
+        if root is None:
+            return True
+        of_host = number in self.own or group.suffix or self.rows.host_gives
+        return bool(of_host) and self.kept.root(number) == root
+
+    def _is_member(self, group: RequestGroup, number: int) -> bool:
+        """Return whether a provider is in the aggregates it must be in, and in no other.
+
+        Where the root counts beside the provider, one of the two is in all of the former by itself;
+        and the root is that *of the host*, which excludes a pool too.
+        """
+        own, *above = [self.kept.rows[n].aggregates for n in self.kept.above(number)]
+        reach = self.rows.named_reach if group.suffix else self.rows.unnamed_reach
+        of_host = [own, self.kept.rows[self.root].aggregates]
+        if number not in self.own:
+            reach = self.rows.pool_reach
+        if not group.resources:
+            reach = Reach.ITSELF
+        member = {
+            Reach.ITSELF: [own],
+            Reach.ROOT: of_host,
+            Reach.ABOVE: [own.union(*above)],
+        }[reach]
+        excluded = member
+        if not group.suffix and self.rows.unnamed_reach is Reach.ROOT:
+            excluded = of_host
+        return any(all(some & of for some in group.member_of) for of in member) and not any(
+            group.not_member_of & of for of in excluded
+        )
+
+    # --- all groups together ---
+
+    def _may_be_host(self, taken: Mapping[Place, int], matched: Iterable[int]) -> bool:
+        """Return whether the host gives something itself; as a pool, everything."""
+        if not self.rows.host_gives:
+            return True
+        if self.kept.rows[self.root].is_sharing:
+            return {number for number, _ in taken} | set(matched) <= set(self.own)
+        return any(number in self.own for number, _ in taken)
+
+    def _is_subtree(self, group_of: Mapping[str, int], suffixes: Iterable[str]) -> bool:
+        """Return whether one of the providers of some groups is above all of them, or the same."""
+        chosen = {group_of[suffix] for suffix in suffixes}
+        return any(all(top in self.kept.above(one) for one in chosen) for top in chosen)
+
+
+def _taken(
+    request: Request, given: Mapping[str, Parts], group_of: Mapping[str, int]
+) -> dict[Place, int]:
+    """Return what is taken in each place, over all groups."""
+    taken: dict[Place, int] = {}
+    for name, parts in given.items():
+        for number, amount in parts.items():
+            taken[number, name] = taken.get((number, name), 0) + amount
+    for group in request.named:
+        for name, amount in _amounts(group).items():
+            place = group_of[group.suffix], name
+            taken[place] = taken.get(place, 0) + amount
+    return taken
+
+
+def _splits(devices: Sequence[int], amount: int) -> Iterator[dict[int, int]]:
+    """Yield every way to write an amount as a sum of parts of devices, 0 for those left out."""
+    for parts in itertools.product(range(amount + 1), repeat=len(devices)):
+        if sum(parts) == amount:
+            yield {number: part for number, part in zip(devices, parts, strict=True) if part}
+
+
+def _amounts(group: RequestGroup) -> dict[str, int]:
+    return {name: int(amount) for name, amount in group.resources.by_name()}  # type: ignore[call-overload]

@@ -1,0 +1,60 @@
+"""The search, held to the complete enumerator: nothing missing, nothing extra, nothing twice."""
+
+from __future__ import annotations
+
+from resource_objects import search
+from resource_objects.providers.columns import Columns
+from resource_objects.requests import Request
+from resource_objects.testing import canonical, enumerator
+from resource_objects.testing.canonical import Form
+from resource_objects.testing.enumerator import Found
+
+#: More than any generated host has.
+ALL = 1_000_000
+
+
+def listed(columns: Columns, request: Request, per_host: int | None = ALL) -> list[Found]:
+    """Return all candidates of the search, as the enumerator writes them."""
+    found = search.Snapshot(columns).candidates(request, limit=None, per_host=per_host)
+    assert not found.cut_short, request
+    return [canonical.found_of(columns, one) for one in found]
+
+
+def right(columns: Columns, request: Request) -> list[Found]:
+    """Return all candidates of the enumerator."""
+    return enumerator.candidates(columns, request)
+
+
+def forms(columns: Columns, request: Request, found: list[Found]) -> set[Form]:
+    """Return the forms of candidates, after seeing that no two have the same."""
+    told = canonical.forms(columns, request, found)
+    assert len(set(told)) == len(told), f"listed twice: {request}"
+    return set(told)
+
+
+def check_complete(columns: Columns, request: Request) -> list[Found]:
+    """Hold a complete listing to the enumerator; return what is right."""
+    expected, found = right(columns, request), listed(columns, request)
+    _check_each(request, expected, found)
+    wanted = set(canonical.forms(columns, request, expected))
+    missing = wanted - forms(columns, request, found)
+    assert not missing, f"missing: {sorted(map(str, missing))[:3]} of {request}"
+    return expected
+
+
+def check_hosts(columns: Columns, request: Request) -> list[Found]:
+    """Hold one candidate for each host to the enumerator; return what is right.
+
+    Of a request by Placement's rules these are the hosts of some of its anchors.
+    """
+    expected, found = right(columns, request), listed(columns, request, per_host=1)
+    _check_each(request, expected, found)
+    hosts = [one.host for one in found]
+    assert hosts == sorted({one.host for one in expected}), request
+    return expected
+
+
+def _check_each(request: Request, expected: list[Found], found: list[Found]) -> None:
+    """See that every candidate is one of those that there are, for its host."""
+    extra = [one for one in found if one not in expected]
+    assert not extra, f"extra: {extra[:3]} of {request}"
