@@ -7,6 +7,7 @@
 ``database``        which ledger a command opens
 ``render``          trees with bars, as text: pure
 ``place``           search and claim, anywhere or at one provider
+``asking``          what is asked, in words of the command line; ``searching``: how
 ``story``           how much the tour takes, and of what: pure
 ``host`` ...        the commands themselves
 ==================  ===============================================================================

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cliff.command
@@ -23,9 +24,36 @@ if TYPE_CHECKING:
 class Refused(Exception):
     """The answer is no, which is no error; ``reasons`` are lines that say why."""
 
+    #: exit status
+    status = 1
+
     def __init__(self, answer: str, reasons: Iterable[str]) -> None:
         super().__init__(answer)
         self.reasons = tuple(reasons)
+
+
+class CutShort(Refused):
+    """The answer is neither yes nor no: the budget of a search ran out."""
+
+    status = 3
+
+
+class Misused(Exception):
+    """What was said on the command line cannot be."""
+
+
+@contextlib.contextmanager
+def misused() -> Iterator[None]:
+    """Let bad input of the block be a mistake in the arguments, with their exit status.
+
+    :raises Misused: for bad input, from it
+    """
+    from resource_objects import exceptions
+
+    try:
+        yield
+    except exceptions.InvalidInput as error:
+        raise Misused(str(error)) from error
 
 
 class Command(cliff.command.Command):

@@ -26,6 +26,8 @@ BUILT_IN = {
     "host sync": "resource_objects.cli.host:Sync",
     "device list": "resource_objects.cli.device:ListDevices",
     "device show": "resource_objects.cli.device:Show",
+    "candidates": "resource_objects.cli.candidates:ListCandidates",
+    "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
     "claim": "resource_objects.cli.consumer:Claim",
     "release": "resource_objects.cli.consumer:Release",
     "consumer list": "resource_objects.cli.consumer:ListConsumers",

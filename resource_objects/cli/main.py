@@ -3,7 +3,8 @@
 ======  ===========================================================================================
 0       done
 1       refused, or an error: one line on the standard error output says which
-2       the arguments are no command
+2       the arguments are no command, or say what cannot be
+3       cut short: the budget of a search ran out, so the answer is neither yes nor no
 130     interrupted (Ctrl-C)
 141     nobody reads the output any more
 ======  ===========================================================================================
@@ -30,7 +31,7 @@ import cliff.app
 
 from resource_objects import exceptions
 from resource_objects._version import __version__
-from resource_objects.cli.base import Command, Refused
+from resource_objects.cli.base import Command, CutShort, Misused, Refused
 from resource_objects.cli.commands import Commands
 from resource_objects.cli.database import VARIABLE
 
@@ -43,7 +44,7 @@ NO_COMMAND = 2
 INTERRUPTED = 130
 NOBODY_READS = 141
 
-_EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError)
+_EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
 
 
 class Program(cliff.app.App):
@@ -106,7 +107,11 @@ class Program(cliff.app.App):
         except Refused as answer:
             self.complain(f"{answer}:")
             self.stderr.writelines(f"  {reason}\n" for reason in answer.reasons)
-            return FAILED
+            return answer.status
+        except Misused as error:
+            return self.fail(error, NO_COMMAND)
+        except exceptions.SearchLimitReached as error:
+            return self.fail(error, CutShort.status)
         except Exception as error:
             return self.fail(error)
 
@@ -140,7 +145,7 @@ class Program(cliff.app.App):
         self.complain(f"{said!r} is no command; {hint}")
         return NO_COMMAND
 
-    def fail(self, error: Exception) -> int:
+    def fail(self, error: Exception, status: int = FAILED) -> int:
         """Say an error in one line; with ``--debug`` where it comes from, too."""
         if self.options.debug:
             traceback.print_exception(error, file=self.stderr)
@@ -148,7 +153,7 @@ class Program(cliff.app.App):
         if not isinstance(error, _EXPECTED) or not said:
             said = f"{type(error).__name__}: {said} (unexpected; --debug shows where)"
         self.complain("; ".join(filter(None, map(str.strip, said.splitlines()))))
-        return FAILED
+        return status
 
     def complain(self, line: str) -> None:
         """Print a line where errors go."""

@@ -1,0 +1,252 @@
+"""The command that tells who could hold something: candidates."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from resource_objects.cli import asking, searching
+from resource_objects.cli.allocation import COLUMNS, rows
+from resource_objects.cli.base import CutShort, ListerOrText, Many, Refused, Text, misused
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+    from resource_objects.providers import Allocation, Claim
+    from resource_objects.providers.listing import ListedProvider
+    from resource_objects.search import Candidate, Candidates
+
+#: As in ``openstack allocation candidate list``.
+_COLUMNS = ("#", "allocation", "resource provider", "inventory used/capacity", "traits")
+#: So many providers are read at once.
+_PAGE = 500
+
+
+class ListCandidates(ListerOrText):
+    """List who could hold something: candidates, each one complete way to give it.
+
+    The words are those of `openstack allocation candidate list`, and ours. Nothing is taken, unless
+    --claim says so. If nobody could hold it, says for each host why not (exit status 1); if the
+    budget ran out before that was known, says so (exit status 3).
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        asking.add_request(parser)
+        searching.add_search(parser)
+        parser.add_argument(
+            "--claim", metavar="CONSUMER", help="take it for this consumer; prints what was taken"
+        )
+        parser.add_argument(
+            "--explain", action="store_true", help="say why the others cannot, even if some can"
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="the whole answer as one document, for programs"
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List them; the status of a document says, too, whether anybody was found."""
+        self._status = 0
+        super().run(parsed_args)
+        return self._status
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Search, and claim if that is said."""
+        with misused():
+            asked = asking.read_request(parsed_args)
+            options = _options(parsed_args, asked.limit)
+        with self.open_ledger() as ledger:
+            snapshot = ledger.snapshot(parsed_args.at)
+            with misused():
+                found = snapshot.candidates(asked.request, **options)
+            listed = _listed(found)
+            self._check(found, listed, parsed_args)
+            claim = None
+            if parsed_args.claim is not None and listed:
+                claim = ledger.claim(parsed_args.claim, found)
+            self._note(found, listed, parsed_args)
+            if parsed_args.json:
+                answer = _document(ledger, found, listed, claim, parsed_args.explain)
+                indent = None if parsed_args.noindent else 2
+                return (), Text.of(json.dumps(answer, indent=indent))
+            if claim is not None:
+                return COLUMNS, rows(claim.consumer, claim.allocations)
+            return _table(listed, _providers(ledger, listed))
+
+    def _check(
+        self, found: Candidates, listed: Sequence[Candidate], said: argparse.Namespace
+    ) -> None:
+        """Raise if nobody was found, or remember it where the document is to tell it."""
+        if listed:
+            return
+        kind = CutShort if found.cut_short else Refused
+        self._status = kind.status
+        if said.json:
+            return
+        whose = f"{said.claim} " if said.claim is not None else ""
+        answer = f"nobody can give {whose}{found.request}"
+        if found.cut_short:
+            answer = f"the budget of {found.budget} steps ran out on {whose}{found.request}"
+        raise kind(answer, str(found.explain()).splitlines())
+
+    def _note(
+        self, found: Candidates, listed: Sequence[Candidate], said: argparse.Namespace
+    ) -> None:
+        """Tell people what the list does not show."""
+        if said.json or not listed:
+            return
+        if found.cut_short:
+            self.app.stderr.write(f"cut short after {found.steps} steps: there may be more\n")
+        if said.explain:
+            self.app.stderr.write(f"{found.explain()}\n")
+
+
+def _options(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
+    """Return how it is searched: what is said, the rest by default."""
+    from resource_objects import exceptions
+
+    if limit is not None and said.limit is not None:
+        raise exceptions.DuplicateKey("--limit", said.limit, "one limit: the query has one")
+    given = {
+        "limit": said.limit if limit is None else limit,
+        "per_host": said.per_host,
+        "order": searching.read_order(said),
+        "seed": said.seed,
+        "budget": said.budget,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _listed(found: Candidates) -> tuple[Candidate, ...]:
+    """Return the candidates, none if the budget ran out before there was one."""
+    from resource_objects.exceptions import SearchLimitReached
+
+    try:
+        return tuple(found)
+    except SearchLimitReached:
+        return ()
+
+
+def _providers(ledger: Ledger, listed: Iterable[Candidate]) -> dict[str, ListedProvider]:
+    """Return the providers of candidates as they are kept, by name."""
+    named = {name: None for one in listed for name in _giving(one)}
+    names = list(named)
+    pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
+    return {one.name: one for page in pages for one in ledger.providers(name=page)}
+
+
+def _giving(candidate: Candidate) -> dict[str, str]:
+    """Return what is taken of whom, as text; nothing of those that a group stands for."""
+    taken = {name: str(amounts) for name, amounts in candidate.by_provider().items()}
+    for names in candidate.mappings.values():
+        for name in names:
+            taken.setdefault(name, "")
+    return taken
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+
+def _table(
+    listed: Sequence[Candidate], kept: Mapping[str, ListedProvider]
+) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    """Return a row for each candidate and provider; groups and units only where there are some."""
+    has_groups = any(suffix for one in listed for suffix in one.mappings)
+    has_units = any(taken.units for one in listed for taken in one.allocations)
+    columns = (*_COLUMNS, *(["groups"] if has_groups else []), *(["units"] if has_units else []))
+    found = []
+    for number, one in enumerate(listed, 1):
+        units = _units(one.allocations)
+        for name, amounts in _giving(one).items():
+            row: list[Any] = [number, amounts, name, *_summary(kept.get(name))]
+            if has_groups:
+                row.append(Many([s for s, names in one.mappings.items() if s and name in names]))
+            if has_units:
+                row.append(Many(units.get(name, [])))
+            found.append(row)
+    return columns, found
+
+
+def _summary(kept: ListedProvider | None) -> tuple[str, Many]:
+    """Return what is used of a provider, and its traits; nothing if it went meanwhile."""
+    if kept is None:
+        return "", Many([])
+    used = [f"{one.resource_class}={one.used}/{one.capacity}" for one in kept.records]
+    return ",".join(used), Many(sorted(kept.traits))
+
+
+def _units(allocations: Iterable[Allocation]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in allocations:
+        found.setdefault(one.provider, []).extend(one.units)
+    return found
+
+
+# --- for programs -------------------------------------------------------------------------------
+
+
+def _document(
+    ledger: Ledger,
+    found: Candidates,
+    listed: Sequence[Candidate],
+    claim: Claim | None,
+    is_explained: bool,
+) -> dict[str, Any]:
+    """Return the answer as plain data."""
+    explained = is_explained or not listed
+    return {
+        "request": str(found.request),
+        "candidates": [_candidate(one) for one in listed],
+        "providers": {
+            name: _provider(one) for name, one in sorted(_providers(ledger, listed).items())
+        },
+        "cut_short": found.cut_short,
+        "steps": found.steps,
+        "explanation": found.explain().to_dict() if explained else None,
+        "claim": claim and {
+            "id": claim.id,
+            "consumer": claim.consumer,
+            "allocations": list(_allocations(claim.allocations)),
+        },
+    }  # fmt: skip
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return {
+        "host": one.host,
+        "allocations": list(_allocations(one.allocations)),
+        "mappings": {suffix: list(names) for suffix, names in one.mappings.items()},
+        "located": {kind.name: kind.format_amount(amount) for kind, amount in one.located.items()},
+    }
+
+
+def _allocations(allocations: Iterable[Allocation]) -> Iterator[dict[str, Any]]:
+    for one in allocations:
+        for record in one.amount.to_records(one.resource_class):
+            yield {
+                "provider": one.provider,
+                "uuid": one.provider_uuid,
+                "resource_class": record.resource_class,
+                "amount": record.amount,
+                "units": list(one.units),
+            }
+
+
+def _provider(one: ListedProvider) -> dict[str, Any]:
+    return {
+        "uuid": one.uuid,
+        "root": one.root,
+        "parent": one.parent,
+        "generation": one.generation,
+        "inventories": {
+            record.resource_class: {"used": record.used, "capacity": record.capacity}
+            for record in one.records
+        },
+        "traits": sorted(one.traits),
+        "aggregates": sorted(one.aggregates),
+    }

@@ -1,0 +1,51 @@
+"""The how-to of the command: what stands below each command is what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+
+from resource_objects.cli import asking, searching
+
+DOC = pathlib.Path(__file__).parents[2] / "doc" / "source"
+PAGE, REFERENCE = DOC / "howto" / "candidates.rst", DOC / "reference" / "command.rst"
+_BLOCK = re.compile(r"^\.\. code-block:: console\n\n((?:    .*\n|\n)+)", re.MULTILINE)
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of the console blocks of a page, each with what stands below it."""
+    for block in _BLOCK.findall(text):
+        for part in re.split(r"^\$ ", textwrap.dedent(block), flags=re.MULTILINE)[1:]:
+            command, _, printed = re.sub(r"\\\n *", "", part.strip()).partition("\n")
+            yield command, printed.strip()
+
+
+def test_each_command_of_the_page_prints_what_stands_below_it(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = 0
+    for command, printed in commands(PAGE.read_text(encoding="utf-8")):
+        if command == "echo $?":
+            assert printed == str(status)
+            continue
+        program, *argv = shlex.split(command)
+        assert program == "resource-objects"
+        done = run(*argv)
+        status = done.status
+        assert (done.out + done.err).strip() == printed, command
+
+
+@pytest.mark.parametrize("page", [PAGE, REFERENCE], ids=lambda page: page.stem)
+def test_the_pages_tell_each_word_of_the_command(page: pathlib.Path) -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    asking.add_request(parser)
+    searching.add_search(parser)
+    words = {word for action in parser._actions for word in action.option_strings}
+    told = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", page.read_text(encoding="utf-8")))
+    assert words - told == set()
