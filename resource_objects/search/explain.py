@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.search.arrays import Integers
 from resource_objects.search.findings import Findings
 from resource_objects.search.question import Question
+from resource_objects.search.stages import Stage, emptied, stages
 
 #: Hosts that ``str()`` tells one by one.
 SHOWN_HOSTS = 20
@@ -56,6 +58,16 @@ class Explanation:
         for tree in self._outcome.refused.tolist():
             yield self._hosts[tree], self._of_tree(tree)
 
+    @functools.cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What each part of the request left of the hosts, in order."""
+        return stages(self._question, self._outcome.refused)
+
+    @property
+    def emptied(self) -> Stage | None:
+        """The stage after which no host was left; None if some was, or there was none at all."""
+        return emptied(self.stages)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {
@@ -63,6 +75,7 @@ class Explanation:
                 host: [reason.to_dict() for reason in reasons] for host, reasons in self.by_host()
             },
             "undecided": list(self.undecided),
+            "stages": [stage.to_dict() for stage in self.stages],
         }
 
     def _of_tree(self, tree: int) -> tuple[Reason, ...]:

@@ -29,7 +29,7 @@ def possible(question: Question) -> Integers:
     """
     passing = question.is_host.copy()
     for ask in question.asks:
-        passing &= _enough(question, ask, None)
+        passing &= enough(question, ask, None)
     for one in question.located:
         passing &= at_least.enough(one, len(passing))
     if question.named:
@@ -38,19 +38,24 @@ def possible(question: Question) -> Integers:
         )
     for number in range(len(question.required)):
         if passing.any():
-            somewhere = np.zeros_like(passing)
-            for ask in question.asks:
-                somewhere |= _enough(question, ask, number)
-            for one in question.located:
-                somewhere |= at_least.enough(one, len(passing), number)
-            passing &= somewhere
+            passing &= answered(question, number)
     is_tied = len(question.asks) > 1 or bool(question.located)
     if question.fleet.shares and is_tied and passing.any():
         passing &= ~crowd.crowded(question)
     return np.flatnonzero(passing)
 
 
-def _enough(question: Question, ask: Ask, trait: int | None) -> Booleans:
+def answered(question: Question, trait: int) -> Booleans:
+    """Return, by tree, whether some class seems to be given by who has a required trait."""
+    found = np.zeros(len(question.is_host), dtype=np.bool_)
+    for ask in question.asks:
+        found |= enough(question, ask, trait)
+    for one in question.located:
+        found |= at_least.enough(one, len(found), trait)
+    return found
+
+
+def enough(question: Question, ask: Ask, trait: int | None) -> Booleans:
     """Return, by tree, whether who may give seems to give all that is asked of a class.
 
     :param trait: number of a required trait that those who give must have, None for none

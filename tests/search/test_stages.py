@@ -1,0 +1,118 @@
+"""The stages of a search: what each part of a request left of the hosts, as data."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from resource_objects.providers import Provider
+from resource_objects.requests import Request
+from resource_objects.search import Snapshot
+from resource_objects.search.stages import Stage
+from resource_objects.testing import fleets
+from resource_objects.testing.columns import columns_of
+
+
+def lab(*gpus: int) -> Snapshot:
+    roots = []
+    for number, count in enumerate(gpus):
+        host = Provider(f"host{number}", "VCPU=8", traits=["CUSTOM_A"] * (number == 0))
+        for gpu in range(count):
+            host.add(f"host{number}/gpu{gpu}", "PGPU=1", traits=["CUSTOM_H100"])
+        roots.append(host)
+    return Snapshot(columns_of(roots))
+
+
+def told(snapshot: Snapshot, request: Request) -> list[str]:
+    return [str(stage) for stage in snapshot.candidates(request, limit=None).explain().stages]
+
+
+def test_every_part_of_a_request_is_a_stage():
+    """
+    host0            VCPU=8  CUSTOM_A
+    host1            VCPU=8
+    └── host1/gpu0   PGPU=1  CUSTOM_H100
+    host2            VCPU=8
+    ├── host2/gpu0   PGPU=1  CUSTOM_H100
+    └── host2/gpu1   PGPU=1  CUSTOM_H100
+    """
+    request = Request("VCPU=4", root_forbidden=["CUSTOM_A"], group_policy="isolate")
+    for suffix in "12":
+        request = request.with_group(suffix, "PGPU=1", required=["CUSTOM_H100"])
+    assert told(lab(0, 1, 2), request) == [
+        "root_trait_forbidden CUSTOM_A: 3 -> 2 hosts",
+        "no_inventory VCPU (asked 4, most free 8): 2 -> 2 hosts",
+        "capacity VCPU (asked 4, most free 8): 2 -> 2 hosts",
+        "group 1, 2: no_inventory PGPU (asked 1, most free 1): 2 -> 2 hosts",
+        "group 1, 2: capacity PGPU (asked 1, most free 1): 2 -> 2 hosts",
+        "group 1, 2: trait_missing CUSTOM_H100: 2 -> 2 hosts",
+        "groups : 2 -> 1 hosts",
+        "together : 1 -> 1 hosts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "emptied"),
+    [
+        (Request("VCPU=9"), ("", "capacity", "VCPU", None, 9, 8)),
+        (Request("DISK_GB=1"), ("", "no_inventory", "DISK_GB", None, 1, 0)),
+        (Request("VCPU=1", required=["CUSTOM_B"]), ("", "trait_missing", None, "CUSTOM_B")),
+        (Request("VCPU=1", forbidden=["CUSTOM_A"]), None),
+        (Request("VCPU=1", member_of=["r"]), ("", "aggregate_missing", "VCPU", "r")),
+        (
+            Request("VCPU=1").with_group("1", "PGPU=2"),
+            ("1", "capacity", "PGPU", None, 2, 1),
+        ),
+        (
+            Request("VCPU=1").with_group("1", "PGPU=1", forbidden=["CUSTOM_H100"]),
+            ("1", "trait_forbidden", None, "CUSTOM_H100"),
+        ),
+        (
+            Request("VCPU=1", group_policy="none", groups=[])
+            .with_group("1", "PGPU=1")
+            .with_group("2", "PGPU=1")
+            .with_group("3", "PGPU=1"),
+            (None, "groups", None, None),
+        ),
+    ],
+    ids=str,
+)
+def test_the_stage_that_left_nobody_is_named(request_, emptied):
+    found = lab(0, 1, 2).candidates(request_).explain().emptied
+    if emptied is None:
+        assert found is None
+        return
+    assert isinstance(found, Stage)
+    shown = (found.group, found.rule.value, found.resource, found.label, found.asked, found.most)
+    assert shown == (*emptied, *[None] * (6 - len(emptied)))
+    assert found.before > 0 and found.after == 0
+
+
+@pytest.mark.parametrize("start", [0, 200])
+def test_no_stage_leaves_more_and_the_last_leaves_those_that_are_found(start):
+    for seed in range(start, start + 200):
+        chance = random.Random(seed)
+        roots = fleets.fleet(chance, shares=seed % 2 == 0)
+        request = fleets.request(chance, roots, compatibility=None)
+        found = Snapshot(columns_of(roots)).candidates(request, limit=None)
+        stages = found.explain().stages
+        for before, after in zip(stages, stages[1:], strict=False):
+            assert before.before >= before.after == after.before, seed
+        assert stages[-1].after == len(found), seed
+        assert (found.explain().emptied is None) == (len(found) > 0 or not stages[0].before), seed
+
+
+def test_they_are_plain_data():
+    data = lab(1).candidates("VCPU=9").explain().to_dict()["stages"]
+    assert json.loads(json.dumps(data))[1] == {
+        "group": "",
+        "rule": "capacity",
+        "before": 1,
+        "after": 0,
+        "resource": "VCPU",
+        "label": None,
+        "asked": 9,
+        "most": 8,
+    }
