@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
@@ -329,6 +329,15 @@ class Inventory(base.ResourceObject, abc.ABC):
         :param taken: units that somebody else is going to have
         """
         return ()
+
+    def alike(self, part: int) -> Hashable | None:
+        """Return what parts have in common that differ in names alone; None: it is like nobody.
+
+        What is free of them is looked at apart.
+
+        :param part: its place among :meth:`parts`
+        """
+        return None
 
     def in_the_way(self, amount: Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
         """Return the units that somebody has and a refused amount would need, by the part's place.

@@ -34,8 +34,7 @@ def known_traits(given: Iterable[str]) -> frozenset[str]:
     checked = frozenset(names.trait_name(trait) for trait in given)
     for trait in checked:
         if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():
-            close = difflib.get_close_matches(trait, standard_traits(), n=2, cutoff=0.6)
-            raise exceptions.UnknownTrait(
-                "trait", trait, f"a standard or CUSTOM_ trait, such as {' or '.join(close)}"
-            )
+            close = difflib.get_close_matches(trait, sorted(standard_traits()), n=2, cutoff=0.6)
+            expected = names.such_as("a standard or CUSTOM_ trait", close)
+            raise exceptions.UnknownTrait("trait", trait, expected)
     return checked

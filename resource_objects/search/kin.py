@@ -2,8 +2,9 @@
 
 Equal are providers below one parent with nobody below them that have the same traits, are in the
 same aggregates, and keep the same classes by the same unit rules with the same amounts free, used
-of the same inventories elsewhere. A pool is like nobody, for others know it by its name; so is
-whose inventory others draw on, and whose parts have a place of their own in what lies over a tree.
+of the same inventories elsewhere. Devices that are known one by one are equal if they are in all
+but their addresses: kind, NUMA node, networks, labels. A pool is like nobody, for others know it by
+its name; so is whose inventory others draw on, and who keeps a cell of a topology.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from resource_objects import exceptions
+from resource_objects.resources import resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Integers
 
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
 
 
 class Kin:
-    """What of the definitions tells equal providers. Made when it is first asked for."""
+    """What of the definitions tells equal providers. Made when it is first asked for.
+
+    It keeps nothing of a fleet but what depends on definitions alone, so that it may go over to the
+    fleet in which something else is used.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
-        self._parent = fleet.parent
         self._inventories = _Index(fleet.inventories.provider)
         self._traits = _index_of(fleet.traits)
         self._aggregates = _index_of(fleet.aggregates)
@@ -36,13 +42,8 @@ class Kin:
         apart[fleet.parent[~is_root]] = True  # somebody is below it
         apart[fleet.pools.providers] = True
         apart[fleet.inventories.provider[fleet.shares.targets]] = True
-        for parts in fleet.views.parts.values():
-            apart[parts.provider] = True
         self._is_apart = apart
-        self._shares = fleet.shares
-        self._classes = fleet.class_of
-        self._rows = fleet.inventories
-        self._rules: dict[int, tuple[int, list[int]]] = {}
+        self._rules: dict[int, tuple[int, list[int]] | None] = {}
         self._number: dict[Hashable, int] = {}
         self._next = itertools.count()
 
@@ -58,27 +59,58 @@ class Kin:
         if self._is_apart[provider]:
             return provider
         if provider not in self._rules:
-            # two threads may both count on: then a number is left out, and none is used twice
-            number = self._number.setdefault(self._rule(provider), next(self._next))
-            self._rules[provider] = number, self.inventories(provider)
-        rule, numbers = self._rules[provider]
+            self._rules[provider] = self._numbered(fleet, provider)
+        found = self._rules[provider]
+        if found is None:
+            return provider
+        rule, numbers = found
         return rule, tuple(fleet.inventories.free[numbers].tolist())
 
-    def _rule(self, provider: int) -> Hashable:
-        rows = self._rows
+    def _numbered(self, fleet: Fleet, provider: int) -> tuple[int, list[int]] | None:
+        """Return a number that those have who may be equal, with the inventories; None: nobody."""
+        parts = self._parts(fleet, provider)
+        if parts is None:
+            return None
+        rule = parts, self._rule(fleet, provider)
+        # two threads may both count on: then a number is left out, and none is used twice
+        return self._number.setdefault(rule, next(self._next)), self.inventories(provider)
+
+    def _parts(self, fleet: Fleet, provider: int) -> Hashable | None:
+        """Return what is told of it as a part of what lies over its tree; None: like nobody."""
+        found: list[Hashable] = []
+        for kind, parts in fleet.views.parts.items():
+            at = int(parts.provider.searchsorted(provider))
+            if at == len(parts.provider) or parts.provider[at] != provider:
+                continue
+            if not resource(kind).inventory_kind.of_devices:
+                return None
+            try:
+                view = fleet.views.of_tree(kind, int(fleet.tree[provider]))
+            except exceptions.InvalidInventory:
+                return None
+            if view is None:
+                return None
+            like = view.located.inventory.alike(view.places.index(provider))
+            if like is None:
+                return None
+            found.append((kind, like))
+        return tuple(found)
+
+    def _rule(self, fleet: Fleet, provider: int) -> Hashable:
+        rows = fleet.inventories
         kept = tuple(
             (
-                name := self._classes(number),
+                name := fleet.class_of(number),
                 int(rows.min_unit[number]),
                 int(rows.max_unit[number]),
                 int(rows.step_size[number]),
                 is_device(name) or bool(rows.is_single[number]),  # may give a part
-                tuple(link[1:] for link in self._shares.between(number, number + 1)),
+                tuple(link[1:] for link in fleet.shares.between(number, number + 1)),
             )
             for number in self.inventories(provider)
         )
         traits, aggregates = self._traits.of(provider), self._aggregates.of(provider)
-        return int(self._parent[provider]), frozenset(traits), frozenset(aggregates), kept
+        return int(fleet.parent[provider]), frozenset(traits), frozenset(aggregates), kept
 
 
 class _Index:

@@ -20,6 +20,7 @@ from resource_objects.resources import (
     resource,
     standard_resources,
 )
+from resource_objects.resources.traits import known_traits
 from resource_objects.testing import strategies as ro_st
 
 
@@ -79,6 +80,15 @@ def test_an_unknown_class_suggests_known_ones(name: str, suggested: list[str]) -
         resource(name)
     assert caught.value.value == name
     assert any(close in caught.value.expected for close in suggested)
+
+
+def test_where_no_name_is_close_none_is_suggested() -> None:
+    with pytest.raises(exceptions.UnknownResourceClass) as of_class:
+        resource("Q")
+    assert of_class.value.expected == "a standard or CUSTOM_ class"
+    with pytest.raises(exceptions.UnknownTrait) as of_trait:
+        known_traits(["Q"])
+    assert of_trait.value.expected == "a standard or CUSTOM_ trait"
 
 
 @pytest.mark.parametrize("bad", ["", "vcpu", "CUSTOM_", "CUSTOM_a", "A" * 256, 3, None, b"VCPU"])

@@ -228,3 +228,33 @@ def test_no_cells_no_answer_for_them():
     )
     assert not refused
     assert [one.rule for one in refused.explain().reasons] == [Rule.NO_INVENTORY]
+
+
+@pytest.mark.parametrize("compatibility", [None, "placement"])
+def test_devices_that_differ_in_the_address_alone_are_listed_once(compatibility):
+    """Four alike, one of another NUMA node, one of another label: which of the four is no choice.
+
+    host0
+    ├── 0000:01:00.0 .. 0000:04:00.0   PGPU=1 each, on node 0
+    ├── 0000:05:00.0                   PGPU=1, on node 1
+    └── 0000:06:00.0                   PGPU=1, on node 0, fast
+    """
+    alike = [gpu(bus, 0) for bus in (1, 2, 3, 4)]
+    ledger = ro.connect("memory://")
+    ledger.sync(host("host0", *alike, gpu(5, 1), gpu(6, 0, traits=["CUSTOM_FAST"])))
+    request = Request("VCPU=1", compatibility=compatibility).with_group("gpu", "PGPU=1")
+    found = ledger.snapshot().candidates(request, limit=None, per_host=100)
+    assert [one.mappings["gpu"][0].partition("/")[2] for one in found] == [
+        "0000:01:00.0",
+        "0000:05:00.0",
+        "0000:06:00.0",
+    ]
+    claimed = ledger.claim("job-1", found)
+    assert [one.units for one in claimed.allocations] == [(), ("0000:01:00.0",)]
+    others = ledger.snapshot().candidates(request, limit=None, per_host=100)
+    assert len(others) == 3 and others[0].mappings["gpu"] == ("host0/0000:02:00.0",)
+
+
+def test_cards_of_one_kind_are_alike():
+    inventory = PCIInventory([*card(1), *card(2)])
+    assert inventory.alike(0) == inventory.alike(1) is not None

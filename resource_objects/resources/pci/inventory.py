@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from resource_objects import base, exceptions, fields
@@ -418,6 +418,18 @@ class PCIInventory(abstract.Inventory):
         """Return so many devices of a part that are free, by address; None if there are fewer."""
         own = self._by_part[part]
         return units.some_units(self._known, own, resource_class, count, taken)
+
+    def alike(self, part: int) -> Hashable | None:
+        """Return what the devices of a part are, but for their addresses: kind, node, labels.
+
+        A part whose devices belong to one of another part is like nobody.
+        """
+        own = self._by_part[part]
+        here = {device.address for device in own}
+        if any(device.parent is not None and device.parent not in here for device in own):
+            return None
+        told = [name for name in Device.fields if name not in ("address", "parent")]
+        return tuple(sorted(repr([getattr(device, name) for name in told]) for device in own))
 
     def in_the_way(self, amount: abstract.Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
         """Return the devices that somebody has and a refused amount would need, by part."""
