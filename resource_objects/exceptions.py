@@ -330,7 +330,7 @@ class Reason:
     ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
     network or policy, or the kind of device that was asked for. ``cell`` is the host cell and
     ``guest`` the guest cell of a topology. ``group`` is the named group of the request that it is
-    about, or groups with ``, `` between.
+    about, or several, with commas between.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -364,7 +364,8 @@ class Reason:
         where += f"group {self.group}: " if self.group else ""
         guest = "" if self.guest is None else f"guest cell {self.guest} on "
         cell = "" if self.cell is None else f"{guest}cell {self.cell}: "
-        what = "" if self.rule in _OF_NO_CLASS else f"{self._what()} "
+        is_of_host = self.resource is None and self.rule in _OF_NO_CLASS
+        what = "" if is_of_host else f"{self._what()} "
         return f"{where}{cell}{what}{self._finding()}{self._held()}"
 
     def _what(self) -> str:
