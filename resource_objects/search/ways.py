@@ -21,6 +21,8 @@ from resource_objects.search.tree import decide
 
 #: How much is used of inventories, by their numbers.
 Used = Mapping[int, int]
+#: So many states are remembered; then what is known is forgotten, and decided again if need be.
+REMEMBERED = 10_000
 
 
 class Unnamed:
@@ -42,7 +44,7 @@ class Unnamed:
         numbers.update(number for one in located for number in one.reach if one.places)
         #: the inventories that it may use
         self.reach = frozenset(numbers)
-        self._known: dict[tuple[frozenset[tuple[int, int]], bool], Decision | None] = {}
+        self._known: dict[Hashable, Decision | None] = {}
 
     def first(self, used: Used, own: Used, own_needed: bool) -> Decision | None:
         """Return the first way; None if there is none. Each state is decided once.
@@ -51,11 +53,17 @@ class Unnamed:
         :param own_needed: whether somebody of the tree itself must give something
         :raises Exhausted: if the budget runs out first
         """
-        near = frozenset((n, count) for n, count in used.items() if n in self.reach)
-        key = near, own_needed
+        near, own = self._near(used), self._near(own)
+        key = frozenset(near.items()), frozenset(own.items()), own_needed
         if key not in self._known:
-            self._known[key] = self._decided(dict(near), own, own_needed)
+            if len(self._known) == REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._decided(near, own, own_needed)
         return self._known[key]
+
+    def _near(self, used: Used) -> dict[int, int]:
+        """Return what is used of inventories that it may use."""
+        return {number: count for number, count in used.items() if number in self.reach}
 
     def with_less(self, ask: int, giver: int, amount: int) -> Unnamed:
         """Return the same where somebody gives no more than so much of a class."""
@@ -131,7 +139,9 @@ class _Ways:
         self._asks = asks
         self._budget = budget
         self._used = dict(used)
-        self._held: dict[int, list[Hashable]] = {place: [held] for place, held in state.items()}
+        self._held: dict[int, list[Hashable]] = {
+            place: [("named", held)] for place, held in state.items()
+        }
         rows = fleet.inventories
         self._providers = [
             [int(place) for place in rows.provider[list(asked.numbers)]] for asked in asks
