@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from resource_objects.providers.pools import Pool as Pool
     from resource_objects.providers.reshape import Reshape as Reshape
     from resource_objects.requests import Request as Request
+    from resource_objects.requests import RequestGroup as RequestGroup
     from resource_objects.resources import Amount as Amount
     from resource_objects.resources import Amounts as Amounts
     from resource_objects.resources import IntegerAmount as IntegerAmount
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from resource_objects.resources.pci import devices as devices
     from resource_objects.search.candidates import Candidate as Candidate
     from resource_objects.search.candidates import Candidates as Candidates
+    from resource_objects.search.order import Order as Order
 
     NUMA_TOPOLOGY: Resource
     PCI_DEVICES: Resource
@@ -140,6 +142,7 @@ _HOME = {
     "NUMATopologyInventory": "resources.numa",
     "NUMATopologyLimit": "resources.numa",
     "NUMATopologyResource": "resources.numa",
+    "Order": "search.order",
     "PCIAmount": "resources.pci",
     "PCIInventory": "resources.pci",
     "PCIResource": "resources.pci",
@@ -150,6 +153,7 @@ _HOME = {
     "Pool": "providers.pools",
     "Provider": "providers",
     "Request": "requests",
+    "RequestGroup": "requests",
     "Reshape": "providers.reshape",
     "Resource": "resources",
     "ResourceClass": "providers",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 import uuid
+from collections.abc import Iterable
 
 import os_resource_classes
 
@@ -81,6 +82,18 @@ def provider_key(value: object) -> str:
     ('host0', '6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e')
     """
     return uuid_text(value) if is_uuid(value) else provider_name(value)
+
+
+def such_as(expected: str, close: Iterable[str]) -> str:
+    """Return what was expected, with the names that are close to what was given, if there are any.
+
+    >>> such_as("a standard trait", ["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"])
+    'a standard trait, such as HW_CPU_X86_AVX or HW_CPU_X86_AVX2'
+    >>> such_as("a standard trait", [])
+    'a standard trait'
+    """
+    offered = " or ".join(close)
+    return f"{expected}, such as {offered}" if offered else expected
 
 
 def is_uuid(value: object) -> bool:

@@ -3,7 +3,9 @@
 ==================  ===============================================================================
 ``request``         Request: the whole question, ``request.resources`` over all groups
 ``group``           RequestGroup: amounts that share their conditions
+``conditions``      traits, aggregates and trees of a group: how they are read
 ``query``           a request in Placement's query string, both ways
+``query_words``     its keys; ``query_values``: their values
 ==================  ===============================================================================
 """
 

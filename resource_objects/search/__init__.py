@@ -44,6 +44,7 @@
 ``explain``         Explanation: why the hosts that were left out cannot hold it
 ``findings``        what stands against one tree, as reasons
 ``group_findings``  the same against named groups
+``stages``          how many hosts each part of a request leaves
 ``shortage``        the same against one class, with figures
 ``unplaced``        the same against a located amount
 ==================  ===============================================================================

@@ -134,7 +134,9 @@ def _label(reason: Reason) -> str:
             return f"{reason.resource} with {reason.trait}"
         case Rule.TRAIT_FORBIDDEN:
             return f"{reason.resource} without {reason.trait}"
-    return str(reason.resource)
+    if reason.resource is None:  # about the host, or about groups as a whole
+        return " ".join(filter(None, [reason.rule.value, reason.trait]))
+    return reason.resource
 
 
 def _more(count: int) -> str:

@@ -46,10 +46,12 @@ class Stage:
         return {**dataclasses.asdict(self), "rule": self.rule.value}
 
     def __str__(self) -> str:
-        where = "" if self.group is None else f"group {self.group}: " if self.group else ""
-        what = " ".join(part for part in (self.resource, self.label) if part)
+        where = f"group {self.group}: " if self.group else ""
+        told = " ".join(
+            part for part in (self.rule.value.replace("_", " "), self.resource, self.label) if part
+        )
         figures = "" if self.asked is None else f" (asked {self.asked}, most free {self.most})"
-        return f"{where}{self.rule.value} {what}{figures}: {self.before} -> {self.after} hosts"
+        return f"{where}{told}{figures}: {self.before} -> {self.after} hosts"
 
 
 def stages(question: Question, refused: Integers) -> tuple[Stage, ...]:

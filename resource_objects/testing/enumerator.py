@@ -193,6 +193,11 @@ class _Host:
         return self.kept.rows[number].traits
 
     def _is_in_tree(self, group: RequestGroup, number: int) -> bool:
+        """Return whether a provider is in the tree that a group has to be in.
+
+        Where any root is a host (Placement), the tree of the unnamed group is the host: a pool in
+        it gives that group to no other.
+        """
         root = self.trees[group.suffix]
         if root is None:
             return True

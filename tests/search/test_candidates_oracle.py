@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions, search
-from resource_objects.requests import Request
+from resource_objects.providers.provider import Share
+from resource_objects.requests import Request, RequestGroup
 from resource_objects.testing import canonical, fleets
 from resource_objects.testing.columns import columns_of
 from tests.search import oracle
@@ -64,6 +65,40 @@ def test_every_candidate_is_listed_once(start: int, compatibility: str | None) -
     for seed in range(start, start + 250):
         roots, request = generated(seed, compatibility)
         oracle.check_complete(columns_of(roots), request)
+
+
+@pytest.mark.law(5, 6)
+@READINGS
+@pytest.mark.parametrize("start", range(0, 240, 60))
+def test_every_candidate_of_equal_devices_is_listed_once(
+    start: int, compatibility: str | None
+) -> None:
+    for seed in range(start, start + 60):
+        shares = compatibility is None and seed % 2 == 0
+        case = fleets.alike(random.Random(seed), shares=shares, compatibility=compatibility)
+        oracle.check_complete(columns_of(case.roots), case.request)
+
+
+def test_all_of_a_named_group_is_used_elsewhere_together() -> None:
+    """Two classes of one group draw on the same memory, which has no room for both."""
+    host = tree("h", "DISK_GB=2")
+    uses = [
+        Share(resource_class="SRIOV_NET_VF", of="h", of_class="DISK_GB", factor=2),
+        Share(resource_class="PGPU", of="h", of_class="DISK_GB"),
+    ]
+    host.update(children=[tree("h/0", "SRIOV_NET_VF=1,PGPU=1", shares=uses)])
+    for amounts in ("SRIOV_NET_VF=1,PGPU=1", "SRIOV_NET_VF=1", "PGPU=1"):
+        request = Request(groups=[RequestGroup(amounts, suffix="_0")])
+        assert len(oracle.check_complete(columns_of([host]), request)) == (len(amounts) < 15)
+
+
+@READINGS
+def test_groups_may_be_together_beside_the_unnamed_one(compatibility: str | None) -> None:
+    """Of two equal devices one gives both classes of the unnamed group, one both named groups."""
+    devices = [tree(f"h/{number}", "SRIOV_NET_VF=8,PGPU=8") for number in range(2)]
+    groups = [RequestGroup("PGPU=1", suffix="_0"), RequestGroup("SRIOV_NET_VF=1", suffix="_1")]
+    request = Request("SRIOV_NET_VF=1,PGPU=1", groups=groups, compatibility=compatibility)
+    assert len(oracle.check_complete(columns_of([tree("h", None, *devices)]), request)) == 16
 
 
 @pytest.mark.law(5)

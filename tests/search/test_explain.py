@@ -8,7 +8,7 @@ import pytest
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
-from resource_objects.requests import Request
+from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.testing.reference import columns_of
 
@@ -246,6 +246,15 @@ def test_traits_are_counted_apart():
     assert told(hosts, Request("PGPU=1", forbidden=[A]))[-1] == (
         "and 1 more host: PGPU without CUSTOM_A 1"
     )
+
+
+def test_what_is_about_the_host_or_all_groups_is_counted_by_its_rule():
+    hosts = [host(f"host{n:03}", gpus=1) for n in range(25)]
+    groups = [RequestGroup("PGPU=1", suffix=name) for name in ("_A", "_B")]
+    apart = Request(groups=groups, group_policy="isolate")
+    assert told(hosts, apart)[-1] == "and 5 more hosts: isolated 5"
+    of_root = Request("VCPU=1", root_required=[A])
+    assert told(hosts, of_root)[-1] == f"and 5 more hosts: root_trait_missing {A} 5"
 
 
 def test_all_reasons_are_there_however_many_hosts():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -42,14 +43,14 @@ def test_every_part_of_a_request_is_a_stage():
     for suffix in "12":
         request = request.with_group(suffix, "PGPU=1", required=["CUSTOM_H100"])
     assert told(lab(0, 1, 2), request) == [
-        "root_trait_forbidden CUSTOM_A: 3 -> 2 hosts",
-        "no_inventory VCPU (asked 4, most free 8): 2 -> 2 hosts",
+        "root trait forbidden CUSTOM_A: 3 -> 2 hosts",
+        "no inventory VCPU (asked 4, most free 8): 2 -> 2 hosts",
         "capacity VCPU (asked 4, most free 8): 2 -> 2 hosts",
-        "group 1, 2: no_inventory PGPU (asked 1, most free 1): 2 -> 2 hosts",
+        "group 1, 2: no inventory PGPU (asked 1, most free 1): 2 -> 2 hosts",
         "group 1, 2: capacity PGPU (asked 1, most free 1): 2 -> 2 hosts",
-        "group 1, 2: trait_missing CUSTOM_H100: 2 -> 2 hosts",
-        "groups : 2 -> 1 hosts",
-        "together : 1 -> 1 hosts",
+        "group 1, 2: trait missing CUSTOM_H100: 2 -> 2 hosts",
+        "groups: 2 -> 1 hosts",
+        "together: 1 -> 1 hosts",
     ]
 
 
@@ -98,7 +99,7 @@ def test_no_stage_leaves_more_and_the_last_leaves_those_that_are_found(start):
         request = fleets.request(chance, roots, compatibility=None)
         found = Snapshot(columns_of(roots)).candidates(request, limit=None)
         stages = found.explain().stages
-        for before, after in zip(stages, stages[1:], strict=False):
+        for before, after in itertools.pairwise(stages):
             assert before.before >= before.after == after.before, seed
         assert stages[-1].after == len(found), seed
         assert (found.explain().emptied is None) == (len(found) > 0 or not stages[0].before), seed

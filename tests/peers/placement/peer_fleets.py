@@ -8,8 +8,9 @@ its HTTP handler calls after parsing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmarks.peer import Placement
@@ -28,14 +29,14 @@ _TABLES = (
     "resource_provider_traits",
     "resource_provider_aggregates",
     "placement_aggregates",
+    "resource_providers",
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """A fleet in Placement, with the names of its trees and of what it serves."""
+    """A fleet in Placement, with a request context that remembers the numbers of its names."""
 
-    placement: Placement
     context: Any
 
     def answers(self, request: Request) -> list[Answer]:
@@ -50,27 +51,48 @@ class Kept:
 
 def keep(placement: Placement, columns: Columns) -> Kept:
     """Put a fleet in the place of all that is in Placement."""
-    with placement._engine.begin() as connection:
-        run = connection.exec_driver_sql
-        run("PRAGMA defer_foreign_keys = ON")
-        for table in _TABLES:
-            run(f"DELETE FROM {table}")
-        run("DELETE FROM resource_providers")
-        classes = _numbers(run, "resource_classes", set(columns.inventories.resource_class))
-        traits = _numbers(run, "traits", {*columns.traits.trait, *TRAITS})
-        _insert(run, "resource_providers", _PROVIDER, _providers(columns))
-        _insert(run, "inventories", _INVENTORY, _inventories(columns, classes))
-        _insert(run, "allocations", _ALLOCATION, _allocations(columns, classes))
-        rows = zip(*columns.traits, strict=True)
-        own = [(traits[name], pid) for pid, name in rows]
-        _insert(run, "resource_provider_traits", "trait_id, resource_provider_id", own)
-        names = sorted(set(columns.aggregates.aggregate))
-        number = {name: at for at, name in enumerate(names, 1)}
-        _insert(run, "placement_aggregates", "id, uuid", [(number[name], name) for name in names])
-        member = [(pid, number[name]) for pid, name in zip(*columns.aggregates, strict=True)]
-        columns_of_members = "resource_provider_id, aggregate_id"
-        _insert(run, "resource_provider_aggregates", columns_of_members, member)
-    return Kept(placement, placement.context())
+    from placement import db_api
+
+    with db_api.get_placement_engine().begin() as connection:
+        _fill(connection.exec_driver_sql, columns)
+    return Kept(placement.context())
+
+
+@contextlib.contextmanager
+def as_it_was() -> Iterator[None]:
+    """Put back at the end what was in Placement before: it is that of other tests too."""
+    from placement import db_api
+
+    engine = db_api.get_placement_engine()
+    with engine.connect() as connection:
+        found = {name: connection.exec_driver_sql(f"SELECT * FROM {name}") for name in _TABLES}
+        rows = {name: (", ".join(table.keys()), table.all()) for name, table in found.items()}
+    yield
+    with engine.begin() as connection:
+        _clear(connection.exec_driver_sql)
+        for name, (columns, kept) in rows.items():
+            _insert(connection.exec_driver_sql, name, columns, map(tuple, kept))
+
+
+def _clear(run: Any) -> None:
+    run("PRAGMA defer_foreign_keys = ON")
+    for table in _TABLES:
+        run(f"DELETE FROM {table}")
+
+
+def _fill(run: Any, columns: Columns) -> None:
+    _clear(run)
+    classes = _numbers(run, "resource_classes", set(columns.inventories.resource_class))
+    traits = _numbers(run, "traits", {*columns.traits.trait, *TRAITS})
+    _insert(run, "resource_providers", _PROVIDER, _providers(columns))
+    _insert(run, "inventories", _INVENTORY, _inventories(columns, classes))
+    _insert(run, "allocations", _ALLOCATION, _allocations(columns, classes))
+    own = [(traits[name], pid) for pid, name in zip(*columns.traits, strict=True)]
+    _insert(run, "resource_provider_traits", "trait_id, resource_provider_id", own)
+    names = {name: at for at, name in enumerate(sorted(set(columns.aggregates.aggregate)), 1)}
+    _insert(run, "placement_aggregates", "uuid, id", names.items())
+    member = [(pid, names[name]) for pid, name in zip(*columns.aggregates, strict=True)]
+    _insert(run, "resource_provider_aggregates", "resource_provider_id, aggregate_id", member)
 
 
 _PROVIDER = "id, uuid, name, generation, root_provider_id, parent_provider_id"

@@ -22,7 +22,7 @@ from resource_objects.testing import enumerator, fleets
 from resource_objects.testing.columns import columns_of
 from resource_objects.testing.enumerator import Found
 from tests.peers.placement import peer_bugs
-from tests.peers.placement.peer_fleets import Kept, keep
+from tests.peers.placement.peer_fleets import Kept, as_it_was, keep
 from tests.search import oracle
 from tests.search.compatibility_cases import CASES, ERROR, Case, told
 
@@ -30,6 +30,12 @@ from tests.search.compatibility_cases import CASES, ERROR, Case, told
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 BLOCKS, FLEETS, REQUESTS = 12, 50, 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_it_was(placement: Placement) -> Iterator[None]:
+    with as_it_was():
+        yield
 
 
 def asked(block: int, *, compatibility: str | None) -> Iterator[tuple[Columns, list[Request]]]:
