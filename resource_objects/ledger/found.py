@@ -268,4 +268,6 @@ def asked_beside(before: Request | None, more: Request, goes: Collection[str] = 
     joint = locating.split(group.resources)
     others = dict(group.resources.by_name()) if joint is None else {**joint.others, **joint.located}
     stays = Amounts({n: one for n, one in others.items() if n not in counted and n not in gone})
-    return before.with_unnamed(group.replace(resources=asked + stays))
+    resources = asked + stays
+    traits_of = tuple(one for one in group.traits_of if one[0] in resources.names())
+    return before.with_unnamed(group.replace(resources=resources, traits_of=traits_of))

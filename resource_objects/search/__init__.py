@@ -26,6 +26,7 @@
 ``at_least``        the same on located amounts
 ``preference``      an order over one fleet: trees, and who of a tree
 ``assigning``       who gives which named group on one tree: every way
+``slots``           how many groups each provider could still give
 ``matching``        whether groups that need a provider each can have one
 ``asked``           what is asked of one tree, as plain data
 ``tree``            the decision on one tree: who gives what, and who has which trait

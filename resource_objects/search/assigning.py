@@ -19,24 +19,37 @@ failed; an answer per group with the sums checked later, which finds no way wher
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from resource_objects.search.budget import Budget
-from resource_objects.search.matching import can_match
-from resource_objects.search.named import Kind, Named
+from resource_objects.search.matching import Matching
+from resource_objects.search.named import Named
 from resource_objects.search.preference import Preference
+from resource_objects.search.slots import Local, Slots, bits
 
-#: So many places as nobody asks for.
-_PLENTY = 1 << 40
+#: So many small things are looked at in the time of one step: where a request is so large that each
+#: step looks at more, it counts as several, so that a budget bounds the time whatever is asked.
+PER_STEP = 512
+#: So many of them it takes to look for who may give groups of a kind, and to make ready each.
+_PER_KIND, _PER_OPTION = 128, 32
+#: So many places of dead ends are remembered: some 50 MB. Further ones may be met again.
+REMEMBERED = 200_000
 
 
-class Taken(NamedTuple):
-    """What one group takes of one inventory: as its own, or because what it takes is used there."""
+class _DeadEnds:
+    """States from which there was no way, as many as there is room for."""
 
-    inventory: int
-    amount: int
-    is_own: bool
+    def __init__(self) -> None:
+        self.keys: set[Hashable] = set()
+        self._room = REMEMBERED
+
+    def add(self, key: Hashable, places: int) -> None:
+        """Remember one that tells of so many places."""
+        if places <= self._room:
+            self._room -= places
+            self.keys.add(key)
 
 
 class Assignment(NamedTuple):
@@ -45,10 +58,6 @@ class Assignment(NamedTuple):
     given: tuple[tuple[int, int], ...]
     used: dict[int, int]  #: of inventories, by their numbers
     own: dict[int, int]  #: the same without what is used because of shares
-
-
-#: A provider by its place among those that matter here.
-_Local = int
 
 
 class Assigning:
@@ -62,18 +71,18 @@ class Assigning:
         self._kinds = named.kinds
         self._isolates = named.isolates
         self._subtrees = named.subtrees
+        budget.spend(len(named.kinds) * _PER_KIND // PER_STEP)
         options = [named.options(kind, tree) for kind in named.kinds]
-        self.options = options
+        budget.spend(sum(map(len, options)) * _PER_OPTION // PER_STEP)
         self._places, self._equal = self._ordered(options, tree, preference)
         local = {provider: place for place, provider in enumerate(self._places)}
         self._options = [sorted(local[p] for p in some) for some in options]
-        self._takes = [self._taken(kind, some) for kind, some in zip(named.kinds, self._options,
-                                                                     strict=True)]  # fmt: skip
+        self._slots = Slots(named.fleet, named.kinds, named.isolates, self._places, self._options)
         self._above = self._ancestors(local) if named.subtrees else []
         self._order = self._in_order()
+        size = len(self._kinds) + len(self._order) + len(self._places) * (1 + self._subtrees)
+        self._cost = 1 + size // PER_STEP
         self._start()
-
-    # --- what is there ---
 
     def _ordered(
         self, options: Sequence[Sequence[int]], tree: int, preference: Preference | None
@@ -97,33 +106,10 @@ class Assigning:
         equal = [number for number, some in enumerate(together.values()) for _ in some]
         return places, equal
 
-    def _taken(self, kind: Kind, options: Sequence[_Local]) -> dict[_Local, tuple[Taken, ...]]:
-        """Return what a group of a kind would take of whom."""
-        return {place: tuple(self._uses(kind, self._places[place])) for place in options}
-
-    def _uses(self, kind: Kind, provider: int) -> Iterator[Taken]:
-        fleet = self._fleet
-        for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
-            number = fleet.number(provider, name)
-            assert number is not None, "who gives a class has it"
-            yield Taken(number, amount, True)
-            if fleet.shares:
-                for _, target, factor in fleet.shares.between(number, number + 1):
-                    yield Taken(target, amount * factor, False)
-
-    def _ancestors(self, local: dict[int, _Local]) -> list[int]:
+    def _ancestors(self, local: dict[int, Local]) -> list[int]:
         """Return, by provider, who of them is above it or itself, as bits."""
-        parent, found = self._fleet.parent, []
-        for provider in self._places:
-            bits, at = 0, provider
-            while True:
-                if at in local:
-                    bits |= 1 << local[at]
-                if int(parent[at]) == at:
-                    break
-                at = int(parent[at])
-            found.append(bits)
-        return found
+        above = (self._fleet.upwards(provider) for provider in self._places)
+        return [bits(local[at] for at in some if at in local) for some in above]
 
     def _in_order(self) -> list[int]:
         """Return the kinds in the order they are given, as often as there are groups of each.
@@ -140,79 +126,31 @@ class Assigning:
         order = sorted(range(len(self._kinds)), key=key)
         return [number for number in order for _ in range(self._kinds[number].count)]
 
-    # --- the state ---
-
     def _start(self) -> None:
-        fleet = self._fleet
-        every = {taken for some in self._takes for takes in some.values() for taken in takes}
-        self._left = {one.inventory: fleet.left(one.inventory) for one in every}
-        most = fleet.inventories.max_unit
-        self._most = {one.inventory: int(most[one.inventory]) for one in every}
-        #: inventories that are used because of shares: who takes of them
-        self._sharing = self._sharers() if fleet.shares else {}
-        self._used = dict.fromkeys(self._left, 0)
-        self._own = dict.fromkeys(self._left, 0)
-        self._chosen: list[_Local] = []
-        self._holds: dict[_Local, tuple[int, ...]] = {}  # the kinds each gives
+        self._chosen: list[Local] = []  # who gives, in the order of the kinds
         self._remaining = [kind.count for kind in self._kinds]
-        self._slots = [
-            {place: self._places_for(number, place) for place in some}
-            for number, some in enumerate(self._options)
-        ]
-        self._total = [sum(slots.values()) for slots in self._slots]
+        self._matching = Matching()
         self._below: list[int] = []  # by subtree, who is below some possible top, as bits
+        #: by subtree, how many of its groups each gives, and the kinds in it
+        self._given: list[Counter[Local]] = [Counter() for _ in range(self._subtrees)]
+        self._within = [
+            [number for number, kind in enumerate(self._kinds) if subtree in kind.subtrees]
+            for subtree in range(self._subtrees)
+        ]
 
-    def _sharers(self) -> dict[int, list[tuple[int, _Local]]]:
-        targets: dict[int, list[tuple[int, _Local]]] = {}
-        for some in self._takes:
-            for takes in some.values():
-                targets.update((one.inventory, []) for one in takes if not one.is_own)
-        for number, some in enumerate(self._takes):
-            for place, takes in some.items():
-                for one in takes:
-                    if one.inventory in targets:
-                        targets[one.inventory].append((number, place))
-        return targets
-
-    def _places_for(self, number: int, place: _Local) -> int:
-        """Return how many groups of a kind a provider could still give, if it gave no others."""
-        most = int(place not in self._holds) if self._isolates else _PLENTY
-        for inventory, amount, is_own in self._takes[number][place]:
-            room = self._left[inventory] - self._used[inventory]
-            if is_own:
-                room = min(room, self._most[inventory] - self._own[inventory])
-            most = min(most, room // amount)
-        return max(0, most)
-
-    def _give(self, number: int, place: _Local, sign: int) -> None:
+    def _give(self, number: int, place: Local, sign: int) -> None:
         """Let a provider give a group of a kind, or (sign -1) take that back."""
-        for inventory, amount, is_own in self._takes[number][place]:
-            self._used[inventory] += sign * amount
-            if is_own:
-                self._own[inventory] += sign * amount
-        held = list(self._holds.get(place, ()))
+        self._slots.give(number, place, sign)
         if sign > 0:
             self._chosen.append(place)
-            held.append(number)
         else:
             self._chosen.pop()
-            held.remove(number)
         self._remaining[number] -= sign
-        self._holds[place] = tuple(sorted(held))
-        if not held:
-            del self._holds[place]
-        for kind, slots in enumerate(self._slots):
-            if place in slots:
-                self._count_again(kind, place)
-        for one in self._takes[number][place]:
-            for kind, other in self._sharing.get(one.inventory, ()):
-                self._count_again(kind, other)
-
-    def _count_again(self, number: int, place: _Local) -> None:
-        """Note how many groups of a kind a provider could give now."""
-        slots, now = self._slots[number], self._places_for(number, place)
-        self._total[number] += now - slots[place]
-        slots[place] = now
+        for subtree in self._kinds[number].subtrees:
+            given = self._given[subtree]
+            given[place] += sign
+            if not given[place]:
+                del given[place]
 
     # --- the search ---
 
@@ -223,7 +161,7 @@ class Assigning:
         """
         if not self._can_finish():
             return
-        dead: set[Hashable] = set()
+        dead = _DeadEnds()
         waiting = [self._choices(0)]
         keys: list[Hashable] = [None]
         found = [False]
@@ -236,11 +174,11 @@ class Assigning:
                 waiting.pop()
                 key, has_found = keys.pop(), found.pop()
                 if not has_found:
-                    dead.add(key)
+                    dead.add(key, len(waiting) + 1)
                 elif found:
                     found[-1] = True
                 continue
-            self._budget.spend()
+            self._budget.spend(self._cost)
             self._give(self._order[depth], place, 1)
             if not self._can_finish():
                 continue
@@ -249,12 +187,12 @@ class Assigning:
                 yield self._assignment()
                 continue
             key = self._key(depth + 1)
-            if key not in dead:
+            if key not in dead.keys:
                 waiting.append(self._choices(depth + 1))
                 keys.append(key)
                 found.append(False)
 
-    def _choices(self, depth: int) -> Iterator[_Local]:
+    def _choices(self, depth: int) -> Iterator[Local]:
         """Yield who may give the next group."""
         number = self._order[depth]
         is_alike = depth > 0 and self._order[depth - 1] == number
@@ -262,10 +200,10 @@ class Assigning:
         allowed = self._inside(number)
         tried: set[Hashable] = set()
         for place in self._options[number]:
-            state = self._equal[place], self._holds.get(place)
+            state = self._equal[place], self._slots.holds.get(place)
             if (
                 place >= first
-                and self._slots[number][place]
+                and self._slots.of_kind[number][place]
                 and allowed >> place & 1
                 and state not in tried
             ):
@@ -276,14 +214,14 @@ class Assigning:
         places = (self._places[place] for place in self._chosen)
         return Assignment(
             tuple(zip(self._order, places, strict=True)),
-            {number: count for number, count in self._used.items() if count},
-            {number: count for number, count in self._own.items() if count},
+            {number: count for number, count in self._slots.used.items() if count},
+            {number: count for number, count in self._slots.own.items() if count},
         )
 
     def _key(self, depth: int) -> Hashable:
         """Return what the rest depends on."""
         is_alike = self._order[depth - 1] == self._order[depth]
-        holding = sorted((self._equal[place], held) for place, held in self._holds.items())
+        holding = sorted((self._equal[place], held) for place, held in self._slots.holds.items())
         marks = tuple(self._marks()) if self._subtrees else ()
         return depth, self._chosen[-1] if is_alike else -1, tuple(holding), marks
 
@@ -292,7 +230,7 @@ class Assigning:
     def _can_finish(self) -> bool:
         """Return whether the rest may still be given; False means that it cannot."""
         for number, count in enumerate(self._remaining):
-            if count and self._total[number] < count:
+            if count and self._slots.total[number] < count:
                 return False
         if not self._can_go_on():
             return False
@@ -306,27 +244,23 @@ class Assigning:
         """Return whether those like the last one given have places left, in their order."""
         number, last = self._last()
         count = self._remaining[number]
-        slots = self._slots[number]
+        slots = self._slots.of_kind[number]
         return not count or sum(n for place, n in slots.items() if place >= last) >= count
 
-    def _last(self) -> tuple[int, _Local]:
+    def _last(self) -> tuple[int, Local]:
         """Return the kind of the last group given, and by whom: those like it come no earlier."""
         if not self._chosen:
             return self._order[0], 0
         return self._order[len(self._chosen) - 1], self._chosen[-1]
 
     def _can_match(self) -> bool:
-        groups = [
-            (count, self._open(number)) for number, count in enumerate(self._remaining) if count
-        ]
-        return can_match(groups)
+        return self._matching.can(
+            [(count, self._may(number)) for number, count in enumerate(self._remaining)]
+        )
 
-    def _open(self, number: int) -> int:
+    def _may(self, number: int) -> int:
         """Return who may still give a group of a kind, as bits."""
-        found = 0
-        for place, slots in self._slots[number].items():
-            if slots:
-                found |= 1 << place
+        found = self._slots.open[number]
         kind, last = self._last()
         if number == kind:
             found = found >> last << last
@@ -335,26 +269,18 @@ class Assigning:
     # --- subtrees ---
 
     def _marks(self) -> Iterator[int]:
-        """Yield, by set of ``same_subtree``, who gives some group of it."""
-        for subtree in range(self._subtrees):
-            found = 0
-            for place, held in self._holds.items():
-                if any(subtree in self._kinds[number].subtrees for number in held):
-                    found |= 1 << place
-            yield found
+        """Yield, by set of ``same_subtree``, who gives some group of it, as bits."""
+        return (bits(given) for given in self._given)
 
     def _tops(self, subtree: int) -> tuple[int, int]:
         """Return who may be above all groups of a set, and who is below one of these, as bits."""
-        tops, given, possible = -1, 0, 0
-        for place, held in self._holds.items():
-            if any(subtree in self._kinds[number].subtrees for number in held):
-                tops &= self._above[place]
-                given |= 1 << place
-        for number, kind in enumerate(self._kinds):
-            if subtree in kind.subtrees and self._remaining[number]:
-                for place, slots in self._slots[number].items():
-                    possible |= bool(slots) << place
-        tops &= given | possible
+        tops, possible = -1, bits(self._given[subtree])
+        for place in self._given[subtree]:
+            tops &= self._above[place]
+        for number in self._within[subtree]:
+            if self._remaining[number]:
+                possible |= self._slots.open[number]
+        tops &= possible
         below = 0
         for place, above in enumerate(self._above):
             if above & tops:

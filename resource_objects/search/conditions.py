@@ -58,7 +58,7 @@ class Laying:
         """
         itself_only = not group.resources
         each = [self.lacking(trait, itself_only) for trait in sorted(group.forbidden)]
-        each += self._of_aggregates(group, self._reach(group))
+        each += self._of_aggregates(group, self._reaches(group))
         if group.in_tree is not None:
             inside = self._fleet.tree == self._tree(group.in_tree)
             each.append(Condition(Rule.OTHER_TREE, group.in_tree, inside, inside))
@@ -71,15 +71,15 @@ class Laying:
     def of_host(self, group: RequestGroup) -> Iterator[Condition]:
         """Yield what the unnamed group's conditions ask of the host, as flags by tree.
 
-        Where the root's aggregates count for all of its tree (Placement), a root that must not be a
-        member rules out pools as well; and there all that is to come of a tree has it as its host.
+        By Placement's rules a root that must not be a member rules out pools as well, and what is
+        to come of a tree has it as its host.
         """
         fleet, rules = self._fleet, self._rules
-        if rules.unnamed_reach is Reach.ROOT:
+        if rules.root_keeps_pools_out:
             for name in sorted(group.not_member_of):
-                met = ~fleet.having(fleet.aggregates, (name,))[fleet.roots]
+                met = ~fleet.having(fleet.aggregates, (name,))[fleet.tops]
                 yield Condition(Rule.AGGREGATE_FORBIDDEN, name, met, met)
-        if not rules.host_gives and group.in_tree is not None:
+        if rules.in_tree_is_host and group.in_tree is not None:
             met = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
             yield Condition(Rule.OTHER_TREE, group.in_tree, met, met)
 
@@ -103,30 +103,36 @@ class Laying:
         own, pooled = self.having((trait,), itself_only).negated()
         return Condition(Rule.TRAIT_FORBIDDEN, trait, own, pooled)
 
-    def _reach(self, group: RequestGroup) -> Reach:
-        if not group.suffix:
-            return self._rules.unnamed_reach
-        return self._rules.named_reach if group.resources else Reach.ITSELF
+    def _reaches(self, group: RequestGroup) -> tuple[Reach, Reach]:
+        """Return whose aggregates count for who gives to its own tree, and to another."""
+        if not group.resources and group.suffix:
+            return Reach.ITSELF, Reach.ITSELF
+        rules = self._rules
+        return rules.named_reach if group.suffix else rules.unnamed_reach, rules.pool_reach
 
-    def _of_aggregates(self, group: RequestGroup, reach: Reach) -> Iterator[Condition]:
+    def _of_aggregates(
+        self, group: RequestGroup, reaches: tuple[Reach, Reach]
+    ) -> Iterator[Condition]:
         fleet = self._fleet
         together = [fleet.having(fleet.aggregates, some) for some in group.member_of]
-        if reach is Reach.ROOT and together:  # the provider or its root is in all that is asked
+        if together and self._rules.members_at_once and not group.suffix:
             label = ", ".join(" or ".join(sorted(some)) for some in group.member_of)
             every = np.logical_and.reduce(together)
-            yield self._members(Rule.AGGREGATE_MISSING, label, every, reach)
+            yield self._members(Rule.AGGREGATE_MISSING, label, every, reaches)
         else:
             for some, itself in zip(group.member_of, together, strict=True):
                 label = " or ".join(sorted(some))
-                yield self._members(Rule.AGGREGATE_MISSING, label, itself, reach)
+                yield self._members(Rule.AGGREGATE_MISSING, label, itself, reaches)
         for name in sorted(group.not_member_of):
             itself = fleet.having(fleet.aggregates, (name,))
-            found = self._members(Rule.AGGREGATE_FORBIDDEN, name, itself, reach)
+            found = self._members(Rule.AGGREGATE_FORBIDDEN, name, itself, reaches)
             own, pooled = found.negated()
             yield dataclasses.replace(found, own=own, pooled=pooled)
 
-    def _members(self, rule: Rule, label: str, itself: Booleans, reach: Reach) -> Condition:
-        own, pooled = (self._reached(itself, one) for one in (reach, self._rules.pool_reach))
+    def _members(
+        self, rule: Rule, label: str, itself: Booleans, reaches: tuple[Reach, Reach]
+    ) -> Condition:
+        own, pooled = (self._reached(itself, reach) for reach in reaches)
         return Condition(rule, label, own, pooled)
 
     def _reached(self, itself: Booleans, reach: Reach) -> Booleans:
@@ -134,13 +140,13 @@ class Laying:
             return itself
         if reach is Reach.ABOVE:
             return self._fleet.below(itself)
-        return itself | itself[self._fleet.roots][self._fleet.tree]
+        return itself | itself[self._fleet.tops][self._fleet.tree]
 
     def _tree(self, key: str) -> int:
         """Return the tree of a provider, -1 if it is not there and that is no error."""
         place = self._fleet.place_of(key)
         if place is not None:
-            return int(self._fleet.tree[place])
+            return self._fleet.true_tree(place)
         if self._rules.refuses_unknown_trees:
             raise exceptions.ProviderNotFound(key)
         return -1
@@ -153,7 +159,7 @@ class Laying:
             (Rule.ROOT_TRAIT_FORBIDDEN, forbidden),
         ):
             for trait in sorted(traits):
-                has = fleet.having(fleet.traits, (trait,))[fleet.roots]
+                has = fleet.having(fleet.traits, (trait,))[fleet.tops]
                 met = has if rule is Rule.ROOT_TRAIT_MISSING else ~has
                 yield Condition(rule, trait, met, met)
 

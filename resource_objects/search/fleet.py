@@ -106,8 +106,10 @@ class Fleet:
         return found
 
     def below(self, some: Booleans) -> Booleans:
-        """Return some providers and all that are below them."""
+        """Return some providers and all that are below them, be it across a cut."""
         found = some.copy()
+        if self.above and some[list(self.above)].any():
+            found[self.tree == self.within] = True
         for _ in range(1, self.height):
             found |= found[self.parent]
         return found
@@ -124,9 +126,30 @@ class Fleet:
         return found
 
     @functools.cached_property
+    def tops(self) -> Integers:
+        """The root of each tree in truth: of one that is cut out, that above it."""
+        if not self.above:
+            return self.roots
+        tops = self.roots.copy()
+        tops[self.within] = self.above[-1]
+        found: Integers = frozen(tops)
+        return found
+
+    def true_tree(self, provider: int) -> int:
+        """Return the tree of a provider; that cut out of its tree, if there is one."""
+        tree = int(self.tree[provider])
+        if self.above and self.within is not None and tree == int(self.tree[self.above[0]]):
+            return self.within
+        return tree
+
+    @property
     def kin(self) -> Kin:
-        """What tells equal providers; it depends on definitions alone, not on what is used."""
-        return Kin(self)
+        """What tells equal providers; it depends on definitions alone, not on what is used.
+
+        Its numbers mean nothing to another one, so all threads have the same.
+        """
+        known: Kin | None = self.__dict__.get("kin")
+        return self.__dict__.setdefault("kin", Kin(self)) if known is None else known
 
     def place_of(self, key: str) -> int | None:
         """Return the place of a provider by name or uuid. Cost: linear, 1 ms for 100,000."""

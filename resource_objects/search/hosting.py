@@ -3,6 +3,9 @@
 Who gives the named groups comes first (:mod:`.assigning`); for each way the unnamed group is given
 of what is left (:mod:`.ways`). Ways that differ in who of equal providers gives what, or in which
 of the groups that are alike is given by whom, are one candidate.
+
+Rejected: the unnamed group first. It has the most ways, by far, and knows nothing of what the named
+groups need; they have few, and what they take is then simply used.
 """
 
 from __future__ import annotations
@@ -102,9 +105,13 @@ class Hosting:
                 continue
 
     def _first(self, given: Assignment, needs_own: bool) -> Found | None:
-        """Return the first candidate, again with less where units are fewer than counted."""
+        """Return the first candidate, again with less where units are fewer than counted.
+
+        What is too much beside this way may be had beside another.
+        """
+        unnamed = self._unnamed
         while True:
-            found = self._unnamed.first(given.used, given.own, needs_own)
+            found = unnamed.first(given.used, given.own, needs_own)
             if found is None:
                 return None
             try:
@@ -113,7 +120,7 @@ class Hosting:
                 if few.ask < 0:
                     return None
                 self._purse.spend()
-                self._unnamed = self._unnamed.with_less(few.ask, few.giver, few.amount - 1)
+                unnamed = unnamed.with_less(few.ask, few.giver, few.amount - 1)
 
     def _built(self, given: Assignment, found: Decision) -> Found:
         question, unnamed = self._question, self._unnamed

@@ -4,18 +4,22 @@ Hosts are looked at in the order asked for, and take turns: the first candidate 
 second of those that have one. No host starves the others: at first each may take no more than a
 small share of the budget, and the few that need more come again at the end, with what is left. What
 is found is given in the order of turns, then of hosts.
+
+Rejected: all candidates of a host before the next host, with which one host of many ways fills the
+limit; equal shares of the budget for all hosts, which are too small for the few hard ones and
+unused by the others; a merge by how good each candidate is, for which every one has to be found
+before the first can be given.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 from resource_objects.requests import Request
 from resource_objects.search import necessary
-from resource_objects.search.arrays import Integers
 from resource_objects.search.budget import Budget, CutShort, Exhausted
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.explain import Explanation, Outcome
@@ -40,15 +44,16 @@ def search(
     question = lay(request, fleet)
     possible = necessary.possible(question)
     run = _Run(question, options)
-    ordered = run.preference.trees(_anchors(question, possible))
-    run.all_turns(ordered)
+    run.all_turns(run.preference.trees(possible))
     ruled_out = question.is_told.copy()
     ruled_out[possible] = False
-    ruled_out[run.refused] = True
+    ruled_out[run.with_like(run.refused)] = True
+    undecided = sorted(run.with_like(run.undecided))
+    decided = len(run.with_like(run.seen))
     outcome = Outcome(
         refused=np.flatnonzero(ruled_out),
-        undecided=tuple(sorted(run.undecided)),
-        unseen=len(ordered) - len(run.seen) if run.is_full else 0,
+        undecided=tuple(undecided),
+        unseen=len(possible) - decided - len(undecided) if run.is_full else 0,
         budget=options.budget,
     )
     return Candidates(
@@ -60,26 +65,6 @@ def search(
         cut_short=bool(outcome.undecided) or run.is_cut_short,
         at=at,
     )
-
-
-def _anchors(question: Question, possible: Integers) -> Integers:
-    """Return the trees that have to be looked at: of those that only their pools serve, one each.
-
-    Where no host needs to give anything itself, trees that keep nothing of what is asked find the
-    same candidates if they are linked to the same pools.
-    """
-    if question.rules.host_gives or not question.fleet.pools:
-        return possible
-    seen: set[tuple[int, ...]] = set()
-    found = []
-    for tree in possible.tolist():
-        if not question.has_own[tree]:
-            pools = tuple(question.fleet.pools.of_tree(tree))
-            if pools in seen:
-                continue
-            seen.add(pools)
-        found.append(tree)
-    return np.array(found, dtype=np.int64)
 
 
 class _Run:
@@ -101,6 +86,8 @@ class _Run:
         self.of_pools: set[Hashable] = set()  # what no tree gives any of itself
         self.place: dict[int, int] = {}  # of the trees that were looked at, in their order
         self.waiting: dict[int, Hosting] = {}  # may have further candidates
+        self.by_pools: dict[tuple[int, ...], int] = {}  # trees that only these serve: the first
+        self.like: dict[int, list[int]] = {}  # the others of the same pools
 
     @property
     def is_full(self) -> bool:
@@ -118,6 +105,10 @@ class _Run:
             self._further(sorted(self.waiting, key=self.place.__getitem__))
             turn += 1
 
+    def with_like(self, trees: Iterable[int]) -> list[int]:
+        """Return some trees, and those that find what they find."""
+        return [each for tree in trees for each in (tree, *self.like.get(tree, ()))]
+
     def in_order(self) -> list[Candidate]:
         """Return what was found, by turns, then in the order of the trees."""
         every = [
@@ -132,6 +123,10 @@ class _Run:
         for place, tree in enumerate(trees):
             if self.is_full:
                 return
+            first = self._served_like(tree)
+            if first != tree:
+                self.like.setdefault(first, []).append(tree)
+                continue
             self.place.setdefault(tree, len(self.place))
             if not self.budget.left:
                 self.undecided.extend(trees[place:])
@@ -147,6 +142,17 @@ class _Run:
                 self.seen.add(tree)
                 if is_found and self.per_host != 1:
                     self.waiting[tree] = hosting
+
+    def _served_like(self, tree: int) -> int:
+        """Return the first tree that finds what a tree finds: it itself, but where only pools give.
+
+        Where no host needs to give anything itself, trees that keep nothing of what is asked find
+        the same candidates if they are linked to the same pools.
+        """
+        question = self.question
+        if question.rules.host_gives or not question.fleet.pools or question.has_own[tree]:
+            return tree
+        return self.by_pools.setdefault(tuple(question.fleet.pools.of_tree(tree)), tree)
 
     def _further(self, trees: Sequence[int]) -> None:
         """Look for one more candidate of each."""

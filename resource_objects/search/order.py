@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -16,6 +15,8 @@ from resource_objects.resources.traits import known_traits
 ORDERS = ("name", "pack", "spread", "random")
 #: How many of the best are shuffled where a seed is given and nothing else is said.
 AMONG = 10
+#: The greatest weight and worth: sums of these are exact enough, and never too large.
+MOST = 1e12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Order:
     """In which order hosts are looked at, and found.
 
     :param by: ``name``; ``pack``: the fullest first, as they would be with the request; ``spread``:
-        the emptiest first; ``random``: by the seed alone
+        the emptiest first; ``random``: by the seed alone, 0 unless told
     :param weights: by resource class, how much its fullness counts (1 unless told); classes that
         are not asked for count too if they are named
     :param preferred: by trait, how much it is worth that the host has a provider with it: hosts are
@@ -49,7 +50,7 @@ class Order:
         if self.by not in ORDERS:
             raise exceptions.InvalidRequest("order", self.by, f"one of {', '.join(ORDERS)}")
         object.__setattr__(self, "weights", _figures("weights", self.weights, 0))
-        object.__setattr__(self, "preferred", _figures("preferred", self.preferred, -math.inf))
+        object.__setattr__(self, "preferred", _figures("preferred", self.preferred, -MOST))
         for name in self.weights:
             resource(name)
         known_traits(list(self.preferred))
@@ -85,8 +86,9 @@ def _figures(what: str, given: object, least: float) -> FrozenDict:
         raise exceptions.InvalidRequest(what, given, "a mapping of names to numbers")
     for name, value in given.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value < least:
-            raise exceptions.InvalidRequest(f"{what} {name}", value, "a finite number")
+        if not is_number or not least <= value <= MOST:
+            expected = f"a number from {least:.0f} to {MOST:.0f}"
+            raise exceptions.InvalidRequest(f"{what} {name}", value, expected)
     return FrozenDict({name: float(value) for name, value in given.items()})
 
 
@@ -102,4 +104,6 @@ class Options:
 
     def again(self) -> Options:
         """Return how a search is made anew: with another seed, so that luck is another too."""
-        return self if self.seed is None else dataclasses.replace(self, seed=self.seed + 1)
+        if self.seed is None and self.order.by != "random":
+            return self
+        return dataclasses.replace(self, seed=(self.seed or 0) + 1)

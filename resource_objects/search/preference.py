@@ -40,17 +40,14 @@ class Preference:
         """Return trees in the order in which they are looked at. Cost: a pass over the fleet."""
         if self.is_plain or not len(possible):
             return possible.tolist()  # type: ignore[no-any-return]
-        rng = np.random.default_rng(self._seed)
+        rng = np.random.default_rng(self._seed or 0)
         keys: list[Any] = [possible]
         if self._order.by == "random":
             keys.append(rng.random(len(possible)))
         elif self._order.by != "name":
             keys.append(self._sign * self._fullness()[possible])
         if self._worth is not None:
-            worth = np.zeros(len(self._fleet.hosts))
-            np.maximum.at(worth, self._fleet.tree, self._worth.clip(0))
-            np.add.at(worth, self._fleet.tree, np.minimum(self._worth, 0))
-            keys.append(-worth[possible])
+            keys.append(-self._worth_of_trees()[possible])
         ordered = possible[np.lexsort(keys)]
         block = self._order.block(self._seed)
         if block > 1 and self._order.by != "random":
@@ -119,8 +116,9 @@ class Preference:
             counts = ~rows.is_part
             tree = rows.tree[counts]
             capacity = np.bincount(tree, weights=rows.capacity[counts], minlength=trees)
-            used = np.bincount(tree, weights=rows.used[counts], minlength=trees)
-            used += self._asked.get(name, 0)
+            # what is used elsewhere because of shares is not free here either
+            free = np.bincount(tree, weights=rows.free[counts], minlength=trees)
+            used = capacity - free + self._asked.get(name, 0)
             total += weight * np.divide(used, capacity, out=np.zeros(trees), where=capacity > 0)
         return total / (sum(weights.values()) or 1.0)
 
@@ -140,9 +138,20 @@ class Preference:
             return None
         found = np.zeros(len(self._fleet.names))
         for trait, worth in self._order.preferred.items():
-            having: Booleans = self._fleet.having(self._fleet.traits, (trait,))
-            found += worth * having
+            found += worth * self._having(trait)
         return found
+
+    def _worth_of_trees(self) -> Fullness:
+        """Return what the traits that providers of each tree have are worth, each trait once."""
+        found = np.zeros(len(self._fleet.hosts))
+        for trait, worth in self._order.preferred.items():
+            has = np.zeros(len(found), dtype=np.bool_)
+            has[self._fleet.tree[self._having(trait)]] = True
+            found += worth * has
+        return found
+
+    def _having(self, trait: str) -> Booleans:
+        return self._fleet.having(self._fleet.traits, (trait,))
 
 
 def permuted(asked: Asked, order: Sequence[int]) -> Asked:

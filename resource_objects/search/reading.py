@@ -59,11 +59,6 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     sharing = traits.get(pools.SHARING, integers(()))
     members = columns.aggregates
     aggregates = _grouped(members.aggregate, place.of(members.provider_id))
-    if top is not None:
-        traits, aggregates = (
-            _inherited(table, int(rank[top]), rank[integers(above)])
-            for table in (traits, aggregates)
-        )
     views = Views(columns, place, tree)
     inventories, classes, ties = _inventories(columns, place, tree, is_root, views)
     return Fleet(
@@ -243,11 +238,3 @@ def _grouped(names: Sequence[str], provider: Integers) -> dict[str, Integers]:
     order = np.lexsort((provider, code))
     having = frozen(provider[order])
     return {name: having[entries] for name, entries in parts(codes, code[order])}
-
-
-def _inherited(table: dict[str, Integers], top: int, above: Integers) -> dict[str, Integers]:
-    """Give a provider the traits or aggregates of those that were above it."""
-    return {
-        name: frozen(np.append(having, top)) if np.isin(having, above).any() else having
-        for name, having in table.items()
-    }

@@ -35,6 +35,13 @@ class Semantics:
     named_reach: Reach
     #: aggregates of a pool that gives to another tree
     pool_reach: Reach
+    #: where the unnamed group has to be in several aggregates, one provider is in all of them: who
+    #: gives, or one that counts for it
+    members_at_once: bool
+    #: an aggregate that the unnamed group must not be in keeps away the pools of a root that is
+    root_keeps_pools_out: bool
+    #: the tree that the unnamed group has to be of is the host
+    in_tree_is_host: bool
     #: what is found has a host that gives something itself
     host_gives: bool
     #: a tree that is named and not there is an error, not an empty answer
@@ -50,6 +57,9 @@ OURS = Semantics(
     unnamed_reach=Reach.ABOVE,
     named_reach=Reach.ABOVE,
     pool_reach=Reach.ABOVE,
+    members_at_once=False,
+    root_keeps_pools_out=False,
+    in_tree_is_host=False,
     host_gives=True,
     refuses_unknown_trees=True,
     per_host=1,
@@ -62,6 +72,9 @@ PLACEMENT = Semantics(
     unnamed_reach=Reach.ROOT,
     named_reach=Reach.ITSELF,
     pool_reach=Reach.ITSELF,
+    members_at_once=True,
+    root_keeps_pools_out=True,
+    in_tree_is_host=True,
     host_gives=False,
     refuses_unknown_trees=False,
     per_host=None,

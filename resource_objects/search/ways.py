@@ -5,13 +5,20 @@ several classes that draw on one inventory, amounts that say where they go. Furt
 looked for if somebody wants more than one candidate of a host: class by class, who gives all of it
 or which devices share it; equal providers in the same state are tried once. Where an amount says
 where it goes, the first way is the only one.
+
+What is used beside it decides, not who uses it: most ways to give named groups leave the same here,
+so each such state is decided once. Rejected: one search over named and unnamed classes together,
+in which what is hard about each (matchings and subtrees there; traits, parts and topologies here)
+would have to be known everywhere.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from resource_objects.search.asked import Asked, Decision, Parts
+from resource_objects.resources import resource
+from resource_objects.search.asked import Asked, Decision, Parts, bits
 from resource_objects.search.beside import less
 from resource_objects.search.budget import Budget
 from resource_objects.search.fleet import Fleet
@@ -91,15 +98,36 @@ class Unnamed:
 
     def _decided(self, used: Used, own: Used, own_needed: bool) -> Decision | None:
         asks = self.left(used, own)
-        found = decide(asks, self._budget, self.located, used)
+        located = [self._beside(one, own) for one in self.located]
+        found = decide(asks, self._budget, located, used)
         if found is None or not own_needed or self._has_own(asks, found):
             return found
         for number, asked in enumerate(asks):
             some = [*asks[:number], asked.within(asked.own), *asks[number + 1 :]]
-            found = decide(some, self._budget, self.located, used)
+            found = decide(some, self._budget, located, used)
             if found is not None:
                 return found
         return None
+
+    def _beside(self, located: LocatedAsked, own: Used) -> LocatedAsked:
+        """Return the same asked of the parts whose units nobody takes without saying which.
+
+        A cell gives a topology its CPUs by name. Of a consumer that has others there by number
+        nobody could tell which are the topology's.
+        """
+        fleet, kind = self._fleet, resource(located.ask.resource_class).inventory_kind
+        if not own or not located.places or kind.of_devices:
+            return located
+        inventory, taken = located.view.located.inventory, located.ask.amount.located
+        barred = {
+            int(fleet.inventories.provider[number])
+            for number in own
+            if (name := fleet.class_of(number)) in taken and inventory.units(name)
+        }
+        allowed = bits(place not in barred for place in located.places) & located.allowed
+        if allowed == located.allowed:
+            return located
+        return dataclasses.replace(located, allowed=allowed)
 
     def _has_own(self, asks: Sequence[Asked], found: Decision) -> bool:
         """Return whether somebody of the tree itself gives something."""

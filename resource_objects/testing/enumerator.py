@@ -195,20 +195,20 @@ class _Host:
     def _is_in_tree(self, group: RequestGroup, number: int) -> bool:
         """Return whether a provider is in the tree that a group has to be in.
 
-        Where any root is a host (Placement), the tree of the unnamed group is the host: a pool in
-        it gives that group to no other.
+        Where the tree of the unnamed group is the host (Placement), a pool in it gives that group
+        to no other.
         """
         root = self.trees[group.suffix]
         if root is None:
             return True
-        of_host = number in self.own or group.suffix or self.rows.host_gives
+        of_host = number in self.own or group.suffix or not self.rows.in_tree_is_host
         return bool(of_host) and self.kept.root(number) == root
 
     def _is_member(self, group: RequestGroup, number: int) -> bool:
         """Return whether a provider is in the aggregates it must be in, and in no other.
 
-        Where the root counts beside the provider, one of the two is in all of the former by itself;
-        and the root is that *of the host*, which excludes a pool too.
+        By Placement's rules one of those that count is in all of the former by itself; and the root
+        that must not be in one is that *of the host*, which excludes a pool too.
         """
         own, *above = [self.kept.rows[n].aggregates for n in self.kept.above(number)]
         reach = self.rows.named_reach if group.suffix else self.rows.unnamed_reach
@@ -220,11 +220,13 @@ class _Host:
         member = {
             Reach.ITSELF: [own],
             Reach.ROOT: of_host,
-            Reach.ABOVE: [own.union(*above)],
+            Reach.ABOVE: [own, *above],
         }[reach]
-        excluded = member
-        if not group.suffix and self.rows.unnamed_reach is Reach.ROOT:
-            excluded = of_host
+        excluded = list(member)
+        if not group.suffix and self.rows.root_keeps_pools_out:
+            excluded.append(of_host[1])
+        if group.suffix or not self.rows.members_at_once:
+            member = [set[str]().union(*member)]
         return any(all(some & of for some in group.member_of) for of in member) and not any(
             group.not_member_of & of for of in excluded
         )

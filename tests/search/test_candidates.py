@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -154,6 +155,19 @@ def test_an_older_reader_gets_the_candidate_without_generations():
     assert ResourceObject.obj_from_primitive(told.obj_to_primitive()) == told
     older = told.obj_to_primitive(target_version="1.0")
     assert ResourceObject.obj_from_primitive(older) == ONE
+
+
+@pytest.mark.parametrize("suffix", ["", "1", "_NIC", "-", "a" * 64])
+def test_who_gives_which_group_is_told_there_and_back_but_not_to_an_older_reader(suffix):
+    told = ONE.replace(mappings={suffix: ["host0", "host0/gpu0"]})
+    assert told.mappings == {suffix: ("host0", "host0/gpu0")}
+    assert (
+        ResourceObject.obj_from_primitive(json.loads(json.dumps(told.obj_to_primitive()))) == told
+    )
+    for version in ("1.2", "1.1", "1.0"):
+        assert ResourceObject.obj_from_primitive(told.obj_to_primitive(version)) == ONE
+    with pytest.raises(exceptions.FrozenValue):
+        told.mappings["other"] = ()
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ PROOFS = [
         Difference.SIZE,
         "&".join(["group_policy=none", *(f"resources{n}=VCPU:1" for n in range(1001))]),
     ),
-    (Difference.HIDDEN, "resources=VCPU:100&resources1=VCPU:1&required1=HW_NO"),
+    (Difference.HIDDEN, "resources=VCPU:1000000&resources1=VCPU:1&required1=HW_NO"),
     (Difference.HIDDEN, f"{VM}&member_of={AGGREGATES[2]}&required=HW_NO"),
 ]
 

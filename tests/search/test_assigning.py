@@ -1,0 +1,203 @@
+"""Who gives the named groups of one tree: held to the product of all choices."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from resource_objects.providers import Provider
+from resource_objects.providers.provider import Share
+from resource_objects.requests import Request, RequestGroup
+from resource_objects.search import Snapshot, assigning
+from resource_objects.search.assigning import Assigning
+from resource_objects.search.budget import Budget, Exhausted
+from resource_objects.search.question import lay
+from resource_objects.testing.columns import columns_of
+
+TRAITS = ["CUSTOM_A", "CUSTOM_B"]
+PGPU_OF_HOST = Share(resource_class="PGPU", of="h", of_class="VCPU", factor=1)
+
+
+def asked(root: Provider, request: Request, budget: int = 10**9) -> tuple[Assigning, Budget]:
+    question = lay(request, Snapshot(columns_of([root]))._fleet)
+    purse = Budget(budget)
+    return Assigning(question.named, 0, purse), purse
+
+
+def generated(chance: random.Random) -> tuple[Provider, Request]:
+    """Return a host with two cells of devices, many of them equal, and up to four groups."""
+    root = Provider("h", {"VCPU": chance.choice([2, 4])})
+    for cell in range(2):
+        above = root.add(f"h/{cell}", "MEMORY_MB=2", traits=["CUSTOM_CELL"])
+        for number in range(chance.choice([1, 2, 3])):
+            one = above.add(
+                f"h/{cell}/{number}",
+                {"PGPU": chance.choice([1, 2, 2]), "VCPU": 1},
+                traits=[trait for trait in TRAITS if chance.random() < 0.3],
+            )
+            if chance.random() < 0.3:
+                one.update(shares=[PGPU_OF_HOST])
+    groups = []
+    for number in range(chance.choice([1, 2, 3, 3, 4])):
+        what = chance.choice(["PGPU=1", "PGPU=1", "PGPU=2", "VCPU=1", "VCPU=1,PGPU=1"])
+        required = [trait for trait in TRAITS if chance.random() < 0.15]
+        groups.append(RequestGroup(what, suffix=f"_{number}", required=required))
+    subtrees = []
+    if chance.random() < 0.4:
+        groups.append(RequestGroup(suffix="_cell", required=["CUSTOM_CELL"]))
+        subtrees = [["_cell", *chance.sample([f"_{n}" for n in range(len(groups) - 1)], 1)]]
+    policy = chance.choice([None, "isolate"])
+    return root, Request(groups=groups, group_policy=policy, same_subtree=subtrees)
+
+
+class Everything:
+    """Every way to give the groups, ``(suffix, provider)``, by trying all of them."""
+
+    def __init__(self, root: Provider, request: Request) -> None:
+        self.request = request
+        self.providers = {one.name: one for one in root.walk()}
+        self.parent = {one.name: above and above.name for one, above in root.parents()}
+        options = [[n for n in self.providers if self.gives(group, n)] for group in request.named]
+        suffixes = [group.suffix for group in request.named]
+        self.ways = {
+            tuple(zip(suffixes, chosen, strict=True))
+            for chosen in itertools.product(*options)
+            if self.is_right(dict(zip(suffixes, chosen, strict=True)))
+        }
+
+    def above(self, name: str) -> list[str]:
+        found = [name]
+        while (parent := self.parent[found[-1]]) is not None:
+            found.append(parent)
+        return found
+
+    def gives(self, group: RequestGroup, name: str) -> bool:
+        some = self.above(name) if group.resources else [name]
+        has = {trait for one in some for trait in self.providers[one].traits}
+        kept = {kind.name for kind in self.providers[name].inventories}
+        return group.required <= has and set(group.resources.names()) <= kept
+
+    def is_right(self, chosen: dict[str, str]) -> bool:
+        if self.request.isolates and len(set(chosen.values())) < len(chosen):
+            return False
+        return self.fits(chosen) and all(
+            any(all(chosen[top] in self.above(chosen[suffix]) for suffix in some) for top in some)
+            for some in self.request.same_subtree
+        )
+
+    def fits(self, chosen: dict[str, str]) -> bool:
+        used: Counter[tuple[str, str]] = Counter()
+        for group in self.request.named:
+            one = self.providers[chosen[group.suffix]]
+            for kind, amount in group.resources.by_name():
+                used[one.name, kind] += int(amount)
+                for share in one.shares:
+                    if share.resource_class == kind:
+                        used[share.of, share.of_class] += int(amount) * share.factor
+        return all(
+            count <= self.providers[name].inventories[kind].total
+            for (name, kind), count in used.items()
+        )
+
+
+def alike(root: Provider, request: Request, way: tuple[tuple[str, str], ...]) -> object:
+    """Return what ways have in common that differ in equal providers, or in groups alike, alone."""
+    providers = {one.name: one for one in root.walk()}
+    groups = {group.suffix: group for group in request.named}
+    in_sets = {s: [s in some for some in request.same_subtree] for s in groups}
+
+    def kind(suffix: str) -> str:
+        return f"{groups[suffix].replace(suffix='_')} {in_sets[suffix]}"
+
+    def like(name: str) -> str:
+        one = providers[name]
+        if one.children or name == "h":
+            return name
+        figures = sorted((str(k), str(v)) for k, v in one.inventories.items())
+        return f"{name.rsplit('/', 1)[0]} {figures} {sorted(one.traits)} {one.shares}"
+
+    by_provider: dict[str, list[str]] = {}
+    for suffix, name in way:
+        by_provider.setdefault(name, []).append(kind(suffix))
+    return tuple(sorted((like(name), tuple(sorted(held))) for name, held in by_provider.items()))
+
+
+@pytest.mark.law(5)
+def test_every_way_is_found_and_of_those_alike_at_least_one():
+    ways = 0
+    for seed in range(250):
+        root, request = generated(random.Random(seed))
+        expected = Everything(root, request).ways
+        found_by, _ = asked(root, request)
+        snapshot = Snapshot(columns_of([root]))
+        kinds = lay(request, snapshot._fleet).named.kinds
+        found = set()
+        for one in found_by.ways():
+            suffixes = [iter(kind.suffixes) for kind in kinds]
+            given = {next(suffixes[n]): snapshot._fleet.names[at] for n, at in one.given}
+            way = tuple((group.suffix, given[group.suffix]) for group in request.named)
+            assert way in expected, (seed, way)
+            found.add(alike(root, request, way))
+        assert found == {alike(root, request, way) for way in expected}, seed
+        ways += len(expected)
+    assert ways > 500
+
+
+@pytest.mark.law(9)
+def test_a_small_budget_ends_it_and_is_never_overdrawn():
+    for seed in range(100):
+        root, request = generated(random.Random(seed))
+        whole, purse = asked(root, request)
+        every = list(whole.ways())
+        for budget in {1, purse.spent // 2, purse.spent - 1, purse.spent} - {-1, 0}:
+            try:
+                cut, short = asked(root, request, budget)
+                found = list(cut.ways())
+            except Exhausted:
+                assert budget < purse.spent
+            else:
+                assert found == every and short.spent == purse.spent <= budget
+
+
+def tall(groups: int) -> tuple[Provider, Request]:
+    """Return a host of as many devices as there are groups, no two of which are alike."""
+    chance, traits = random.Random(1), [f"CUSTOM_T{number}" for number in range(30)]
+    root = Provider("h", "VCPU=1")
+    for number in range(groups):
+        root.add(f"h/{number:03}", "PGPU=1", traits=chance.sample(traits, 20))
+    some = [
+        RequestGroup("PGPU=1", suffix=f"_{n}", required=chance.sample(traits, 2))
+        for n in range(groups)
+    ]
+    return root, Request(groups=some, group_policy="isolate")
+
+
+def test_what_a_large_request_looks_at_is_paid_for():
+    """So that a budget bounds the time, whatever is asked: to make ready, and for each step."""
+    root, request = tall(150)
+    small = asked(*tall(10))[1]
+    assert small.spent < 20
+    large = asked(root, request)[1]
+    assert large.spent > 300
+    with pytest.raises(Exhausted):
+        asked(root, request, 300)
+
+
+def test_isolated_groups_without_two_alike_are_matched_step_by_step():
+    isolated, purse = asked(*tall(150))
+    one = next(isolated.ways())
+    assert len({provider for _, provider in one.given}) == 150
+    assert purse.spent < 3000
+
+
+@pytest.mark.parametrize("room", [0, 3])
+def test_how_many_dead_ends_are_remembered_changes_no_way(monkeypatch, room):
+    for seed in range(60):
+        root, request = generated(random.Random(seed))
+        every = list(asked(root, request)[0].ways())
+        with monkeypatch.context() as patched:
+            patched.setattr(assigning, "REMEMBERED", room)
+            assert list(asked(root, request)[0].ways()) == every, seed

@@ -1,0 +1,45 @@
+"""Matching groups to providers of their own: held to trying every choice."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects.search.matching import Matching, can_match, matched
+
+#: By kind, how many groups there are of it, and who may give one of them, as bits.
+questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 31)), max_size=3)
+
+
+def most(groups: list[tuple[int, int]]) -> int:
+    """Return how many of some groups can have a provider of their own, by trying everything."""
+    masks = [mask for count, mask in groups for _ in range(count)]
+    choices = [[None, *(bit for bit in range(5) if mask >> bit & 1)] for mask in masks]
+    found = ([one for one in chosen if one is not None] for chosen in itertools.product(*choices))
+    return max(len(some) for some in found if len(set(some)) == len(some))
+
+
+@given(questions)
+def test_as_many_are_matched_as_trying_everything_matches(groups):
+    best = most(groups)
+    assert matched(groups) == best
+    assert can_match(groups) is (best == sum(count for count, _ in groups))
+
+
+@given(st.lists(questions, max_size=8))
+def test_what_is_kept_from_one_question_does_not_change_the_answer_to_the_next(asked):
+    known = Matching()
+    for groups in asked:
+        assert known.can(groups) is can_match(groups)
+
+
+def test_a_long_chain_is_moved_along():
+    """Group n may have provider n or n + 1; then somebody wants the first, which moves them all."""
+    chain = [(1, 0b11 << number) for number in range(2000)]
+    known = Matching()
+    assert known.can(chain)
+    assert known.can([*chain, (1, 0b1)])
+    assert not known.can([*chain, (2, 0b1)])
+    assert matched([*chain, (2, 0b1)]) == 2001
