@@ -10,6 +10,7 @@ named.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -117,6 +118,9 @@ class Shortage:
             return self._made(Rule.STEP_SIZE, math.gcd(*steps), shared)
         if least:
             return self._made(Rule.MIN_UNIT, min(least), shared)
+        if self._amount % max(steps) == 0:  # it is what is left that does not go in steps
+            given = sum(arrays.high[shared].clip(0).tolist())
+            return dataclasses.replace(self._made(Rule.CAPACITY, given, shared), used=0)
         return self._made(Rule.STEP_SIZE, max(steps), shared)
 
     def _made(self, rule: Rule, bound: int, rows: list[int]) -> Reason:

@@ -308,3 +308,12 @@ def test_the_data_is_plain():
         },
         "undecided": [],
     }
+
+
+def test_devices_whose_rest_is_no_step_have_nothing_to_give():
+    """Three devices with one left each, given by twos."""
+    root = Provider("host0", "VCPU=8")
+    for number in range(3):
+        root.add(f"host0/gpu{number}", "PGPU=1:step_size=2")
+    told = str(Snapshot(columns_of([root])).candidates("PGPU=2").explain())
+    assert told == "host0: PGPU asked 2, free 0 of 0"
