@@ -1,9 +1,9 @@
 """Run the benchmarks, print one table, write one result file.
 
 ``python -m benchmarks [--only PART] [--write FILE]``. Takes some seconds. Figures are of one noisy
-machine: believe the ratios. Only where they are named run ``placement`` (with Placement installed)
-and ``growth``, which take minutes, and ``numa`` and ``pci``, which have a peer where Nova is
-installed.
+machine: believe the ratios. Only where they are named run ``placement``, ``candidates`` (both with
+Placement installed), ``growth`` and ``schedulers``, which take minutes, and ``numa`` and ``pci``,
+which have a peer where Nova is installed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from benchmarks.measure import Row
 
 PARTS = ("algebra", "objects", "imports", "ledgers")
 #: Parts with a peer: ``tox -e placement``, ``tox -e nova``.
-PEERS = ("placement", "numa", "pci")
+PEERS = ("placement", "candidates", "numa", "pci")
 #: Parts that take minutes.
-LONG = ("growth",)
+LONG = ("growth", "schedulers")
 RESULTS = pathlib.Path(__file__).parent / "results"
 _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
 #: Told where they are installed.
@@ -55,10 +55,11 @@ def main() -> int:
 def _line(row: Row) -> str:
     ours = f"{_figure(row.ours)} {row.unit}"
     at = "" if row.point is None else f" {row.point}"
-    peer = "" if row.peer is None else f"{row.peer_name} {_figure(row.peer)} {row.unit}"
+    more = "more than " if row.stopped else ""
+    peer = "" if row.peer is None else f"{row.peer_name} {more}{_figure(row.peer)} {row.unit}"
     ratio = "" if row.ratio is None else f"{row.ratio:.3g} times"
     verdict = {None: "", True: "met", False: "MISSED"}[row.met]
-    return f"{row.name + at:<72}{ours:>20}  {peer:<36}{ratio:<15}{row.target} {verdict}".rstrip()
+    return f"{row.name + at:<72}{ours:>20}  {peer:<42}{ratio:<15}{row.target} {verdict}".rstrip()
 
 
 def _figure(value: float) -> str:

@@ -37,13 +37,13 @@ class Chart(NamedTuple):
         return 320 - 240 * math.log10(microseconds / 10) / math.log10(self.highest / 10)
 
 
-def picture(lines: Iterable[str]) -> str:
+def picture(lines: Iterable[str], height: float = HEIGHT) -> str:
     """Return a picture of some lines of SVG."""
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="Helvetica, Arial, sans-serif" font-size="12">'
     )
-    ground = f'  <rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
+    ground = f'  <rect width="{WIDTH}" height="{height}" fill="#ffffff"/>'
     return "\n".join([head, ground, *lines, "</svg>"]) + "\n"
 
 
@@ -76,7 +76,9 @@ def axes(chart: Chart) -> Iterator[str]:
 def _said(microseconds: int) -> str:
     if microseconds < 1000:
         return f"{microseconds} us"
-    return f"{microseconds // 1000} ms"
+    if microseconds < 10**7:
+        return f"{microseconds // 1000} ms"
+    return f"{microseconds // 10**6} s"
 
 
 def line(chart: Chart, points: Points, colour: str, name: str) -> Iterator[str]:

@@ -23,15 +23,17 @@ class Row:
     target: str = ""
     met: bool | None = None
     #: Of a figure in a grid: its line and column.
-    point: tuple[int, int] | None = None
+    point: tuple[int, int | str] | None = None
     #: What these are, many lines of the one and one column of the other; None for cells.
     axes: tuple[str, str] | None = None
+    #: Whether the peer was stopped before it had an answer: it takes more than its figure.
+    stopped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for the result file."""
         found = dataclasses.asdict(self)
-        for name in ("point", "axes"):
-            if found[name] is None:
+        for name in ("point", "axes", "stopped"):
+            if not found[name]:
                 del found[name]
         return found
 

@@ -63,6 +63,11 @@ class Placement:
         self._app = deploy.loadapp(self.config)
         self._kept: tuple[Any, Any] | None = None
 
+    @property
+    def engine(self) -> Any:
+        """The engine of its database."""
+        return self._engine
+
     def reconnect(self) -> None:
         """Close the connections that wait in its pool."""
         self._engine.dispose()

@@ -1,24 +1,30 @@
 """Write the tables of the documentation from the committed result files.
 
-``python -m benchmarks.table`` rewrites ``doc/source/explanation/benchmarks_table.txt``; a test
-compares it with the result files, so that no figure is published that was not measured.
+``python -m benchmarks.table`` rewrites :data:`TABLES`; a test compares them with the result files,
+so that no figure is published that was not measured.
 """
 
 from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-TABLE = ROOT / "doc" / "source" / "explanation" / "benchmarks_table.txt"
+_PAGES = ROOT / "doc" / "source" / "explanation"
+#: Of which result files each is made.
+TABLES = {
+    _PAGES / "benchmarks_table.txt": ("benchmarks", "numa", "pci", "placement"),
+    _PAGES / "candidates_table.txt": ("candidates", "schedulers"),
+}
 
 
-def text() -> str:
-    """Return a table per result file, as reStructuredText."""
-    return "\n".join(line for path in sorted(RESULTS.glob("*.json")) for line in _table(path))
+def text(table: pathlib.Path) -> str:
+    """Return a table per result file of one of :data:`TABLES`, as reStructuredText."""
+    paths = [RESULTS / f"{name}.json" for name in TABLES[table]]
+    return "\n".join(line for path in paths if path.exists() for line in _table(path))
 
 
 def _table(path: pathlib.Path) -> Iterator[str]:
@@ -28,13 +34,14 @@ def _table(path: pathlib.Path) -> Iterator[str]:
     yield f"``{result['command'].strip()}``, {result['date']}, Python {result['python']}, {said},"
     yield f"{host['cpus']} CPUs ({host['processor']}), {host['system']}:"
     yield ""
-    yield ".. list-table::"
-    yield "   :header-rows: 1"
-    yield "   :widths: 40 15 22 11 12"
-    yield ""
     points = [row for row in result["rows"] if "point" in row and row["peer"] is None]
     rows = [row for row in result["rows"] if row not in points]
-    yield from _lines([["", "ours", "peer", "ratio", "target"], *map(_cells, rows)])
+    if rows:
+        yield ".. list-table::"
+        yield "   :header-rows: 1"
+        yield "   :widths: 40 15 22 11 12"
+        yield ""
+        yield from _lines([["", "ours", "peer", "ratio", "target"], *map(_cells, rows)])
     for name in dict.fromkeys(row["name"] for row in points):
         yield from _grid(name, [row for row in points if row["name"] == name])
 
@@ -42,17 +49,29 @@ def _table(path: pathlib.Path) -> Iterator[str]:
 def _grid(name: str, points: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a table of figures of two sizes, such as host cells down and guest cells across."""
     figures = {tuple(row["point"]): _figure(row["ours"]) for row in points}
-    down, across = (sorted({point[axis] for point in figures}) for axis in (0, 1))
-    yield f"{name[:1].upper()}{name[1:]}, in {points[0]['unit']}:"
+    down, across = (_along({point[axis]: None for point in figures}) for axis in (0, 1))
+    unit = points[0]["unit"]
+    said = unit if unit.startswith(("per ", "of ")) else f"in {unit}"
+    yield f"{name[:1].upper()}{name[1:]}, {said}:"
     yield ""
     yield ".. list-table::"
     yield "   :header-rows: 1"
     yield "   :stub-columns: 1"
     yield ""
     many, one = points[0].get("axes", ("host cells", "guest cell"))
-    head = [many, *(f"{size} {one}{'s' * (size > 1)}" for size in across)]
-    lines = [[str(size), *(figures.get((size, other), "") for other in across)] for size in down]
+    head = [many, *(_headed(size, one) for size in across)]
+    lines = [[f"{size:,}", *(figures.get((size, other), "") for other in across)] for size in down]
     yield from _lines([head, *lines])
+
+
+def _along(axis: Iterable[Any]) -> list[Any]:
+    """Return numbers in their order, words in that in which they were measured."""
+    found = list(axis)
+    return found if isinstance(found[0], str) else sorted(found)
+
+
+def _headed(size: int | str, one: str) -> str:
+    return size if isinstance(size, str) else f"{size:,} {one}{'s' * (size > 1)}"
 
 
 def _lines(table: list[list[str]]) -> Iterator[str]:
@@ -63,10 +82,13 @@ def _lines(table: list[list[str]]) -> Iterator[str]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
+    more = "more than " if row.get("stopped") else ""
     peer = (
-        "" if row["peer"] is None else f"{_figure(row['peer'])} {row['unit']}, {row['peer_name']}"
+        ""
+        if row["peer"] is None
+        else f"{more}{_figure(row['peer'])} {row['unit']}, {row['peer_name']}"
     )
-    ratio = "" if row["ratio"] is None else _ratio(row["ratio"])
+    ratio = "" if row["ratio"] is None else ("under " if more else "") + _ratio(row["ratio"])
     verdict = {None: "", True: ": met", False: ": **missed**"}[row["met"]]
     ours = f"{_figure(row['ours'])} {row['unit']}".strip()
     return [row["name"], ours, peer, ratio, f"{row['target']}{verdict}"]
@@ -81,5 +103,6 @@ def _figure(value: float) -> str:
 
 
 if __name__ == "__main__":
-    TABLE.write_text(text())
-    print(f"written to {TABLE}")
+    for each in TABLES:
+        each.write_text(text(each))
+        print(f"written to {each}")

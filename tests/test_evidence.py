@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from types import ModuleType
 
 import pytest
 
-from benchmarks import numa_picture, pci_picture, table
+from benchmarks import candidates_picture, numa_picture, pci_picture, schedulers_picture, table
 from tests.peers.nova import numa_differences, pci_differences
 
 
-def test_the_table_of_the_documentation_is_the_committed_results() -> None:
-    assert table.TABLE.read_text() == table.text(), "run python -m benchmarks.table"
+@pytest.mark.parametrize("path", table.TABLES, ids=[path.stem for path in table.TABLES])
+def test_the_table_of_the_documentation_is_the_committed_results(path: pathlib.Path) -> None:
+    assert path.read_text() == table.text(path), "run python -m benchmarks.table"
 
 
-@pytest.mark.parametrize("drawn", [numa_picture, pci_picture], ids=["numa", "pci"])
+def test_every_result_is_in_some_table() -> None:
+    shown = {name for some in table.TABLES.values() for name in some}
+    assert {path.stem for path in table.RESULTS.glob("*.json")} == shown
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [candidates_picture, numa_picture, pci_picture, schedulers_picture],
+    ids=["candidates", "numa", "pci", "schedulers"],
+)
 def test_the_picture_of_the_documentation_is_of_the_committed_results(drawn: ModuleType) -> None:
     how = f"run python -m {drawn.__name__}"
     assert drawn.PICTURE.exists() == drawn.RESULT.exists(), how
@@ -38,3 +49,30 @@ def test_every_result_says_where_it_comes_from() -> None:
         result = json.loads(path.read_text())
         assert {"command", "date", "python", "host", "versions", "rows"} <= result.keys()
         assert result["rows"], path.name
+
+
+# --- what the pages say of the figures ---
+
+
+def test_chance_keeps_lost_races_rare() -> None:
+    for kind, lost in _of_schedulers("whole hosts: lost races").items():
+        many = max(schedulers for schedulers, _ in lost)
+        for order in ("pack", "spread"):
+            assert lost[many, f"{order} by seed"] < lost[many, order] / 2, kind
+        assert lost[many, "random"] < 50 < lost[many, "name"], kind
+
+
+def test_what_others_changed_is_taken_at_once_where_there_is_room() -> None:
+    for kind, taken in _of_schedulers("eighths of hosts: changed, and taken at once").items():
+        assert all(figure > 0 for (many, _), figure in taken.items() if many > 1), kind
+
+
+def _of_schedulers(what: str) -> dict[str, dict[tuple[int, str], float]]:
+    """Return what the experiment measured, by kind of database: by schedulers and order."""
+    found: dict[str, dict[tuple[int, str], float]] = {}
+    for row in json.loads(schedulers_picture.RESULT.read_text())["rows"]:
+        kind, _, name = row["name"].partition(", ")
+        if name == what:
+            schedulers, order = row["point"]
+            found.setdefault(kind, {})[schedulers, order] = row["ours"]
+    return found
