@@ -335,8 +335,19 @@ class ResourceObject(ovo.VersionedObject):
                 yield name, value
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self._set_fields())
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self._set_fields())
         return f"{type(self).__name__}({shown})"
+
+
+def _shown(value: Any) -> str:
+    """Return a value as Python says it, sets in order: what is equal looks equal."""
+    if isinstance(value, frozenset):
+        told = ", ".join(sorted(map(_shown, value)))
+        return f"frozenset({{{told}}})" if value else "frozenset()"
+    if type(value) is tuple:
+        told = ", ".join(map(_shown, value))
+        return f"({told},)" if len(value) == 1 else f"({told})"
+    return repr(value)
 
 
 class Value(ResourceObject):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import Amounts, IntegerAmount, IntegerResource, Limits, SlotResource
+from resource_objects.resources.pci import Device
 from resource_objects.testing import strategies as ro_st
 from tests.objects.versions import Disk, Tape
 
@@ -194,3 +195,14 @@ def test_threads_that_share_a_value_see_one_value() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(seen == expected for seen in pool.map(look, range(200)))
+
+
+def test_equal_values_look_equal():
+    """A set may be in another order inside; the text is not."""
+    names = [f"CUSTOM_{letter}" for letter in "ABCDEFGH"]
+    one, other = (frozenset(some) for some in (names, names[::-1]))
+    device = {"address": "0000:01:00.0", "vendor_id": "10de", "product_id": "2330"}
+    first, second = (Device(**device, traits=traits) for traits in (one, other))
+    assert first == second
+    assert repr(first) == repr(second)
+    assert f"traits=frozenset({{{', '.join(map(repr, names))}}})" in repr(first)

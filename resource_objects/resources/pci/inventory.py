@@ -429,7 +429,8 @@ class PCIInventory(abstract.Inventory):
         if any(device.parent is not None and device.parent not in here for device in own):
             return None
         told = [name for name in Device.fields if name not in ("address", "parent")]
-        return tuple(sorted(repr([getattr(device, name) for name in told]) for device in own))
+        alike = Counter(tuple(getattr(device, name) for name in told) for device in own)
+        return frozenset(alike.items())
 
     def in_the_way(self, amount: abstract.Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
         """Return the devices that somebody has and a refused amount would need, by part."""
