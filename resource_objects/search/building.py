@@ -20,6 +20,9 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.located import LocatedAsked
 from resource_objects.search.question import Question
 
+#: What a candidate locates where nothing says where it goes.
+_NOTHING = Amounts()
+
 
 class FewUnits(Exception):
     """A provider has fewer free units than it counts. Internal: it never leaves the search.
@@ -78,7 +81,7 @@ def candidate(
         host=fleet.hosts[tree],
         allocations=tuple(_summed(allocations) if assigned or given else allocations),
         generations=tuple(_generations(fleet, givers)),
-        located=Amounts(assigned),
+        located=Amounts(assigned) if assigned else _NOTHING,
         mappings=_mappings(question, of_unnamed, given),
     )
 
