@@ -97,7 +97,7 @@ def _refreshing(ledger: ro.Ledger, url: str, size: int) -> Iterator[Row]:
         ):
             for count in counts:
                 yield _point(name, size, count, _absorbed(ledger, once, count), "change")
-        once = lambda: other.ensure_trait(f"CUSTOM_BENCHMARK_{next(numbers)}")  # noqa: E731
+        once = lambda: other.names.traits.ensure(f"CUSTOM_BENCHMARK_{next(numbers)}")  # noqa: E731
         said = f"freshness: {size:,} hosts, a trait was made, so everything is read"
         yield Row(said, "ms", _absorbed(ledger, once, 1))
 
@@ -127,7 +127,7 @@ def weighing(url: str, size: int) -> Iterator[Row]:
         small.sync(ro.Provider("host", asked.HAS))
         small.snapshot().candidates(Request(asked.ASKED))
     with ro.connect(url) as ledger:
-        ledger.cursor()
+        ledger.feed.cursor()
         before = _megabytes()
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
         kept = [ledger.snapshot()]

@@ -128,4 +128,4 @@ def _questions(ledger: ro.Ledger) -> Questions:
 
 
 def _count(ledger: ro.Ledger) -> int:
-    return sum(1 for _ in ledger.providers(page=5_000))
+    return sum(1 for _ in ledger.providers())

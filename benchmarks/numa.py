@@ -20,7 +20,6 @@ from benchmarks import nova_numa, numa_growth
 from benchmarks.measure import Row, rate
 from benchmarks.numa_asked import CPUS, MEMORY_MB, host, refusal, row, too_much
 from resource_objects.interop.nova import dump_host_numa_topology, load_host_numa_topology
-from resource_objects.providers.located import add_parts
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
 
 UNDER_MS = 1.0
@@ -188,7 +187,7 @@ def _claims_in(ledger: ro.Ledger) -> Iterator[Row]:
     provider = ro.Provider(
         "host", {"VCPU": 8 * CPUS // 2, "PCPU": 8 * CPUS // 2, "MEMORY_MB": 8 * MEMORY_MB}
     )
-    add_parts(provider, "NUMA_TOPOLOGY", host(8))
+    provider.add_parts("NUMA_TOPOLOGY", host(8))
     ledger.sync(provider)
     asked = {"host": {"NUMA_TOPOLOGY": numa(cells=4, dedicated=16, memory_mb=4096)}}
 

@@ -20,9 +20,8 @@ from benchmarks import nova_numa, nova_pci, pci_growth
 from benchmarks.measure import Row, per_call
 from benchmarks.numa_asked import host, row
 from benchmarks.pci_asked import CELLS, GPU, NIC, PART, Joint, asked, gpus, nics
-from resource_objects.providers.located import add_parts
+from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import PCIAmount, PCIInventory
-from resource_objects.resources.together import Cells
 
 #: At least so many times faster than ``support_requests``.
 TIMES = 20
@@ -65,7 +64,7 @@ def _support(name: str, count: int, is_pools: bool, amount: PCIAmount, chosen: r
     where: Mapping[str, Any] = {}
     if chosen is not None:
         facts = {cell.id: cell.socket for cell in host(CELLS).cells}
-        where = {"cells": Cells(facts, {}), "chosen": frozenset(chosen)}
+        where = {"context": Context(chosen=ChosenCells(CellMap(facts, {}), chosen))}
     return row(
         f"devices could be had: {name}",
         "us",
@@ -213,7 +212,7 @@ def _fleet() -> Iterator[Row]:
         snapshot = ledger.snapshot()
         counts = {"VCPU": 4, "MEMORY_MB": 4096}
         for said, count in (("2 GPUs", 2), ("more GPUs than a host has", PER_HOST + 1)):
-            request = ro.Request({**counts, "PCI_DEVICES": asked(GPU, count=count)})
+            request = ro.Request({**counts, "DEVICES": asked(GPU, count=count)})
             expected = LIMIT if count <= PER_HOST else 0
 
             def search(request: ro.Request = request, expected: int = expected) -> None:
@@ -238,5 +237,5 @@ def _milliseconds(once: Callable[[], Any]) -> float:
 
 def _host(number: int) -> ro.Provider:
     found = ro.Provider(f"host-{number}", {"VCPU": 64, "MEMORY_MB": 262144})
-    add_parts(found, "PCI_DEVICES", gpus(PER_HOST))
+    found.add_parts("DEVICES", gpus(PER_HOST))
     return found

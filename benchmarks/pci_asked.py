@@ -79,10 +79,8 @@ class Joint:
         self.devices = gpus(hosts, nowhere=1)
         self.topology = numa(cells=guests, dedicated=4 * guests, memory_mb=1024 * guests)
         self.asked = asked(GPU, count=guests + (not holds), affinity="required")
-        self.inventories = ro.Inventories(
-            {"NUMA_TOPOLOGY": self.cells, "PCI_DEVICES": self.devices}
-        )
-        self.amounts = ro.Amounts({"NUMA_TOPOLOGY": self.topology, "PCI_DEVICES": self.asked})
+        self.inventories = ro.Inventories({"NUMA_TOPOLOGY": self.cells, "DEVICES": self.devices})
+        self.amounts = ro.Amounts({"NUMA_TOPOLOGY": self.topology, "DEVICES": self.asked})
         if self.fits() is not holds:
             raise AssertionError(f"{guests} guest cells on {hosts} host cells: not {holds}")
 

@@ -251,9 +251,10 @@ def changed_meanwhile(url: str, taken: list[Taken]) -> int:
     writes: dict[str, tuple[str, int, int]] = {}
     numbers: dict[str, list[int]] = defaultdict(list)
     with ro.connect(url) as ledger:
-        cursor = Cursor((0,) * len(ledger.cursor().heads))
+        cursor = Cursor((0,) * len(ledger.feed.cursor().heads))
         while True:
-            changes, cursor = ledger.changes(cursor)
+            changes = ledger.feed.changes(cursor)
+            cursor = changes.cursor
             if not changes:
                 break
             for one in changes:

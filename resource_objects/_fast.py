@@ -27,12 +27,12 @@ import decimal
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from resource_objects._ovo import fields as ovo_fields
 
-if TYPE_CHECKING:
-    from resource_objects.base import ResourceObject
+# The base of all objects hands itself in, and is not imported: it is what imports this module.
+ResourceObject: TypeAlias = Any
 
 #: Whether :func:`accelerate` is applied when classes are registered.
 ENABLED = os.environ.get("RESOURCE_OBJECTS_FAST", "1") != "0"
@@ -183,7 +183,7 @@ def _step(cls: type[ResourceObject], name: str) -> tuple[str, str, Any, Any, Cal
     field = cls.fields[name]
     default = checked = _UNSET
     if isinstance(field.default, _ATOMS):
-        bare = cls.__new__(cls) if not getattr(cls, "__abstractmethods__", None) else None
+        bare: Any = object.__new__(cls) if not getattr(cls, "__abstractmethods__", None) else None
         kept = field.coerce(bare, name, copy.deepcopy(field.default))
         if isinstance(kept, _ATOMS):
             default, checked = field.default, kept

@@ -34,11 +34,12 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
-from resource_objects import _fast, _wire, exceptions
+from oslo_utils import versionutils
+
+from resource_objects import _fast, exceptions
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import exception as ovo_exception
 from resource_objects._ovo import fields as ovo_fields
-from resource_objects._wire import IncompatibleVersion
 
 __all__ = [
     "NAMESPACE",
@@ -53,6 +54,7 @@ __all__ = [
     "register_record",
     "version_manifest",
 ]
+
 
 NAMESPACE = "resource_objects"
 
@@ -193,11 +195,9 @@ class ResourceObject(ovo.VersionedObject):
         :raises InvalidPrimitive: if it is not the wire form of this kind of object
         :raises IncompatibleVersion: if its version is newer than this library knows
         """
-        name, version = _wire.read_header(cls, primitive)
+        name, version = _read_header(cls, primitive)
         try:
-            found = _wire.class_for(cls, name, version)._obj_from_primitive(
-                context, version, primitive
-            )
+            found = _class_for(cls, name, version)._obj_from_primitive(context, version, primitive)
         except exceptions.ResourceObjectsError:
             raise
         except ovo_exception.IncompatibleObjectVersion as error:
@@ -218,7 +218,7 @@ class ResourceObject(ovo.VersionedObject):
         self = cls.__new__(cls)
         self._prepare(context)
         data = primitive[cls._obj_primitive_key("data")]
-        reader: Any = _wire.Reader(ResourceObject, context)
+        reader: Any = _Reader(ResourceObject, context)
         values = {
             name: field.from_primitive(reader, name, data[name])
             for name, field in cls.fields.items()
@@ -257,12 +257,12 @@ class ResourceObject(ovo.VersionedObject):
         return primitive
 
     def _refuse_target(self, target_version: str) -> None:
-        target = _wire.version_tuple(target_version)
-        if target < _wire.FIRST:
+        target = _version_tuple(target_version)
+        if target < _FIRST:
             raise exceptions.CannotDowngrade(
                 self.obj_name(), target_version, "the first version is 1.0"
             )
-        if target > _wire.version_tuple(self.VERSION):
+        if target > _version_tuple(self.VERSION):
             raise IncompatibleVersion(
                 objname=self.obj_name(), objver=target_version, supported=self.VERSION
             )
@@ -274,7 +274,7 @@ class ResourceObject(ovo.VersionedObject):
         version_manifest: dict[str, str] | None,
     ) -> None:
         """Rewrite ``primitive`` as an older version, children by the receiver's manifest."""
-        _wire.make_compatible(type(self), primitive, target_version, version_manifest)
+        _make_compatible(type(self), primitive, target_version, version_manifest)
 
     def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
         """Rewrite ``primitive`` (the data of a wire form) as ``target_version``.
@@ -283,7 +283,7 @@ class ResourceObject(ovo.VersionedObject):
         the children along. ``self`` is bare: read ``primitive``, never the fields.
         """
         manifest = getattr(self, "_obj_version_manifest", None)
-        _wire.downgrade_children(type(self), primitive, target_version, manifest)
+        _downgrade_children(type(self), primitive, target_version, manifest)
 
     # --- change tracking that sees children ---
 
@@ -292,7 +292,7 @@ class ResourceObject(ovo.VersionedObject):
         changed = {name for name in self._changed_fields if name in self.fields}
         for name in self.fields:
             value = getattr(self, f"_obj_{name}", None)
-            if name not in changed and any(c.obj_what_changed() for c in _wire.children_of(value)):
+            if name not in changed and any(c.obj_what_changed() for c in _children_of(value)):
                 changed.add(name)
         return changed
 
@@ -301,7 +301,7 @@ class ResourceObject(ovo.VersionedObject):
         names = set(self.fields if fields is None else fields)
         if recursive:
             for name in names:
-                for child in _wire.children_of(getattr(self, f"_obj_{name}", None)):
+                for child in _children_of(getattr(self, f"_obj_{name}", None)):
                     child.obj_reset_changes(recursive=True)
         self._changed_fields -= names
 
@@ -582,3 +582,160 @@ def _guarded(cls: type[ResourceObject], name: str) -> property:
         self._changed_fields.discard(name)
 
     return property(stock.fget, setter, deleter, doc=f"{name}: {cls.fields[name].describe()}")
+
+
+# --- wire forms -----------------------------------------------------------------------------------
+# A wire form (*primitive*) is the nested dict that oslo.versionedobjects makes of an object. All
+# below is done to such dicts, not to objects, so that one may be rewritten for an older reader by
+# somebody who does not hold the object.
+
+
+#: The version every object starts with.
+_FIRST = (1, 0)
+
+_KEY = ovo.VersionedObject._obj_primitive_key
+_NAME, _VERSION, _DATA, _CHANGES = (_KEY(part) for part in ("name", "version", "data", "changes"))
+
+
+class IncompatibleVersion(exceptions.UnsupportedVersion, ovo_exception.IncompatibleObjectVersion):
+    """A wire form in a version this library does not know.
+
+    It is oslo.versionedobjects' own ``IncompatibleObjectVersion`` too, which its serializer
+    catches to ask the sender's side for an older version.
+    """
+
+
+def _version_tuple(version: str) -> tuple[int, ...]:
+    """Return the two numbers of a version (a third one changes nothing that is said)."""
+    try:
+        major, minor, *_ = versionutils.convert_version_to_tuple(version)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise exceptions.InvalidPrimitive("version", version, "a version like 1.0") from error
+    return major, minor
+
+
+def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
+    """Return (name, version) of a wire form, or raise if it is not shaped like one."""
+    if not isinstance(primitive, dict):
+        raise exceptions.InvalidPrimitive("primitive", primitive, f"the dict of a {cls.obj_name()}")
+    for part, kind in (("name", str), ("namespace", str), ("version", str), ("data", dict)):
+        key = cls._obj_primitive_key(part)
+        if not isinstance(primitive.get(key), kind):
+            raise exceptions.InvalidPrimitive(key, primitive.get(key), f"a {kind.__name__}")
+    changes = primitive.get(cls._obj_primitive_key("changes"), [])
+    if not isinstance(changes, list) or not all(isinstance(name, str) for name in changes):
+        raise exceptions.InvalidPrimitive("changes", changes, "a list of field names")
+    namespace = primitive[cls._obj_primitive_key("namespace")]
+    if namespace != cls.OBJ_PROJECT_NAMESPACE:
+        raise exceptions.InvalidPrimitive("namespace", namespace, cls.OBJ_PROJECT_NAMESPACE)
+    version = primitive[cls._obj_primitive_key("version")]
+    _version_tuple(version)
+    return primitive[cls._obj_primitive_key("name")], version
+
+
+def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:
+    """Return the registered class of a wire name that ``cls`` may stand for."""
+    if not ovo.VersionedObjectRegistry.obj_classes().get(name):
+        raise exceptions.InvalidPrimitive("primitive", name, "the wire name of a known object")
+    found = cls.obj_class_from_name(name, version)
+    if not issubclass(found, cls) and (
+        found.obj_name() != cls.obj_name() or not hasattr(found, "WIRE_PREFIX")
+    ):
+        raise exceptions.InvalidPrimitive("primitive", name, f"a {cls.obj_name()}")
+    return found
+
+
+class _Reader:
+    """What fields see as their object while data is read: it reads objects of any kind."""
+
+    __slots__ = ("_base", "_context")
+
+    def __init__(self, base: type[ResourceObject], context: Any) -> None:
+        self._base = base
+        self._context = context
+
+    def obj_from_primitive(self, primitive: Any, context: Any = None) -> ResourceObject:
+        return self._base.obj_from_primitive(primitive, context)
+
+
+def _make_compatible(
+    objclass: type[ovo.VersionedObject],
+    data: dict[str, Any],
+    target_version: str,
+    manifest: dict[str, str] | None,
+) -> None:
+    """Run a class's own downgrade on the data of a wire form, with a bare instance as self."""
+    shell = objclass.__new__(objclass)
+    if manifest is not None:
+        object.__setattr__(shell, "_obj_version_manifest", manifest)
+    shell.obj_make_compatible(data, target_version)
+
+
+def _downgrade_children(
+    parent: type[ResourceObject],
+    data: dict[str, Any],
+    target_version: str,
+    manifest: dict[str, str] | None,
+) -> None:
+    """Rewrite the children inside a parent's data as what ``target_version`` of it carried.
+
+    :raises CannotDowngrade: if it is not known what that was, or a child cannot be said in it
+    """
+    for child in _children_of_primitive(data):
+        name, version = child[_NAME], child[_VERSION]
+        if manifest and name in manifest:
+            wanted = manifest[name]
+        else:
+            wanted = _child_version(parent, name, version, target_version)
+        wanted = min(wanted, version, key=_version_tuple)
+        objclass = ovo.VersionedObject.obj_class_from_name(name, version)
+        _make_compatible(objclass, child[_DATA], wanted, manifest)
+        child[_VERSION] = wanted
+        if _CHANGES in child:
+            child[_CHANGES] = [field for field in child[_CHANGES] if field in child[_DATA]]
+            if not child[_CHANGES]:
+                del child[_CHANGES]
+
+
+def _child_version(
+    parent: type[ResourceObject], name: str, version: str, target_version: str
+) -> str:
+    """Return the version of child ``name`` that the parent's ``target_version`` carried."""
+    if name not in parent.CHILD_VERSIONS:
+        if _version_tuple(version) == _FIRST:
+            return version
+        raise exceptions.CannotDowngrade(
+            parent.obj_name(), target_version, f"no rule for its child {name} {version}"
+        )
+    target = _version_tuple(target_version)
+    known = [child for own, child in parent.CHILD_VERSIONS[name] if _version_tuple(own) <= target]
+    if not known:
+        raise exceptions.CannotDowngrade(
+            parent.obj_name(), target_version, f"it did not know {name} yet"
+        )
+    return known[-1]
+
+
+def _children_of_primitive(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the wire forms of the nearest objects inside a primitive."""
+    if isinstance(value, dict):
+        if _NAME in value:
+            yield value
+            return
+        for item in value.values():
+            yield from _children_of_primitive(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _children_of_primitive(item)
+
+
+def _children_of(value: Any) -> Iterator[ovo.VersionedObject]:
+    """Yield the nearest objects inside a field's value."""
+    if isinstance(value, ovo.VersionedObject):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _children_of(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _children_of(item)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,8 +67,8 @@ __all__ = [
     "NoCandidates",
     "NotAssigned",
     "NotBound",
-    "OnlyPoolsKnown",
     "OperationConflict",
+    "OperationExpired",
     "PluginError",
     "ProviderExists",
     "ProviderInUse",
@@ -84,6 +85,7 @@ __all__ = [
     "StandardName",
     "TraitInUse",
     "TraitNotFound",
+    "Undetermined",
     "UnitNotFound",
     "UnitNotHeld",
     "UnitRuleViolated",
@@ -214,7 +216,32 @@ class InvalidRequest(InvalidInput):
 
 
 class InvalidURL(InvalidInput):
-    """A ledger URL that cannot be read."""
+    """A ledger URL that cannot be read.
+
+    ``value`` is its scheme and host, as far as they were understood: any of the rest may be a
+    password, such as what stands behind a host that was forgotten.
+
+    >>> InvalidURL("ledger URL", "mysql://me:secret@db/lab?charset=latin1", "utf8mb4").value
+    'mysql://db/...'
+    """
+
+    def __init__(self, what: str, value: object, expected: str) -> None:
+        super().__init__(what, _without_secrets(value), expected)
+
+
+_URL = re.compile(r"([A-Za-z0-9+.-]+://)(?:[^/?#@]*@)?([^/?#@:]*).*", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]*(?::/{0,3})?")
+
+
+def _without_secrets(value: object) -> object:
+    if not isinstance(value, str):
+        return type(value).__name__
+    found = _URL.fullmatch(value)
+    if found is not None:
+        understood = f"{found[1]}{found[2]}"
+        is_all = value.rstrip("/") == understood.rstrip("/")
+        return value if is_all else f"{understood}/..."
+    return value if _PLAIN.fullmatch(value) else "..."
 
 
 class InvalidRow(InvalidInput):
@@ -290,7 +317,9 @@ class Rule(enum.StrEnum):
     MAX_UNIT = "max_unit"  #: more than one claim may ask (bound: max_unit)
     STEP_SIZE = "step_size"  #: not a multiple (bound: step_size)
     USED_BELOW_ZERO = "used_below_zero"  #: more given back than is used (bound: 0)
+    IN_STEPS = "in_steps"  #: what is left does not all go in steps (bound: so much does)
     NO_INVENTORY = "no_inventory"  #: there is none of it here (bound: 0)
+    NOT_OWN = "not_own"  #: pools could give it, the host itself gives nothing (bound: 0)
     UNIT_TAKEN = "unit_taken"  #: somebody has one of the units asked for (bound: 0)
     TRAIT_MISSING = "trait_missing"  #: nobody who could give it has the trait (bound: 0)
     TRAIT_FORBIDDEN = "trait_forbidden"  #: everybody who could give it has the trait (bound: 0)
@@ -307,6 +336,7 @@ class Rule(enum.StrEnum):
     AT_ONCE = "at_once"  #: each request could have its devices, not all (bound: no more than that)
     AGGREGATE_MISSING = "aggregate_missing"  #: nobody who could give it is a member (bound: 0)
     AGGREGATE_FORBIDDEN = "aggregate_forbidden"  #: all who could give it are members (bound: 0)
+    CONDITIONS = "conditions"  #: somebody meets each of some conditions, nobody all (bound: 0)
     OTHER_TREE = "other_tree"  #: it is to come from another tree (bound: 0)
     ROOT_TRAIT_MISSING = "root_trait_missing"  #: the host has not the trait (bound: 0)
     ROOT_TRAIT_FORBIDDEN = "root_trait_forbidden"  #: the host has the trait (bound: 0)
@@ -328,9 +358,9 @@ class Reason:
     (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
     are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
     ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
-    network or policy, or the kind of device that was asked for. ``cell`` is the host cell and
-    ``guest`` the guest cell of a topology. ``group`` is the named group of the request that it is
-    about, or several, with commas between.
+    network or policy, or the kind of device that was asked for, or several conditions in words.
+    ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
+    group of the request that it is about, or several, with commas between.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -409,8 +439,10 @@ _FINDINGS = {
     Rule.MIN_UNIT: "asked {reason.requested}, one claim takes at least {reason.bound}",
     Rule.MAX_UNIT: "asked {reason.requested}, one claim takes at most {reason.bound}",
     Rule.STEP_SIZE: "asked {reason.requested}, not a multiple of {reason.bound}",
+    Rule.IN_STEPS: "asked {reason.requested}, only {reason.bound} of what is free goes in steps",
     Rule.USED_BELOW_ZERO: "gives back {back}, only {reason.used} used",
     Rule.NO_INVENTORY: "asked {reason.requested}, there is none",
+    Rule.NOT_OWN: "asked {reason.requested}, pools may have it but the host gives nothing itself",
     Rule.UNIT_TAKEN: "asked {reason.requested} with unit {reason.unit}, which is taken",
     Rule.TRAIT_MISSING: "asked {reason.requested} with {reason.trait}, nobody who has it",
     Rule.TRAIT_FORBIDDEN: "asked {reason.requested} without {reason.trait}, everybody has it",
@@ -425,6 +457,7 @@ _FINDINGS = {
     Rule.INVALID: "asked {reason.requested}, what is kept of it contradicts itself",
     Rule.AGGREGATE_MISSING: "asked {reason.requested} in {reason.unit}, nobody there",
     Rule.AGGREGATE_FORBIDDEN: "asked {reason.requested} outside {reason.unit}, all are inside",
+    Rule.CONDITIONS: "asked {reason.requested} {reason.unit}, nobody meets all of that",
     Rule.OTHER_TREE: "asked {reason.requested} of the tree of {reason.unit}, this is another",
     Rule.ROOT_TRAIT_MISSING: "has not {reason.trait}, which is asked of the host itself",
     Rule.ROOT_TRAIT_FORBIDDEN: "has {reason.trait}, which the host itself must not have",
@@ -495,7 +528,7 @@ class SearchLimitReached(ResourceObjectsError):
         return f"cut short after {self.budget} steps, {self.found} found: neither yes nor no"
 
 
-class OnlyPoolsKnown(ResourceObjectsError):
+class Undetermined(ResourceObjectsError):
     """Counts of devices do not tell whether they can be had at once: neither yes nor no (D4)."""
 
     def __init__(self, asked: object) -> None:
@@ -673,6 +706,12 @@ class OperationConflict(LedgerError):
     """The operation id was used before, for something else."""
 
     problem = "is the id of another operation"
+
+
+class OperationExpired(LedgerError):
+    """The operation is older than what the ledger keeps: nobody knows whether it was done."""
+
+    problem = "may have been done and forgotten; look at the ledger and use a new operation"
 
 
 class NotBound(LedgerError):

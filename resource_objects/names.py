@@ -19,6 +19,10 @@ import os_resource_classes
 from resource_objects import exceptions
 
 _STANDARD_ORDER = {name: index for index, name in enumerate(os_resource_classes.STANDARDS)}
+#: After all counts, what says where they are: host cells before the devices that are near them, so
+#: that a loop over a request takes them in this order.
+_LOCATED_ORDER = {"NUMA_TOPOLOGY": len(_STANDARD_ORDER) + 1, "DEVICES": len(_STANDARD_ORDER) + 2}
+_ORDER = {**_STANDARD_ORDER, **_LOCATED_ORDER}
 _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}\Z")
 _UUID = re.compile(
     r"([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})\Z", re.IGNORECASE
@@ -45,12 +49,14 @@ def resource_class_name(value: object) -> str:
 
 
 def resource_class_order(name: str) -> tuple[int, str]:
-    """Return a sort key: standard classes as os-resource-classes has them, then by name.
+    """Return a sort key: standard classes as os-resource-classes has them, then others by name.
+
+    What says where something is comes last: host cells, then devices.
 
     >>> sorted(["CUSTOM_A", "MEMORY_MB", "VCPU"], key=resource_class_order)
     ['VCPU', 'MEMORY_MB', 'CUSTOM_A']
     """
-    return _STANDARD_ORDER.get(name, len(_STANDARD_ORDER)), name
+    return _ORDER.get(name, len(_STANDARD_ORDER)), name
 
 
 def trait_name(value: object) -> str:

@@ -22,10 +22,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mysql": "resource_objects.backends.sql.backend:SQLBackend",
         "mariadb": "resource_objects.backends.sql.backend:SQLBackend",
     },
+    "resource_objects.columns": {
+        "VCPU": "resource_objects.host.columns:VCPUColumn",
+        "MEMORY_MB": "resource_objects.host.columns:MemoryColumn",
+        "DISK_GB": "resource_objects.host.columns:DiskColumn",
+        "NUMA_TOPOLOGY": "resource_objects.host.located_columns:NUMAColumn",
+        "DEVICES": "resource_objects.host.located_columns:PCIColumn",
+    },
     "resource_objects.discovery": {"linux": "resource_objects.host.linux:read_machine"},
     "resource_objects.resources": {
         "NUMA_TOPOLOGY": "resource_objects.resources.numa:NUMA_TOPOLOGY",
-        "PCI_DEVICES": "resource_objects.resources.pci:PCI_DEVICES",
+        "DEVICES": "resource_objects.resources.pci:DEVICES",
     },
 }
 

@@ -1,8 +1,7 @@
-"""What every test shares: Hypothesis profiles, scratch databases, and which tests are peers'.
+"""What every test shares: how much is tried, scratch databases, and which tests are peers'.
 
-Hypothesis: profile ``ci`` (chosen by ``CI=true``, or ``--hypothesis-profile=ci``) tries the same
-examples every time and prints how to repeat a failure; ``default`` tries new ones. Neither has a
-deadline: how long an example takes says more about the machine than about the code.
+Lengths: a fast command and a long one, ``--long``, see ``support/lengths.py``. No case has a
+deadline: how long one takes says more about the machine than about the code.
 
 Databases: the fixtures ``database_url`` and ``prepared_database``, see ``databases.py``.
 
@@ -16,20 +15,17 @@ Laws: ``@pytest.mark.law`` and ``--laws-table`` come from :mod:`resource_objects
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
-from tests import databases
+pytest.register_assert_rewrite("tests.support")
+
+from tests import databases  # noqa: E402
+from tests.support import lengths  # noqa: E402
 
 pytest_plugins = ["resource_objects.testing.laws"]
-
-hypothesis.settings.register_profile("default", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 _PEERS = Path(__file__).resolve().parent / "peers"
 
@@ -44,12 +40,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path == _PEERS and not _peers_are_named(config) else None
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--long``."""
+    parser.addoption("--long", action="store_true", help="run what the fast tests leave out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how much is tried."""
+    lengths.configure(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the other command."""
+    if not _peers_are_named(config):
+        lengths.select(config, items)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is left out, and who runs it."""
     if _peers_are_named(config):
-        return None
+        return []
     names = sorted(path.name for path in _PEERS.iterdir() if path.is_dir())
-    return f"not collected: tests/peers (run by tox -e {','.join(names)})"
+    peers = f"not collected: tests/peers (run by tox -e {','.join(names)})"
+    return [lengths.header(config), peers]
 
 
 @pytest.fixture(scope="session")

@@ -49,30 +49,3 @@ def test_every_result_says_where_it_comes_from() -> None:
         result = json.loads(path.read_text())
         assert {"command", "date", "python", "host", "versions", "rows"} <= result.keys()
         assert result["rows"], path.name
-
-
-# --- what the pages say of the figures ---
-
-
-def test_chance_keeps_lost_races_rare() -> None:
-    for kind, lost in _of_schedulers("whole hosts: lost races").items():
-        many = max(schedulers for schedulers, _ in lost)
-        for order in ("pack", "spread"):
-            assert lost[many, f"{order} by seed"] < lost[many, order] / 2, kind
-        assert lost[many, "random"] < 50 < lost[many, "name"], kind
-
-
-def test_what_others_changed_is_taken_at_once_where_there_is_room() -> None:
-    for kind, taken in _of_schedulers("eighths of hosts: changed, and taken at once").items():
-        assert all(figure > 0 for (many, _), figure in taken.items() if many > 1), kind
-
-
-def _of_schedulers(what: str) -> dict[str, dict[tuple[int, str], float]]:
-    """Return what the experiment measured, by kind of database: by schedulers and order."""
-    found: dict[str, dict[tuple[int, str], float]] = {}
-    for row in json.loads(schedulers_picture.RESULT.read_text())["rows"]:
-        kind, _, name = row["name"].partition(", ")
-        if name == what:
-            schedulers, order = row["point"]
-            found.setdefault(kind, {})[schedulers, order] = row["ours"]
-    return found

@@ -141,3 +141,30 @@ def test_every_rule_has_words_with_its_figures(rule: Rule) -> None:
 def test_a_reason_names_the_place_and_who_holds_it() -> None:
     assert str(REASON) == "host0: PGPU asked 3, free 1 of 4 (job-1 holds 2, job-2 holds 1)"
     assert REASON.free == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:/me:secret@db/lab",
+        "postgresql:me:secret@db/lab",
+        "postgresql//me:secret@db/lab",
+        "me:secret@db/lab",
+        "memory://me:secret@x",
+        "://me:secret@db/lab",
+        "mysql://:secret",
+        "mysql://me:secret",
+        "mysql://me:se/cret@db/lab?password=secret#secret",
+    ],
+)
+def test_a_url_that_is_refused_shows_no_secret(url: str) -> None:
+    error = exceptions.InvalidURL("ledger URL", url, "another")
+    told = f"{error} {error!r} {error.args} {vars(error)}"
+    assert "secret" not in told and "cret@" not in told
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.args) == (str(error), error.args)
+
+
+@pytest.mark.parametrize("url", ["memory://x", "sqlite://", "sqlite:///", "lab.db", ""])
+def test_a_url_that_can_hold_no_secret_is_shown(url: str) -> None:
+    assert exceptions.InvalidURL("ledger URL", url, "another").value == url

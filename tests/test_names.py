@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import exceptions, names
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
 CHECKS: dict[str, tuple[Callable[[object], str], type[Exception]]] = {
     "resource class": (names.resource_class_name, exceptions.InvalidResourceClass),
@@ -41,13 +41,13 @@ def test_whatever_is_given_is_a_name_or_refused(
         assert check(name) == name
 
 
-@given(ro_st.resource_class_names(), ro_st.trait_names())
+@given(strategies.resource_class_names(), strategies.trait_names())
 def test_symbols_are_taken_and_interned(resource_class: str, trait: str) -> None:
     assert names.resource_class_name(resource_class) == resource_class
     assert names.trait_name(trait) is names.trait_name("".join(trait))
 
 
-@given(ro_st.provider_names(), ro_st.consumer_names())
+@given(strategies.provider_names(), strategies.consumer_names())
 def test_printable_names_are_taken(provider: str, consumer: str) -> None:
     assert names.provider_name(provider) == provider
     assert names.consumer_name(consumer) == consumer

@@ -1,14 +1,16 @@
 """The command ``resource-objects``: a thin layer over the ledger.
 
-==================  ===============================================================================
-``main``            the program: arguments, errors in one line, exit status
-``commands``        which commands there are, and how they are found
-``base``            what the commands share
-``database``        which ledger a command opens
-``render``          trees with bars, as text: pure
-``place``           search and claim, anywhere or at one provider
-``asking``          what is asked, in words of the command line; ``searching``: how
-``story``           how much the tour takes, and of what: pure
-``host`` ...        the commands themselves
-==================  ===============================================================================
+=====================  ============================================================================
+``main``               the program: which commands there are, errors in one line, exit status
+``base``               what the commands share, and which ledger they open
+``request_arguments``  what is asked and how it is searched, in the words of a command line
+``render``             trees with bars, as text: pure
+``drawing``            NUMA cells as a drawing and as rows
+``device_table``       PCI devices as a table
+``tour``               the tour on this machine
+``host`` ...           the commands themselves
+=====================  ============================================================================
+
+A module of commands is imported for its help too: what takes long to import is imported when a
+command runs.
 """

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import errno
+import os
+import pathlib
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cliff.command
@@ -12,7 +16,7 @@ import cliff.lister
 import cliff.show
 from cliff.columns import FormattableColumn
 
-from resource_objects.cli import database
+from resource_objects import exceptions
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
@@ -32,7 +36,7 @@ class Refused(Exception):
         self.reasons = tuple(reasons)
 
 
-class CutShort(Refused):
+class SearchCutShort(Refused):
     """The answer is neither yes nor no: the budget of a search ran out."""
 
     status = 3
@@ -68,7 +72,7 @@ class Command(cliff.command.Command):
 
     def open_ledger(self) -> Ledger:
         """Open the ledger the user chose."""
-        return database.open_ledger(self.app.options.database)
+        return open_ledger(self.app.options.database)
 
     def say(self, text: str) -> None:
         """Print a line, or several."""
@@ -99,14 +103,6 @@ def records_of(inventories: Inventories) -> list[InventoryRecord]:
     return [record for _, one in inventories.by_name() for record in one.to_records()]
 
 
-class Lister(Command, cliff.lister.Lister):
-    """Base of the commands that list."""
-
-
-class ShowOne(Command, cliff.show.ShowOne):
-    """Base of the commands that show one thing."""
-
-
 class Text(tuple[str, ...]):
     """What a command that may list prints instead of a list: lines."""
 
@@ -118,8 +114,8 @@ class Text(tuple[str, ...]):
         return cls(text.splitlines())
 
 
-class ListerOrText(Lister):
-    """Base of the commands that list, or print a text meant for people."""
+class Lister(Command, cliff.lister.Lister):
+    """Base of the commands that list."""
 
     def produce_output(
         self,
@@ -127,11 +123,59 @@ class ListerOrText(Lister):
         column_names: Sequence[str],
         data: Iterable[Sequence[Any]],
     ) -> int:
-        """Print the text, or the list in the format that was asked for."""
+        """Print the list in the format that was asked for; or a text, if there is one instead."""
         if isinstance(data, Text):
             self.say("\n".join(data))
             return 0
-        return super().produce_output(parsed_args, column_names, data)
+        rows = [cells(row, parsed_args.formatter) for row in data]
+        status: int = super().produce_output(parsed_args, column_names, rows)
+        return status
+
+
+class ShowOne(Command, cliff.show.ShowOne):
+    """Base of the commands that show one thing."""
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
+    ) -> int:
+        """Print it in the format that was asked for."""
+        shown = cells(data, parsed_args.formatter)
+        status: int = super().produce_output(parsed_args, column_names, shown)
+        return status
+
+
+#: Formats that keep values apart from what they look like.
+_OF_DATA = ("json", "yaml")
+#: Formats for programs that know text alone.
+_OF_TEXT = ("csv", "shell", "value")
+#: What a spreadsheet takes for the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@")
+
+
+def cells(row: Iterable[Any], formatter: str) -> tuple[Any, ...]:
+    """Return the cells of a row as a format can say them.
+
+    A line break within a name is shown, for it would begin another row. Where there is only text, a
+    value that is not set is empty, and in CSV text that a spreadsheet would calculate is quoted.
+
+    >>> cells(["job\\n2", Maybe(None), -1], "csv"), cells(["=1+1", None], "csv")
+    (('job\\\\n2', '', -1), ("'=1+1", ''))
+    """
+    if formatter in _OF_DATA:
+        return tuple(row)
+    return tuple(_cell(one, formatter) for one in row)
+
+
+def _cell(value: Any, formatter: str) -> Any:
+    if formatter in _OF_TEXT:
+        plain = value.machine_readable() if isinstance(value, FormattableColumn) else value
+        if plain is None:
+            return ""
+        value = plain if isinstance(plain, str) else value
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\n", "\\n")
+    return f"'{text}" if formatter == "csv" and text.startswith(_FORMULA) else text
 
 
 class Many(FormattableColumn[list[Any]]):
@@ -196,3 +240,70 @@ def many(count: int, word: str) -> str:
     ('1 core', '2 cores')
     """
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+#: Names the ledger where ``--database`` does not.
+VARIABLE = "RESOURCE_OBJECTS_DATABASE"
+_HOW_ELSE = f"choose another ledger with --database or {VARIABLE}"
+
+
+def default_path(environ: Mapping[str, str]) -> pathlib.Path:
+    """Return the file of the user's own ledger, after the XDG base directory specification.
+
+    >>> str(default_path({"XDG_DATA_HOME": "/data"}))
+    '/data/resource_objects/ledger.db'
+
+    :raises DatabaseUnavailable: if the user has no home
+    """
+    given = environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(given):  # the specification has relative ones ignored
+        return pathlib.Path(given, "resource_objects", "ledger.db")
+    try:
+        home = pathlib.Path(environ["HOME"]) if environ.get("HOME") else pathlib.Path.home()
+    except RuntimeError as error:
+        raise exceptions.DatabaseUnavailable(
+            "the ledger of this user", f"no home; {_HOW_ELSE}"
+        ) from error
+    return home / ".local" / "share" / "resource_objects" / "ledger.db"
+
+
+def database_url(option: str | None, environ: Mapping[str, str]) -> str:
+    """Return the URL of the ledger to open; the default one is made for its owner alone.
+
+    :raises DatabaseUnavailable: if it cannot be made; or if others could put theirs in its place,
+        because they can write to its directory, or what is there is no file of this user's
+    """
+    named = option or environ.get(VARIABLE)
+    if named:
+        return named
+    path = default_path(environ)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owned(path.parent)
+        # SQLite gives the files beside it the mode of this one; O_NOFOLLOW refuses a planted link
+        made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(made).st_mode):
+                raise exceptions.DatabaseUnavailable(str(path), f"no file; {_HOW_ELSE}")
+        finally:
+            os.close(made)
+    except OSError as error:
+        where = path.parent if error.errno not in (errno.ELOOP, errno.EISDIR) else path
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise exceptions.DatabaseUnavailable(str(where), f"{reason}; {_HOW_ELSE}") from error
+    return f"sqlite:///{path}"
+
+
+def _check_owned(directory: pathlib.Path) -> None:
+    """Refuse a directory to which others can write: they could put a file of theirs in place."""
+    found = directory.stat()
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        reason = f"others can write to it; {_HOW_ELSE}"
+        raise exceptions.DatabaseUnavailable(str(directory), reason)
+
+
+def open_ledger(option: str | None, environ: Mapping[str, str] | None = None) -> Ledger:
+    """Open the ledger that the option, the environment or the default names."""
+    from resource_objects.ledger import connect
+
+    return connect(database_url(option, os.environ if environ is None else environ))

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli import asking, searching
-from resource_objects.cli.allocation import COLUMNS, rows
-from resource_objects.cli.base import CutShort, ListerOrText, Many, Refused, Text, misused
+from resource_objects.cli import request_arguments as arguments
+from resource_objects.cli.base import Lister, Many, Refused, SearchCutShort, Text, misused
+from resource_objects.cli.consumer import COLUMNS, allocation_rows
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -23,7 +23,7 @@ _COLUMNS = ("#", "allocation", "resource provider", "inventory used/capacity", "
 _PAGE = 500
 
 
-class ListCandidates(ListerOrText):
+class ListCandidates(Lister):
     """List who could hold something: candidates, each one complete way to give it.
 
     The words are those of `openstack allocation candidate list`, and ours. Nothing is taken, unless
@@ -34,8 +34,8 @@ class ListCandidates(ListerOrText):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        asking.add_request(parser)
-        searching.add_search(parser)
+        arguments.add_request(parser)
+        arguments.add_search(parser)
         parser.add_argument(
             "--claim", metavar="CONSUMER", help="take it for this consumer; prints what was taken"
         )
@@ -58,7 +58,7 @@ class ListCandidates(ListerOrText):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search, and claim if that is said."""
         with misused():
-            asked = asking.read_request(parsed_args)
+            asked = arguments.parse_request(parsed_args)
             options = _options(parsed_args, asked.limit)
         with self.open_ledger() as ledger:
             snapshot = ledger.snapshot(parsed_args.at)
@@ -75,7 +75,7 @@ class ListCandidates(ListerOrText):
                 indent = None if parsed_args.noindent else 2
                 return (), Text.of(json.dumps(answer, indent=indent))
             if claim is not None:
-                return COLUMNS, rows(claim.consumer, claim.allocations)
+                return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
             return _table(listed, _providers(ledger, listed))
 
     def _check(
@@ -84,7 +84,7 @@ class ListCandidates(ListerOrText):
         """Raise if nobody was found, or remember it where the document is to tell it."""
         if listed:
             return
-        kind = CutShort if found.cut_short else Refused
+        kind = SearchCutShort if found.cut_short else Refused
         self._status = kind.status
         if said.json:
             return
@@ -115,7 +115,7 @@ def _options(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
     given = {
         "limit": said.limit if limit is None else limit,
         "per_host": said.per_host,
-        "order": searching.read_order(said),
+        "order": arguments.parse_order(said),
         "seed": said.seed,
         "budget": said.budget,
     }

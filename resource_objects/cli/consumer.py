@@ -1,4 +1,4 @@
-"""The commands about consumers: claim, release, list, and what one holds."""
+"""The commands about consumers: claim, release, what each holds, and who uses how much of what."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.allocation import COLUMNS, rows
-from resource_objects.cli.base import Dicts, Lister, Maybe, Refused, ShowOne
+from resource_objects.cli.base import (
+    Command,
+    Dicts,
+    Lister,
+    Many,
+    Maybe,
+    Pairs,
+    Refused,
+    ShowOne,
+    Text,
+    add_name,
+    records_of,
+)
 
 if TYPE_CHECKING:
-    from resource_objects.providers import Allocation
+    from collections.abc import Mapping
+
+    from resource_objects.ledger import Ledger
+    from resource_objects.providers import Allocation, Claim
+    from resource_objects.requests import Request
+    from resource_objects.resources import Amounts
+    from resource_objects.search import Candidates
 
 
-class Claim(Lister):
+class MakeClaim(Lister):
     """Take resources for a consumer, wherever they fit.
 
     Prints what was taken and where. If it fits nowhere, says for each host why not (exit status 1).
@@ -49,8 +66,7 @@ class Claim(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search and claim."""
-        from resource_objects.cli import place
-        from resource_objects.providers import Claim as Claimed
+        from resource_objects.providers import Claim
         from resource_objects.requests import Request
 
         request = Request(
@@ -59,13 +75,13 @@ class Claim(Lister):
             forbidden=parsed_args.forbidden,
         )
         with self.open_ledger() as ledger:
-            done = place.claim(
+            done = claim_at(
                 ledger, parsed_args.consumer, request, parsed_args.at, **whose(parsed_args)
             )
-            if not isinstance(done, Claimed):
+            if not isinstance(done, Claim):
                 asked = f"nobody can give {parsed_args.consumer} {request}"
                 raise Refused(asked, str(done.explain()).splitlines())
-            return COLUMNS, rows(done.consumer, done.allocations)
+            return COLUMNS, allocation_rows(done.consumer, done.allocations)
 
 
 def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
@@ -129,7 +145,7 @@ class ListConsumers(Lister):
         ]
 
 
-class Release(Lister):
+class ReleaseConsumers(Lister):
     """Give back all that a consumer holds."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -144,10 +160,10 @@ class Release(Lister):
         """Release, and list what was given back."""
         with self.open_ledger() as ledger:
             released = ledger.release(parsed_args.consumer)
-        return COLUMNS, rows(released.consumer, released.allocations)
+        return COLUMNS, allocation_rows(released.consumer, released.allocations)
 
 
-class Show(ShowOne):
+class ShowConsumer(ShowOne):
     """Show what a consumer holds."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -196,3 +212,309 @@ def _records(held: Allocation) -> Iterator[dict[str, Any]]:
             "amount": record.amount,
         }
         yield row | ({"units": list(held.units)} if held.units else {})
+
+
+COLUMNS = ("consumer", "provider", "resource_class", "amount", "units")
+
+
+def allocation_rows(consumer: str, allocations: Iterable[Allocation]) -> list[tuple[Any, ...]]:
+    """Return a row per record of what a consumer holds."""
+    return [
+        (consumer, each.provider, record.resource_class, record.amount, Many(list(each.units)))
+        for each in allocations
+        for record in each.amount.to_records(each.resource_class)
+    ]
+
+
+class SetAllocations(Lister):
+    """Say what a consumer holds: this and nothing else. It is made if need be."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add("consumer", metavar="CONSUMER", help="any name")
+        add(
+            "--allocation",
+            metavar="PROVIDER,AMOUNTS",
+            action="append",
+            required=True,
+            help="such as rp=host0,VCPU=2,MEMORY_MB=4096 (rp= may be left out); may be repeated",
+        )
+        add("--generation", metavar="N", type=int, help="refuse if it was changed since this one")
+        for name in ("project", "user", "consumer-type"):
+            add(f"--{name}", metavar="NAME", help=f"its {name.replace('-', ' ')}")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Replace what it holds."""
+        from resource_objects import exceptions
+        from resource_objects.resources import Amounts
+
+        wanted: dict[str, Amounts] = {}
+        for given in parsed_args.allocation:
+            name, _, amounts = given.removeprefix("rp=").partition(",")
+            if not amounts:
+                raise exceptions.InvalidText("allocation", given, "rp=PROVIDER,CLASS=AMOUNT,...")
+            asked = Amounts.of(amounts)
+            wanted[name] = wanted[name] + asked if name in wanted else asked
+        with self.open_ledger() as ledger:
+            claim = ledger.replace(
+                parsed_args.consumer,
+                wanted,
+                generation=parsed_args.generation,
+                project=parsed_args.project,
+                user=parsed_args.user,
+                consumer_type=parsed_args.consumer_type,
+            )
+        return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
+
+
+class ShowAllocations(Lister):
+    """Show what a consumer holds, a line for each allocation."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("consumer", metavar="CONSUMER", help="of the consumer")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read its claim."""
+        with self.open_ledger() as ledger:
+            held = ledger.held(parsed_args.consumer)
+        return COLUMNS, allocation_rows(held.consumer, held.allocations)
+
+
+class ListAllocations(Lister):
+    """List who holds what at a provider, or in its whole tree."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="PROVIDER", help="name or uuid")
+        parser.add_argument("--tree", action="store_true", help="in its whole tree")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read the consumers, page by page."""
+        name = parsed_args.name
+        with self.open_ledger() as ledger:
+            here = {one.uuid for one in ledger.providers(tree=name)}
+            if not parsed_args.tree:
+                here &= {ledger.provider(name).uuid or ""}
+            where = {"tree" if parsed_args.tree else "provider": name}
+            found = [
+                (one.name, [each for each in one.allocations if each.provider_uuid in here])
+                for one in ledger.consumers(**where)
+            ]
+        return COLUMNS, [row for consumer, held in found for row in allocation_rows(consumer, held)]
+
+
+class MoveConsumer(Lister):
+    """Move a consumer: what it holds is given back, and the same is taken elsewhere, at once."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add("consumer", metavar="CONSUMER")
+        add("--to", metavar="PROVIDER", required=True, help="at this one or what is below it")
+        add("--leaving", metavar="CONSUMER", help="who holds the old place until released")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Search there for what it holds, and move it."""
+        consumer = parsed_args.consumer
+        with self.open_ledger() as ledger:
+            request = request_again(ledger, consumer)
+            found = ledger.snapshot(parsed_args.to).candidates(request)
+            if not found:
+                asked = f"{parsed_args.to} cannot give {consumer} {request}"
+                raise Refused(asked, str(found.explain()).splitlines())
+            claim = ledger.move(consumer, found, leaving=parsed_args.leaving)
+        return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
+
+
+class SwapConsumers(Command):
+    """Let two consumers exchange all that they hold."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("first", metavar="CONSUMER")
+        parser.add_argument("second", metavar="CONSUMER")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Swap them."""
+        with self.open_ledger() as ledger:
+            for claim in ledger.swap(parsed_args.first, parsed_args.second):
+                self.say(str(claim))
+
+
+_USAGE = ("provider", "resource_class", "used", "capacity", "free", "holders")
+
+
+class ShowUsage(Lister):
+    """Show who uses how much of what; --tree draws it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "tree", metavar="TREE", nargs="?", help="a provider; its whole tree is shown"
+        )
+        parser.add_argument("--tree", dest="draw", action="store_true", help="draw it, with bars")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read the usage."""
+        with self.open_ledger() as ledger:
+            usage = ledger.usage(parsed_args.tree)
+        if parsed_args.draw:
+            from resource_objects.cli import render
+
+            return (), Text.of(render.usage_tree(usage, self.glyphs) or "nothing is kept")
+        return _USAGE, [
+            (
+                use.provider,
+                use.resource_class,
+                use.used,
+                use.capacity,
+                use.free,
+                Pairs(dict(use.holders)),
+            )
+            for use in usage
+        ]
+
+
+class ShowProviderUsage(Lister):
+    """Show what is used of one provider, a line for each class."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read its inventories."""
+        with self.open_ledger() as ledger:
+            records = records_of(ledger.provider(parsed_args.name).inventories)
+        return ("resource_class", "used", "capacity", "free"), [
+            (record.resource_class, record.used, record.capacity, record.capacity - record.used)
+            for record in records
+        ]
+
+
+class ShowTotals(Lister):
+    """Show what is used in all, of each class, by provider, project, user or consumer type."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add(
+            "--by",
+            default="resource_class",
+            choices=("resource_class", "provider", "project", "user", "consumer_type"),
+            help="what it is summed by, beside the class",
+        )
+        add_whose(parser, "only of this {}")
+        add("--provider", metavar="PROVIDER", help="only there")
+        add("--tree", metavar="PROVIDER", help="only in its tree")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Ask for the sums."""
+        with self.open_ledger() as ledger:
+            found = ledger.totals(
+                parsed_args.by,
+                **whose(parsed_args),
+                provider=parsed_args.provider,
+                tree=parsed_args.tree,
+            )
+        return ("group", "resource_class", "used", "consumers"), [
+            (Maybe(one.group), one.resource_class, one.used, one.consumers) for one in found
+        ]
+
+
+def search_at(ledger: Ledger, request: Request, at: str | None = None) -> Candidates:
+    """Return who could hold a request; with ``at`` only that provider and what is below it.
+
+    :raises ProviderNotFound: if ``at`` is not kept
+    """
+    return ledger.snapshot(at).candidates(request)
+
+
+def claim_at(
+    ledger: Ledger,
+    consumer: str,
+    request: Request,
+    at: str | None = None,
+    **whose: Any,
+) -> Claim | Candidates:
+    """Place a request for a consumer; return its claim, or the search that found nobody.
+
+    :param whose: the consumer's project, user and consumer_type
+
+    :raises CapacityException: if others were faster every time
+    """
+    found = search_at(ledger, request, at)
+    return ledger.claim(consumer, found, **whose) if found else found
+
+
+def request_again(ledger: Ledger, consumer: str) -> Request:
+    """Return a request for what a consumer holds: the one its claim was made for, if that is it.
+
+    :raises ConsumerNotFound: if it holds nothing
+    :raises Refused: if it holds units that a request cannot say
+    """
+    from resource_objects.requests import Request
+    from resource_objects.resources import Amounts
+
+    claim, assigned = ledger.held(consumer), ledger.assigned(consumer)
+    told = _units_taken(ledger, assigned)
+    lost = [
+        f"{one.provider}: {one.resource_class} {unit}"
+        for one in claim.allocations
+        for unit in one.units
+        if unit not in told
+    ]
+    if lost:
+        raise Refused(f"{consumer} holds units that a search cannot ask for again", lost)
+    total = Amounts()
+    for amounts in assigned.values():
+        total += Amounts({name: amount.unassigned() for name, amount in amounts.by_name()})
+    if claim.request is not None and claim.request.resources == total.counted():
+        return claim.request
+    return Request(total)  # it was changed since, or never searched
+
+
+def _units_taken(ledger: Ledger, assigned: Mapping[str, Amounts]) -> set[str]:
+    """Return the units that assigned amounts of hosts take."""
+    from resource_objects.providers.located import located_amounts
+    from resource_objects.resources.located import Located
+
+    return {
+        unit
+        for host, amounts in assigned.items()
+        for name, amount in located_amounts(amounts).items()
+        if isinstance(inventory := ledger.inventories(host)[name], Located)
+        for _, records in inventory.to_allocations(-amount)
+        for record in records
+        for unit in record.units
+    }

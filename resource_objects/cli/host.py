@@ -1,4 +1,4 @@
-"""The commands about this machine: show it, keep it."""
+"""The commands about this machine and about devices that are kept: show them, keep them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, ListerOrText, Maybe, Refused, Text, many, runs_text
+from resource_objects.cli.base import (
+    Command,
+    Dicts,
+    Lister,
+    Many,
+    Maybe,
+    Pairs,
+    Refused,
+    ShowOne,
+    Text,
+    many,
+    runs_text,
+)
 
 if TYPE_CHECKING:
     from resource_objects.exceptions import LedgerError
-    from resource_objects.host.cells import HostCells
-    from resource_objects.host.cpu_sets import CPUSets
     from resource_objects.host.facts import Machine, Pages
+    from resource_objects.host.numa import CPUSets
+    from resource_objects.host.status import HostCells, HostDevices, KeptDevice
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
     from resource_objects.resources.pci import Device
@@ -63,7 +75,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Show(ListerOrText):
+class ShowHost(Lister):
     """Show this machine: what can be had of it, and facts.
 
     Resources are what `host sync` would keep. NUMA cells and PCI devices are facts; a --rule makes
@@ -116,10 +128,10 @@ class Show(ListerOrText):
             return self._numa(parsed_args)
         if parsed_args.pci is not None:
             return self._pci(parsed_args)
-        from resource_objects.host.cpu_sets import cpu_sets
         from resource_objects.host.devices import machine_devices
         from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
+        from resource_objects.host.numa import cpu_sets
 
         machine = discover(root=parsed_args.root)
         tree = provider_tree(
@@ -138,30 +150,30 @@ class Show(ListerOrText):
     def _numa(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        from resource_objects.cli import numa_host
+        from resource_objects.cli import drawing
 
         cells: HostCells | None
         if parsed_args.numa == _THIS:
-            cells, note = numa_host.cells_here(self, parsed_args)
+            cells, note = drawing.cells_here(self, parsed_args)
         else:
-            cells, note = numa_host.kept_cells(self, parsed_args), ""
+            cells, note = drawing.kept_cells(self, parsed_args), ""
         if not self._is_brief:
-            return _CELL, list(numa_host.rows(cells))
-        return (), Text.of(numa_host.drawing(cells, note, self.glyphs))
+            return _CELL, list(drawing.cell_rows(cells))
+        return (), Text.of(drawing.terminal_drawing(cells, note, self.glyphs))
 
     def _pci(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        from resource_objects.cli import pci_host
+        from resource_objects.cli import device_table
         from resource_objects.host.discovery import discover
 
         if parsed_args.pci != _THIS:
-            return pci_host.kept(self, parsed_args, is_brief=self._is_brief)
+            return device_table.kept(self, parsed_args, is_brief=self._is_brief)
         machine = discover(root=parsed_args.root)
-        return pci_host.functions(self, machine, parsed_args.rule, is_brief=self._is_brief)
+        return device_table.functions(self, machine, parsed_args.rule, is_brief=self._is_brief)
 
 
-class Sync(Command):
+class SyncHost(Command):
     """Keep this machine in the ledger, as it is now.
 
     What anybody holds stays. What the machine does not have any more, or is not said any more,
@@ -290,3 +302,142 @@ def _pages(pages: Pages) -> str:
         if kib % factor == 0
     )
     return f"{many(pages.total, 'page')} of {size} {unit}"
+
+
+#: What is told of a device that is shown.
+_SHOWN = (
+    "device",
+    "host",
+    "provider",
+    "id",
+    "name",
+    "resource_class",
+    "class",
+    "type",
+    "parent",
+    "numa_cell",
+    "traits",
+    "tags",
+    "remote_managed",
+    "live_migratable",
+    "one_time_use",
+    "facts",
+    "state",
+    "gone",
+    "holders",
+    "relatives",
+)
+_RELATIVE = ("address", "resource_class", "type", "state", "holders")
+
+
+class ListDevices(Lister):
+    """List PCI devices that are kept, and who holds them.
+
+    A device is named HOST/ADDRESS. Its state is `available`; `claimed` or `allocated` if somebody
+    has it; `unclaimable` or `unavailable` if somebody has what excludes it, or took it by count and
+    did not say which; `spent` if it was for one use; `removed` if it goes at the next sync.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
+        parser.add_argument(
+            "hosts", metavar="HOST", nargs="*", help="name or uuid (default: all hosts)"
+        )
+        parser.add_argument(
+            "--class", dest="resource_class", metavar="CLASS", help="those taken as this, as PGPU"
+        )
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--free", action="store_true", help="those that can be had now")
+        which.add_argument("--held", action="store_true", help="those that somebody holds")
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List them; only what people look for, unless a format or columns are asked for."""
+        self._is_brief = not parsed_args.formatter and not parsed_args.columns
+        parsed_args.formatter = parsed_args.formatter or "table"
+        return super().run(parsed_args)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them."""
+        from resource_objects.cli.device_table import kept_table
+        from resource_objects.host.status import read_devices
+        from resource_objects.resources import resource
+
+        wanted = parsed_args.resource_class
+        if wanted is not None:
+            wanted = resource(wanted).name
+        with self.open_ledger() as ledger:
+            found = read_devices(ledger, *parsed_args.hosts)
+        return kept_table(
+            self,
+            [
+                one
+                for host in found
+                for one in host.devices
+                if wanted in (None, one.device.resource_class)
+                and (not parsed_args.free or one.is_free)
+                and (not parsed_args.held or one.is_taken)
+            ],
+            "device",
+            is_brief=self._is_brief,
+        )
+
+
+class ShowDevice(ShowOne):
+    """Show a PCI device that is kept: what it is, who holds it, and what it excludes."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("device", metavar="HOST/ADDRESS", help="such as host0/0000:3b:00.0")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Read it."""
+        from resource_objects.cli.device_table import DeviceNames
+        from resource_objects.exceptions import InvalidInput
+        from resource_objects.host.status import read_devices
+        from resource_objects.resources.pci.device import parse_address
+
+        host, slash, address = parsed_args.device.rpartition("/")
+        if not slash or not host:
+            raise InvalidInput("device", parsed_args.device, "HOST/ADDRESS")
+        parse_address(address)
+        with self.open_ledger() as ledger:
+            (found,) = read_devices(ledger, host)
+        return _SHOWN, tuple(_device_shown(found, found.find(address), DeviceNames(self)))
+
+
+def _device_shown(host: HostDevices, one: KeptDevice, names: Any) -> Iterator[Any]:
+    device = one.device
+    yield one.name
+    yield one.host
+    yield one.provider
+    yield f"{device.vendor_id}:{device.product_id}"
+    yield Maybe(names.of(device.vendor_id, device.product_id))
+    yield device.resource_class
+    yield device.class_code
+    yield device.type
+    yield Maybe(device.parent)
+    yield Maybe(device.numa_node)
+    yield Many(sorted(device.traits))
+    yield Pairs(dict(device.tags))
+    yield device.remote_managed
+    yield Maybe(device.live_migratable)
+    yield device.one_time_use
+    yield Pairs(dict(device.facts))
+    yield one.state
+    yield one.gone
+    yield Many(list(one.holders))
+    yield Dicts(
+        [dict(zip(_RELATIVE, _relative(each), strict=True)) for each in host.relatives(device)]
+    )
+
+
+def _relative(one: KeptDevice) -> tuple[Any, ...]:
+    device = one.device
+    return device.address, device.resource_class, device.type, one.state, list(one.holders)

@@ -17,23 +17,25 @@ before it runs one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import io
 import itertools
 import logging
 import os
+import re
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, TextIO, cast
 
 import cliff.app
+from cliff.commandmanager import CommandManager, EntryPointWrapper
 
 from resource_objects import exceptions
 from resource_objects._version import __version__
-from resource_objects.cli.base import Command, CutShort, Misused, Refused
-from resource_objects.cli.commands import Commands
-from resource_objects.cli.database import VARIABLE
+from resource_objects.cli.base import VARIABLE, Command, Misused, Refused, SearchCutShort
 
 if TYPE_CHECKING:
     import cliff.command
@@ -85,7 +87,9 @@ class Program(cliff.app.App):
         add(
             "--database",
             metavar="URL",
-            help=f"the ledger, such as sqlite:///lab.db; else ${VARIABLE}, else a file of your own",
+            help=f"the ledger, such as sqlite:///lab.db; else ${VARIABLE}, else a file of your "
+            "own. Others on this machine see it: a password belongs in "
+            f"${VARIABLE}, or in a file such as ~/.pgpass",
         )
         return parser
 
@@ -111,7 +115,7 @@ class Program(cliff.app.App):
         except Misused as error:
             return self.fail(error, NO_COMMAND)
         except exceptions.SearchLimitReached as error:
-            return self.fail(error, CutShort.status)
+            return self.fail(error, SearchCutShort.status)
         except Exception as error:
             return self.fail(error)
 
@@ -206,8 +210,11 @@ def _one_line(entry: object) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``resource-objects`` and return its exit status."""
     _prepare_streams()
-    program = Program(sys.stdout, sys.stderr)
-    status = program.run(list(sys.argv[1:] if argv is None else argv))
+    out = cast("TextIO", Printable(sys.stdout))
+    err = cast("TextIO", Printable(sys.stderr))
+    program = Program(out, err)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):  # argparse writes there
+        status = program.run(list(sys.argv[1:] if argv is None else argv))
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -217,6 +224,49 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = status or program.fail(error)
         _give_up(sys.stdout)
     return status
+
+
+#: Characters that a terminal obeys: escape sequences, a cursor that goes back, text that runs from
+#: right to left. Line breaks and tabs are ours.
+_OBEYED = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
+)
+
+
+class Printable(io.TextIOBase):
+    """A stream that shows what a terminal would obey: names and rows may be somebody else's.
+
+    >>> _ = Printable(sys.stdout).write("job-\\x1b[31m1")
+    job-\\x1b[31m1
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, characters that would be obeyed by their escapes."""
+        return self._stream.write(_OBEYED.sub(_escaped, text))
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Its encoding."""
+        return self._stream.encoding
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def _prepare_streams() -> None:
@@ -237,3 +287,128 @@ def _give_up(stream: TextIO) -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+NAMESPACE = "resource_objects.cli"
+
+#: ``{command: "module:class"}``, in the order of the help.
+BUILT_IN = {
+    "tour": "resource_objects.cli.tour:Tour",
+    "host show": "resource_objects.cli.host:ShowHost",
+    "host sync": "resource_objects.cli.host:SyncHost",
+    "device list": "resource_objects.cli.host:ListDevices",
+    "device show": "resource_objects.cli.host:ShowDevice",
+    "candidates": "resource_objects.cli.candidates:ListCandidates",
+    "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
+    "claim": "resource_objects.cli.consumer:MakeClaim",
+    "release": "resource_objects.cli.consumer:ReleaseConsumers",
+    "consumer list": "resource_objects.cli.consumer:ListConsumers",
+    "consumer show": "resource_objects.cli.consumer:ShowConsumer",
+    "allocation set": "resource_objects.cli.consumer:SetAllocations",
+    "allocation show": "resource_objects.cli.consumer:ShowAllocations",
+    "allocation list": "resource_objects.cli.consumer:ListAllocations",
+    "allocation move": "resource_objects.cli.consumer:MoveConsumer",
+    "allocation swap": "resource_objects.cli.consumer:SwapConsumers",
+    "allocation delete": "resource_objects.cli.consumer:ReleaseConsumers",
+    "usage": "resource_objects.cli.consumer:ShowUsage",
+    "usage total": "resource_objects.cli.consumer:ShowTotals",
+    "provider list": "resource_objects.cli.provider:ListProviders",
+    "provider show": "resource_objects.cli.provider:ShowProvider",
+    "provider tree": "resource_objects.cli.provider:TreeProvider",
+    "provider create": "resource_objects.cli.provider:CreateProvider",
+    "provider set": "resource_objects.cli.provider:SetProvider",
+    "provider delete": "resource_objects.cli.provider:DeleteProvider",
+    "provider usage show": "resource_objects.cli.consumer:ShowProviderUsage",
+    "provider inventory list": "resource_objects.cli.provider:ListInventories",
+    "provider inventory set": "resource_objects.cli.provider:SetInventories",
+    "provider inventory delete": "resource_objects.cli.provider:DeleteInventories",
+    "provider trait list": "resource_objects.cli.provider:ListProviderTraits",
+    "provider trait set": "resource_objects.cli.provider:SetProviderTraits",
+    "provider aggregate list": "resource_objects.cli.provider:ListProviderAggregates",
+    "provider aggregate set": "resource_objects.cli.provider:SetProviderAggregates",
+    "class list": "resource_objects.cli.names:ListClasses",
+    "class create": "resource_objects.cli.names:CreateClass",
+    "class set": "resource_objects.cli.names:SetClass",
+    "class delete": "resource_objects.cli.names:DeleteClass",
+    "trait list": "resource_objects.cli.names:ListTraits",
+    "trait create": "resource_objects.cli.names:CreateTrait",
+    "trait set": "resource_objects.cli.names:SetTrait",
+    "trait delete": "resource_objects.cli.names:DeleteTrait",
+    "aggregate list": "resource_objects.cli.names:ListAggregates",
+    "aggregate create": "resource_objects.cli.names:CreateAggregate",
+    "aggregate set": "resource_objects.cli.names:SetAggregate",
+    "aggregate delete": "resource_objects.cli.names:DeleteAggregate",
+    "pool list": "resource_objects.cli.provider:ListPools",
+    "pool share": "resource_objects.cli.provider:SharePool",
+    "pool unshare": "resource_objects.cli.provider:UnsharePool",
+    "pool report": "resource_objects.cli.provider:ReportPool",
+    "reshape": "resource_objects.cli.ledger:ApplyReshape",
+    "audit": "resource_objects.cli.ledger:ListFindings",
+    "changes": "resource_objects.cli.ledger:ListChanges",
+    "db status": "resource_objects.cli.ledger:StatusDatabase",
+    "db upgrade": "resource_objects.cli.ledger:UpgradeDatabase",
+}
+
+
+class Plugin(EntryPointWrapper):
+    """A command of another distribution, imported when it is asked for."""
+
+    def __init__(self, name: str, entry: str) -> None:
+        self.name = name
+        self.entry = entry
+
+    def load(self) -> type[cliff.command.Command]:
+        """Return the command's class.
+
+        :raises PluginError: naming it and the reason, if it cannot be imported
+        """
+        from resource_objects import plugins
+
+        loaded: type[cliff.command.Command] = plugins.load(NAMESPACE, self.entry)
+        return loaded
+
+    @property
+    def value(self) -> str:
+        """Where it is from."""
+        return f"{NAMESPACE}:{self.entry}"
+
+
+class Commands(CommandManager):
+    """The commands by name. cliff's own manager imports every one of them to list them."""
+
+    def __init__(self) -> None:
+        self._searched = False
+        super().__init__(NAMESPACE)
+
+    def load_commands(self, namespace: str) -> None:
+        """Add our own commands; plug-ins are searched when something is asked that we lack."""
+        self.group_list.append(namespace)
+        for name, path in BUILT_IN.items():
+            self.commands[name] = EntryPoint(name, path, namespace)
+
+    def find_command(self, argv: list[str]) -> tuple[type[cliff.command.Command], str, list[str]]:
+        """Return the class, the name and the arguments of the command that ``argv`` begins with.
+
+        :raises ValueError: if there is none
+        """
+        try:
+            return super().find_command(argv)
+        except ValueError:
+            self.search_plugins()
+            return super().find_command(argv)
+
+    def __iter__(self) -> Iterator[tuple[str, EntryPoint | EntryPointWrapper]]:
+        self.search_plugins()
+        return super().__iter__()
+
+    def search_plugins(self) -> None:
+        """Add what other distributions declare, once. A name of ours stays ours."""
+        if self._searched:
+            return
+        self._searched = True
+        from resource_objects import plugins
+
+        for entry in plugins.names(NAMESPACE):
+            name = entry.replace("_", " ")
+            if name not in self.commands:
+                self.commands[name] = Plugin(name, entry)

@@ -1,12 +1,18 @@
-"""The commands about providers: list, show, tree, create, set, delete."""
+"""The commands about providers: what they are, what they have, and pools that many may use."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, add_name
+from resource_objects import exceptions
+from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, add_name, records_of
+
+if TYPE_CHECKING:
+    from resource_objects.providers import Provider
+    from resource_objects.resources import Inventories, Inventory, Resource
 
 
 class ListProviders(Lister):
@@ -76,7 +82,7 @@ class ListProviders(Lister):
         ]
 
 
-class Show(ShowOne):
+class ShowProvider(ShowOne):
     """Show one provider."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -104,7 +110,7 @@ class Show(ShowOne):
         return tuple(shown), tuple(shown.values())
 
 
-class Tree(Command):
+class TreeProvider(Command):
     """Draw what providers have, all of them or one and what is below it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -123,7 +129,7 @@ class Tree(Command):
         self.say(drawn or "nothing is kept")
 
 
-class Create(Command):
+class CreateProvider(Command):
     """Create a provider, by itself or below another."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -164,7 +170,7 @@ class Create(Command):
         self.say(str(done))
 
 
-class Set(Command):
+class SetProvider(Command):
     """Give a provider another name or parent."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -183,13 +189,15 @@ class Set(Command):
         with self.open_ledger() as ledger:
             uuid = ledger.provider(name).uuid or name
             if moves:
-                self.say(str(ledger.reparent(uuid, parsed_args.parent_provider, generation=given)))
+                self.say(
+                    str(ledger.change(uuid, parent=parsed_args.parent_provider, generation=given))
+                )
                 given = None if given is None else given + 1
             if parsed_args.new is not None:
-                self.say(str(ledger.rename(uuid, parsed_args.new, generation=given)))
+                self.say(str(ledger.change(uuid, name=parsed_args.new, generation=given)))
 
 
-class Delete(Command):
+class DeleteProvider(Command):
     """Remove a provider and all below it, if nothing of it is used."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -200,3 +208,271 @@ class Delete(Command):
         """Remove it."""
         with self.open_ledger() as ledger:
             self.say(str(ledger.remove(parsed_args.name)))
+
+
+_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size")
+
+
+class ListInventories(Lister):
+    """List what a provider has."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read its inventories."""
+        from resource_objects.ratio import MILLION
+
+        with self.open_ledger() as ledger:
+            records = records_of(ledger.provider(parsed_args.name).inventories)
+        return ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used"), [
+            (
+                record.resource_class,
+                *(Maybe(getattr(record, figure)) for figure in _FIGURES),
+                record.ratio_millionths / MILLION,
+                record.capacity,
+                record.used,
+            )
+            for record in records
+        ]
+
+
+class SetInventories(Command):
+    """Say what a provider has; classes that are not said go, unless --amend is given.
+
+    A part of a host, such as a NUMA cell, stays as it is: what it is, a sync of its host says.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name), generation=True)
+        parser.add_argument(
+            "inventories", metavar="INVENTORIES", help="such as VCPU=8:reserved=1,MEMORY_MB=16384"
+        )
+        parser.add_argument("--amend", action="store_true", help="leave other classes as they are")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Set them."""
+        from resource_objects.resources import Inventories
+
+        given = Inventories(parsed_args.inventories)
+        generation = parsed_args.generation
+        with self.open_ledger() as ledger:
+            provider = ledger.provider(parsed_args.name)
+            stays = dict(provider.inventories) if parsed_args.amend else _parts(provider)
+            _check_counts(provider, given)
+            if stays:
+                given = Inventories({**stays, **dict(given)})
+                generation = provider.generation if generation is None else generation
+            self.say(str(ledger.change(parsed_args.name, inventories=given, generation=generation)))
+
+
+class DeleteInventories(Command):
+    """Take classes away from a provider, if they are not used; all of them if none is said."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name))
+        parser.add_argument("--resource-class", metavar="CLASS", action="append", help="this one")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Keep the others."""
+        from resource_objects import exceptions
+
+        gone = parsed_args.resource_class
+        with self.open_ledger() as ledger:
+            provider = ledger.provider(parsed_args.name)
+            kept = dict(provider.inventories.by_name())
+            for name in gone or ():
+                if name not in kept:
+                    raise exceptions.InvalidName("resource class", name, f"one of {sorted(kept)}")
+            left = {name: one for name, one in kept.items() if gone and name not in gone}
+            for part in _parts(provider):
+                if part.name not in left:
+                    raise exceptions.InvalidInventory(
+                        f"{part.name} of {provider.name}", None, f"one, for it is a part: {_HOW}"
+                    )
+            done = ledger.change(parsed_args.name, inventories=left, generation=provider.generation)
+        self.say(str(done))
+
+
+class ListProviderTraits(Lister):
+    """List the traits of a provider."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them."""
+        with self.open_ledger() as ledger:
+            found = ledger.provider(parsed_args.name).traits
+        return ("name",), [(name,) for name in sorted(found)]
+
+
+class ListProviderAggregates(Lister):
+    """List the aggregates a provider is a member of."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_name(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them."""
+        with self.open_ledger() as ledger:
+            found = ledger.provider(parsed_args.name).aggregates
+        return ("name",), [(name,) for name in sorted(found or ())]
+
+
+class _SetWords(Command):
+    """Base of the commands that say which traits or aggregates a provider has."""
+
+    word = ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name), generation=True)
+        parser.add_argument(
+            f"--{self.word}",
+            dest="words",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="this one; may be repeated",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Set them."""
+        with self.open_ledger() as ledger:
+            given: dict[str, Any] = {f"{self.word}s": parsed_args.words}
+            done = ledger.change(parsed_args.name, generation=parsed_args.generation, **given)
+        self.say(str(done))
+
+
+class SetProviderTraits(_SetWords):
+    """Say which traits a provider has: these and no others."""
+
+    word = "trait"
+
+
+class SetProviderAggregates(_SetWords):
+    """Say which aggregates a provider is a member of: these and no others."""
+
+    word = "aggregate"
+
+
+_HOW = (
+    "cells are changed by host sync --numa, devices by host sync, "
+    "others by Ledger.sync of their tree"
+)
+
+
+def _parts(provider: Provider) -> dict[Resource, Inventory]:
+    """Return what a provider keeps of inventories that lie over a whole tree."""
+    return {kind: one for kind, one in provider.inventories.items() if kind.is_located}
+
+
+def _check_counts(provider: Provider, wanted: Inventories) -> None:
+    """Raise for a class of its own that is counted within a part."""
+    for kind, part in _parts(provider).items():
+        within = {record.resource_class for record in part.to_records()}
+        for other, one in wanted.items():
+            if other.name in within:
+                raise exceptions.InvalidInventory(
+                    f"{other.name} of {provider.name}",
+                    other.format_inventory(one),
+                    f"nothing: it is within {kind.name} of {provider.name}; {_HOW}",
+                )
+
+
+class ListPools(Lister):
+    """List pools with their members, and when their owner reported last."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--stale-after", metavar="SECONDS", type=float, help="only those not reported since"
+        )
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them."""
+        given = parsed_args.stale_after
+        age = None if given is None else datetime.timedelta(seconds=given)
+        with self.open_ledger() as ledger:
+            found = list(ledger.pools.list(older_than=age))
+        return ("pool", "inventories", "members", "reported"), [
+            (
+                pool.name,
+                str(pool.inventories),
+                Many(sorted(pool.members)),
+                Maybe(pool.reported_at and pool.reported_at.isoformat(timespec="seconds")),
+            )
+            for pool in found
+        ]
+
+
+class SharePool(Command):
+    """Let hosts use what a pool has."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add("pool", metavar="POOL", help="name or uuid")
+        add("--with", dest="hosts", metavar="HOST", action="append", required=True, help="with it")
+        add("--aggregate", metavar="NAME", help="the aggregate to share through; else of its name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Share it."""
+        with self.open_ledger() as ledger:
+            done = ledger.pools.share(
+                parsed_args.pool, hosts=parsed_args.hosts, aggregate=parsed_args.aggregate
+            )
+        self.say(str(done))
+
+
+class UnsharePool(Command):
+    """Take a pool away from hosts, or from all; what is held there stays held."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("pool", metavar="POOL", help="name or uuid")
+        parser.add_argument("--with", dest="hosts", metavar="HOST", action="append", help="from it")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Take it away."""
+        with self.open_ledger() as ledger:
+            self.say(str(ledger.pools.unshare(parsed_args.pool, hosts=parsed_args.hosts)))
+
+
+class ReportPool(Command):
+    """Say what a pool has now; done by its owner, again and again."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("pool", metavar="POOL", help="name or uuid")
+        parser.add_argument("inventories", metavar="INVENTORIES", help="such as DISK_GB=100000")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Report it."""
+        with self.open_ledger() as ledger:
+            self.say(str(ledger.pools.report(parsed_args.pool, parsed_args.inventories)))

@@ -10,7 +10,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.usage import Usage, Use
 from resource_objects.resources import Inventories, resource
-from resource_objects.resources.pci import PCI_DEVICES
+from resource_objects.resources.pci import DEVICES
 
 #: Cells of a bar.
 BAR = 20
@@ -177,13 +177,13 @@ def _counted(provider: Provider) -> str:
 
     >>> from resource_objects.resources.pci import Device, PCIInventory
     >>> gpu = Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU")
-    >>> _counted(Provider("box/0000:3b:00.0", {"PCI_DEVICES": PCIInventory([gpu])}))
+    >>> _counted(Provider("box/0000:3b:00.0", {"DEVICES": PCIInventory([gpu])}))
     'PGPU=1'
     """
-    devices = provider.inventories.get(PCI_DEVICES)
+    devices = provider.inventories.get(DEVICES)
     if devices is None:
         return definition(provider)
-    rest = {n: one for n, one in provider.inventories.by_name() if n != PCI_DEVICES.name}
+    rest = {n: one for n, one in provider.inventories.by_name() if n != DEVICES.name}
     counts = {
         record.resource_class: resource(record.resource_class).inventory_from_records(
             [record.definition()]

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
+import re
+import signal
+import threading
+import uuid as uuids
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
-from resource_objects.cli import database, stop
-from resource_objects.cli.base import Command
+from resource_objects import exceptions
+from resource_objects.cli.base import VARIABLE, Command, database_url
+
+if TYPE_CHECKING:
+    from resource_objects.cli.render import Glyphs
+    from resource_objects.ledger import Ledger
+    from resource_objects.providers import Claim, Provider
+    from resource_objects.providers.usage import Usage
+    from resource_objects.requests import Request
+    from resource_objects.resources.records import InventoryRecord
 
 
 class Tour(Command):
@@ -23,11 +39,9 @@ class Tour(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Give the tour, and clean up after it whatever happens."""
-        from resource_objects.cli.guide import Guide
-
-        named = self.app.options.database or os.environ.get(database.VARIABLE)
-        url = database.database_url(named, os.environ)
-        with stop.stopped_once(), contextlib.ExitStack() as opened:
+        named = self.app.options.database or os.environ.get(VARIABLE)
+        url = database_url(named, os.environ)
+        with stopped_once(), contextlib.ExitStack() as opened:
             guide = Guide(self.say, self.glyphs, opened, url, machine_stays=not named)
             try:
                 try:
@@ -36,3 +50,329 @@ class Tour(Command):
                     guide.tidy()
             finally:
                 guide.tidy()  # again, if a signal ended the first time
+
+
+_MEMORY = "memory://"
+_UNITS = {"VCPU": "CPUs", "MEMORY_MB": "MiB of memory", "DISK_GB": "GiB of disk"}
+_PASSWORD = re.compile(r"(://[^/@]*?:)[^/]*@")
+_FAREWELL = """
+Now you: resource-objects host sync            keep this machine
+         resource-objects claim job-1 VCPU=1   take a CPU
+         resource-objects usage --tree         see who uses what
+         resource-objects release job-1        give it back"""
+
+
+class Guide:
+    """One tour. :meth:`tell` gives it; :meth:`tidy` gives back what it took, however it ended."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        glyphs: Glyphs,
+        opened: contextlib.ExitStack,
+        url: str,
+        *,
+        machine_stays: bool,
+    ) -> None:
+        self._say = say
+        self._glyphs = glyphs
+        self._opened = opened
+        self._url = url
+        self._machine_stays = machine_stays
+        self._steps = 0
+        self._added: tuple[Ledger, str] | None = None  # uuid of the machine, if it is to go again
+        self._jobs: list[tuple[Ledger, str]] = []  # those that may hold something
+
+    def tell(self) -> None:
+        """Give the tour.
+
+        :raises ResourceObjectsError: if it cannot be given, or somebody else is faster
+        """
+        self._say("A tour of resource_objects on this machine. It gives back all that it takes.")
+        machine = self._look()
+        ledger, half = self._keep(machine)
+        jobs = self._place(ledger, machine.name, half)
+        self._show(ledger, machine.name)
+        self._refuse(ledger, machine.name, half)
+        self._give_back(ledger, machine.name, jobs)
+        self._leave(machine.name)
+        self._say(_FAREWELL)
+
+    def tidy(self) -> None:
+        """Give back what the jobs hold, and forget the machine if it was not there before."""
+        while self._jobs:
+            ledger, job = self._jobs[-1]
+            with contextlib.suppress(exceptions.ConsumerNotFound):
+                ledger.release(job)
+            self._jobs.pop()
+        with contextlib.suppress(exceptions.ProviderInUse):
+            self._forget()
+
+    # --- the steps ---
+
+    def _look(self) -> Provider:
+        from resource_objects.host.discovery import discover
+        from resource_objects.host.model import provider_tree
+
+        self._begin("See what there is.", "machine = discover()")
+        machine = provider_tree(discover())
+        self._tell(f"{machine.name} has {_offers(machine)}.")
+        return machine
+
+    def _keep(self, machine: Provider) -> tuple[Ledger, Request]:
+        """Keep the machine; where it is kept already, or is full, leave it alone."""
+        from resource_objects.ledger import connect
+        from resource_objects.requests import Request
+
+        self._begin(
+            "Keep it in a ledger: in memory, in a file, or in a database for many machines.",
+            f"ledger = connect({_quoted(_without_password(self._url))})",
+            "ledger.sync(provider_tree(machine))",
+        )
+        ledger = self._opened.enter_context(connect(self._url))
+        self._tell(self._sync(ledger, machine))
+        half = half_of_free(ledger.provider(machine.name))
+        if half is None:
+            ledger = self._copy(machine)
+            half = half_of_free(ledger.provider(machine.name))
+        if half is None:
+            raise exceptions.NoCandidates(f"{machine.name} is too small to be shared")
+        return ledger, Request(half)
+
+    def _sync(self, ledger: Ledger, machine: Provider) -> str:
+        """Keep the machine, unless one of its name is kept; return what was done."""
+        from resource_objects.providers import Provider
+
+        uuid = str(uuids.uuid4())
+        self._added = None if self._machine_stays else (ledger, uuid)
+        try:
+            ledger.provider(machine.name)
+        except exceptions.ProviderNotFound:
+            ours = Provider(machine.name, machine.inventories, traits=machine.traits, uuid=uuid)
+            with contextlib.suppress(exceptions.ProviderExists):  # since a moment ago
+                return str(ledger.sync(ours))
+        return f"{machine.name} is kept there already, and stays as it is."
+
+    def _copy(self, machine: Provider) -> Ledger:
+        from resource_objects.ledger import connect
+
+        self._tell(
+            f"Too little of {machine.name} is free there, so what follows happens in memory."
+        )
+        ledger = self._opened.enter_context(connect(_MEMORY))
+        ledger.sync(machine)
+        return ledger
+
+    def _place(self, ledger: Ledger, host: str, half: Request) -> tuple[str, str]:
+        ann, bob = _free_names(ledger)
+        self._begin(
+            "Two jobs ask for half of what is free, each. Both find their place.",
+            f"half = Request({_quoted(half)})",
+            f"ledger.claim({_quoted(ann)}, ledger.snapshot().candidates(half))",
+        )
+        for job in (ann, bob):
+            self._tell(str(self._claim(ledger, job, half, host)))
+        return ann, bob
+
+    def _claim(self, ledger: Ledger, job: str, half: Request, host: str) -> Claim:
+        from resource_objects.cli.consumer import claim_at
+        from resource_objects.providers import Claim
+
+        self._jobs.append((ledger, job))  # before: a claim may be made and its answer lost
+        try:
+            done = claim_at(ledger, job, half, host)
+        except exceptions.ConsumerExists:
+            self._jobs.remove((ledger, job))  # somebody else's
+            raise
+        if isinstance(done, Claim):
+            return done
+        raise exceptions.NoCandidates(
+            "somebody else took what was free meanwhile; nothing of the tour is left, try again"
+        )
+
+    def _show(self, ledger: Ledger, host: str) -> None:
+        self._begin("See who uses what.", "ledger.usage()")
+        self._draw(ledger, host)
+
+    def _refuse(self, ledger: Ledger, host: str, half: Request) -> None:
+        from resource_objects.cli.consumer import search_at
+
+        self._begin(
+            "A third job asks for the same. It is refused, and learns why.",
+            "print(ledger.snapshot().candidates(half).explain())",
+        )
+        found = search_at(ledger, half, host)
+        if found:
+            self._tell("This time it would fit: somebody else gave something back meanwhile.")
+            return
+        for reason in found.explain().reasons:
+            self._tell(str(reason))
+
+    def _give_back(self, ledger: Ledger, host: str, jobs: tuple[str, str]) -> None:
+        self._begin(
+            "The jobs are done. What they held is free again.",
+            f"ledger.release({_quoted(jobs[0])})",
+        )
+        for job in jobs:
+            ledger.release(job)
+            self._jobs.remove((ledger, job))
+        self._draw(ledger, host)
+
+    def _leave(self, host: str) -> None:
+        try:
+            self._forget()
+        except exceptions.ProviderInUse:
+            self._added = None
+            self._tell(f"{host} stays in the ledger: somebody else holds something of it by now.")
+
+    def _forget(self) -> None:
+        """Remove the machine, if the tour brought it and it is to go again.
+
+        :raises ProviderInUse: if somebody else holds something of it
+        """
+        if self._added is None:
+            return
+        ledger, uuid = self._added
+        with contextlib.suppress(exceptions.ProviderNotFound):
+            ledger.remove(uuid)
+        self._added = None
+
+    # --- how it is told ---
+
+    def _begin(self, sentence: str, *calls: str) -> None:
+        self._steps += 1
+        self._say(f"\n{self._steps}. {sentence}")
+        for call in calls:
+            self._say(f"     >>> {call}")
+
+    def _tell(self, text: str) -> None:
+        for line in text.splitlines():
+            self._say(f"   {line}")
+
+    def _draw(self, ledger: Ledger, host: str) -> None:
+        from resource_objects.cli import render
+
+        self._tell(render.usage_tree(own(ledger.usage(host), host), self._glyphs))
+
+
+def _without_password(url: str) -> str:
+    """Return a URL as it may be shown.
+
+    >>> _without_password("postgresql+psycopg://me:secret@db/lab")
+    'postgresql+psycopg://me:***@db/lab'
+    """
+    return _PASSWORD.sub(r"\1***@", url)
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"'
+
+
+def _offers(machine: Provider) -> str:
+    """Return what a machine has, for people.
+
+    >>> from resource_objects.providers import Provider
+    >>> _offers(Provider("box", "VCPU=1,MEMORY_MB=2048,DISK_GB=9"))
+    '1 CPU, 2048 MiB of memory and 9 GiB of disk'
+    """
+    totals = {
+        record.resource_class: record.total
+        for inventory in machine.inventories.values()
+        for record in inventory.to_records()
+    }
+    said = [f"{total} {_UNITS[kind]}" for kind, total in totals.items()]
+    if totals.get("VCPU") == 1:
+        said[0] = said[0].removesuffix("s")
+    return " and ".join(filter(None, (", ".join(said[:-1]), said[-1])))
+
+
+def _free_names(ledger: Ledger) -> tuple[str, str]:
+    """Return names that no consumer has, and that no other tour is likely to choose."""
+    taken = ledger.usage().consumers
+    while True:
+        tag = uuids.uuid4().hex[:4]
+        names = f"ann-{tag}", f"bob-{tag}"
+        if not any(name in taken for name in names):
+            return names
+
+
+def half_of_free(host: Provider) -> dict[str, int] | None:
+    """Return ``{class: amount}``: about half of what is free of each class of a host itself.
+
+    Twice that fits and three times does not; None if there is no such amount. A class that a
+    provider below the host has too is left out.
+
+    >>> from resource_objects.providers import Provider
+    >>> half_of_free(Provider("box", "VCPU=3,MEMORY_MB=1001:used=1"))
+    {'VCPU': 1, 'MEMORY_MB': 500}
+    >>> half_of_free(Provider("box", "VCPU=1")) is None
+    True
+    """
+    below = {kind for child in host.children for each in child.walk() for kind in each.inventories}
+    parts = {
+        record: _part(record)
+        for kind, inventory in host.inventories.items()
+        if kind not in below
+        for record in inventory.to_records()
+    }
+    taken = {record.resource_class: part for record, part in parts.items() if part}
+    third_fits = all(_free(record) >= 3 * part for record, part in parts.items() if part)
+    return None if third_fits else taken
+
+
+def _free(record: InventoryRecord) -> int:
+    return record.capacity - record.used
+
+
+def _part(record: InventoryRecord) -> int:
+    """Return the most that two consumers may take each, 0 if that is less than one may take."""
+    most = _free(record) // 2
+    if record.max_unit is not None:
+        most = min(most, record.max_unit)
+    part = most // record.step_size * record.step_size
+    return part if part >= record.min_unit else 0
+
+
+def own(usage: Usage, host: str) -> Usage:
+    """Return the usage of a host itself, without what is below it."""
+    from resource_objects.providers import Provider
+
+    found = next(each for root in usage.providers for each in root.walk() if each.name == host)
+    return dataclasses.replace(
+        usage,
+        providers=(Provider(host, found.inventories),),
+        uses=tuple(use for use in usage if use.provider == host),
+    )
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def stopped_once() -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP end the block by an exception, and be ignored from then on.
+
+    So the block's clean-up runs whatever ends it, and runs undisturbed. Signals that were ignored
+    before (``nohup``) stay so. Outside of the main thread nothing changes.
+
+    :raises KeyboardInterrupt: when it is interrupted
+    :raises SystemExit: with 128 and the number of another signal, as a shell would say it
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        for each in heeded:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, stop) for each in heeded}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -13,35 +13,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resource_objects.host.cells import HostCells as HostCells
-    from resource_objects.host.cells import read_cells as read_cells
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
     from resource_objects.host.devices import machine_devices as machine_devices
     from resource_objects.host.discovery import discover as discover
     from resource_objects.host.facts import Machine as Machine
-    from resource_objects.host.kept_devices import HostDevices as HostDevices
-    from resource_objects.host.kept_devices import read_devices as read_devices
     from resource_objects.host.linux import read_machine as read_machine
     from resource_objects.host.model import provider_tree as provider_tree
     from resource_objects.host.numa import numa_inventory as numa_inventory
     from resource_objects.host.rules import DeviceRule as DeviceRule
     from resource_objects.host.rules import match_rules as match_rules
+    from resource_objects.host.status import HostCells as HostCells
+    from resource_objects.host.status import HostDevices as HostDevices
+    from resource_objects.host.status import read_cells as read_cells
+    from resource_objects.host.status import read_devices as read_devices
     from resource_objects.host.sync import sync_host as sync_host
 
 #: ``{public name: module that defines it}``
 _HOME = {
     "ComputeNode": "compute_node",
     "DeviceRule": "rules",
-    "HostCells": "cells",
-    "HostDevices": "kept_devices",
+    "HostCells": "status",
+    "HostDevices": "status",
     "Machine": "facts",
     "discover": "discovery",
     "machine_devices": "devices",
     "match_rules": "rules",
     "numa_inventory": "numa",
     "provider_tree": "model",
-    "read_cells": "cells",
-    "read_devices": "kept_devices",
+    "read_cells": "status",
+    "read_devices": "status",
     "read_machine": "linux",
     "sync_host": "sync",
 }

@@ -17,26 +17,23 @@ is kept. The ledger keeps it; a node is a view of one host.
     >>> node.vcpus_used, node.changes()
     (7, {'vcpus_used': 7})
 
-Three decisions that a reader of Nova's code may look for:
-
-**Reserved.** In Nova's record the used figures include what the host keeps for itself. An inventory
-has a figure of its own for that. So ``vcpus_used`` is the inventory's ``used + reserved``, and what
-is reserved, which no column says, is a parameter of reading.
+State is held once: plain inventories, beside the columns as they came. Columns are a projection of
+both, computed when asked (:mod:`resource_objects.host.columns` says how); inventories are read from
+the row when first asked for. What binds a node to a ledger is a member
+(:mod:`resource_objects.host.binding`).
 
 **disk_available_least** is a report: how much disk was free, at that moment, whatever the books
 say. Nova's *compute-node-inventory* specification made it the ``max_unit`` of DISK_GB, a definition
 written anew with each report, and one that a second claim passes as easily as the first; Nova's
-scheduler takes the smaller of ``free_disk_gb`` and the report. Here it is a limit of this view: at
-the moment of the report what may be used is what was used then plus what was free. Every decision
-of the view keeps to it, also the sum of several, until the next report. It is in no inventory that
-is handed out and in no definition, so a report writes nothing to a ledger.
+scheduler takes the smaller of ``free_disk_gb`` and the report. Here it is a ceiling of this view:
+at the moment of the report what may be used is what was used then plus what was free. Every
+decision of the view keeps to it, also the sum of several, until the next report. It is in no
+inventory that is handed out and in no definition, so a report writes nothing to a ledger.
 
-**Ratios** are found by the rules of :mod:`resource_objects.host.ratios`; finding writes nothing.
-
-**Cells.** What is in ``numa_topology`` is an inventory like the others, ``NUMA_TOPOLOGY``, read
-when inventories are first asked for and written in the version it came in. It says where; it adds
-nothing (D1): the counts are taken by themselves, before it or together with it; taken alone, it
-takes those that this view did not take before:
+**Cells and devices.** What is in ``numa_topology`` is an inventory like the others,
+``NUMA_TOPOLOGY``. It says where; it adds nothing (D1): ``request.resources`` names every count, and
+its topology knows that these stand beside it. A bare topology takes its counts itself. So a loop
+over a request's resources has one result in any order:
 
     >>> from resource_objects.requests import Request
     >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
@@ -49,32 +46,29 @@ takes those that this view did not take before:
     ...         print(resource, node.inventories[resource].consume(amount))
     VCPU 4
     MEMORY_MB 4096
-    NUMA_TOPOLOGY 2:shared=4:memory=4096:on=0;shared>0-3/1;shared>4-7
+    NUMA_TOPOLOGY 2:shared=4:memory=4096:on=0+1
     >>> node.vcpus_used, node.memory_mb_used
     (4, 4096)
 
-How the cells and the other columns go together, huge pages and dedicated CPUs above all, is told in
-the module ``_compute_cell_counts``.
-
-**Devices.** What is in ``pci_stats`` is an inventory too, ``PCI_DEVICES``. The column knows pools,
-counts of free devices that are alike; so a node that was read answers yes or no, or that pools do
-not tell, and nobody can take any of it, for nobody knows which. Where the devices are known, of a
-ledger or because somebody stated them, they are taken like everything else, and the column says how
-many of each kind are left. Cells and devices are decided together where they are asked together,
-through ``inventories``:
+What is in ``pci_stats`` is an inventory too, ``DEVICES``. The column knows pools, counts of
+free devices that are alike; so a node that was read answers yes or no, or that pools do not tell,
+and nobody can take any of it. Where the devices are known, of a ledger or because somebody stated
+them, they are taken like everything else. Cells and devices are decided together where they are
+asked together, through ``inventories``:
 
     >>> from resource_objects.resources.pci import Device, PCIInventory
-    >>> node.update_inventories({"PCI_DEVICES": PCIInventory([
+    >>> node.update_inventories({"DEVICES": PCIInventory([
     ...     Device("0000:5e:00.0", "10de", "2330", resource_class="PGPU", numa_node=1)])})
     True
     >>> request = Request(
-    ...     "VCPU=2,NUMA_TOPOLOGY=1:shared=2:memory=512,PCI_DEVICES=PGPU@required")
+    ...     "VCPU=2,NUMA_TOPOLOGY=1:shared=2:memory=512,DEVICES=PGPU@required")
     >>> taken = node.inventories.consume(request.resources)
-    >>> taken["NUMA_TOPOLOGY"].host_cells, taken["PCI_DEVICES"].addresses
+    >>> taken["NUMA_TOPOLOGY"].host_cells, taken["DEVICES"].addresses
     (frozenset({1}), ('0000:5e:00.0',))
 
-One by one, as in the loop above, a view of a consumer with a name keeps what it takes together;
-others do not know whose cells are whose.
+One by one, as in the loop above, nobody sees what belongs together: that devices have to be near
+cells, or how much a consumer may have in all. A save that finds this refuses it by name, and
+:meth:`ComputeNode.check_save` tells beforehand.
 
 Not made for several threads at once, like every inventory.
 """
@@ -83,83 +77,145 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
-from resource_objects import base, exceptions, names
-from resource_objects.host import _compute_ledger as ledgers
-from resource_objects.host._compute_adapter import Adapter
-from resource_objects.host._compute_columns import COLUMNS, DERIVED, DISK_REPORT, KINDS
-from resource_objects.host._compute_foreign import (
-    as_row_error,
-    is_nova_object,
-    row_of_mapping,
-    row_of_nova,
-    split,
-    write,
+from resource_objects import base, exceptions, fields, names
+from resource_objects.host import binding as views
+from resource_objects.host import rows
+from resource_objects.host.binding import Binding, Pending, SaveResult, Sent, unattributed
+from resource_objects.host.columns import (
+    CARRIED,
+    COUNTS,
+    DERIVED,
+    DISK_REPORT,
+    NOTHING,
+    CarriedField,
+    RatiosField,
+    RowField,
+    Settings,
+    State,
+    aside_of,
+    beside_of,
+    column_of,
+    columns,
+    count_of,
+    members,
+    read_inventories,
+    read_ratios,
+    read_reserved,
+    reserved_of,
+    stated_ratio,
+    units,
 )
-from resource_objects.host._compute_kept import as_column, column_getter
-from resource_objects.host._compute_ledger import Pending, SaveResult, unattributed
-from resource_objects.host._compute_live import LiveInventories
-from resource_objects.host._compute_numa import COLUMN
-from resource_objects.host._compute_pci import COLUMN as DEVICES_COLUMN
-from resource_objects.host._compute_record import read_reserved
-from resource_objects.host._compute_tracking import UNSET
-from resource_objects.host.ratios import read_ratios
+from resource_objects.providers import Claim, DefinitionChanges
 from resource_objects.providers.backend import Operation
 from resource_objects.resources import (
+    Amount,
+    Amounts,
+    IntegerAmount,
+    IntegerInventory,
     Inventories,
     Inventory,
     Limits,
     Resource,
+    resource,
 )
+from resource_objects.resources.integer import follow_total
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
 __all__ = ["ComputeNode", "SaveResult", "unattributed"]
 
+_TEXTS = ("uuid", "host", "hypervisor_hostname")
+_READ_ONLY = ("id", "uuid")
+_DISK = "DISK_GB"
+
 
 @base.register
-class ComputeNode(Adapter):
-    """A host's record: columns as Nova names them, and inventories that they follow.
+class ComputeNode(base.ResourceObject):
+    """A host's record: columns as Nova names them, and the inventories that they say.
 
     ============  =================================================================================
     read          :meth:`from_row`, :meth:`from_nova`, :meth:`read`, :meth:`load`
-    ask, take     :attr:`inventories` (live), :attr:`limits`, ``pending``
+    ask, take     :attr:`inventories`, :attr:`limits`, :attr:`pending`, :attr:`pending_located`
     adapt         :meth:`get_inventories`, :meth:`update_inventories`
     write back    :meth:`changes`, :meth:`write_to`, :meth:`to_row`
-    ledger        :meth:`bind`, :meth:`save`, :meth:`reload`
+    ledger        :meth:`bind`, :meth:`check_save`, :meth:`save`, :meth:`reload`
     ============  =================================================================================
 
-    Any field may be unset, as in Nova; reading one that is raises ``FieldNotSet``. A resource is
+    Any column may be unset, as in Nova; reading one that is raises ``FieldNotSet``. A resource is
     in the inventories if its total is above 0 and its used figure is set: of what is unknown,
     nothing is given out.
 
-    * ``vcpus``, ``memory_mb`` (MiB), ``local_gb`` (GiB), their ``*_used`` figures and ratios follow
-      the inventories: they are read here and changed there;
+    * ``vcpus``, ``memory_mb`` (MiB), ``local_gb`` (GiB), their ``*_used`` figures and ratios,
+      ``numa_topology``, ``pci_stats`` and the columns of plug-ins say what the inventories are:
+      they are read here and changed there;
     * ``free_ram_mb`` and ``free_disk_gb`` are computed when asked, may be negative, and are kept
       nowhere;
-    * ``numa_topology`` follows ``NUMA_TOPOLOGY`` and, with it, ``PCPU``: the dedicated CPUs of its
-      cells as a count. Where the column is unset, None or of no cells, there is neither;
-    * ``pci_stats`` follows ``PCI_DEVICES``, which is not there where the column is unset, None or
-      of no pools;
     * every other column is somebody else's and is carried: value and type come back as they were.
-      ``other_columns`` holds those this library has no name for;
-    * ``reserved``, ``ratios`` (given, not stated by the record), ``pending`` (used by this view and
-      not saved, in units), ``pending_topologies`` and ``pending_devices`` (the same, assigned: they
-      have no sum), ``disk_limit_gb``, ``loose_cpus`` and ``cell_ratios`` are ours; no record has
-      them.
+      ``other_columns`` holds those this library has no name for.
 
-    Change tracking compares with what was read: what is changed and changed back is no change.
-    Cost of consuming: about 25 microseconds, where a plain inventory takes one; of asking: one. A
-    topology costs about 80 more than of a plain inventory, whatever the number of cells, and
-    devices about 25; their JSON is made when the column is asked for.
+    ``row`` are the columns as they came; ``known`` those that the record has now, where that is
+    something else (None: the same). ``given_reserved`` and ``given_ratios`` are what reading was
+    told besides; ``saved`` are the inventories as they were read, or as the ledger last said;
+    ``of_ledger`` is whether they are a ledger's. ``disk_limit_gb`` is the ceiling of the report.
+
+    Cost: reading a row some 50 microseconds, inventories 100 more when first asked for, and the
+    JSON of cells and devices then; asking and taking what a plain inventory costs; a column what it
+    takes to write it.
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: cells: pending_topologies, loose_cpus, cell_ratios; numa_topology as an inventory
-    # Version 1.2: devices: pending_devices; pci_stats as an inventory
-    VERSION = "1.2"
+    VERSION = "1.0"
+    PARTIAL = True
+
+    fields = {
+        **{
+            name: fields.TextField(nullable=True, read_only=name in _READ_ONLY)
+            if name in _TEXTS
+            else CarriedField(read_only=name in _READ_ONLY)
+            for name in CARRIED
+        },
+        DISK_REPORT: fields.IntegerField(-fields.MAX_FIGURE, fields.MAX_FIGURE, nullable=True),
+        "row": RowField(default=fields.FrozenDict()),
+        "known": RowField(nullable=True, default=None),
+        "given_reserved": fields.ObjectField("Amounts", nullable=True, default=None),
+        "given_ratios": RatiosField(),
+        "inventories": fields.ObjectField("Inventories"),
+        "saved": fields.ObjectField("Inventories"),
+        "of_ledger": fields.BooleanField(default=False),
+        "disk_limit_gb": fields.IntegerField(0, nullable=True, default=None),
+    }
+    uuid: str | None
+    host: str | None
+    hypervisor_hostname: str | None
+    disk_available_least: int | None
+    row: Mapping[str, Any]
+    known: Mapping[str, Any] | None
+    given_reserved: Amounts | None
+    given_ratios: Mapping[str, Decimal]
+    inventories: Inventories
+    saved: Inventories
+    of_ledger: bool
+    disk_limit_gb: int | None
+
+    _binding: Binding | None = None
+
+    def __init__(
+        self, *, reserved: Any = None, ratios: Any = None, other_columns: Any = None, **values: Any
+    ) -> None:
+        """Make a node of columns; one that is kept in text may be given as its inventory."""
+        super().__init__()
+        for name in values:
+            if name not in (*_written_columns(), DISK_REPORT, *CARRIED):
+                raise exceptions.UnknownField(
+                    f"ComputeNode.{name}", values[name], "a column of a compute node"
+                )
+        others = rows.checked(dict(other_columns or {}))
+        self._begin({**others, **values}, reserved, read_ratios(ratios))
+        self._store("known", fields.FrozenDict())
 
     # --- reading ---
 
@@ -176,8 +232,6 @@ class ComputeNode(Adapter):
         :param ratios: allocation ratios that count whatever the row states, such as ``"VCPU=16"``
         :param initial_ratios: ratios where the row states none, instead of Nova's
 
-        Cost: about 100 microseconds for a whole row.
-
         :raises InvalidRow: naming the column, its value and what was expected
         :raises InvalidInput: of a parameter that cannot be
 
@@ -186,11 +240,11 @@ class ComputeNode(Adapter):
         resource_objects.exceptions.InvalidRow: vcpus_used: got '3', expected an integer from 0 ...
         """
         if isinstance(row, ComputeNode):
-            if reserved is None and row._has("reserved"):
-                reserved = {name: row._own_reserved(kind) for name, kind in KINDS.items()}
+            if reserved is None:
+                reserved = row._known_reserved()
             ratios = {**row.ratios, **read_ratios(ratios)}
-            row = {**row.to_row(), **row._own_devices()}
-        return cls._of_columns(row_of_mapping(row), reserved, ratios, initial_ratios)
+            row = {**row.to_row(), **row._located()}
+        return cls._of_columns(rows.row_of_mapping(row), reserved, ratios, initial_ratios)
 
     @classmethod
     def from_nova(
@@ -202,7 +256,7 @@ class ComputeNode(Adapter):
         ``pci_stats`` as JSON text. Cost: twice that of a row, and what Nova takes to put its PCI
         pools into words. Parameters and errors as :meth:`from_row`.
         """
-        return cls._of_columns(row_of_nova(node), reserved, ratios, initial_ratios)
+        return cls._of_columns(rows.row_of_nova(node), reserved, ratios, initial_ratios)
 
     @classmethod
     def read(
@@ -212,25 +266,56 @@ class ComputeNode(Adapter):
 
         Parameters and errors as :meth:`from_row`.
         """
-        foreign = is_nova_object(source) and not isinstance(source, ComputeNode)
+        foreign = rows.is_nova_object(source) and not isinstance(source, ComputeNode)
         reader = cls.from_nova if foreign else cls.from_row
         return reader(source, reserved=reserved, ratios=ratios, initial_ratios=initial_ratios)
 
     @classmethod
     def _of_columns(
-        cls, columns: Mapping[str, Any], reserved: Any, ratios: Any, initial_ratios: Any
+        cls, row: Mapping[str, Any], reserved: Any, ratios: Any, initial_ratios: Any
     ) -> Self:
-        values, others = split(columns)
-        values["ratios"] = read_ratios(ratios)
-        if reserved is not None:
-            values["reserved"] = read_reserved(reserved)
+        given, initial = read_ratios(ratios), read_ratios(initial_ratios, "initial_ratios")
+        read_reserved(NOTHING if reserved is None else reserved)
+        kept = rows.checked(row)
+        unstated = {n: ratio for n, ratio in initial.items() if not kept.get(COUNTS[n].ratio, 0)}
+        node = cls()
         try:
-            node = cls(**values, other_columns=others)
+            node._begin(kept, reserved, {**unstated, **given})
         except exceptions.InvalidInput as error:
-            raise as_row_error(error) from error
-        node._begin_with(read_ratios(initial_ratios, "initial_ratios"))
+            raise rows.as_row_error(error) from error
         node.obj_reset_changes()
         return node
+
+    def _begin(self, given: Mapping[str, Any], reserved: Any, ratios: Mapping[str, Any]) -> None:
+        """Take over columns, checked."""
+        stated = {name: one for name, one in given.items() if isinstance(one, Inventory)}
+        row = {name: value for name, value in given.items() if name not in stated}
+        settings = Settings(None if reserved is None else read_reserved(reserved), ratios)
+        for column in columns():
+            column.check(row, settings)
+        for name in (*CARRIED, DISK_REPORT):
+            if name in row:
+                self._store(name, self._coerce(name, row[name]))
+        self._store("row", self._coerce("row", row))
+        self._store("given_reserved", settings.reserved)
+        self._store("given_ratios", self._coerce("given_ratios", ratios))
+        self._store("known", None)
+        self._store("disk_limit_gb", self._limit_by_report())
+        if stated:
+            self._load_inventories()
+            self._take_over(
+                {c.resource: stated[c.names[0]] for c in columns() if c.names[0] in stated}
+            )
+
+    def _validate(self) -> None:
+        """Check what came over a wire; ``_begin`` checks columns that are given."""
+        if not self.of_ledger:  # else the row says no more what there is
+            for column in columns():
+                column.check(self.row, self._settings)
+        if self.obj_attr_is_set("inventories") != self.obj_attr_is_set("saved"):
+            raise exceptions.InvalidField("ComputeNode.saved", None, "set if inventories are")
+        if self.obj_attr_is_set("inventories"):
+            self._follow_report()
 
     @classmethod
     def load(cls, ledger: Ledger, name: str, consumer: str | None = None) -> Self:
@@ -244,56 +329,230 @@ class ComputeNode(Adapter):
         :raises InvalidInput: if the ledger is none, or the name cannot be one
         :raises ProviderNotFound: if there is no such host
         """
-        ledgers.require_ledger(ledger)
-        found = ledgers.read_host(ledger, names.provider_name(name))
+        views.require_ledger(ledger)
+        found = views.read_host(ledger, names.provider_name(name))
         if found is None:
             raise exceptions.ProviderNotFound(name)
         kept = found.provider
         ratios: dict[str, Any] = {
-            KINDS[name].ratio: float(inventory.allocation_ratio)
-            for name, inventory in ledgers.counted_inventories(kept).items()
+            column.ratio: float(count.allocation_ratio)
+            for column in COUNTS.values()
+            if (count := found.count(column.resource)) is not None
         }
         node = cls(host=kept.name, hypervisor_hostname=kept.name, uuid=kept.uuid, **ratios)
-        node._attach(ledger, kept.name, consumer, found)
-        node._rebase(Pending(), {})
+        binding = node._made_binding(ledger, kept.name, consumer, found)
+        node._attach(binding, *views.states(binding, Pending(), {}, node.inventories))
         node.obj_reset_changes()
         return node
 
-    # --- asking and taking ---
+    def obj_load_attr(self, attrname: str) -> None:
+        """Read the inventories from the row when they are first asked for.
+
+        :raises InvalidRow: if a column cannot be read
+        :raises FieldNotSet: for a column that is not set
+        """
+        if attrname not in ("inventories", "saved"):
+            super().obj_load_attr(attrname)
+        self._load_inventories()
+
+    def _load_inventories(self) -> None:
+        found = read_inventories(self.row, self._settings)
+        self._become(found, found.obj_clone())
+
+    def _become(self, saved: Inventories, now: Inventories) -> None:
+        """Have other inventories: those that somebody has in hand stay this node's."""
+        if self.obj_attr_is_set("inventories"):
+            there = members(self.inventories)
+            self.inventories.become(now)
+            for name in set(there).difference(members(now)):
+                _close(name, there[name])
+        else:
+            object.__setattr__(self, "_obj_inventories", now)
+        object.__setattr__(self, "_obj_saved", saved)
+        for inventory in members(self.inventories).values():
+            if not isinstance(inventory, IntegerInventory) and inventory.taken is None:
+                inventory.taken = ()
+        self._follow_report()
+
+    # --- columns ---
 
     @property
-    def inventories(self) -> Inventories:
-        """What there is, by resource, live: what is consumed there counts here.
+    def _settings(self) -> Settings:
+        return Settings(self.given_reserved, self.given_ratios)
 
-        A resource of which there is none is not in it (``KeyError``), as in any ``Inventories``.
-        ``min_unit`` is 1, ``max_unit`` the total and ``step_size`` 1, as Nova reports them, or what
-        the ledger has. They are no columns: changed here, they hold for this view only.
+    def _state(self) -> State:
+        is_kept = self._binding is None or self._binding.host is not None
+        known = {} if self.known is None else self.known
+        return State(self.inventories, self.saved, self._settings, self.of_ledger, is_kept, known)
 
-        :raises InvalidRow: if ``numa_topology`` or ``pci_stats`` cannot be read
+    def _columns(self) -> dict[str, Any]:
+        """Return the columns that say what the inventories are, those that are set."""
+        if not self.obj_attr_is_set("inventories"):
+            return {name: self.row[name] for name in _written_columns() if name in self.row}
+        self._check_kinds()
+        state = self._state()
+        found: dict[str, Any] = {}
+        for column in columns():
+            found.update(column.write(self.row, state))
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name in DERIVED:  # the property found that one of its sources is not set
+            column = COUNTS[DERIVED[name]]
+            super().obj_load_attr(
+                column.used if self.obj_attr_is_set(column.total) else column.total
+            )
+        if name.startswith("_") or name not in _written_columns():
+            raise AttributeError(name)
+        if not self.obj_attr_is_set(name):
+            self.obj_load_attr(name)
+        return self._columns()[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name not in self.fields:
+            self._refuse_following(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._refuse_following(name)
+        super().__delattr__(name)
+        if name == DISK_REPORT:
+            self._report(None)
+
+    def obj_attr_is_set(self, attrname: str) -> bool:
+        """Return whether a column is set; of inventories, whether they were read."""
+        if attrname in self.fields:
+            return f"_obj_{attrname}" in self.__dict__
+        return attrname in self._columns()
+
+    def update(self, **values: Any) -> bool:
+        """Set several carried columns at once, checked together; return whether anything changed.
+
+        :raises FrozenValue: for what the inventories say; nothing changed
         """
-        if self._live is None:
-            self._live = LiveInventories(self._members({}))
-        return self._live
+        for name in values:
+            self._refuse_following(name)
+        changed = super().update(**values)
+        if DISK_REPORT in values:
+            self._report(self._limit_by_report())
+        return changed
+
+    def _refuse_following(self, name: str) -> None:
+        following = (
+            *_written_columns(),
+            *DERIVED,
+            "other_columns",
+            "reserved",
+            "ratios",
+            "pending",
+        )
+        inner = name in self.fields and name not in (*CARRIED, DISK_REPORT)
+        if name == "other_columns":
+            raise base.ReadOnlyField("ComputeNode.other_columns is read-only")
+        if inner or name in following:
+            raise exceptions.FrozenValue(
+                f"ComputeNode.{name} follows the inventories: change them, or update_inventories()"
+            )
 
     @property
-    def limits(self) -> Limits:
-        """The bounds besides the capacities, by resource.
-
-        What the report of disk leaves; and of a record with huge pages, the memory that is not in
-        them and what is used of them.
-        """
-        found = {name: self._limit_of(name) for name in KINDS}
-        return Limits({name: limit for name, limit in found.items() if limit is not None})
+    def other_columns(self) -> Mapping[str, Any]:
+        """The columns this library has no name for, as they came."""
+        known = {*_written_columns(), *CARRIED, DISK_REPORT}
+        return fields.FrozenDict({n: value for n, value in self.row.items() if n not in known})
 
     @property
     def free_ram_mb(self) -> int:
         """Memory left in MiB: total less used, as Nova computes it. Overcommit does not count."""
-        return self.memory_mb - self.memory_mb_used
+        return int(self.memory_mb - self.memory_mb_used)
 
     @property
     def free_disk_gb(self) -> int:
         """Disk left in GiB: total less used, as Nova computes it. Overcommit does not count."""
-        return self.local_gb - self.local_gb_used
+        return int(self.local_gb - self.local_gb_used)
+
+    @property
+    def reserved(self) -> Amounts:
+        """What the host keeps for itself, as far as it is known."""
+        found = {
+            name: 0 if self.of_ledger else reserved_of(self._settings, name) for name in COUNTS
+        }
+        if self.obj_attr_is_set("inventories"):
+            for name in COUNTS:
+                kept = count_of(self.inventories, name)
+                if kept is not None:
+                    found[name] = kept.reserved - aside_of(name, self.inventories)
+        return Amounts(found)
+
+    def _known_reserved(self) -> Amounts | None:
+        found = self.reserved
+        return found if found or self.of_ledger or self.given_reserved is not None else None
+
+    @property
+    def ratios(self) -> Mapping[str, Decimal]:
+        """The allocation ratios that were given and that no inventory contradicts."""
+        if not self.obj_attr_is_set("inventories"):
+            return self.given_ratios
+        has = {name: count_of(self.inventories, name) for name in self.given_ratios}
+        return fields.FrozenDict(
+            {
+                name: ratio
+                for name, ratio in self.given_ratios.items()
+                if getattr(has[name], "allocation_ratio", ratio) == ratio
+            }
+        )
+
+    # --- the report of disk ---
+
+    def _limit_by_report(self) -> int | None:
+        """Return how much disk may be used in all, by what is reported as free now."""
+        least = getattr(self, f"_obj_{DISK_REPORT}", None)
+        if least is None:
+            return None
+        used: int | None
+        disk = count_of(self.saved, _DISK) if self.obj_attr_is_set("inventories") else None
+        if disk is not None:
+            used = disk.used
+        elif self.of_ledger:
+            used = 0
+        else:
+            recorded = self.row.get(COUNTS[_DISK].used)
+            own = reserved_of(self._settings, _DISK)
+            used = None if recorded is None else recorded - own
+        return None if used is None else max(0, min(int(used + least), fields.MAX_AMOUNT))
+
+    def _report(self, limit: int | None) -> None:
+        self._store("disk_limit_gb", limit)
+        if self.obj_attr_is_set("inventories"):
+            self._follow_report()
+
+    def _follow_report(self) -> None:
+        disk = count_of(self.inventories, _DISK)
+        if disk is not None:
+            disk.ceiling = self.disk_limit_gb
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds besides the capacities, by resource: what the report of disk leaves."""
+        limit = self.disk_limit_gb
+        return Limits({} if limit is None else {_DISK: IntegerAmount(limit)})
+
+    # --- asking and taking ---
+
+    @property
+    def pending(self) -> Amounts:
+        """What is used by this view and not saved, in units."""
+        return self._pending.amounts
+
+    @property
+    def pending_located(self) -> Mapping[str, tuple[Amount, ...]]:
+        """What is used by this view and not saved of cells and devices, assigned, by resource."""
+        return self._pending.located
+
+    @property
+    def _pending(self) -> Pending:
+        if not self.obj_attr_is_set("inventories"):
+            return Pending()
+        return Pending.between(self.saved, self.inventories)
 
     def get_inventories(self) -> dict[Resource, Inventory]:
         """Return copies of the inventories, by resource, to keep or to change.
@@ -311,7 +570,7 @@ class ComputeNode(Adapter):
         more): total 0. A used figure that differs is consumed or given back by this view, whatever
         the capacity says: the caller states a fact. Of ``NUMA_TOPOLOGY`` the cells and what is used
         of them are taken over, as a fact that is nobody's and not pending; its ratios are those of
-        VCPU and MEMORY_MB. ``PCPU`` has as many as the cells. Of ``PCI_DEVICES`` likewise the
+        VCPU and MEMORY_MB. ``PCPU`` has as many as the cells. Of ``DEVICES`` likewise the
         devices and what is used of them, or pools; the column says what these come to.
 
         :raises InvalidInventory: for a resource that a compute node has no columns for, another
@@ -332,15 +591,96 @@ class ComputeNode(Adapter):
             )
         return self._take_over(inventories)
 
+    def _take_over(self, inventories: Mapping[Any, Inventory | None]) -> bool:
+        wanted: dict[str, Inventory | None] = {}
+        for key, given in inventories.items():
+            name = resource(key).name
+            if name in wanted:
+                raise exceptions.DuplicateKey("inventories", name, "each resource once")
+            wanted[name] = _labelled(name, given)
+        before = members(self.inventories)
+        now, saved = dict(before), members(self.saved)
+        for name in sorted(wanted, key=_order):
+            given = wanted[name]
+            column = column_of(name)
+            if name in COUNTS:
+                _state_count(now, saved, name, given, self._recorded(name))
+            elif column is None:
+                _state_implied(now, name, given)
+            elif self.of_ledger:
+                self._refuse_other(name, given, before.get(name))
+            else:
+                self._state_located(column, given, now, saved)
+        changed = now != before
+        self._become(Inventories(saved), Inventories(now))
+        return changed
+
+    def _recorded(self, name: str) -> int | None:
+        """Return how much of a count a record says is used, whether or not there is any."""
+        used = None if self.of_ledger else self.row.get(COUNTS[name].used)
+        return None if used is None else max(0, used - reserved_of(self._settings, name))
+
+    def _state_located(
+        self, column: Any, given: Inventory | None, now: dict[str, Any], saved: dict[str, Any]
+    ) -> None:
+        """Write what is located, as a fact that is nobody's and not pending."""
+        found = {} if given is None else dict(column.stated(given, now))
+        if column.resource in now and now[column.resource] == found.get(column.resource):
+            return
+        for state in (now, saved):
+            before = dict(state)
+            for name in (column.resource, *column.counts):
+                state.pop(name, None)
+            state.update({name: one.obj_clone() for name, one in found.items()})
+            for name in COUNTS:
+                _shift(state, name, before)
+
+    def _refuse_other(self, name: str, given: Inventory | None, there: Inventory | None) -> None:
+        """Refuse other cells or devices than there are where they are a ledger's."""
+        column = column_of(name)
+        same = given is None if there is None else given == there
+        if given is not None and there is not None and column is not None and not same:
+            same = column.stated(given, members(self.inventories)).get(name) == there
+        if not same and there is None:
+            expected = "none, as the host in the ledger: a sync of the host adds them"
+            raise exceptions.InvalidInventory(name, given, expected)
+        if not same:
+            expected = "what the ledger has: a sync of the host changes them"
+            raise exceptions.InvalidInventory(name, given, expected)
+
+    def _located(self) -> dict[str, Inventory]:
+        """Return the inventories that a text may not say in full, by the column they are in."""
+        if not self.obj_attr_is_set("inventories"):
+            return {}
+        return {
+            column.names[0]: self.inventories[column.resource].obj_clone()
+            for column in columns()
+            if column.resource not in COUNTS and column.resource in self.inventories
+        }
+
     # --- writing back ---
+
+    def to_row(self) -> dict[str, Any]:
+        """Return every column that is set, the derived ones, and those carried without a name.
+
+        :raises CannotDowngrade: for cells that no version of ``numa_topology`` can say
+        :raises InvalidInventory: for an inventory that no column can say
+        """
+        row = self._columns()
+        for name in (*CARRIED, DISK_REPORT):
+            if self.obj_attr_is_set(name):
+                row[name] = getattr(self, name)
+        for name, of in DERIVED.items():
+            column = COUNTS[of]
+            if column.total in row and column.used in row:
+                row[name] = row[column.total] - row[column.used]
+        return {**row, **self.other_columns}
 
     def changes(self) -> dict[str, Any]:
         """Return ``{column: value}`` of what changed since it was read, derived columns too.
 
         Of a node that was made and not read, that is every column that is set. What was written
-        somewhere is forgotten by ``obj_reset_changes()``, as in Nova.
-
-        :raises CannotDowngrade: for cells that no version of ``numa_topology`` can say
+        somewhere is forgotten by ``obj_reset_changes()``, as in Nova. Errors as :meth:`to_row`.
 
         >>> node = ComputeNode.from_row({"memory_mb": 1024, "memory_mb_used": 512})
         >>> print(node.inventories.consume("MEMORY_MB=256"))
@@ -348,17 +688,39 @@ class ComputeNode(Adapter):
         >>> node.changes()
         {'memory_mb_used': 768, 'free_ram_mb': 256}
         """
-        changed = self.obj_what_changed()
-        found = {column: self._column(column) for column in COLUMNS if column in changed}
-        if DEVICES_COLUMN in found and found[DEVICES_COLUMN] == self._read_as(DEVICES_COLUMN):
-            del found[DEVICES_COLUMN]  # other devices, as many of each kind
-        if "other_columns" in changed:
-            found.update(self.other_columns)
-        sources = {
-            column: {KINDS[name].total, KINDS[name].used} for column, name in DERIVED.items()
-        }
-        found.update(self._derived(column for column in DERIVED if sources[column] & changed))
+        row, before = self.to_row(), self.row if self.known is None else self.known
+        derived = {name: row.pop(name) for name in DERIVED if name in row}
+        found = {name: value for name, value in row.items() if not _is_same(name, value, before)}
+        for name, value in derived.items():
+            column = COUNTS[DERIVED[name]]
+            if column.total in found or column.used in found:
+                found[name] = value
         return found
+
+    def obj_what_changed(self) -> set[str]:
+        """Return the names of the fields that changed since it was read."""
+        before = self.row if self.known is None else self.known
+        changed = {
+            name
+            for name in (*CARRIED, DISK_REPORT)
+            if self.obj_attr_is_set(name) and not _is_same(name, getattr(self, name), before)
+        }
+        if self.obj_attr_is_set("inventories") and self.inventories != self.saved:
+            changed.add("inventories")
+        return changed
+
+    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
+        """Forget what changed: what is there now counts as read. Pending stays pending."""
+        if fields is None and (self.known is not None or self._is_touched()):
+            row = self.to_row()
+            kept = {name: value for name, value in row.items() if name not in DERIVED}
+            self._store("known", self._coerce("known", kept))
+        super().obj_reset_changes(fields, recursive)
+
+    def _is_touched(self) -> bool:
+        return self.obj_attr_is_set("inventories") or bool(
+            self._changed_fields.intersection((*CARRIED, DISK_REPORT))
+        )
 
     def write_to(self, target: Any) -> None:
         """Set what changed, and nothing else, on a row (a mapping) or on Nova's object.
@@ -370,19 +732,7 @@ class ComputeNode(Adapter):
         :raises InvalidField: for a changed column that Nova's object cannot be given
             (``supported_instances``, ``extra_resources``); nothing was set
         """
-        write(target, self.changes())
-
-    def to_row(self) -> dict[str, Any]:
-        """Return every column that is set, the derived ones, and those carried without a name."""
-        row = {column: self._column(column) for column in COLUMNS if self._has(column)}
-        return {**row, **self._derived(DERIVED), **self.other_columns}
-
-    def _column(self, column: str) -> Any:
-        return as_column(self._value(column))
-
-    def _read_as(self, column: str) -> Any:
-        """Return what a column that changed held when it was read, ``UNSET`` if it was not."""
-        return as_column(self._originals.get(column, UNSET))
+        rows.write(target, self.changes())
 
     # --- the ledger ---
 
@@ -409,22 +759,77 @@ class ComputeNode(Adapter):
         :raises ProviderExists: if the provider of that name has another uuid than this node
         :raises CapacityException: if more is pending to be given back than is used there
         """
-        ledgers.require_ledger(ledger)
+        views.require_ledger(ledger)
         name = names.provider_name(provider if provider is not None else self._host_name())
-        uuid = self._provider_uuid()
-        found = ledgers.read_host(ledger, name)
-        kept = None if found is None else found.provider
-        if kept is not None:
-            ledgers.refuse_other_uuid(kept, uuid)
-        stated = self._stated()
-        with self._all_or_nothing():
-            self._attach(ledger, name, consumer, found)
-            self._adopt_ratios(stated)
-            self._rebase(self._pending, stated)
-            if self._value(DISK_REPORT, None) is not None:
-                self._set("disk_limit_gb", self._limit_by_report())
-        self._refresh()
+        found = views.read_host(ledger, name)
+        if found is not None:
+            views.refuse_other_uuid(found.provider, self._provider_uuid())
+        binding = self._made_binding(ledger, name, consumer, found)
+        stated = self._stated(binding)
+        adopted = {
+            count: kept.allocation_ratio
+            for count in COUNTS
+            if "allocation_ratio" not in stated[count]
+            and (kept := binding.count(count)) is not None
+        }
+        own = self.inventories if found is None else Inventories()
+        found_states = views.states(binding, self._pending, stated, own)
+        self._store("given_ratios", self._coerce("given_ratios", {**self.ratios, **adopted}))
+        self._attach(binding, *found_states)
+        if getattr(self, f"_obj_{DISK_REPORT}", None) is not None:
+            self._report(self._limit_by_report())
         return self
+
+    def _made_binding(
+        self, ledger: Ledger, name: str, consumer: str | None, found: views.Host | None
+    ) -> Binding:
+        holder = names.consumer_name(unattributed(name) if consumer is None else consumer)
+        made = Binding(ledger, name, holder, aggregate=consumer is None).at(found)
+        was = self._binding
+        if was is not None and was.writes_where(made):
+            made = dataclasses.replace(made, sent=was.sent)
+        return made
+
+    def _attach(self, binding: Binding, saved: Inventories, now: Inventories) -> None:
+        """Be the view of a host as it was read; nothing fails here."""
+        self._binding, self._context = binding, binding.ledger
+        self._store("of_ledger", True)
+        self._become(saved, now)
+
+    def _stated(self, binding: Binding) -> dict[str, dict[str, Any]]:
+        """Return the figures that this node states and does not only assume."""
+        row, reserved = self._columns(), self._known_reserved()
+        found: dict[str, dict[str, Any]] = {name: {} for name in COUNTS}
+        for name, column in COUNTS.items():
+            if column.total in row:
+                found[name]["total"] = row[column.total]
+            if reserved is not None:
+                found[name]["reserved"] = units(reserved, name)
+            is_stated = name in self.ratios or stated_ratio(column.ratio, row.get(column.ratio))
+            if is_stated or binding.count(name) is None:
+                settings = Settings(None, self.ratios)
+                found[name]["allocation_ratio"] = column.ratio_of(row, settings)
+        return found
+
+    def _host_name(self) -> str:
+        for name in ("hypervisor_hostname", "host"):
+            found: str | None = getattr(self, f"_obj_{name}", None)
+            if found is not None:
+                return found
+        raise exceptions.InvalidName("provider name", None, "hypervisor_hostname or host to be set")
+
+    def _provider_uuid(self) -> str | None:
+        uuid = getattr(self, "_obj_uuid", None)
+        return None if uuid is None else names.uuid_text(uuid)
+
+    @property
+    def _bound(self) -> Binding:
+        if self._binding is None:
+            host = getattr(self, "_obj_hypervisor_hostname", None) or getattr(
+                self, "_obj_host", None
+            )
+            raise exceptions.NotBound(host or "compute node")
+        return self._binding
 
     @property
     def consumer(self) -> str:
@@ -432,7 +837,68 @@ class ComputeNode(Adapter):
 
         :raises NotBound: if there is no ledger
         """
-        return self._binding().consumer
+        return self._bound.consumer
+
+    def check(self) -> None:
+        """Raise if an inventory says what cannot be written back: another figure than its source.
+
+        :raises InvalidInventory: for a resource that no column says, other dedicated CPUs than the
+            cells have, or cells and devices of a ledger that were edited by hand
+        """
+        self._check_kinds()
+        if not self.of_ledger:
+            return
+        saved = members(self.saved)
+        for name, inventory in members(self.inventories).items():
+            column = column_of(name)
+            if column is None or isinstance(inventory, IntegerInventory):
+                continue
+            expected = saved[name].obj_clone() if name in saved else None
+            for amount in views.gives_back_first(inventory.taken or ()):
+                if expected is not None:
+                    expected.take(amount)
+            if expected is None or not column.is_same(inventory, expected):
+                raise exceptions.InvalidInventory(
+                    name, inventory, "what the ledger has: a sync of the host changes them"
+                )
+
+    def _check_kinds(self) -> None:
+        implied = {name for column in columns() for name in column.counts}
+        saved = members(self.saved)
+        for name in COUNTS:
+            count = count_of(self.inventories, name)
+            if count is not None and count.used + count.reserved > fields.MAX_AMOUNT:
+                raise exceptions.InvalidInventory(
+                    f"{name} used", count.used, f"with the reserved at most {fields.MAX_AMOUNT}"
+                )
+        for name, inventory in members(self.inventories).items():
+            if name not in implied and column_of(name) is None:
+                raise exceptions.InvalidInventory(
+                    "inventories of a compute node", name, "a resource that a column says"
+                )
+            if name in implied:
+                _refuse_figures(name, inventory, saved.get(name))
+
+    def check_save(self) -> None:
+        """Raise what :meth:`save` would refuse now, also what one-by-one taking could not see.
+
+        That is what belongs together: devices of a consumer with a name are near its cells, and
+        unit rules bind all that it holds. Cost: one read of the tree; nothing is written.
+
+        :raises NotBound: if there is no ledger
+        :raises CapacityException: with who holds what
+        :raises ProviderNotFound: if the host is gone
+        """
+        binding, pending = self._bound, self._pending
+        self.check()
+        found = binding.read()
+        if found is None or not pending:
+            return
+        edits = views.edits_of(found.provider, self.inventories)
+        host = found.provider.obj_clone()
+        host.inventories = views.merge(host, edits)
+        views.decide_all(binding, dataclasses.replace(found, provider=host), pending)
+        views.decide_near(binding, found, pending)
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
         """Write what is pending to the ledger: usage as one guarded claim, the definition merged.
@@ -446,10 +912,10 @@ class ComputeNode(Adapter):
         the view is what the ledger says.
 
         Refused: nothing changed, in the ledger or here; what was pending still is. (With both
-        usage and definition pending see the module ``_compute_ledger``.) After a lost connection
-        call again: what was sent is not done twice. The ledger's unit rules bind all that a
-        consumer with a name holds; the *unattributed* one stands for many, and each of its changes
-        is judged by itself, when it is consumed.
+        usage and definition pending see :mod:`resource_objects.host.binding`.) After a lost
+        connection call again: what was sent is not done twice. The ledger's unit rules bind all
+        that a consumer with a name holds; the *unattributed* one stands for many, and each of its
+        changes is judged by itself, when it is consumed.
 
         :param operation: id of the write of usage, for a caller that may have to repeat it in
             another process; use it for one change only
@@ -460,9 +926,11 @@ class ComputeNode(Adapter):
         :raises StaleDefinition: if a figure was changed here and by somebody else
         :raises ProviderNotFound: if the host is gone, even if another has its name now
         :raises ProviderExists: if the host was not there, and its name is another machine's now
+        :raises InvalidInventory: as :meth:`check`
         :raises LostConnection: if it is not known whether it was done
         """
-        self._binding()
+        self._bound  # noqa: B018  # raises if there is no ledger
+        self.check()
         doing = None if operation is None else names.uuid_text(operation)
         claim = self._send_again(doing)
         definition = self._save_definition()
@@ -478,15 +946,259 @@ class ComputeNode(Adapter):
         :raises NotBound: if there is no ledger
         :raises ProviderNotFound: if the host is gone
         """
-        self._count_anew(dataclasses.replace(self._read_again(), sent=None), Pending())
+        self._count_anew(Pending())
+        self._binding = dataclasses.replace(self._bound, sent=None)
+
+    def _count_anew(self, pending: Pending, uuid: str | None = None) -> None:
+        """Count from the host as it is now; refused: nothing changed."""
+        binding = self._bound
+        found = binding.read(uuid)
+        if found is None:
+            raise exceptions.ProviderNotFound(binding.provider)
+        binding = binding.at(found)
+        self._attach(binding, *views.states(binding, pending, {}, self.inventories))
+        self._store("given_reserved", self.reserved)  # as the ledger has it
+
+    def _save_definition(self) -> DefinitionChanges | None:
+        binding, pending = self._bound, self._pending
+        kept = None if binding.host is None else binding.host.provider
+        edits = views.edits_of(kept, self.inventories)
+        if not edits and kept is not None:
+            return None
+        own, uuid = self.inventories, self._provider_uuid()
+        changes, uuid = views.save_definition(binding, edits, pending, own, uuid)
+        self._count_anew(pending, uuid)
+        return changes
+
+    def _send_again(self, doing: str | None) -> Claim | None:
+        """Ask for the outcome of what was sent when the connection was lost."""
+        sent = self._bound.sent
+        if sent is None:
+            return None
+        if doing == sent.operation and sent.what != self._pending:
+            raise exceptions.OperationConflict(doing, "it was sent for a smaller change")
+        return self._send(sent)
+
+    def _send_pending(self, operation: str) -> Claim | None:
+        """Send what is pending, if anything is."""
+        binding, pending = self._bound, self._pending
+        if not pending:
+            return None
+        steps = views.steps_of(binding, Sent(operation, pending))
+        is_begun = len(steps) > 1 and binding.ledger.backend.outcome(Operation(steps[0].operation))
+        if len(steps) > 1 and is_begun is None:  # of two writes the second must not be refused
+            found = binding.read()
+            if found is None:
+                raise exceptions.ProviderNotFound(binding.provider)
+            views.decide_all(binding, found, pending)
+        claim: Claim | None = None
+        for step in steps:
+            claim = self._send(step) or claim
+        return claim
+
+    def _send(self, sent: Sent) -> Claim | None:
+        """Adjust what the consumer holds; remember what was sent until the outcome is known.
+
+        What is given back and taken again is nothing to send.
+        """
+        binding = self._bound
+        changes = views.changes_of(binding, sent.what)
+        claim = None
+        if changes:
+            self._binding = dataclasses.replace(binding, sent=sent)
+            try:
+                claim = binding.ledger.adjust(
+                    binding.consumer,
+                    changes,
+                    aggregate=binding.aggregate,
+                    operation=sent.operation,
+                )
+            except exceptions.LostConnection:
+                raise
+            except exceptions.ProviderNotFound as error:  # it names the uuid, people the host
+                self._binding = dataclasses.replace(binding, sent=None)
+                raise exceptions.ProviderNotFound(binding.provider) from error
+            except exceptions.ResourceObjectsError:
+                self._binding = dataclasses.replace(binding, sent=None)
+                raise
+        self._binding = dataclasses.replace(binding, sent=None)
+        self._forget(sent.what)
+        return claim
+
+    def _forget(self, done: Pending) -> None:
+        """Count as saved what was sent; it is pending no more."""
+        now = members(self.inventories)
+        saved: dict[str, Any] = {n: one.obj_clone() for n, one in members(self.saved).items()}
+        for name in done.amounts.names():
+            if name in saved:
+                saved[name].update(used=saved[name].used + units(done.amounts, name))
+        for kind, amounts in done.located.items():
+            for amount in views.gives_back_first(amounts):
+                saved[kind].take(amount)  # alone: what it draws is in the counts
+                now[kind].note(-amount)
+        object.__setattr__(self, "_obj_saved", Inventories(saved))
+
+    # --- copies ---
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the record; the copy is a view of the same ledger."""
+        twin = super().__deepcopy__(memo)
+        twin._binding = self._binding
+        if twin.obj_attr_is_set("inventories"):
+            twin._follow_report()
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the record, without the ledger, which belongs to a process."""
+        return {**super().__getstate__(), "_binding": None}
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._key() == other._key() or self._compared() == other._compared()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def _compared(self) -> tuple[Any, ...]:
+        """Return what equality is about; texts are equal where what they stand for is."""
+        carried = {n: getattr(self, f"_obj_{n}", None) for n in (*CARRIED, DISK_REPORT)}
+        counted = {n: v for n, v in self._columns().items() if n not in _texts()}
+        same = (carried, counted, dict(self.other_columns), self.reserved, self.disk_limit_gb)
+        try:
+            return (*same, self.inventories, self._pending)
+        except exceptions.InvalidRow:
+            return (*same, {n: self.row.get(n) for n in _texts()})
 
     def __str__(self) -> str:
-        name = self._value("hypervisor_hostname", None) or self._value("host", None)
+        name = getattr(self, "_obj_hypervisor_hostname", None) or getattr(self, "_obj_host", None)
         try:
             return f"{name or 'compute node'}: {self.inventories}"
         except exceptions.InvalidRow as error:
             return f"{name or 'compute node'}: {error}"
 
 
-ComputeNode.numa_topology = ComputeNode.numa_topology.getter(column_getter(COLUMN))
-ComputeNode.pci_stats = ComputeNode.pci_stats.getter(column_getter(DEVICES_COLUMN))
+def _written_columns() -> tuple[str, ...]:
+    """Return the columns that say what the inventories are."""
+    return tuple(name for column in columns() for name in column.names)
+
+
+def _texts() -> tuple[str, ...]:
+    return tuple(n for column in columns() if column.resource not in COUNTS for n in column.names)
+
+
+def _is_same(name: str, value: Any, row: Mapping[str, Any]) -> bool:
+    """Return whether a column is as in a row (True is not 1)."""
+    if name not in row:
+        return False
+    was = row[name]
+    return was is value or (bool(was == value) and isinstance(was, bool) == isinstance(value, bool))
+
+
+# --- what is stated -------------------------------------------------------------------------------
+
+
+def _order(name: str) -> int:
+    """Sort what is located first: counts depend on it, and most those that only it says."""
+    return 1 if name in COUNTS else 0 if column_of(name) is not None else 2
+
+
+def _labelled(name: str, given: Any) -> Inventory | None:
+    """Return a copy of an inventory that somebody states, checked to be of its resource."""
+    implied = {one for column in columns() for one in column.counts}
+    if name not in implied and column_of(name) is None:
+        known = ", ".join(dict.fromkeys((*COUNTS, *(one.resource for one in columns()))))
+        expected = f"a resource that a compute node has columns for: {known}"
+        raise exceptions.InvalidInventory("inventories of a compute node", name, expected)
+    if given is None:
+        return None
+    kind = resource(name).inventory_kind
+    if not isinstance(given, kind):
+        raise exceptions.InvalidInventory(name, given, f"{kind.__name__}, or None")
+    return Inventories({name: given})[name]
+
+
+def _state_count(
+    now: dict[str, Any],
+    saved: dict[str, Any],
+    name: str,
+    given: Inventory | None,
+    recorded: int | None,
+) -> None:
+    """Take over the figures of a count; unit rules, which no column says, stay.
+
+    :param recorded: what a column says is used, None if none does
+    """
+    before = now.pop(name, None)
+    if given is None:
+        was = count_of(saved, name)
+        if before is not None and before.used != (0 if was is None else was.used):
+            expected = "nothing pending of it: save it or give it back first"
+            raise exceptions.InvalidInventory(name, f"{before.used} used", expected)
+        return
+    stated = COUNTS[name].stated(given, now)[name]
+    assert isinstance(stated, IntegerInventory)
+    total = stated.total
+    rules: dict[str, Any] = {"min_unit": 1, "max_unit": total, "step_size": 1}
+    former = count_of(saved, name) if before is None else before
+    if former is not None:
+        most = follow_total(former.max_unit, former.total, total)
+        rules = {"min_unit": former.min_unit, "max_unit": most, "step_size": former.step_size}
+    plain = {"min_unit": 1, "max_unit": None, "step_size": 1}
+    for rule, value in rules.items():
+        said = getattr(stated, rule)
+        if said not in (value, plain[rule]):
+            raise exceptions.InvalidInventory(
+                f"{name} {rule}", said, f"{value}: no column says another"
+            )
+    stated.update(**rules)
+    now[name] = stated
+    if name not in saved and recorded is not None:
+        # a record that says what is used without saying of how much
+        saved[name] = stated.obj_clone()
+        saved[name].update(used=recorded)
+
+
+def _state_implied(now: dict[str, Any], name: str, given: Inventory | None) -> None:
+    """Take over how much is used of a count that only something located says, such as PCPU."""
+    there = now.get(name)
+    if given is None and there is None:
+        return
+    if not isinstance(given, IntegerInventory) or not isinstance(there, IntegerInventory):
+        total = there.total if isinstance(there, IntegerInventory) else 0
+        expected = f"an IntegerInventory of the {total} of the cells"
+        raise exceptions.InvalidInventory(name, given, expected)
+    _refuse_figures(name, given, there)
+    changed = there.obj_clone()
+    changed.update(used=given.used)
+    now[name] = changed
+
+
+def _refuse_figures(name: str, given: Any, there: Any) -> None:
+    for figure in views.FIGURES:
+        if getattr(given, figure) != getattr(there, figure, None):
+            raise exceptions.InvalidInventory(
+                f"{name} {figure}", getattr(given, figure), str(getattr(there, figure, None))
+            )
+
+
+def _close(name: str, inventory: Inventory) -> None:
+    """Let an inventory that a node has no more provide nothing, whoever has it in hand."""
+    column = column_of(name)
+    if isinstance(inventory, IntegerInventory):
+        inventory.ceiling = 0
+    elif column is not None:
+        column.close(inventory)
+
+
+def _shift(state: dict[str, Any], name: str, before: Mapping[str, Any]) -> None:
+    """Let a count follow what is set aside of it, or used beside it, now: its column stays."""
+    count = state.get(name)
+    if not isinstance(count, IntegerInventory):
+        return
+    own = count.reserved - aside_of(name, before)
+    aside = sum(column.aside(name, state) for column in columns())
+    beside = beside_of(name, state, False) - beside_of(name, before, False)
+    reserved, used = min(count.total, own + aside), max(0, count.used - beside)
+    if (reserved, used) != (count.reserved, count.used):
+        state[name] = count.obj_clone()
+        state[name].update(reserved=reserved, used=used)

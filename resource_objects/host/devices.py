@@ -26,10 +26,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from resource_objects.exceptions import InvalidAddress, InvalidInput
-from resource_objects.host.facts import Machine
-from resource_objects.host.pci_facts import DeviceKind, PCIDevice
+from resource_objects.host.facts import DeviceKind, Machine, PCIDevice
 from resource_objects.host.rules import DeviceRule, MatchedDevice, match_rules, read_rules
-from resource_objects.resources.pci import Device, words
+from resource_objects.resources.pci import Device
+from resource_objects.resources.pci.device import parse_address
 
 __all__ = ["MachineDevices", "SkippedDevice", "machine_devices"]
 
@@ -104,7 +104,7 @@ def _why_not(one: MatchedDevice, there: Mapping[str, PCIDevice]) -> str | None:
     """Return why a device cannot be taken, as far as its own facts say; None if it can."""
     device, rule = one.device, one.rule
     try:
-        words.address(device.address)
+        parse_address(device.address)
     except InvalidAddress:
         return _why_no_address(device.address)
     if device.kind.is_part:

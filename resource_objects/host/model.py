@@ -11,7 +11,7 @@
   together have more, what they have more is never given out; where they have less, the rest
   serves who asks for no topology.
 * A PCI device is offered only where a rule makes it takeable (:mod:`resource_objects.host.rules`):
-  a child ``<host>/<address>`` with ``PCI_DEVICES``, one unit of the rule's resource class for each
+  a child ``<host>/<address>`` with ``DEVICES``, one unit of the rule's resource class for each
   device, and the rules' traits. A physical function and the functions split off it are one child,
   with the address of the physical function; whoever has the one cannot have the others.
 * Devices that no rule takes stay facts, and so do those that cannot be taken
@@ -27,19 +27,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
-from resource_objects.host.cpu_sets import CPUSet, CPUSets, cpu_sets
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import MIB, Machine
-from resource_objects.host.numa import numa_inventory
-from resource_objects.host.reserved_pages import ReservedPages
+from resource_objects.host.numa import CPUSet, CPUSets, ReservedPages, cpu_sets, numa_inventory
 from resource_objects.host.rules import DeviceRule
 from resource_objects.providers import Provider
-from resource_objects.providers.located import add_parts
 from resource_objects.resources import Amounts, resource, text
-from resource_objects.resources._by_resource import by_name
+from resource_objects.resources.catalog import by_name
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
 from resource_objects.resources.numa.host import KIB
-from resource_objects.resources.pci import PCI_DEVICES, PCIInventory
+from resource_objects.resources.pci import DEVICES, PCIInventory
 from resource_objects.resources.traits import standard_traits
 
 __all__ = ["provider_tree"]
@@ -94,12 +91,12 @@ def provider_tree(
     ...                      ratios="VCPU=16")
     >>> print(*tree.walk(), sep="\\n")
     box: VCPU=2:max_unit=2:allocation_ratio=16,MEMORY_MB=4096:reserved=512
-    box/0000:3b:00.0: PCI_DEVICES=PGPU>0000:3b:00.0&10de.2330&class=030200&trait=CUSTOM_H100
+    box/0000:3b:00.0: DEVICES=1*PGPU
     >>> sorted(tree.traits)
     ['HW_CPU_HYPERTHREADING']
     >>> print(*provider_tree(machine, dedicated="1", numa=True).walk(), sep="\\n")
     box: MEMORY_MB=4096,PCPU=1
-    box/numa0: NUMA_TOPOLOGY=0;dedicated=1;siblings=0-1;memory=4096
+    box/numa0: NUMA_TOPOLOGY=cell 0: 1 dedicated CPUs 4096 MiB
     """
     if not isinstance(machine, Machine):
         raise InvalidInput("machine", machine, "a Machine, as discover() returns")
@@ -115,9 +112,9 @@ def provider_tree(
     inventories = _inventories(_totals(machine, sets), kept_mb, reserved, rates)
     root = Provider(host, inventories, traits=_traits(machine))
     if devices:
-        add_parts(root, PCI_DEVICES, PCIInventory(devices))
+        root.add_parts(DEVICES, PCIInventory(devices))
     if inventory is not None:
-        add_parts(root, NUMA_TOPOLOGY, inventory)
+        root.add_parts(NUMA_TOPOLOGY, inventory)
     return root
 
 

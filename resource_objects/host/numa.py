@@ -2,7 +2,7 @@
 
 * Every NUMA node of the machine is a host cell, by the kernel's number: also one that has memory
   and no CPUs (high-bandwidth memory, memory behind CXL) and one that has CPUs and no memory.
-* CPUs serve what :mod:`resource_objects.host.cpu_sets` says. Those that are offline are not there.
+* CPUs serve what :func:`cpu_sets` says. Those that are offline are not there.
   Threads are the online ones of a core, so cores of one machine may have different numbers of them.
 * Memory is in whole MiB. The base pages are ordinary memory; what is less than a MiB is left out.
   Pages of any size may be kept for the host: of base pages that is ordinary memory nobody gets.
@@ -15,23 +15,33 @@ any: they are reserved of the memory of the host as a whole.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
-from resource_objects.exceptions import InvalidInput, InvalidInventory
-from resource_objects.host.cpu_sets import CPUSet, CPUSets, cpu_sets
-from resource_objects.host.facts import Machine, NUMACell
-from resource_objects.host.reserved_pages import ReservedPages, read_reserved_pages, size_kib
+from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidInventory, InvalidText
+from resource_objects.host.facts import Machine, NUMACell, Pages
+from resource_objects.resources import text
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
     HostCell,
     NUMATopologyInventory,
     PagePool,
 )
+from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
+from resource_objects.resources.numa.host import parse_page_size, show_kib
 
-__all__ = ["numa_inventory"]
+__all__ = [
+    "CPUSet",
+    "CPUSets",
+    "ReservedPages",
+    "cpu_sets",
+    "numa_inventory",
+    "read_reserved_pages",
+    "size_kib",
+]
 
 _KIB = 1024
 
@@ -198,3 +208,174 @@ def _cells(machine: Machine, what: str, given: Any) -> frozenset[int]:
 def _names(given: Any) -> Any:
     """Return names as they are given; one text is one name, not its letters."""
     return (given,) if isinstance(given, str) else given
+
+
+# --- which CPUs are whose -------------------------------------------------------------------------
+# Which CPUs of a machine serve what: shared ones, dedicated ones, and those the host keeps.
+#
+# =====================  ===========================================================================
+# ``shared``             run any number of shared vCPUs, up to a ratio; counted as ``VCPU``
+# ``dedicated``          are given to one vCPU each, or left empty for it; counted as ``PCPU``
+# in neither             the host's own: its kernel, its agents, whatever serves guests
+# =====================  ===========================================================================
+#
+# Where neither set is given, all CPUs are shared. Where one is, the CPUs it does not name are the
+# host's own unless the other names them. Source: ``cpu_shared_set`` and ``cpu_dedicated_set`` of
+# Nova's *cpu-resources* specification (Train).
+
+#: CPUs as a list in text (``"2-15,^4"``) or as their numbers; None where none are named.
+CPUSet: TypeAlias = str | Iterable[int] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CPUSets:
+    """The CPUs that are shared and those that are dedicated, ascending; no CPU is both."""
+
+    shared: tuple[int, ...]
+    dedicated: tuple[int, ...]
+
+
+def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) -> CPUSets:
+    """Return which CPUs of a machine serve what. O(CPUs).
+
+    :raises InvalidText: for text that is no list of CPUs, or names none
+    :raises InvalidInput: for anything else that is no set of CPUs, or an empty one
+    :raises InvalidInventory: for a CPU that is not online, or is in both sets
+
+    >>> from resource_objects.host.facts import Core
+    >>> machine = Machine(cpus=(0, 1, 2, 3), memory_bytes=0, offline_cpus=(4,),
+    ...                   cores=tuple(Core(0, number, (number,)) for number in range(4)))
+    >>> cpu_sets(machine)
+    CPUSets(shared=(0, 1, 2, 3), dedicated=())
+    >>> cpu_sets(machine, dedicated="2-3")
+    CPUSets(shared=(), dedicated=(2, 3))
+    >>> cpu_sets(machine, shared=[1], dedicated="2-4")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidInventory: dedicated CPUs: got '4', expected CPUs that ...
+    """
+    if shared is None and dedicated is None:
+        return CPUSets(machine.cpus, ())
+    found = CPUSets(
+        _online(machine, "shared CPUs", shared), _online(machine, "dedicated CPUs", dedicated)
+    )
+    both = set(found.shared).intersection(found.dedicated)
+    if both:
+        raise InvalidInventory("dedicated CPUs", format_cpus(both), "CPUs that are not shared too")
+    return found
+
+
+def _online(machine: Machine, what: str, given: CPUSet) -> tuple[int, ...]:
+    """Return the CPUs of a set, all online; none where it is not given."""
+    if given is None:
+        return ()
+    cpus = parse_cpus(given, what) if isinstance(given, str) else _numbers(what, given)
+    away = sorted(set(cpus).difference(machine.cpus))
+    if away:
+        expected = f"CPUs that are online: {format_cpus(machine.cpus)}"
+        raise InvalidInventory(what, format_cpus(away), expected)
+    return cpus
+
+
+def _numbers(what: str, given: Any) -> tuple[int, ...]:
+    numbers = tuple(given) if isinstance(given, Iterable) and not isinstance(given, bytes) else ()
+    if not numbers or not all(type(each) is int and each >= 0 for each in numbers):
+        raise InvalidInput(what, given, "a list of CPUs such as 0-3,8, or their numbers")
+    return tuple(sorted(set(numbers)))
+
+
+# --- pages kept for the host ----------------------------------------------------------------------
+# Pages of NUMA cells that are kept for the host, checked against the facts of a machine.
+#
+# As a mapping, ``{cell: {size: count}}`` with sizes in KiB or as text, or in one line of text:
+# ``0:2MB=64,1:2MB=64``, which is cell, size and count.
+
+#: What is kept, as a mapping or as text; None and "" for nothing.
+ReservedPages: TypeAlias = Mapping[int, Mapping[int | str, int]] | str | None
+
+_WHAT = "reserved pages"
+_FORM = "CELL:SIZE=COUNT such as 0:2MB=64"
+
+
+def read_reserved_pages(machine: Machine, given: ReservedPages) -> dict[int, dict[int, int]]:
+    """Return the pages that are kept: ``{cell: {size in KiB: count}}``.
+
+    :raises InvalidInput: if it is no mapping of that form
+    :raises InvalidText: for text or a size that does not parse
+    :raises DuplicateKey: for a size of a cell that is said twice
+    :raises InvalidInventory: if the machine has no such cell, the cell no such pages, or fewer
+
+    >>> from resource_objects.host.facts import MIB, Core, NUMACell
+    >>> cell = NUMACell(0, (0,), 64 * MIB, (Pages(4096, 0), Pages(2 * MIB, 32)))
+    >>> machine = Machine(cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=0, cells=(cell,))
+    >>> read_reserved_pages(machine, "0:2MB=8") == read_reserved_pages(machine, {0: {2048: 8}})
+    True
+    """
+    if given is None:
+        return {}
+    mapping = _parsed(given) if isinstance(given, str) else given
+    if not isinstance(mapping, Mapping):
+        raise InvalidInput(_WHAT, given, f"counts by cell and size, or {_FORM}")
+    ids = [cell.id for cell in machine.cells]
+    found: dict[int, dict[int, int]] = {}
+    for cell, sizes in mapping.items():
+        if type(cell) is not int or cell not in ids:
+            known = ", ".join(map(str, ids)) or "none"
+            raise InvalidInventory(f"{_WHAT}: cell", cell, f"a cell of the machine: {known}")
+        if not isinstance(sizes, Mapping):
+            raise InvalidInput(f"{_WHAT} of cell {cell}", sizes, "counts by size")
+        there = {size_kib(cell, pages): pages.total for pages in machine.cell(cell).pages}
+        found[cell] = _checked(cell, sizes, there)
+    return found
+
+
+def size_kib(cell: int, pages: Pages) -> int:
+    """Return the size of pages in KiB.
+
+    :raises InvalidInventory: if it is no power of two of them
+    """
+    size, rest = divmod(pages.size_bytes, _KIB)
+    if rest or size & (size - 1):
+        raise InvalidInventory(
+            f"page size of cell {cell}", pages.size_bytes, "a power of two of 1024 bytes or more"
+        )
+    return size
+
+
+def _parsed(given: str) -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = {}
+    for item in given.split(",") if given.strip() else ():
+        place, equals, count = (part.strip() for part in item.partition("="))
+        cell, colon, size = (part.strip() for part in place.partition(":"))
+        if not equals or not colon or not cell.isdecimal():
+            raise InvalidText(_WHAT, item, _FORM)
+        sizes = found.setdefault(text.integer(cell, f"{_WHAT}: cell"), {})
+        if size in sizes:
+            raise DuplicateKey(_WHAT, place, "each size of a cell once")
+        sizes[size] = text.integer(count, f"{_WHAT}: count")
+    return found
+
+
+def _checked(cell: int, sizes: Mapping[Any, Any], there: Mapping[int, int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for kib, count in _in_kib(sizes):
+        if kib not in there:
+            known = ", ".join(map(show_kib, there)) or "none"
+            raise InvalidInventory(
+                f"{_WHAT}: size", show_kib(kib), f"one that cell {cell} has: {known}"
+            )
+        if kib in found:
+            raise DuplicateKey(f"{_WHAT} of cell {cell}", show_kib(kib), "each size once")
+        if type(count) is not int or not 0 <= count <= there[kib]:
+            raise InvalidInventory(
+                f"{_WHAT} of {show_kib(kib)} of cell {cell}", count, f"0 to {there[kib]}"
+            )
+        found[kib] = count
+    return found
+
+
+def _in_kib(sizes: Mapping[Any, Any]) -> Iterator[tuple[int, Any]]:
+    for size, count in sizes.items():
+        kib = parse_page_size(size)
+        if not kib.isdecimal():
+            raise InvalidText(f"{_WHAT}: size", size, "a size such as 2MB, and no word for several")
+        yield int(kib), count

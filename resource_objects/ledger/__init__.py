@@ -17,11 +17,9 @@ call it through ``asyncio.to_thread``. Reading never writes.
 
 from __future__ import annotations
 
-from resource_objects.ledger.base import new_operation
-from resource_objects.ledger.defining import SyncResult
-from resource_objects.ledger.opening import BACKEND_NAMESPACE, backend_for, connect
-from resource_objects.ledger.retries import RetryPolicy
-from resource_objects.ledger.whole import Ledger
+from resource_objects.ledger.definitions import SyncResult
+from resource_objects.ledger.ledger import BACKEND_NAMESPACE, Ledger, backend_for, connect
+from resource_objects.ledger.store import RetryPolicy, new_operation
 
 __all__ = [
     "BACKEND_NAMESPACE",

@@ -1,238 +1,720 @@
-"""Taking and giving back: what consumers hold."""
+"""Taking and giving back: what consumers hold.
+
+Every method that takes says which demands it may write (a *selection*) and which orders a demand
+becomes. One loop, :meth:`Claims._take`, places, writes, and decides by one table, :data:`_STEPS`,
+what follows when somebody else was faster.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any, overload
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.base import claim_of, request_text
-from resource_objects.ledger.expiring import ExpireMethods
-from resource_objects.ledger.found import Choice, Found, asked_beside, choice_of
-from resource_objects.ledger.moving import MoveMethods
-from resource_objects.ledger.taking import (
-    Own,
-    Taking,
-    Unchanged,
-    described,
-    lost_by,
-    patiently,
-    requested,
-    write_of,
+from resource_objects.ledger.demand import (
+    Demand,
+    Found,
+    Resolve,
+    demand_of,
+    demands_of,
+    merged_request,
+    providers_in,
 )
-from resource_objects.ledger.together import TogetherMethods
+from resource_objects.ledger.feed import Snapshots
+from resource_objects.ledger.gang import Gang
+from resource_objects.ledger.placing import Placer
+from resource_objects.ledger.store import Store, any_limit, claim_of
 from resource_objects.providers import Allocation, Claim
-from resource_objects.providers.given import any_generation, expiry
+from resource_objects.providers.allocation import CONFIRMED
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.given import any_generation, generation, now_or
+from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    Order,
-    Release,
-    Replacement,
+    ConsumerOrder,
+    ConsumerRecord,
+    Operation,
+    StoredRequest,
+    Use,
+    Write,
     subject_of,
 )
-from resource_objects.resources import Amounts
+from resource_objects.requests import Request
+from resource_objects.search.candidates import Candidates
+
+#: Demands that definitions are as they were: those that candidates were found at (True), or
+#: ``{provider: generation}``.
+Unchanged: TypeAlias = bool | Mapping[str, int]
+
+#: Definitions, ``(uuid, generation)``.
+_Pairs: TypeAlias = tuple[tuple[str, int], ...]
+
+_Errors: TypeAlias = tuple[type[exceptions.ResourceObjectsError], ...]
+
+_UNCHANGED = "True for candidates of a snapshot, or {provider: generation}"
 
 
-class ClaimMethods(TogetherMethods, MoveMethods, ExpireMethods):
-    """The methods of a ledger that take and give back."""
+class _Step(enum.Enum):
+    """What may follow when a write was refused."""
+
+    READ_AGAIN = "read the consumer again, and begin anew"
+    PLACE_AGAIN = "place the same demand on what is there now"
+    NEXT = "take the next demand; after the last one of a search, search again"
+
+
+#: What follows on a refusal: the first step that is open, else it is raised (give up). A gang,
+#: which learns from refusals what else to take, tries these from the last to the first.
+_STEPS: dict[type[exceptions.ResourceObjectsError], tuple[_Step, ...]] = {
+    exceptions.StaleConsumer: (_Step.READ_AGAIN,),
+    exceptions.CapacityException: (_Step.PLACE_AGAIN, _Step.NEXT),
+    exceptions.StaleDefinition: (_Step.PLACE_AGAIN, _Step.NEXT),
+    exceptions.ProviderNotFound: (_Step.PLACE_AGAIN, _Step.NEXT),
+}
+
+#: Refusals about definitions that were changed in between, also of a demand that says all.
+_STALE = (exceptions.StaleDefinition, exceptions.ProviderNotFound)
+
+
+class _Described(TypedDict):
+    """What an order says of its consumer; None leaves it."""
+
+    project: str | None
+    user: str | None
+    consumer_type: str | None
+
+
+class _Selection(Protocol):
+    """The demands that a write may take, of one or several consumers."""
+
+    #: whether :meth:`next` learns from a refusal, so that it is asked before placing again
+    learns: bool
+
+    @property
+    def places(self) -> Collection[str]:
+        """Uuids of providers whose trees :meth:`next` wants to see."""
+
+    def first(self) -> Mapping[str, Demand]:
+        """Return a demand for each consumer."""
+
+    def next(
+        self, lost: exceptions.ResourceObjectsError, columns: Columns | None
+    ) -> Mapping[str, Demand] | None:
+        """Return other demands after a refusal, None if there are none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Taking:
+    """A write that takes: the demands it may take, and the orders that these become.
+
+    ``new`` are consumers that must hold nothing, ``leaving`` those that give back what they hold
+    in the same write; ``unchanged`` gives the definitions that are demanded with a demand besides
+    those it requires. After ``lost_by`` another demand may do. ``reads`` says that the consumers
+    were read for it.
+    """
+
+    operation: Operation
+    kind: str
+    subject: str
+    selection: _Selection
+    orders: Callable[[Mapping[str, Demand]], Iterable[ConsumerOrder]]
+    new: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+    unchanged: Callable[[Demand], _Pairs] = lambda demand: ()
+    lost_by: _Errors = ()
+    reads: bool = False
+
+    def write(self, demands: Mapping[str, Demand]) -> Write:
+        """Return the write of demands that are placed."""
+        pairs = [pair for one in demands.values() for pair in (*self.unchanged(one), *one.required)]
+        return Write(
+            self.operation,
+            self.kind,
+            self.subject,
+            orders=tuple(self.orders(demands)),
+            unchanged=tuple(dict.fromkeys(pairs)),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Some demands that are placed and written.
+
+    ``tried`` is how often they were placed again, ``before`` the columns on which that was done
+    last and ``lost`` why it was refused; ``rereads`` is how often the consumers were read again.
+    """
+
+    taking: _Taking
+    demands: Mapping[str, Demand]
+    tried: int = 0
+    before: Columns | None = None
+    lost: exceptions.ResourceObjectsError | None = None
+    rereads: int = 0
+
+
+class Claims:
+    """The claims of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
+
+    def __init__(self, store: Store, placer: Placer, snapshots: Snapshots) -> None:
+        self._store = store
+        self._placer = placer
+        self._snapshots = snapshots
+
+    # --- the verbs ---
 
     def claim(
         self,
         consumer: str,
         found: Found,
-        *,
-        project: str | None = None,
-        user: str | None = None,
-        consumer_type: str | None = None,
-        expires_in: datetime.timedelta | None = None,
-        expires_at: datetime.datetime | None = None,
-        unchanged: Unchanged = False,
-        operation: str | None = None,
+        said: _Described,
+        until: datetime.datetime | None,
+        unchanged: Unchanged,
+        operation: str | None,
     ) -> Claim:
-        """Take what a search found for a consumer that holds nothing yet; all or nothing.
-
-        :param found: candidates (the next one on a lost race, then a fresh search, as often as the
-            ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice, of
-            which the first that is still free is taken; allocations, with their units; or
-            ``{provider: amounts}``, providers by name or uuid, by whoever decides elsewhere. An
-            amount that lies over a tree (a NUMA topology, devices) is asked of the host: assigned
-            it is taken as it is; else the ledger puts it somewhere on what is free at that moment,
-            cells and devices together, again if somebody is faster (:attr:`RetryPolicy.fits`). A
-            count of devices without their units, taken of their provider, names none: no tree is
-            read for it, and it counts as the last ones that are free there
-        :param project, user, consumer_type: of the consumer, for lists and totals
-        :param expires_in, expires_at: when whoever cleans up may release it
-            (:meth:`release_expired`); neither: never
-        :param unchanged: True to take a candidate only if the definitions it was found at are as
-            they were, or ``{provider: generation}``; those of the cells that a topology was found
-            on have to be in any case
-        :raises NoCandidates: if the search found nothing
-        :raises SearchLimitReached: if the search was cut short before it found anything
-        :raises CapacityException: if it does not fit (any more), with who holds what
-        :raises ConsumerExists: if the consumer holds something already
-        :raises ProviderNotFound: if a provider named directly is not there
-        :raises StaleDefinition: if a definition was changed that was to be unchanged
-        :raises InvalidAmount: if a count does not agree with the topology beside it, or a topology
-            is asked of what is no host, or of two, or if units are not as many as the amount, or
-            only some of those that go together (a physical function, and those split off it)
-        :raises ForeignAmount: if it is assigned to what the host does not have
-        :raises UnitNotFound: for a unit that a cell does not have, or a device of another provider
-        """
         name = names.consumer_name(consumer)
-        said = described(project, user, consumer_type)
-        until = expiry(expires_in, expires_at)
-        doing, done = self._begin(operation, "claim", name)
+        doing, done = self._store.begin(operation, "claim", name)
         if done is not None and done.claim is not None:
             return claim_of(done.claim)
-        relied = self._demanded(unchanged)
+        demanded = self._demanded(unchanged)
 
-        def orders(choice: Choice) -> list[Order]:
-            asked = requested(choice)
-            return [ClaimOrder(name, choice.deltas, request=asked, expires_at=until, **said)]
+        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+            return _claim_orders(demands, until, said)
 
-        taking = Taking(doing, "claim", name, name, Own.NONE, orders, relied)
-        return claim_of(self._take(taking, found, lost_by(unchanged))[0])
+        taking = _Taking(
+            doing,
+            "claim",
+            name,
+            self._in_turn(name, found),
+            orders,
+            new=(name,),
+            unchanged=demanded,
+            lost_by=_lost_by(unchanged),
+        )
+        return claim_of(self._take(lambda: taking)[0])
+
+    def claim_all(
+        self,
+        found: Mapping[str, Found],
+        said: _Described,
+        until: datetime.datetime | None,
+        unchanged: Unchanged,
+        operation: str | None,
+    ) -> tuple[Claim, ...]:
+        if not isinstance(found, Mapping) or not found:
+            raise exceptions.InvalidAmount("claim_all", found, "{consumer: what was found}")
+        wanted = {names.consumer_name(name): one for name, one in found.items()}
+        subject = subject_of(wanted)
+        doing, done = self._store.begin(operation, "claim", subject)
+        if done is not None:
+            return _in_order(done.claims, wanted)
+        demanded = self._demanded(unchanged)
+        resolve = self._resolving(wanted.values())
+        ways = {
+            name: [self._known(name, one, demanded) for one in demands_of(each, resolve, "claim")]
+            for name, each in wanted.items()
+        }
+        for name, some in ways.items():
+            if not some:
+                raise exceptions.NoCandidates(f"no candidate for {name}")
+
+        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+            return _claim_orders(demands, until, said)
+
+        taking = _Taking(
+            doing,
+            "claim",
+            subject,
+            Gang(ways, self._store.backend),
+            orders,
+            new=tuple(wanted),
+            unchanged=demanded,
+            lost_by=_lost_by(unchanged),
+        )
+        return tuple(map(claim_of, self._take(lambda: taking)))
 
     def adjust(
         self,
         consumer: str,
         changes: Mapping[str, Any] | Sequence[Allocation],
-        *,
-        aggregate: bool = False,
-        generation: int | None = None,
-        operation: str | None = None,
+        aggregate: bool,
+        read_at: int | None,
+        operation: str | None,
     ) -> Claim:
-        """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
-
-        All or nothing. A consumer that held nothing is made, one that holds nothing afterwards is
-        forgotten. What others hold is never touched. Unit rules bind all that the consumer will
-        hold, unless it is an ``aggregate``, which stands for many.
-
-        A topology is given back assigned and negative, as :meth:`assigned` tells it; one that is
-        taken is put somewhere as by :meth:`claim`, beside what the consumer holds: devices near the
-        cells it has, and cells near its devices.
-
-        :param changes: by provider, or allocations, which may say units
-        :param generation: the one the consumer was read at; None demands none
-        :raises CapacityException: if it does not fit, or gives back more than the consumer holds
-        :raises ProviderNotFound: if a provider is not there
-        :raises StaleConsumer: if the consumer is not at ``generation`` any more
-        :raises UnitNotHeld: if a unit is given back that it does not hold
-        :raises UnitNotFound: as :meth:`claim`
-        :raises InvalidAmount: as :meth:`claim`, or for a second topology
-        """
-        name, read_at = names.consumer_name(consumer), any_generation(generation)
-        doing, done = self._begin(operation, "adjust", name)
+        name, read_at = names.consumer_name(consumer), any_generation(read_at)
+        doing, done = self._store.begin(operation, "adjust", name)
         if done is not None and done.claim is not None:
             return claim_of(done.claim)
-        choice = choice_of(changes, self._uuids, "adjust", give_back=True, aggregate=aggregate)
+        demand = demand_of(
+            changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
+        )
 
-        def attempt() -> Claim:
-            asked, at, whole = None, None, choice
-            if choice.request is not None and not aggregate:
-                asked, at, beside = self._asked_beside(name, choice)
-                whole = dataclasses.replace(choice, beside=beside)
-            at = at if read_at is None else read_at
+        def begin() -> _Taking:
+            whole, at = demand, None
+            if demand.request is not None and not aggregate:
+                whole, at = self._with_kept(name, demand)
 
-            def orders(way: Choice) -> list[Order]:
-                return [
-                    Adjustment(name, way.deltas, aggregate=aggregate, generation=at, request=asked)
-                ]
+            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+                for one in demands.values():
+                    yield ConsumerOrder.adjust(
+                        name,
+                        one.uses,
+                        aggregate=aggregate,
+                        generation=at if read_at is None else read_at,
+                        request=None if aggregate else _stored(one.request),
+                    )
 
-            taking = Taking(doing, "adjust", name, name, Own.STAYS, orders)
-            return claim_of(self._put(taking, whole)[0])
+            return _Taking(
+                doing, "adjust", name, _InTurn(name, iter([whole])), orders, reads=read_at is None
+            )
 
-        tries = self.retries.definitions if read_at is None else 0
-        return patiently(attempt, tries, exceptions.StaleConsumer)
-
-    def _asked_beside(
-        self, consumer: str, choice: Choice
-    ) -> tuple[str | None, int | None, Mapping[str, Amounts]]:
-        """Return the request of a consumer with what it asks besides, its generation, what it has.
-
-        :raises InvalidAmount: if it holds something already of which it can have one
-        """
-        kept = self.backend.held(consumer)
-        if kept is None:
-            return requested(choice), None, {}
-        told = self._told(kept)
-        goes = {ask.resource_class for ask in choice.asks if ask.amount.is_negative}
-        holds = {name for amounts in told.values() for name in amounts.names()}
-        for ask in choice.asks:
-            if ask.resource_class in holds - goes:
-                raise exceptions.InvalidAmount(
-                    f"adjust: {ask.resource_class}",
-                    ask.amount,
-                    f"none: {consumer} holds one already, which replace() exchanges",
-                )
-        assert choice.request is not None, "it asks something"
-        asked = request_text(asked_beside(claim_of(kept).request, choice.request, goes))
-        return asked, kept.generation, told
+        return claim_of(self._take(begin)[0])
 
     def replace(
         self,
         consumer: str,
         found: Found,
-        *,
-        generation: int | None = None,
-        project: str | None = None,
-        user: str | None = None,
-        consumer_type: str | None = None,
-        unchanged: Unchanged = False,
-        operation: str | None = None,
+        said: _Described,
+        read_at: int | None,
+        unchanged: Unchanged,
+        operation: str | None,
     ) -> Claim:
-        """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
-
-        Its claim keeps its id, state and expiry; of the rest, what is not given stays. A topology
-        stays where it is if the consumer has that one already.
-
-        :param found: what it shall hold, as for :meth:`claim`
-        :param generation: the one the consumer was read at; None demands none
-        :raises CapacityException: if it does not fit, with who holds what
-        :raises StaleConsumer: if the consumer is not at ``generation`` any more
-        """
-        name, read_at = names.consumer_name(consumer), any_generation(generation)
-        said = described(project, user, consumer_type)
-        doing, done = self._begin(operation, "replace", name)
+        name, read_at = names.consumer_name(consumer), any_generation(read_at)
+        doing, done = self._store.begin(operation, "replace", name)
         if done is not None and done.claim is not None:
             return claim_of(done.claim)
-        relied = self._demanded(unchanged)
+        demanded = self._demanded(unchanged)
 
-        def orders(choice: Choice) -> list[Order]:
-            asked = requested(choice)
-            return [Replacement(name, choice.deltas, request=asked, generation=read_at, **said)]
+        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+            for one in demands.values():
+                asked = _stored(one.request)
+                yield ConsumerOrder.replace(
+                    name, one.uses, request=asked, generation=read_at, **said
+                )
 
-        taking = Taking(doing, "replace", name, name, Own.GOES, orders, relied)
-        return claim_of(self._take(taking, found, lost_by(unchanged))[0])
+        taking = _Taking(
+            doing,
+            "replace",
+            name,
+            self._in_turn(name, found),
+            orders,
+            leaving=(name,),
+            unchanged=demanded,
+            lost_by=_lost_by(unchanged),
+        )
+        return claim_of(self._take(lambda: taking)[0])
 
-    @overload
-    def release(self, consumer: str, /, *, operation: str | None = None) -> Claim: ...
+    def move(
+        self,
+        consumer: str,
+        found: Found,
+        leaving: str | None,
+        unchanged: Unchanged,
+        operation: str | None,
+    ) -> Claim:
+        name = names.consumer_name(consumer)
+        other = None if leaving is None else names.consumer_name(leaving)
+        subject = subject_of([name] if other is None else [name, other])
+        doing, done = self._store.begin(operation, "move", subject)
+        if done is not None:
+            return claim_of(done.claims[0])
+        demanded = self._demanded(unchanged)
 
-    @overload
-    def release(
-        self, consumer: str, another: str, /, *more: str, operation: str | None = None
-    ) -> tuple[Claim, ...]: ...
+        def begin() -> _Taking:
+            (kept,) = self._store.held_by(name)
 
-    @overload
-    def release(
-        self, *consumers: str, operation: str | None = None
-    ) -> Claim | tuple[Claim, ...]: ...
+            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+                for one in demands.values():
+                    asked = _stored(one.request)
+                    yield ConsumerOrder.replace(
+                        name, one.uses, request=asked, generation=kept.generation
+                    )
+                if other is not None:
+                    yield ConsumerOrder.claim(
+                        other,
+                        _uses(kept),
+                        request=kept.request,
+                        project=kept.project,
+                        user=kept.user,
+                        consumer_type=kept.consumer_type,
+                    )
 
-    def release(self, *consumers: str, operation: str | None = None) -> Claim | tuple[Claim, ...]:
-        """Give back all that one consumer, or several together, hold; return what they held.
+            return _Taking(
+                doing,
+                "move",
+                subject,
+                self._in_turn(name, found),
+                orders,
+                leaving=(name,) if other is None else (),
+                unchanged=demanded,
+                lost_by=_lost_by(unchanged),
+                reads=True,
+            )
 
-        Of one its claim is returned, of several a tuple of theirs.
+        return claim_of(self._take(begin)[0])
 
-        :raises ConsumerNotFound: if one holds nothing; then nobody gives back anything
-        """
+    def swap(self, consumer: str, other: str, operation: str | None) -> tuple[Claim, ...]:
+        pair = [names.consumer_name(consumer), names.consumer_name(other)]
+        if pair[0] == pair[1]:
+            raise exceptions.DuplicateKey("swap", pair[0], "two consumers")
+        subject = subject_of(pair)
+        doing, done = self._store.begin(operation, "swap", subject)
+        if done is not None:
+            return _in_order(done.claims, pair)
+
+        def begin() -> _Taking:
+            one, two = self._store.held_by(*pair)
+            orders = [_gets(one, two), _gets(two, one)]
+            return _Taking(doing, "swap", subject, _NOTHING, lambda _: orders, reads=True)
+
+        return tuple(map(claim_of, self._take(begin)))
+
+    def confirm(self, consumer: str, claim: str | None, operation: str | None) -> Claim:
+        name = names.consumer_name(consumer)
+        order = ConsumerOrder.renew(name, None, CONFIRMED, _claim_id(claim))
+        doing = self._store.operation(operation)
+        return claim_of(self._store.commit(doing, "confirm", name, [order])[0])
+
+    def renew(
+        self,
+        consumer: str,
+        until: datetime.datetime | None,
+        claim: str | None,
+        operation: str | None,
+    ) -> Claim:
+        name, meant = names.consumer_name(consumer), _claim_id(claim)
+        if until is None:
+            raise exceptions.InvalidField("renew", until, "expires_in or expires_at")
+        doing, done = self._store.begin(operation, "renew", name)
+        if done is not None and done.claim is not None:
+            return claim_of(done.claim)
+
+        def begin() -> _Taking:
+            (kept,) = self._store.held_by(name)
+            order = ConsumerOrder.renew(name, until, kept.state, meant, kept.generation)
+            return _Taking(doing, "renew", name, _NOTHING, lambda _: [order], reads=True)
+
+        return claim_of(self._take(begin)[0])
+
+    def release(self, consumers: Sequence[str], operation: str | None) -> tuple[Claim, ...]:
         wanted = [names.consumer_name(consumer) for consumer in consumers]
         if not wanted:
             raise exceptions.InvalidName("release", consumers, "a consumer, at least one")
-        doing = self._operation(operation)
-        orders = [Release(name) for name in wanted]
-        records = self.backend.commit(write_of(doing, "release", subject_of(wanted), orders))
-        claims = tuple(map(claim_of, records))
-        return claims[0] if len(claims) == 1 else claims
+        doing = self._store.operation(operation)
+        orders = [ConsumerOrder.release(name) for name in wanted]
+        records = self._store.commit(doing, "release", subject_of(wanted), orders)
+        return tuple(map(claim_of, records))
+
+    def expired(
+        self, now: datetime.datetime | None, limit: int | None, after: str | None
+    ) -> Iterator[Claim]:
+        last = None if after is None else names.consumer_name(after)
+        pages = self._store.consumers(_over_at(now), any_limit(limit), last)
+        return (claim_of(record) for records in pages for record in records)
+
+    def release_expired(
+        self, now: datetime.datetime | None, limit: int | None
+    ) -> tuple[Claim, ...]:
+        released: list[Claim] = []
+        pages = self._store.consumers(_over_at(now), any_limit(limit))
+        try:
+            for records in pages:
+                released += map(claim_of, self._released(records))
+        except exceptions.ResourceObjectsError:
+            if not released:
+                raise
+        return tuple(released)
+
+    def _released(self, records: tuple[ConsumerRecord, ...]) -> tuple[ConsumerRecord, ...]:
+        """Release those of some consumers that are as they were read."""
+        left = {
+            record.consumer: ConsumerOrder.release(record.consumer, record.generation)
+            for record in records
+        }
+        while left:
+            doing = self._store.operation(None)
+            try:
+                return self._store.commit(doing, "release", subject_of(left), left.values())
+            except (exceptions.StaleConsumer, exceptions.ConsumerNotFound) as changed:
+                if left.pop(changed.subject, None) is None:
+                    raise
+        return ()
+
+    # --- how all of them take ---
+
+    def _take(self, begin: Callable[[], _Taking]) -> tuple[ConsumerRecord, ...]:
+        """Place and write, until something is taken or no step is left; see :data:`_STEPS`.
+
+        :param begin: reads the consumers, if they have to be read
+        :returns: the records that were written, or that the same operation wrote before
+        """
+        taking = begin()
+        attempt = _Attempt(taking, taking.selection.first())
+        while True:
+            taking, demands = attempt.taking, attempt.demands
+            columns, is_written = None, False
+            try:
+                for demand in demands.values():
+                    taking.unchanged(demand)  # raises, before anything is read
+                columns = self._placer.read(demands.values(), taking.selection.places)
+                if attempt.lost is not None and columns == attempt.before:
+                    raise attempt.lost  # nobody was faster: it is about something else
+                placed = self._placer.place(demands, columns, taking.leaving)
+                write = taking.write(placed)
+                is_written = True
+                return self._store.backend.commit(write)
+            except tuple(_STEPS) as refusal:
+                if not is_written and refusal is not attempt.lost:
+                    done = self._done_before(taking, refusal)
+                    if done is not None:
+                        return done
+                following = self._following(attempt, begin, refusal, columns, is_written)
+                if following is None:
+                    raise
+                attempt = following
+
+    def _following(
+        self,
+        attempt: _Attempt,
+        begin: Callable[[], _Taking],
+        refusal: exceptions.ResourceObjectsError,
+        columns: Columns | None,
+        is_written: bool,
+    ) -> _Attempt | None:
+        """Return what is tried after a refusal, None if no step is open.
+
+        :param columns: on which the demands were placed, if they had to be
+        :param is_written: whether the write was refused, not the placing
+        """
+        retries, taking = self._store.retries, attempt.taking
+        steps = next(some for kind, some in _STEPS.items() if isinstance(refusal, kind))
+        for step in reversed(steps) if taking.selection.learns else steps:
+            if step is _Step.READ_AGAIN and taking.reads and attempt.rereads < retries.definitions:
+                taking = begin()
+                return _Attempt(taking, taking.selection.first(), rereads=attempt.rereads + 1)
+            if step is _Step.NEXT and _is_lost(attempt, refusal):
+                others = taking.selection.next(refusal, columns)
+                if others is not None:
+                    return _Attempt(taking, others, rereads=attempt.rereads)
+            if step is _Step.PLACE_AGAIN and is_written and columns is not None:
+                tried = attempt.tried + 1
+                if tried <= retries.fits and _may_go_elsewhere(attempt, refusal):
+                    retries.pause(tried)
+                    return dataclasses.replace(attempt, tried=tried, before=columns, lost=refusal)
+        return None
+
+    def _in_turn(self, consumer: str, found: Found) -> _InTurn:
+        """Return the demands of what was found; a search is done again after the last one."""
+
+        def demands() -> Iterator[Demand]:
+            latest = found
+            left = self._store.retries.searches if isinstance(latest, Candidates) else 0
+            while True:
+                if isinstance(latest, Candidates) and not latest:
+                    raise exceptions.NoCandidates(
+                        f"no candidate for {consumer}: {latest.explain()}"
+                    )
+                yield from demands_of(latest, self._store.uuids, "claim")
+                if not left or not isinstance(latest, Candidates):
+                    return
+                left -= 1
+                picture = self._snapshots.snapshot(latest.at)
+                latest = picture.searched(latest.request, latest.options.again())
+
+        return _InTurn(consumer, demands())
+
+    def _done_before(
+        self, taking: _Taking, refusal: exceptions.ResourceObjectsError
+    ) -> tuple[ConsumerRecord, ...] | None:
+        """Return what an operation did, if it is a repetition, although it would not fit now.
+
+        What a backend refuses it looks at in the same way.
+
+        :raises ConsumerExists: if a consumer that must hold nothing holds something
+        """
+        if not isinstance(refusal, exceptions.CapacityException):
+            return None
+        done = self._store.backend.outcome(taking.operation)
+        if done is not None:
+            done.require(taking.operation.id, taking.kind, taking.subject)
+            return done.claims
+        kept = self._store.backend.held_by(taking.new)
+        for name in taking.new:
+            if name in kept:
+                raise exceptions.ConsumerExists(name) from refusal
+        return None
+
+    def _demanded(self, unchanged: Unchanged) -> Callable[[Demand], _Pairs]:
+        """Return what gives the definitions that are demanded besides those required."""
+        if unchanged is False:
+            return lambda demand: ()
+        if unchanged is True:
+            return _found_at
+        if not isinstance(unchanged, Mapping):
+            raise exceptions.InvalidField("unchanged", unchanged, _UNCHANGED)
+        asked = {
+            names.provider_key(name): generation(number, "unchanged")
+            for name, number in unchanged.items()
+        }
+        uuids = self._store.uuids(asked)
+        pairs = tuple((uuids[key], number) for key, number in asked.items())
+        return lambda demand: pairs
+
+    def _known(self, consumer: str, demand: Demand, demanded: Callable[[Demand], _Pairs]) -> Demand:
+        """Return a demand of one that holds nothing yet, checked before anything is picked."""
+        demanded(demand)
+        return self._placer.with_units(demand, consumer)
+
+    def _resolving(self, found: Iterable[Found]) -> Resolve:
+        """Return what gives uuids: of all that is named in what was found, in one look."""
+        asked = dict.fromkeys(key for one in found for key in providers_in(one))
+        missing = [key for key in asked if not names.is_uuid(key)]
+        known = self._store.backend.uuids(missing) if missing else {}
+
+        def resolve(keys: Collection[str]) -> dict[str, str]:
+            uuids = {key: known[key] for key in keys if key in known}
+            return uuids | self._store.uuids([key for key in keys if key not in known])
+
+        return resolve
+
+    def _with_kept(self, consumer: str, demand: Demand) -> tuple[Demand, int | None]:
+        """Return a demand with what its consumer keeps, and the generation that was read.
+
+        :raises InvalidAmount: if it holds something already of which it can have one
+        """
+        kept = self._store.backend.held(consumer)
+        if kept is None:
+            return demand, None
+        keeps = self._placer.assigned(kept)
+        goes = {one.resource_class for one in demand.located if one.amount.is_negative}
+        holds = {name for amounts in keeps.values() for name in amounts.names()}
+        for one in demand.located:
+            if one.resource_class in holds - goes:
+                raise exceptions.InvalidAmount(
+                    f"adjust: {one.resource_class}",
+                    one.amount,
+                    f"none: {consumer} holds one already, which replace() exchanges",
+                )
+        assert demand.request is not None, "it asks something"
+        before = None if kept.request is None else kept.request.request
+        request = merged_request(before, demand.request, goes)
+        return dataclasses.replace(demand, keeps=keeps, request=request), kept.generation
+
+
+def _lost_by(unchanged: Unchanged) -> _Errors:
+    """Return what tells that one demand is lost, and another one may do.
+
+    Definitions that are demanded by generation are the same ones for every demand.
+    """
+    lost = exceptions.CapacityException, exceptions.ProviderNotFound
+    return lost if isinstance(unchanged, Mapping) else (*lost, exceptions.StaleDefinition)
+
+
+def _is_lost(attempt: _Attempt, refusal: exceptions.ResourceObjectsError) -> bool:
+    """Return whether a refusal is about these demands, so that others may do."""
+    if isinstance(refusal, attempt.taking.lost_by):
+        return True
+    return isinstance(refusal, exceptions.StaleDefinition) and any(
+        demand.requires(refusal.subject) for demand in attempt.demands.values()
+    )
+
+
+def _may_go_elsewhere(attempt: _Attempt, refusal: exceptions.ResourceObjectsError) -> bool:
+    """Return whether the same demands may do on what is there now."""
+    return isinstance(refusal, _STALE) or any(one.is_open for one in attempt.demands.values())
+
+
+def _found_at(demand: Demand) -> _Pairs:
+    if not demand.definitions or demand.host is None:  # no search found it
+        raise exceptions.InvalidField("unchanged", True, _UNCHANGED)
+    return demand.definitions
+
+
+def _claim_orders(
+    demands: Mapping[str, Demand], until: datetime.datetime | None, said: _Described
+) -> Iterator[ConsumerOrder]:
+    for name, demand in demands.items():
+        asked = _stored(demand.request)
+        yield ConsumerOrder.claim(name, demand.uses, request=asked, expires_at=until, **said)
+
+
+def _in_order(records: Iterable[ConsumerRecord], consumers: Iterable[str]) -> tuple[Claim, ...]:
+    """Return claims in the order of their consumers."""
+    by_name = {record.consumer: record for record in records}
+    return tuple(claim_of(by_name[name]) for name in consumers)
+
+
+def _stored(request: Request | None) -> StoredRequest | None:
+    return None if request is None else StoredRequest(request)
+
+
+def _gets(one: ConsumerRecord, other: ConsumerRecord) -> ConsumerOrder:
+    return ConsumerOrder.replace(
+        one.consumer, _uses(other), request=other.request, generation=one.generation
+    )
+
+
+def _uses(kept: ConsumerRecord) -> tuple[Use, ...]:
+    return tuple(Use(*held.key, held.amount, held.units) for held in kept.held)
+
+
+def _over_at(now: datetime.datetime | None) -> ConsumerFilter:
+    return ConsumerFilter(expires_before=now_or("now", now))
+
+
+def _claim_id(claim: str | None) -> str | None:
+    return None if claim is None else names.uuid_text(claim)
+
+
+def described(project: str | None, user: str | None, consumer_type: str | None) -> _Described:
+    """Return what an order says of a consumer, checked."""
+
+    def label(what: str, given: str | None) -> str | None:
+        return None if given is None else names.label(given, what)
+
+    return {
+        "project": label("project", project),
+        "user": label("user", user),
+        "consumer_type": label("consumer type", consumer_type),
+    }
+
+
+# --- which demands are tried ----------------------------------------------------------------------
+
+
+class _InTurn:
+    """The demands of one consumer, one after the other."""
+
+    learns = False
+    places: Collection[str] = ()
+
+    def __init__(self, consumer: str, demands: Iterator[Demand]) -> None:
+        self._consumer = consumer
+        self._demands = demands
+
+    def first(self) -> Mapping[str, Demand]:
+        return {self._consumer: next(self._demands)}
+
+    def next(
+        self, lost: exceptions.ResourceObjectsError, columns: Columns | None
+    ) -> Mapping[str, Demand] | None:
+        demand = next(self._demands, None)
+        return None if demand is None else {self._consumer: demand}
+
+
+class _Nothing:
+    """No demand: the orders take nothing that is not held already."""
+
+    learns = False
+    places: Collection[str] = ()
+
+    def first(self) -> Mapping[str, Demand]:
+        return {}
+
+    def next(
+        self, lost: exceptions.ResourceObjectsError, columns: Columns | None
+    ) -> Mapping[str, Demand] | None:
+        return None
+
+
+_NOTHING = _Nothing()

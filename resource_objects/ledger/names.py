@@ -1,171 +1,145 @@
-"""The names that a ledger keeps by themselves: resource classes, traits, aggregates."""
+"""The names that a ledger keeps by themselves: resource classes, traits, aggregates.
+
+Definitions make the names they mention; these methods are for whoever wants them before, or under
+another name, or gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from resource_objects import names
-from resource_objects.ledger.base import LedgerBase
+from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Aggregate, ResourceClass, Trait
-from resource_objects.providers.listing import ListedName, check_limit
+from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
 from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
 
+_T = TypeVar("_T", ResourceClass, Trait, Aggregate)
 
-class NameMethods(LedgerBase):
-    """The methods of a ledger about resource classes, traits and aggregates.
 
-    Definitions make the names they mention; these methods are for whoever wants them before, or
-    under another name, or gone.
-    """
+class NameList(Generic[_T]):
+    """The names of one kind."""
 
-    def classes(self, *, page: int = 500) -> Iterator[ResourceClass]:
-        """Yield the resource classes, by name (code points)."""
-        listed = self._names(NameKind.RESOURCE_CLASS, check_limit(page))
-        return (ResourceClass(name=one.name) for one in listed)
-
-    def traits(self, *, page: int = 500) -> Iterator[Trait]:
-        """Yield the traits, by name (code points)."""
-        return (Trait(name=one.name) for one in self._names(NameKind.TRAIT, check_limit(page)))
-
-    def aggregates(self, *, page: int = 500) -> Iterator[Aggregate]:
-        """Yield the aggregates, by name (code points)."""
-        listed = self._names(NameKind.AGGREGATE, check_limit(page))
-        return (Aggregate(name=one.name, level=one.level) for one in listed)
-
-    def _names(self, kind: NameKind, page: int) -> Iterator[ListedName]:
-        after: str | None = None
-        while True:
-            found = self.backend.list_names(kind, page, after)
-            yield from found
-            if len(found) < page:
-                return
-            after = found[-1].name
-
-    # --- resource classes ---
-
-    def ensure_class(self, name: str, *, operation: str | None = None) -> None:
-        """Make a resource class, or find that it is there.
-
-        :raises UnknownResourceClass: if it is neither standard, custom nor a plug-in's
-        """
-        found = resource(name).name
-        self._change(NameKind.RESOURCE_CLASS, NameAction.ENSURE, found, operation=operation)
-
-    def rename_class(self, name: str, new: str, *, operation: str | None = None) -> None:
-        """Give a custom resource class another name, wherever it is counted.
-
-        :raises ClassNotFound: if it is not there
-        :raises NameExists: if the new name is
-        :raises StandardName: if it is a standard one
-        :raises UnknownResourceClass: if no class may be called so
-        """
-        old, to = names.resource_class_name(name), resource(new).name
-        self._change(NameKind.RESOURCE_CLASS, NameAction.RENAME, old, to, operation=operation)
-
-    def remove_class(self, name: str, *, operation: str | None = None) -> None:
-        """Forget a custom resource class in which nothing is counted.
-
-        :raises ClassNotFound: if it is not there
-        :raises ClassInUse: if some provider has an inventory of it
-        :raises StandardName: if it is a standard one
-        """
-        found = names.resource_class_name(name)
-        self._change(NameKind.RESOURCE_CLASS, NameAction.DELETE, found, operation=operation)
-
-    # --- traits ---
-
-    def ensure_trait(self, name: str, *, operation: str | None = None) -> None:
-        """Make a trait, or find that it is there.
-
-        :raises UnknownTrait: if it is neither standard nor custom
-        """
-        (found,) = known_traits([name])
-        self._change(NameKind.TRAIT, NameAction.ENSURE, found, operation=operation)
-
-    def rename_trait(self, name: str, new: str, *, operation: str | None = None) -> None:
-        """Give a custom trait another name, at every provider that has it.
-
-        :raises TraitNotFound: if it is not there
-        :raises NameExists: if the new name is
-        :raises StandardName: if it is a standard one
-        :raises UnknownTrait: if no trait may be called so
-        """
-        (to,) = known_traits([new])
-        old = names.trait_name(name)
-        self._change(NameKind.TRAIT, NameAction.RENAME, old, to, operation=operation)
-
-    def remove_trait(self, name: str, *, operation: str | None = None) -> None:
-        """Forget a custom trait that no provider has.
-
-        :raises TraitNotFound: if it is not there
-        :raises TraitInUse: if some provider has it
-        :raises StandardName: if it is a standard one
-        """
-        found = names.trait_name(name)
-        self._change(NameKind.TRAIT, NameAction.DELETE, found, operation=operation)
-
-    # --- aggregates ---
-
-    def ensure_aggregate(
-        self, name: str, level: str | None = None, *, operation: str | None = None
+    def __init__(
+        self,
+        store: Store,
+        kind: NameKind,
+        made: Callable[[ListedName], _T],
+        new: Callable[[str], str],
+        kept: Callable[[str], str],
     ) -> None:
+        self._store = store
+        self._kind = kind
+        self._made: Callable[[ListedName], _T] = made
+        self._new = new  # checks a name that is to be kept
+        self._kept = kept  # checks one that may be kept already, also by a newer library
+
+    def list(self, *, limit: int | None = None, after: str | None = None) -> Iterator[_T]:
+        """Yield the names in order (by code points).
+
+        Cost: one statement per page.
+
+        :param limit: at most so many
+        :param after: only those after this name
+        """
+        pages = pages_of(
+            lambda count, last: self._store.backend.list_names(self._kind, count, last),
+            lambda listed: listed.name,
+            self._store.page,
+            any_limit(limit),
+            None if after is None else self._kept(after),
+        )
+        return (self._made(one) for found in pages for one in found)
+
+    def ensure(self, name: str, *, operation: str | None = None) -> None:
+        """Make a name, or find that it is there.
+
+        :raises UnknownResourceClass, UnknownTrait: if it is neither standard nor custom (nor a
+            plug-in's)
+        """
+        self._change(NameAction.ENSURE, self._new(name), None, operation)
+
+    def rename(self, name: str, new: str, *, operation: str | None = None) -> None:
+        """Give a custom name's bearer another name, wherever it is mentioned.
+
+        :raises ClassNotFound, TraitNotFound, AggregateNotFound: if it is not there
+        :raises NameExists: if the new name is
+        :raises StandardName: if it is a standard one
+        :raises UnknownResourceClass, UnknownTrait: if nothing may be called so
+        """
+        self._change(NameAction.RENAME, self._kept(name), self._new(new), operation)
+
+    def remove(self, name: str, *, operation: str | None = None) -> None:
+        """Forget a custom name that nothing mentions: no inventory, no provider, no member.
+
+        :raises ClassNotFound, TraitNotFound, AggregateNotFound: if it is not there
+        :raises ClassInUse, TraitInUse, AggregateInUse: if something mentions it
+        :raises StandardName: if it is a standard one
+        """
+        self._change(NameAction.DELETE, self._kept(name), None, operation)
+
+    def _change(self, action: NameAction, name: str, to: str | None, operation: str | None) -> None:
+        kind = f"{action}_{_SHORT[self._kind]}"
+        self._commit(kind, (NameChange(self._kind, action, name, to),), operation)
+
+    def _commit(self, kind: str, changes: tuple[NameChange, ...], operation: str | None) -> None:
+        subject = changes[0].name
+        doing, done = self._store.begin(operation, kind, subject)
+        if done is None:
+            self._store.backend.commit(Write(doing, kind, subject, names=changes))
+
+
+class AggregateNames(NameList[Aggregate]):
+    """The aggregates: their names, and what kind of place each is."""
+
+    def ensure(self, name: str, level: str | None = None, *, operation: str | None = None) -> None:
         """Make an aggregate, or find that it is there; give it a level, where one is given.
 
         :param level: what kind of place it is, such as ``rack``; None leaves what is kept
         """
         aggregate = Aggregate(name=name, level=level)
-        changes = [NameChange(NameKind.AGGREGATE, NameAction.ENSURE, aggregate.name)]
+        changes = [NameChange(self._kind, NameAction.ENSURE, aggregate.name)]
         if level is not None:
-            changes.append(
-                NameChange(NameKind.AGGREGATE, NameAction.SET_LEVEL, aggregate.name, level)
-            )
-        self._commit_names("ensure_aggregate", tuple(changes), operation)
+            changes.append(NameChange(self._kind, NameAction.SET_LEVEL, aggregate.name, level))
+        self._commit("ensure_aggregate", tuple(changes), operation)
 
-    def rename_aggregate(self, name: str, new: str, *, operation: str | None = None) -> None:
-        """Give an aggregate another name; its members and its level stay.
 
-        :raises AggregateNotFound: if it is not there
-        :raises NameExists: if the new name is
-        """
-        old, to = names.aggregate_name(name), names.aggregate_name(new)
-        self._change(NameKind.AGGREGATE, NameAction.RENAME, old, to, operation=operation)
+class Names:
+    """The names of a ledger: ``ledger.names``, a list each of ``classes, traits, aggregates``."""
 
-    def remove_aggregate(self, name: str, *, operation: str | None = None) -> None:
-        """Forget an aggregate that has no members.
+    def __init__(self, store: Store) -> None:
+        #: resource classes
+        self.classes = NameList[ResourceClass](
+            store,
+            NameKind.RESOURCE_CLASS,
+            lambda one: ResourceClass(name=one.name),
+            lambda name: resource(name).name,
+            names.resource_class_name,
+        )
+        #: traits
+        self.traits = NameList[Trait](
+            store, NameKind.TRAIT, lambda one: Trait(name=one.name), _trait, names.trait_name
+        )
+        #: aggregates
+        self.aggregates = AggregateNames(
+            store,
+            NameKind.AGGREGATE,
+            lambda one: Aggregate(name=one.name, level=one.level),
+            names.aggregate_name,
+            names.aggregate_name,
+        )
 
-        :raises AggregateNotFound: if it is not there
-        :raises AggregateInUse: if it has members
-        """
-        found = names.aggregate_name(name)
-        self._change(NameKind.AGGREGATE, NameAction.DELETE, found, operation=operation)
 
-    # --- all ---
-
-    def _change(
-        self,
-        kind: NameKind,
-        action: NameAction,
-        name: str,
-        to: str | None = None,
-        *,
-        operation: str | None,
-    ) -> None:
-        said = f"{action}_{_SAID[kind]}"
-        self._commit_names(said, (NameChange(kind, action, name, to),), operation)
-
-    def _commit_names(
-        self, kind: str, changes: tuple[NameChange, ...], operation: str | None
-    ) -> None:
-        subject = changes[0].name
-        doing, done = self._begin(operation, kind, subject)
-        if done is None:
-            self.backend.commit(Write(doing, kind, subject, names=changes))
+def _trait(name: str) -> str:
+    (found,) = known_traits([name])
+    return found
 
 
 #: What a change feed calls each kind of name; an operation's kind has at most 16 characters.
-_SAID = {
+_SHORT = {
     NameKind.RESOURCE_CLASS: "class",
     NameKind.TRAIT: "trait",
     NameKind.AGGREGATE: "aggregate",

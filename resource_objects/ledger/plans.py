@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions
-from resource_objects.ledger.base import claim_of
-from resource_objects.ledger.declare import DeclareMethods, check_roots
-from resource_objects.ledger.records import pages_of
-from resource_objects.ledger.taking import patiently
+from resource_objects.ledger.definitions import Definitions, check_roots
+from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim, Provider
 from resource_objects.providers.audit import Audit, audit, spread
 from resource_objects.providers.columns import Columns, trees
-from resource_objects.providers.definition import together
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderRemoval,
+    diff,
+    merge_changes,
+)
+from resource_objects.providers.dry_run import check_definitions, rehearse
 from resource_objects.providers.given import ago, now_or
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
-from resource_objects.providers.orders import ClaimRecord, Operation
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, Operation, Use
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.rehearsal import check_definitions, rehearse
 from resource_objects.providers.reshape import Reshape
-from resource_objects.providers.reshaping import compile_reshape, concerned
+from resource_objects.providers.row_diff import holdings
+from resource_objects.providers.transfer import (
+    Balances,
+    Problems,
+    ReshapeState,
+    Transfer,
+    assign,
+    final_records,
+    flows_of,
+    sources_of,
+)
+from resource_objects.resources import resource
+from resource_objects.resources.records import InventoryRecord
 
 #: What tells that somebody was faster, so that a reshape is worked out again.
 _FASTER = (
@@ -32,54 +48,34 @@ _FASTER = (
 )
 
 
-class PlanMethods(DeclareMethods):
-    """The methods of a ledger that plan, reshape and audit."""
+class Plans:
+    """The plans of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
 
-    def diff(self, *roots: Provider) -> Plan:
-        """Return what :meth:`sync` of these trees would do now; nothing is written.
+    def __init__(self, store: Store, definitions: Definitions) -> None:
+        self._store = store
+        self._definitions = definitions
 
-        The plan holds for the definitions it was made from: :meth:`apply` refuses it if somebody
-        changed them since. Cost: one read of these trees.
-
-        Errors are those of :meth:`sync`, as far as they show without writing.
-        """
+    def diff(self, roots: Sequence[Provider]) -> Plan:
         check_roots(roots)
-        found = self._compared(roots)
+        found = self._definitions.compared(roots)
         changed = [one for one in found.changes if one]
         root = changed[0].root if len(changed) == 1 else f"{len(changed)} trees"
-        plan = Plan(together(root, changed) if changed else None)
+        plan = Plan(merge_changes(root, changed) if changed else None)
         if plan.definitions is not None:
-            self._allowed(found.kept, plan.definitions)
+            self._definitions.allowed(found.kept, plan.definitions)
         known = {one.uuid or "": one.name for root in found.kept for one in root.walk()}
         names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
         return dataclasses.replace(plan, names=names)
 
-    def apply(
-        self, plan: Plan, *, dry_run: bool = False, operation: str | None = None
-    ) -> tuple[Claim, ...]:
-        """Carry out a plan, in one transaction; return the claims of its orders, in their order.
-
-        Cost: one write; a dry run, and a plan with definitions, also read the trees concerned.
-
-        :param dry_run: only look whether it could be carried out now, and return nothing
-        :raises InvalidPlan: if it says what cannot be, as a file may that somebody edited: shares
-            across trees or of themselves, providers below themselves, changes that do not lead to
-            the definitions beside them
-        :raises StaleDefinition: if a provider was changed since the plan was made
-        :raises StaleConsumer: if a consumer was, whose generation the plan says
-        :raises CapacityException: if what a consumer is to hold does not fit
-        :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as :meth:`sync`
-        :raises ConsumerExists, ConsumerNotFound: if one to claim holds something, or one to release
-            nothing
-        """
+    def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
         if not isinstance(plan, Plan):
             raise exceptions.InvalidField("apply", plan, "a Plan")
         if dry_run:
-            claims = self.backend.held_by(plan.consumers)
+            claims = self._store.backend.held_by(plan.consumers)
             held = (one.provider_uuid for claim in claims.values() for one in claim.held)
             self._rehearse(plan, self._places(plan, held), claims)
             return ()
-        doing, done = self._begin(operation, "apply", plan.subject)
+        doing, done = self._store.begin(operation, "apply", plan.subject)
         if done is not None:
             return tuple(map(claim_of, done.claims))
         if not plan:
@@ -90,34 +86,13 @@ class PlanMethods(DeclareMethods):
             check_definitions(plan.definitions, columns)
         return tuple(map(claim_of, self._carry_out(plan, columns, doing, "apply", plan.subject)))
 
-    def reshape(
-        self, reshape: Reshape, *, dry_run: bool = False, operation: str | None = None
-    ) -> Plan:
-        """Move inventories and allocations between providers, in one transaction.
-
-        Everybody holds as much afterwards as before; see :mod:`resource_objects.providers.reshape`
-        for what may be said. Returned is the plan that was carried out (of an operation that was
-        done before: an empty one). Cost: one read of the trees, one of the consumers concerned, one
-        write; the number of statements grows with none of them.
-
-        What somebody claims between the read and the write stays: a source that shrinks may then be
-        over-full, as after any shrink, and :meth:`over_capacity` lists it.
-
-        :param dry_run: only work out the plan, and look whether it could be carried out now
-        :raises InvalidPlan: if an allocation or some of an inventory would be lost or invented, it
-            is not said where one goes, or one fits nowhere
-        :raises ProviderNotFound: if a provider is neither kept nor created
-        :raises ProviderExists: if one to create is there already
-        :raises CapacityException: if what is told to go somewhere does not fit there
-        :raises InvalidTree: if the providers would form no tree any more, or a share lead nowhere
-        :raises StaleDefinition, StaleConsumer: if somebody was faster, again and again
-        """
+    def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
         if not isinstance(reshape, Reshape):
             raise exceptions.InvalidField("reshape", reshape, "a Reshape")
         if dry_run:
-            return patiently(lambda: self._tried(reshape), self.retries.definitions, *_FASTER)
+            return self._store.again(lambda: self._tried(reshape), *_FASTER)
         subject = reshape.subject
-        doing, done = self._begin(operation, "reshape", subject)
+        doing, done = self._store.begin(operation, "reshape", subject)
         if done is not None:
             return Plan()
 
@@ -127,32 +102,19 @@ class PlanMethods(DeclareMethods):
                 self._carry_out(plan, columns, doing, "reshape", subject)
             return plan
 
-        return patiently(attempt, self.retries.definitions, *_FASTER)
+        return self._store.again(attempt, *_FASTER)
 
-    def audit(
-        self,
-        *,
-        now: datetime.datetime | None = None,
-        stale_after: datetime.timedelta | None = None,
-    ) -> Audit:
-        """Return what is not as it should be. Nothing is changed.
-
-        Cost: one read of everything, of the expired claims a page at a time, and of the claims
-        that are spread over several trees.
-
-        :param now: the moment to judge by, with its time zone; None: this one
-        :param stale_after: how long the owner of a pool may be silent; None: for ever
-        :raises InvalidField: if these are no moment and no age
-        """
+    def audit(self, now: datetime.datetime | None, older_than: datetime.timedelta | None) -> Audit:
         at = now_or("now", now)
-        if stale_after is not None:
-            ago("stale_after", stale_after, at)  # refused before everything is read
-        pages = pages_of(self.backend, ConsumerFilter(expires_before=at), MOST_ROWS)
+        if older_than is not None:
+            ago("older_than", older_than, at)  # refused before everything is read
+        over = ConsumerFilter(expires_before=at)
+        pages = self._store.consumers(over, page=MOST_ROWS)
         claims = [record for records in pages for record in records]
-        columns = self.backend.read()
+        columns = self._store.backend.read()
         consumers = spread(columns)
-        claims += self.backend.held_by(consumers).values() if consumers else ()
-        return audit(columns, claims, now=at, stale_after=stale_after)
+        claims += self._store.backend.held_by(consumers).values() if consumers else ()
+        return audit(columns, claims, now=at, stale_after=older_than)
 
     # --- how they are done ---
 
@@ -165,29 +127,239 @@ class PlanMethods(DeclareMethods):
         if plan.definitions is not None:
             keys |= dict.fromkeys(created.name for created in plan.definitions.creates)
             keys |= dict.fromkeys(one.definition.name for one in plan.definitions.updates)
-        return self.backend.read(*keys, allocations=allocations) if keys else Columns()
+        return self._store.backend.read(*keys, allocations=allocations) if keys else Columns()
 
-    def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ClaimRecord]) -> None:
+    def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> None:
         rehearse(plan, columns, claims)
         if plan.definitions is not None:
-            self._allowed(trees(columns), plan.definitions, plan.orders)
+            self._definitions.allowed(trees(columns), plan.definitions, plan.orders)
 
     def _carry_out(
         self, plan: Plan, columns: Columns, doing: Operation, kind: str, subject: str
-    ) -> tuple[ClaimRecord, ...]:
+    ) -> tuple[ConsumerRecord, ...]:
         """Commit a plan, given the trees it changes as they are."""
-        changes = plan.definitions
-        relied = () if changes is None else self._allowed(trees(columns), changes, plan.orders)
-        return self.backend.commit(plan.write(doing, kind, subject, unchanged=relied))
+        relied: tuple[tuple[str, int], ...] = ()
+        if plan.definitions is not None:
+            relied = self._definitions.allowed(trees(columns), plan.definitions, plan.orders)
+        return self._store.backend.commit(plan.write(doing, kind, subject, unchanged=relied))
 
     def _tried(self, reshape: Reshape) -> Plan:
         plan, columns, claims = self._compiled(reshape)
         self._rehearse(plan, columns, claims)
         return plan
 
-    def _compiled(self, reshape: Reshape) -> tuple[Plan, Columns, Mapping[str, ClaimRecord]]:
+    def _compiled(self, reshape: Reshape) -> tuple[Plan, Columns, Mapping[str, ConsumerRecord]]:
         """Return the plan of a reshape, and what it was made from, of what is kept now."""
         keys = reshape.providers
-        columns = self.backend.read(*keys) if keys else Columns()
-        claims = self.backend.held_by(concerned(reshape, columns))
+        columns = self._store.backend.read(*keys) if keys else Columns()
+        claims = self._store.backend.held_by(concerned(reshape, columns))
         return compile_reshape(reshape, columns, claims), columns, claims
+
+
+# --- from a reshape to a plan ---------------------------------------------------------------------
+#
+# What it comes to on what is kept, or why it cannot be. Pure.
+#
+# 1. everything that is named is found, and what inventories become is worked out; 2. allocations
+# are assigned (both in :mod:`~resource_objects.providers.transfer`); 3. the trees as they shall be
+# are compared with the kept ones, and everything that each consumer then holds becomes its order;
+# 4. what comes out is weighed against what was there, apart from how it was made (:func:`_weigh`).
+
+
+def concerned(reshape: Reshape, columns: Columns) -> tuple[str, ...]:
+    """Return who holds something where a reshape moves it away from, by name.
+
+    :raises ProviderNotFound: if a provider of the reshape is neither kept nor created
+    """
+    return _concerned(reshape, ReshapeState(reshape, columns), holdings(columns))
+
+
+def _concerned(
+    reshape: Reshape, kept: ReshapeState, read: Mapping[str, Mapping[Key, Use]]
+) -> tuple[str, ...]:
+    sources = sources_of(reshape, kept)
+    return tuple(sorted(name for name, held in read.items() if not sources.isdisjoint(held)))
+
+
+def compile_reshape(
+    reshape: Reshape, columns: Columns, claims: Mapping[str, ConsumerRecord]
+) -> Plan:
+    """Return the plan that a reshape comes to. Cost: linear in the trees and in who is concerned.
+
+    :param columns: the trees of all :attr:`Reshape.providers`, with allocations
+    :param claims: what :func:`concerned` consumers hold, by name
+    :raises ProviderNotFound: if a provider is neither kept nor created
+    :raises ProviderExists: if one to create is there already
+    :raises InvalidPlan: if it would lose or invent an allocation or some of an inventory, does not
+        say where one goes, or one fits nowhere
+    :raises InvalidTree: if the providers would form no tree any more, or a share lead nowhere
+    :raises StaleConsumer: if a consumer does not hold what the columns say: read both again
+    """
+    kept, problems = ReshapeState(reshape, columns), Problems()
+    read = holdings(columns)
+    _check_claims(_concerned(reshape, kept, read), claims, read)
+    flows = flows_of(reshape, kept, problems)
+    problems.refuse()
+    final = final_records(flows, kept, problems)
+    problems.refuse()
+    transfers = assign(flows, claims, kept, Balances(kept, final), problems)
+    problems.refuse()
+    changes = _definitions(reshape, columns, kept, final)
+    orders = tuple(_orders(transfers, claims))
+    _weigh(reshape, orders, claims, {key for key, record in final.items() if record is None})
+    plan = Plan(changes or None, orders)
+    return dataclasses.replace(plan, names={uuid: kept.names[uuid] for uuid in plan.places})
+
+
+def _check_claims(
+    consumers: Iterable[str],
+    claims: Mapping[str, ConsumerRecord],
+    read: Mapping[str, Mapping[Key, Use]],
+) -> None:
+    """Raise if what consumers hold was read before or after the columns."""
+    for name in consumers:
+        held = {one.key: one.amount for one in claims[name].held} if name in claims else {}
+        for key, delta in read[name].items():
+            if held.get(key) != delta.amount:
+                raise exceptions.StaleConsumer(name, "while it was read")
+
+
+# --- definitions ---
+
+
+def _definitions(
+    reshape: Reshape,
+    columns: Columns,
+    kept: ReshapeState,
+    final: Mapping[Key, InventoryRecord | None],
+) -> DefinitionChanges:
+    before, wanted = trees(columns), trees(columns)
+    by_uuid = {one.uuid or "": one for root in wanted for one in root.walk()}
+    roots = list(wanted)
+    new_roots: list[Provider] = []
+    added: dict[str, list[Provider]] = defaultdict(list)
+    for new in reshape.create:
+        made = by_uuid[new.uuid] = new.provider()
+        (new_roots if new.parent is None else added[kept.uuid(new.parent)]).append(made)
+    for (uuid, name), record in final.items():
+        if (uuid, name) not in kept.stated:  # else it has it as stated, perhaps as part of a kind
+            _put(by_uuid[uuid], name, record)
+    gone = {kept.uuid(key) for key in reshape.remove}
+    _regroup(by_uuid, added, gone)
+    parts = [
+        _removed(root) if now.uuid in gone else diff(root, now)
+        for root, now in zip(before, roots, strict=True)
+    ]
+    parts += [diff(None, root) for root in new_roots]
+    changed = [part for part in parts if part]
+    names = [part.root for part in changed]
+    return merge_changes(names[0] if len(names) == 1 else f"{len(names)} trees", changed)
+
+
+def _put(provider: Provider, name: str, record: InventoryRecord | None) -> None:
+    if record is not None:
+        provider.inventories[name] = resource(name).inventory_from_records([record])
+    elif name in provider.inventories:
+        del provider.inventories[name]
+
+
+def _regroup(
+    by_uuid: Mapping[str, Provider], added: Mapping[str, list[Provider]], gone: set[str]
+) -> None:
+    """Give providers their new children and take away those that go."""
+    for uuid, provider in reversed(list(by_uuid.items())):  # those below are ready before
+        stays = [child for child in provider.children if child.uuid not in gone]
+        if uuid in gone and (stays or added.get(uuid)):
+            raise exceptions.InvalidPlan(
+                "reshape", f"{provider.name} is to go, and there is something below it"
+            )
+        if uuid in added or len(stays) != len(provider.children):
+            provider.update(children=(*stays, *added.get(uuid, ())))
+
+
+def _removed(root: Provider) -> DefinitionChanges:
+    return DefinitionChanges(
+        root.name,
+        removals=tuple(
+            ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+            for one in reversed(list(root.walk()))
+        ),
+    )
+
+
+# --- orders ---
+
+
+def _orders(
+    transfers: Iterable[Transfer], claims: Mapping[str, ConsumerRecord]
+) -> Iterator[ConsumerOrder]:
+    by_consumer: dict[str, list[Transfer]] = defaultdict(list)
+    for transfer in transfers:
+        by_consumer[transfer.consumer].append(transfer)
+    for name in sorted(by_consumer):
+        claim = claims[name]
+        deltas = tuple(_held_after(claim.held, by_consumer[name]))
+        yield ConsumerOrder.replace(
+            name, deltas, request=claim.request, generation=claim.generation
+        )
+
+
+def _held_after(held: Iterable[Use], transfers: Iterable[Transfer]) -> Iterator[Use]:
+    amounts = {one.key: one.amount for one in held}
+    units = {one.key: list(one.units) for one in held}
+    for transfer in transfers:
+        amounts[transfer.source] -= transfer.amount
+        amounts[transfer.target] = amounts.get(transfer.target, 0) + transfer.amount
+        units[transfer.source] = [u for u in units[transfer.source] if u not in transfer.units]
+        units.setdefault(transfer.target, []).extend(transfer.units)
+    for key, amount in amounts.items():
+        if amount:
+            yield Use(*key, amount, tuple(units[key]))
+
+
+# --- weighed ---
+
+
+def _weigh(
+    reshape: Reshape,
+    orders: Iterable[ConsumerOrder],
+    claims: Mapping[str, ConsumerRecord],
+    gone: set[Key],
+) -> None:
+    """Raise unless everybody holds what it held: each class and unit, wherever it is counted."""
+    problems = Problems()
+    group = _groups(reshape)
+    after = {order.consumer: order.uses for order in orders}
+    for name, claim in claims.items():
+        then: Iterable[Use] = after.get(name, claim.held)
+        if _sums(claim.held, group) != _sums(then, group):
+            problems.add(f"{name} would not hold what it holds", name)
+        if _units(claim.held) != _units(then):
+            problems.add(f"{name} would not hold the units it holds", name)
+        if any(one.key in gone for one in then):
+            problems.add(f"{name} would hold something of an inventory that goes", name)
+    problems.refuse()
+
+
+def _units(held: Iterable[Use]) -> list[str]:
+    return sorted(unit for one in held for unit in one.units)
+
+
+def _groups(reshape: Reshape) -> dict[str, str]:
+    """Return what each class is weighed as: classes that become each other are one."""
+    group: dict[str, str] = {}
+    for move in reshape.moves:
+        for part in move.to:
+            old = group.get(move.resource_class, move.resource_class)
+            new = part.resource_class or move.resource_class
+            new = group.get(new, new)
+            group = {name: new if one == old else one for name, one in group.items()}
+            group[old] = group[move.resource_class] = new
+    return group
+
+
+def _sums(held: Iterable[Use], group: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for one in held:
+        found[group.get(one.resource_class, one.resource_class)] += one.amount
+    return dict(found)

@@ -1,4 +1,8 @@
-"""Pools: what several hosts share."""
+"""Pools: what several hosts share.
+
+A pool is a provider with the trait ``MISC_SHARES_VIA_AGGREGATE``; it gives what it has to all
+members of its aggregates.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.defining import (
+from resource_objects.ledger.definitions import (
     Comparison,
-    DefineMethods,
+    Definitions,
     SyncResult,
     at_generation,
     roots_of,
 )
-from resource_objects.ledger.reading import PAGE, Kept, located
+from resource_objects.ledger.reading import Reader, TreesByKey, find_provider
+from resource_objects.ledger.store import any_limit
 from resource_objects.providers import DefinitionChanges, Provider, diff
-from resource_objects.providers.edits import edited
+from resource_objects.providers.definition import edited
 from resource_objects.providers.given import ago, any_generation
-from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
+from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, counted_elsewhere, pools_of
 from resource_objects.providers.provider import kept_classes
 from resource_objects.resources import Inventories
@@ -27,18 +32,26 @@ from resource_objects.resources import Inventories
 _Edits = dict[str, dict[str, Any]]
 
 
-class PoolMethods(DefineMethods):
-    """The methods of a ledger about pools.
+class Pools:
+    """The pools of a ledger: ``ledger.pools``.
 
-    A pool is a provider with the trait ``MISC_SHARES_VIA_AGGREGATE``; it gives what it has to all
-    members of its aggregates.
+    ==================  =======================================================================
+    :meth:`share`       make a provider a pool of some hosts
+    :meth:`unshare`     end that, for some or for all
+    :meth:`report`      say what a pool has now, as its owner
+    :meth:`list`        the pools, with their members
+    ==================  =======================================================================
     """
+
+    def __init__(self, definitions: Definitions, reader: Reader) -> None:
+        self._definitions = definitions
+        self._reader = reader
 
     def share(
         self,
         pool: str,
-        with_: Iterable[str],
         *,
+        hosts: Iterable[str],
         aggregate: str | None = None,
         operation: str | None = None,
     ) -> SyncResult:
@@ -50,7 +63,7 @@ class PoolMethods(DefineMethods):
         these trees there may be none. Sharing with more hosts later adds them.
 
         :param pool: name or uuid
-        :param with_: the hosts (names or uuids), at least one
+        :param hosts: the hosts (names or uuids), at least one
         :param aggregate: the aggregate; None: the one called like the pool
         :raises ProviderNotFound: if one of them is not there
         :raises InventoryInUse: if a host's own inventory of what the pool gives is used
@@ -58,26 +71,23 @@ class PoolMethods(DefineMethods):
             counts what the pool gives
         :raises InvalidField: if no host is given
         """
-        key, hosts = names.provider_key(pool), _hosts(with_)
-        if not hosts:
-            raise exceptions.InvalidField("with_", with_, "at least one host")
+        key, wanted = names.provider_key(pool), _hosts(hosts)
+        if not wanted:
+            raise exceptions.InvalidField("hosts", hosts, "at least one host")
         joined = None if aggregate is None else names.aggregate_name(aggregate)
-        doing, done = self._begin(operation, "share", key)
-        if done is not None:
-            return SyncResult(0, 0, 0)
 
         def compare() -> Comparison:
-            kept = self._kept([key, *hosts])
-            giver = located(kept, key)[1]
-            takers = [located(kept, host)[1] for host in hosts]
+            kept = self._reader.kept([key, *wanted])
+            giver = find_provider(kept, key)[1]
+            takers = [find_provider(kept, host)[1] for host in wanted]
             if any(taker is giver for taker in takers):
                 raise exceptions.InvalidTree("share", giver.name, "hosts other than the pool")
             return _comparison(kept, _shared(giver, takers, joined or giver.name))
 
-        return self._define(doing, "share", key, compare)
+        return self._definitions.write("share", key, operation, compare)
 
     def unshare(
-        self, pool: str, with_: Iterable[str] | None = None, *, operation: str | None = None
+        self, pool: str, *, hosts: Iterable[str] | None = None, operation: str | None = None
     ) -> SyncResult:
         """End sharing: hosts leave all aggregates of the pool, in one transaction.
 
@@ -85,32 +95,29 @@ class PoolMethods(DefineMethods):
         more; :meth:`audit` lists them.
 
         :param pool: name or uuid
-        :param with_: the hosts (names or uuids); None: all, and the pool is none any more. Then
+        :param hosts: the hosts (names or uuids); None: all, and the pool is none any more. Then
             the members of those aggregates stay that another pool gives to
         :raises ProviderNotFound: if one of them is not there
         """
         key = names.provider_key(pool)
-        hosts = None if with_ is None else _hosts(with_)
-        doing, done = self._begin(operation, "unshare", key)
-        if done is not None:
-            return SyncResult(0, 0, 0)
+        wanted = None if hosts is None else _hosts(hosts)
 
         def compare() -> Comparison:
-            kept = self._kept([key, *(hosts or ())])
-            giver = located(kept, key)[1]
-            if hosts is not None:
-                takers = [located(kept, host)[1] for host in hosts]
+            kept = self._reader.kept([key, *(wanted or ())])
+            giver = find_provider(kept, key)[1]
+            if wanted is not None:
+                takers = [find_provider(kept, host)[1] for host in wanted]
                 return _comparison(kept, _left(takers, giver.aggregates or frozenset()))
             return self._dissolved(giver)
 
-        return self._define(doing, "unshare", key, compare)
+        return self._definitions.write("unshare", key, operation, compare)
 
     def _members(
         self, aggregates: frozenset[str], *, forbidden: frozenset[str] = frozenset({SHARES})
     ) -> Iterator[ListedProvider]:
         """Yield who is in one of some aggregates and does not have some traits."""
         wanted = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
-        return self._listed(wanted, MOST_ROWS) if aggregates else iter(())
+        return self._definitions.listed(wanted) if aggregates else iter(())
 
     def _dissolved(self, giver: Provider) -> Comparison:
         """Return what makes a pool none, with the trees of all its members."""
@@ -119,8 +126,8 @@ class PoolMethods(DefineMethods):
         others = (one for one in listed if SHARES in one.traits and one.uuid != giver.uuid)
         ended = aggregates.difference(*(one.aggregates for one in others))
         leaving = {one.uuid for one in listed if one.aggregates & ended}
-        kept = self._kept({giver.uuid or "", *leaving})
-        giver = located(kept, giver.uuid or "")[1]
+        kept = self._reader.kept({giver.uuid or "", *leaving})
+        giver = find_provider(kept, giver.uuid or "")[1]
         edits = _left((kept[uuid][1] for uuid in leaving if uuid in kept), ended)
         edits[giver.uuid or ""] = {"traits": giver.traits - {SHARES}, "aggregates": frozenset()}
         return _comparison(kept, edits)
@@ -146,42 +153,52 @@ class PoolMethods(DefineMethods):
         """
         key, wanted = names.provider_key(pool), Inventories(inventories)
         read_at = any_generation(generation)
-        doing, done = self._begin(operation, "report", key)
-        if done is not None:
-            return SyncResult(0, 0, 0)
 
         def compare() -> Comparison:
-            kept = self._kept([key])
+            kept = self._reader.kept([key])
             root, provider = at_generation(kept, key, read_at)
             uuid = provider.uuid or ""
             changes = diff(root, edited(root, {uuid: {"inventories": wanted}}))
             return Comparison((root,), (changes,), reported=(uuid,))
 
-        return self._define(doing, "report", key, compare)
+        return self._definitions.write("report", key, operation, compare)
 
-    def pools(self, *, stale_after: datetime.timedelta | None = None) -> Iterator[Pool]:
+    def list(
+        self,
+        *,
+        older_than: datetime.timedelta | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Iterator[Pool]:
         """Yield the pools, with their members, in the order they were made.
 
         Cost: a few statements per page of pools.
 
-        :param stale_after: only those whose owner did not report for so long, or never did
+        :param older_than: only those whose owner did not report for so long, or never did
+        :param limit: at most so many
+        :param after: only those made after this one (name or uuid)
         """
-        if stale_after is not None:
-            ago("stale_after", stale_after, datetime.datetime.now(datetime.UTC))
-        return self._pools(stale_after)
+        if older_than is not None:
+            ago("older_than", older_than, datetime.datetime.now(datetime.UTC))
+        found = self._found(older_than, after)
+        most = any_limit(limit)
+        return (
+            found if most is None else (pool for _, pool in zip(range(most), found, strict=False))
+        )
 
-    def _pools(self, stale_after: datetime.timedelta | None) -> Iterator[Pool]:
-        for page in self._pages(ProviderFilter(required=frozenset({SHARES})), PAGE):
+    def _found(self, older_than: datetime.timedelta | None, after: str | None) -> Iterator[Pool]:
+        pools = ProviderFilter(required=frozenset({SHARES}))
+        for page in self._reader.pages(pools, after=after):
             now = datetime.datetime.now(datetime.UTC)
             hosts = self._members(frozenset().union(*(pool.aggregates for pool in page)))
             for pool in pools_of(page, hosts, now):
-                if stale_after is None or pool.is_older_than(stale_after):
+                if older_than is None or pool.is_older_than(older_than):
                     yield pool
 
 
 def _hosts(given: Iterable[str]) -> list[str]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidField("with_", given, "a list of providers")
+        raise exceptions.InvalidField("hosts", given, "a list of providers")
     return list(dict.fromkeys(names.provider_key(host) for host in given))
 
 
@@ -214,7 +231,7 @@ def _left(takers: Iterable[Provider], aggregates: frozenset[str]) -> _Edits:
     }
 
 
-def _comparison(kept: Kept, edits: _Edits) -> Comparison:
+def _comparison(kept: TreesByKey, edits: _Edits) -> Comparison:
     roots = roots_of(kept)
     changes: list[DefinitionChanges] = [diff(root, edited(root, edits)) for root in roots]
     return Comparison(roots, tuple(changes))

@@ -1,155 +1,180 @@
-"""Reading: trees, claims, figures, and the picture that a search asks."""
+"""Reading: providers, consumers and figures by filters, a page at a time. Nothing is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.base import claim_of
-from resource_objects.ledger.fresh import Fresh
-from resource_objects.ledger.listing import ListMethods
-from resource_objects.ledger.retries import RetryPolicy
-from resource_objects.providers import Backend, Claim, Provider
-from resource_objects.providers.columns import find, trees
-from resource_objects.providers.listing import ProviderFilter, check_limit
-from resource_objects.providers.usage import Usage, Use, usage_of
-from resource_objects.search.snapshot import Snapshot
+from resource_objects.ledger.store import Store, any_limit, consumer_of, pages_of
+from resource_objects.providers import Consumer, Provider
+from resource_objects.providers.allocation import CONFIRMED, HELD
+from resource_objects.providers.columns import Columns, KindColumns, find, trees
+from resource_objects.providers.given import ago
+from resource_objects.providers.listing import (
+    By,
+    ConsumerFilter,
+    ListedProvider,
+    ProviderFilter,
+    Total,
+)
+from resource_objects.providers.located import LocatedViews
+from resource_objects.providers.usage import Usage, usage_of
+from resource_objects.resources import Amounts, Inventories, Inventory
+from resource_objects.resources.traits import known_traits
 
-#: How many trees are read at once.
-PAGE = 100
+#: One name or several; a None among them stands for not given.
+NamesGiven: TypeAlias = str | Iterable[str | None] | None
+
+#: Providers by name and by uuid, each with the root of its tree: ``(root, provider)``.
+TreesByKey: TypeAlias = dict[str, tuple[Provider, Provider]]
 
 
-class ReadMethods(ListMethods):
-    """The methods of a ledger that read."""
+class Reader:
+    """What a ledger reads; :class:`~resource_objects.ledger.Ledger` says what each method does."""
 
-    def __init__(
-        self, backend: Backend, *, retries: RetryPolicy | None = None, actor: str | None = None
-    ) -> None:
-        super().__init__(backend, retries=retries, actor=actor)
-        self._fresh = Fresh()
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def close(self) -> None:
-        """Give back every connection. Closing twice is allowed; any other use is refused."""
-        super().close()
-        self._fresh.forget()
+    # --- providers ---
 
     def provider(self, name: str) -> Provider:
-        """Return a provider (by name or uuid) with all below it, and what is used.
-
-        :raises ProviderNotFound: if there is none
-        """
         key = names.provider_key(name)
-        found = find(self.backend.read(key, allocations=False), key)
+        found = find(self._store.backend.read(key, allocations=False), key)
         if found is None:
             raise exceptions.ProviderNotFound(name)
-        return self._adopted(found[1])
+        return found[1]
 
-    def trees(self, *given: str, page: int = PAGE) -> Iterator[Provider]:
-        """Yield the roots, each with its tree, and what is used, in the order they were made.
-
-        Each tree is of one moment. Cost: a few statements per page.
-
-        :param given: only the trees of these providers (names or uuids), in this order, each once
-        :param page: how many trees are read at once
-        :raises ProviderNotFound: if one given is not there
-        """
+    def trees(
+        self, given: Iterable[str], limit: int | None, after: str | None
+    ) -> Iterator[Provider]:
         keys = [names.provider_key(name) for name in given]
-        check_limit(page)
-        return self._trees_of(keys, page) if keys else self._all_trees(page)
+        if not keys:
+            return self._all_trees(any_limit(limit), after)
+        if limit is not None or after is not None:
+            raise exceptions.InvalidField("trees", given, "names of trees, or limit and after")
+        return self._trees_of(keys)
 
-    def _all_trees(self, page: int) -> Iterator[Provider]:
-        for found in self._pages(ProviderFilter(roots_only=True), page):
-            roots = [one.uuid for one in found]
-            kept = {root.uuid: root for root in trees(self.backend.read(*roots, allocations=False))}
+    def _all_trees(self, limit: int | None, after: str | None) -> Iterator[Provider]:
+        roots = ProviderFilter(roots_only=True)
+        for found in self.pages(roots, limit, after, self._store.tree_page):
+            uuids = [one.uuid for one in found]
+            columns = self._store.backend.read(*uuids, allocations=False)
+            kept = {root.uuid: root for root in trees(columns)}
             # one that went below another meanwhile comes with that one
-            yield from (self._adopted(kept[uuid]) for uuid in roots if uuid in kept)
+            yield from (kept[uuid] for uuid in uuids if uuid in kept)
 
-    def _trees_of(self, keys: list[str], page: int) -> Iterator[Provider]:
+    def _trees_of(self, keys: list[str]) -> Iterator[Provider]:
         seen: set[str | None] = set()
-        for start in range(0, len(keys), page):
-            some = keys[start : start + page]
-            kept = by_key(trees(self.backend.read(*some, allocations=False)))
+        for start in range(0, len(keys), self._store.tree_page):
+            some = keys[start : start + self._store.tree_page]
+            kept = self.kept(some)
             for key in some:
-                root, _ = located(kept, key)
+                root, _ = find_provider(kept, key)
                 if root.uuid not in seen:
                     seen.add(root.uuid)
-                    yield self._adopted(root)
+                    yield root
 
-    def _adopted(self, root: Provider) -> Provider:
-        for provider in root.walk():
-            provider._context = self
-        return root
+    def kept(self, keys: Iterable[str]) -> TreesByKey:
+        """Return the trees of some providers as they are, by name and uuid."""
+        return by_key(trees(self._store.backend.read(*keys, allocations=False)))
 
-    def usage(self, tree: str | None = None) -> Usage:
-        """Return what is used and by whom, everywhere or in the tree of one provider.
+    def providers(
+        self, wanted: ProviderFilter, limit: int | None, after: str | None
+    ) -> Iterator[ListedProvider]:
+        pages = self.pages(wanted, any_limit(limit), after)
+        return (one for found in pages for one in found)
 
-        Cost: one read of it all; :meth:`totals` and :meth:`over_capacity` do not read it.
+    def pages(
+        self,
+        wanted: ProviderFilter,
+        limit: int | None = None,
+        after: str | None = None,
+        page: int | None = None,
+    ) -> Iterator[tuple[ListedProvider, ...]]:
+        """Yield the providers of a filter, in the order they were made, a page at a time.
 
-        :raises ProviderNotFound: if the provider is not there
+        :param after: the name or uuid of the one after which to begin
         """
-        if tree is None:
-            return usage_of(self.backend.read())
-        columns = self.backend.read(names.provider_key(tree))
-        if not columns.providers.uuid:
-            raise exceptions.ProviderNotFound(tree)
-        return usage_of(columns)
+        backend = self._store.backend
+        start = 0
+        if after is not None:
+            key = names.provider_key(after)
+            uuid = self._store.uuids([key])[key]
+            last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
+            if not last:
+                raise exceptions.ProviderNotFound(after)
+            start = last[0].number
+        return pages_of(
+            lambda count, number: backend.list_providers(wanted, count, number or 0),
+            lambda one: one.number,
+            page or self._store.page,
+            limit,
+            start,
+        )
 
-    def over_capacity(self) -> Iterator[Use]:
-        """Yield what is used beyond its capacity, with who holds it there: after a shrink.
+    def inventories(self, name: str) -> Inventories:
+        key = names.provider_key(name)
+        columns = self._store.backend.read(key)
+        found = find(columns, key)
+        if found is None:
+            raise exceptions.ProviderNotFound(name)
+        root, provider = found
+        own = dict(provider.inventories.by_name())
+        own.update(_over(columns, root.uuid, provider.uuid))
+        return Inventories(own)
 
-        Cost: a few statements per page of providers that are over-full; the others are not read.
-        """
-        for found in self._pages(ProviderFilter(over_capacity=True), PAGE):
-            over = {one.name for one in found}
-            usage = usage_of(self.backend.read(*(one.uuid for one in found)))
-            yield from (use for use in usage.over_capacity if use.provider in over)
+    # --- consumers and figures ---
 
-    def held(self, consumer: str) -> Claim:
-        """Return what a consumer holds.
+    def consumers(
+        self, wanted: ConsumerFilter, limit: int | None, after: str | None
+    ) -> Iterator[Consumer]:
+        last = None if after is None else names.consumer_name(after)
+        pages = self._store.consumers(wanted, any_limit(limit), last)
+        return (consumer_of(record) for found in pages for record in found)
 
-        :raises ConsumerNotFound: if it holds nothing
-        """
-        record = self.backend.held(names.consumer_name(consumer))
-        if record is None:
-            raise exceptions.ConsumerNotFound(consumer)
-        return claim_of(record)
+    def usage(self, tree: str | None, over_capacity: bool) -> Usage:
+        backend = self._store.backend
+        if tree is not None:
+            columns = backend.read(names.provider_key(tree))
+            if not columns.providers.uuid:
+                raise exceptions.ProviderNotFound(tree)
+            found = usage_of(columns)
+            return found.only(found.over_capacity) if over_capacity else found
+        if not over_capacity:
+            return usage_of(backend.read())
+        parts: list[Usage] = []
+        for page in self.pages(ProviderFilter(over_capacity=True), page=self._store.tree_page):
+            names_of = {one.name for one in page}
+            usage = usage_of(backend.read(*(one.uuid for one in page)))
+            parts.append(usage.only(use for use in usage.over_capacity if use.provider in names_of))
+        return Usage.joined(parts)
 
-    def snapshot(self, at: str | None = None) -> Snapshot:
-        """Return an immutable picture of the ledger, to search in.
-
-        It shows everything that was committed before the call, by whichever thread, process or
-        machine. The first one reads everything. It is kept, and the next is made of it: if nothing
-        was written meanwhile it is the same one again, at the cost of one small statement; else the
-        trees that were touched are read, in one transaction, and put in the place of what was
-        there. ``snapshot.refreshed`` says how a snapshot came to be. Those given out before do not
-        change. Any number of threads may call this at once.
-
-        Everything is read again after a change that names no provider (a class, trait or aggregate
-        was made, renamed or removed), when the feed was pruned beyond the last snapshot, and when
-        more than a quarter of the trees were touched.
-
-        On Galera a node may lag behind what another one has acknowledged. It needs
-        ``wsrep_sync_wait=1`` for the program's sessions to show that too: each reading transaction
-        then waits until its node has applied what was committed in the cluster when it began, also
-        the one that finds nothing new. Without it a snapshot shows what the node has; a claim is
-        right all the same. A replica of PostgreSQL lags likewise.
-
-        :param at: a provider (by name or uuid): then only that one and what is below it, of which
-            the whole tree is read each time
-        :raises ProviderNotFound: if ``at`` is not there
-        :raises LedgerClosed: if the ledger is closed
-        """
-        if at is None:
-            return self._fresh.snapshot(self.backend)
-        key = names.provider_key(at)
-        return Snapshot(self.backend.read(key), at=key)
+    def totals(self, by: str, wanted: ConsumerFilter) -> tuple[Total, ...]:
+        if by not in list(By):
+            known = ", ".join(one.value for one in By)
+            raise exceptions.InvalidField("totals by", by, f"one of {known}")
+        return self._store.backend.totals(wanted, By(by))
 
 
-#: Providers by name and by uuid, each with the root of its tree.
-Kept = dict[str, tuple[Provider, Provider]]
+def _over(columns: Columns, root: str | None, uuid: str | None) -> Iterator[tuple[str, Inventory]]:
+    """Yield the inventories that lie over a tree; of a provider below the root, what it keeps."""
+    given = columns.providers
+    numbers = dict(zip(given.uuid, given.provider_id, strict=True))
+    if uuid != root:
+        own = [row for row in zip(*columns.kinds, strict=True) if row[0] == numbers[uuid or ""]]
+        kinds = KindColumns(*zip(*own, strict=True)) if own else KindColumns()
+        columns = dataclasses.replace(columns, kinds=kinds)
+    views = LocatedViews(columns)
+    for kind in sorted(views.kinds()):
+        view = views.of_tree(numbers[root or ""], kind)
+        if view is not None:
+            yield kind, view.inventory
 
 
-def by_key(roots: list[Provider]) -> Kept:
+def by_key(roots: Iterable[Provider]) -> TreesByKey:
     """Return the providers of some trees by name and by uuid, each with its root: (root, it)."""
     return {
         key: (root, provider)
@@ -159,7 +184,7 @@ def by_key(roots: list[Provider]) -> Kept:
     }
 
 
-def located(kept: Kept, key: str) -> tuple[Provider, Provider]:
+def find_provider(kept: TreesByKey, key: str) -> tuple[Provider, Provider]:
     """Return (root, provider) of a name or uuid.
 
     :raises ProviderNotFound: if it is not there
@@ -167,3 +192,105 @@ def located(kept: Kept, key: str) -> tuple[Provider, Provider]:
     if key not in kept:
         raise exceptions.ProviderNotFound(key)
     return kept[key]
+
+
+# --- filters, as callers give them ----------------------------------------------------------------
+
+
+def provider_filter(
+    *,
+    name: NamesGiven,
+    uuid: NamesGiven,
+    tree: NamesGiven,
+    aggregates: Iterable[str | Iterable[str]],
+    forbidden_aggregates: Iterable[str],
+    required: Iterable[str],
+    forbidden: Iterable[str],
+    any_of: Iterable[Iterable[str]],
+    room: Any,
+    over_capacity: bool,
+) -> ProviderFilter:
+    """Return the filter of ``ledger.providers``, checked."""
+    return ProviderFilter(
+        names=_one_or_several(name, names.provider_name),
+        uuids=_one_or_several(uuid, names.uuid_text),
+        trees=_one_or_several(tree, names.provider_key),
+        aggregates=tuple(
+            _several([one] if isinstance(one, str) else one, names.aggregate_name)
+            for one in _several_of("aggregates", aggregates)
+        ),
+        forbidden_aggregates=_several(forbidden_aggregates, names.aggregate_name),
+        required=known_traits(required),
+        forbidden=known_traits(forbidden),
+        any_of=tuple(known_traits(some) for some in _several_of("any_of", any_of)),
+        room=() if room is None else _room(room),
+        over_capacity=over_capacity,
+    )
+
+
+def consumer_filter(
+    *,
+    name: NamesGiven = None,
+    state: NamesGiven = None,
+    older_than: datetime.timedelta | None = None,
+    younger_than: datetime.timedelta | None = None,
+    project: NamesGiven = None,
+    user: NamesGiven = None,
+    consumer_type: NamesGiven = None,
+    tree: str | None = None,
+    provider: str | None = None,
+) -> ConsumerFilter:
+    """Return the filter of ``ledger.consumers`` and ``ledger.totals``, checked."""
+    now = datetime.datetime.now(datetime.UTC)
+    return ConsumerFilter(
+        names=_one_or_several(name, names.consumer_name),
+        states=_one_or_several(state, _state),
+        created_before=None if older_than is None else ago("older_than", older_than, now),
+        created_after=None if younger_than is None else ago("younger_than", younger_than, now),
+        projects=_labels("project", project),
+        users=_labels("user", user),
+        types=_labels("consumer type", consumer_type),
+        tree=None if tree is None else names.provider_key(tree),
+        provider=None if provider is None else names.provider_key(provider),
+    )
+
+
+def _one_or_several(given: NamesGiven, check: Callable[[object], str]) -> frozenset[str] | None:
+    if given is None:
+        return None
+    return _several([given] if isinstance(given, str) else given, check)
+
+
+def _several(given: Any, check: Callable[[object], str]) -> frozenset[str]:
+    return frozenset(check(one) for one in _several_of("names", given))
+
+
+def _several_of(what: str, given: Any) -> Iterable[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise exceptions.InvalidField(what, given, "a list")
+    return given
+
+
+def _labels(what: str, given: NamesGiven) -> frozenset[str | None] | None:
+    if given is None:
+        return None
+    several = [given] if isinstance(given, str) else _several_of(what, given)
+    return frozenset(None if one is None else names.label(one, what) for one in several)
+
+
+def _state(given: object) -> str:
+    if given not in (HELD, CONFIRMED):  # who has released holds nothing, and is not kept
+        raise exceptions.InvalidField("state", given, f"{HELD} or {CONFIRMED}")
+    return str(given)
+
+
+def _room(given: Any) -> tuple[tuple[str, int], ...]:
+    asked = Amounts.of(given)
+    for kind, amount in asked.by_name():
+        if amount.is_negative:
+            raise exceptions.NegativeAmount(kind, amount, "0 or more: what has room for less?")
+    return tuple(
+        (record.resource_class, record.amount)
+        for kind, amount in asked.by_name()
+        for record in amount.to_records(kind)
+    )

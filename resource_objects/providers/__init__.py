@@ -1,13 +1,18 @@
 """What is kept: providers, claims and allocations, and the contract of who keeps them.
 
 ==================  ===============================================================================
-``provider``        Provider: something with inventories, in a tree
+``provider``        Provider: something with inventories, in a tree; Share
+``allocation``      Allocation, Claim and Consumer: who uses what; ResourceClass, Trait, Aggregate
 ``definition``      what changes when a tree is synced: pure, typed, printable
-``allocation``      Allocation and Claim: who uses what
-``entities``        Consumer, ResourceClass, Trait, Aggregate
-``columns``         what a backend returns when it is read
 ``located``         inventories that lie over a tree, gathered from their parts
-``partitions``      devices that are had whole or in parts; ``mediated``: by the types of a driver
+``partitions``      devices that are had whole or in parts, or by the types of a driver
+``pools``           providers that give what they have to the members of their aggregates
+``usage``           what is used, and by whom
+``plan``            a typed list of changes; ``dry_run``: what it would come to
+``reshape``         moving inventories and allocations; ``transfer``: what becomes of them
+``audit``           what is not as it should be; ``attribution``: who holds what is in the way
+``orders``          what a write asks of a backend; ``settle``: what that comes to
+``columns``         what a backend returns when it is read; ``listing``: a page of it
 ``feed``            what was written, by whom and when; ``changed``: with the trees it was in
 ``backend``         the contract of a backend
 ==================  ===============================================================================
@@ -15,10 +20,16 @@
 
 from __future__ import annotations
 
-from resource_objects.providers.allocation import Allocation, Claim
+from resource_objects.providers.allocation import (
+    Aggregate,
+    Allocation,
+    Claim,
+    Consumer,
+    ResourceClass,
+    Trait,
+)
 from resource_objects.providers.backend import Backend
 from resource_objects.providers.definition import DefinitionChanges, diff
-from resource_objects.providers.entities import Aggregate, Consumer, ResourceClass, Trait
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
 

@@ -22,7 +22,7 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   change it, unless the write demands it (``Write.unchanged``). A rename moves all whose definition
   says the name to their next generation;
 * shares stay within their tree, of something else, and flat
-  (:func:`~resource_objects.providers.sharing.check_shares`), whoever states them;
+  (:func:`~resource_objects.providers.provider.check_shares`), whoever states them;
 * the change feed tells every write, in the order of its shard, as soon as it can be read.
 
 :mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
@@ -39,7 +39,7 @@ from resource_objects.providers import changed
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.feed import Change, Cursor
+from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -50,28 +50,27 @@ from resource_objects.providers.listing import (
     Total,
 )
 from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    ClaimRecord,
-    Delta,
-    Held,
+    ConsumerOrder,
+    ConsumerRecord,
     NameKind,
     Operation,
     Outcome,
-    Release,
+    Use,
     Write,
 )
 
 __all__ = [
-    "Adjustment",
     "Backend",
-    "ClaimOrder",
-    "ClaimRecord",
-    "Delta",
-    "Held",
+    "ConsumerOrder",
+    "ConsumerRecord",
     "Operation",
     "Outcome",
+    "Use",
 ]
+
+
+#: How long operations and changes are kept, unless a ledger is told another time.
+RETENTION = datetime.timedelta(days=7)
 
 
 class Backend(abc.ABC):
@@ -148,7 +147,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def list_consumers(
         self, wanted: ConsumerFilter, limit: int, after: str | None = None
-    ) -> tuple[ClaimRecord, ...]:
+    ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers with what they hold, by name (code points).
 
         :param after: name of the last one of the page before
@@ -169,11 +168,11 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def held(self, consumer: str) -> ClaimRecord | None:
+    def held(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""
 
     @abc.abstractmethod
-    def held_by(self, consumers: Collection[str]) -> dict[str, ClaimRecord]:
+    def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return what several consumers hold, by name, at one moment; those that hold nothing
         are left out. The number of statements does not grow with theirs."""
 
@@ -186,7 +185,7 @@ class Backend(abc.ABC):
         """Return where the change feed is now. Cost: one small statement."""
 
     @abc.abstractmethod
-    def changes(self, after: Cursor, limit: int) -> tuple[Change, ...]:
+    def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Return at most ``limit`` changes after a cursor, of each shard in its order.
 
         Also of shards that get many changes the others are not starved: a page is taken in the
@@ -214,12 +213,16 @@ class Backend(abc.ABC):
     # --- writing ---
 
     @abc.abstractmethod
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, whole or not at all; return a record per order.
 
         A record tells the consumer as it is now (``generation`` included); of a consumer that is
         forgotten, what it held, with state ``released`` (an adjustment or replacement that leaves
         nothing: that it holds nothing).
+
+        Of several faults in what goes, the first in this order is told, after every fault of the
+        orders: providers in use, in the order of ``removals``; inventories in use, in the order of
+        ``updates`` and of each one's ``removed``.
 
         :raises OperationConflict: if the operation's id was used for something else, or the id of
             a claim to make is another claim's
@@ -234,18 +237,24 @@ class Backend(abc.ABC):
         :raises NameExists: if a new name is taken
         :raises StandardName: if a standard name would be renamed or deleted
         :raises ClassInUse, TraitInUse, AggregateInUse: if a name to delete is used
-        :raises InvalidField: if what is to be recorded is too long for the backend
+        :raises OperationExpired: if it is older than what is kept, and not known
         :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle`
             refuses
         """
 
     @abc.abstractmethod
-    def prune(self, before: datetime.datetime) -> Pruned:
-        """Forget operations and changes older than a moment, but no consumer's last operation.
+    def retain(self, age: datetime.timedelta) -> None:
+        """Keep operations and changes for so long from now on: :data:`RETENTION` unless told.
 
-        A retry of an operation that is forgotten would do it again, and cursors that need a
-        forgotten change expire: ``before`` is chosen so that nobody waits that long.
+        What is older is forgotten in small steps by those who write. Cursors that need a forgotten
+        change expire. An operation that is repeated after it was forgotten is refused where its id
+        says when it was made (:class:`Operation`); with an id of somebody else's it is done again,
+        so ``age`` is longer than anybody waits.
         """
+
+    @abc.abstractmethod
+    def prune(self, before: datetime.datetime) -> Pruned:
+        """Forget operations and changes older than a moment at once."""
 
     # --- writing, in short ---
 
@@ -253,14 +262,16 @@ class Backend(abc.ABC):
         """Apply changes of definitions, all or none, and bump the generation of each provider."""
         self.commit(Write(operation, "define", changes.root, changes))
 
-    def claim(self, operation: Operation, order: ClaimOrder) -> ClaimRecord:
+    def claim(self, operation: Operation, order: ConsumerOrder) -> ConsumerRecord:
         """Take all deltas of an order for a new consumer, or none."""
         return self.commit(Write(operation, "claim", order.consumer, orders=(order,)))[0]
 
-    def adjust(self, operation: Operation, order: Adjustment) -> ClaimRecord:
+    def adjust(self, operation: Operation, order: ConsumerOrder) -> ConsumerRecord:
         """Change what one consumer holds by all deltas of an order, or by none."""
         return self.commit(Write(operation, "adjust", order.consumer, orders=(order,)))[0]
 
-    def release(self, operation: Operation, consumer: str) -> ClaimRecord:
+    def release(self, operation: Operation, consumer: str) -> ConsumerRecord:
         """Give back all that a consumer holds and forget the consumer; return what it held."""
-        return self.commit(Write(operation, "release", consumer, orders=(Release(consumer),)))[0]
+        return self.commit(
+            Write(operation, "release", consumer, orders=(ConsumerOrder.release(consumer),))
+        )[0]

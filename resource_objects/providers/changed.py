@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Change, Cursor
+from resource_objects.providers.feed import Cursor, FeedEntry
+from resource_objects.providers.orders import Change
 
 if TYPE_CHECKING:
     from resource_objects.providers.backend import Backend
@@ -25,7 +26,7 @@ PAGE = 1000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Touched:
-    """Whom some changes touched.
+    """Whom some entries of the feed touched.
 
     ``is_wide`` says that one of them named nobody, neither providers nor consumers: names of
     classes, traits or aggregates are others now, so anybody may be touched.
@@ -34,23 +35,29 @@ class Touched:
     False
     """
 
-    providers: frozenset[str]  #: uuids
-    is_wide: bool
+    definitions: frozenset[str] = frozenset()  #: uuids of providers whose definition changed
+    uses: tuple[Change, ...] = ()  #: what consumers took and gave back, in the order of each shard
+    reports: frozenset[str] = frozenset()  #: uuids of providers whose owner reported
+    is_wide: bool = False
 
     @classmethod
-    def of(cls, changes: Iterable[Change]) -> Self:
-        """Return whom changes touched."""
-        return cls.of_parts((change.providers, change.consumers) for change in changes)
-
-    @classmethod
-    def of_parts(cls, parts: Iterable[tuple[Collection[str], Collection[str]]]) -> Self:
-        """Return whom changes touched, each given as ``(providers, consumers)``."""
-        found: set[str] = set()
+    def of(cls, entries: Iterable[FeedEntry]) -> Self:
+        """Return whom entries touched."""
+        definitions: set[str] = set()
+        reports: set[str] = set()
+        uses: list[Change] = []
         is_wide = False
-        for providers, consumers in parts:
-            found.update(providers)
-            is_wide = is_wide or not (providers or consumers)
-        return cls(frozenset(found), is_wide)
+        for entry in entries:
+            definitions.update(entry.definitions)
+            reports.update(entry.reports)
+            uses += entry.uses
+            is_wide = is_wide or not (entry.providers or entry.consumers)
+        return cls(frozenset(definitions), tuple(uses), frozenset(reports), is_wide)
+
+    @property
+    def providers(self) -> frozenset[str]:
+        """The uuids of all that were touched, but for what shares use."""
+        return self.definitions | self.reports | {use.key[0] for use in self.uses}
 
 
 #: Given whom changes touched, returns the uuids of providers of all trees to read, or None to read
@@ -78,7 +85,7 @@ def read_changed(backend: Backend, after: Cursor, most: int, choose: Choose) -> 
     The changes are read first and the trees then. If somebody wrote in between, which the cursor of
     the trees tells, it is seen whom that touched, and the trees are read again.
     """
-    found: list[Change] = []
+    found: list[FeedEntry] = []
     at, now = after, backend.cursor()
     for _ in range(TRIES):
         while at != now:

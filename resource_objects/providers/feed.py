@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers.orders import Change
 
 #: How many shards a ledger has. Fixed: stored cursors have as many numbers.
 SHARDS = 64
@@ -40,11 +43,22 @@ def shard_of(root_number: int) -> int:
 class Cursor:
     """A place in the feed: what was changed after it is not known yet.
 
+    It names a history, not only numbers: ``last`` are the numbers of the operations that were
+    written last in each shard. A database that was promoted or restored without its last writes,
+    and has written others since, has other operations at these places. ``epoch`` is the ledger's,
+    0 where it is not known; ``last`` is empty where it is not known, which is not checked then.
+
     >>> Cursor.parse(str(Cursor((0,) * SHARDS))) == Cursor((0,) * SHARDS)
     True
     """
 
     heads: tuple[int, ...]
+    last: tuple[int, ...] = ()
+    epoch: int = dataclasses.field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.last:
+            object.__setattr__(self, "last", (0,) * len(self.heads))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -52,44 +66,81 @@ class Cursor:
 
         :raises InvalidText: if it is none
         """
-        parts = text.split(".") if isinstance(text, str) else []
-        # most shards of a small ledger are empty: "0x62" says 62 zeros
-        heads: list[int] = []
-        for part in parts:
-            value, _, times = part.partition("x")
-            plain = all(number.isascii() and number.isdigit() for number in (value, times or "1"))
-            if not plain or len(times) > 3 or len(value) > 19:
-                raise exceptions.InvalidText("cursor", text, f"{SHARDS} numbers with dots between")
-            heads += [int(value)] * int(times or 1)
-        if len(heads) != SHARDS:
-            raise exceptions.InvalidText("cursor", text, f"{SHARDS} numbers with dots between")
-        return cls(tuple(heads))
+        found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise exceptions.InvalidText("cursor", text, _EXPECTED)
+        heads, last = [0] * SHARDS, [0] * SHARDS
+        seen: set[int] = set()
+        for part in filter(None, found["places"].split(",")):
+            shard, head, operation = map(int, re.split("[=@]", part))
+            if shard >= SHARDS or shard in seen or max(head, operation) > MAX_AMOUNT:
+                raise exceptions.InvalidText("cursor", text, _EXPECTED)
+            seen.add(shard)
+            heads[shard], last[shard] = head, operation
+        return cls(tuple(heads), tuple(last), int(found["epoch"]))
 
-    def moved(self, changes: Iterable[Change]) -> Cursor:
-        """Return the cursor after some changes that were read from it on."""
-        heads = list(self.heads)
-        for change in changes:
-            heads[change.shard] = max(heads[change.shard], change.number)
-        return Cursor(tuple(heads))
+    def moved(self, entries: Iterable[FeedEntry]) -> Cursor:
+        """Return the cursor after some entries that were read from it on."""
+        heads, last = list(self.heads), list(self.last)
+        for entry in entries:
+            if entry.number > heads[entry.shard]:
+                heads[entry.shard], last[entry.shard] = entry.number, entry.generation
+        return Cursor(tuple(heads), tuple(last), self.epoch)
+
+    def waiting(self, now: Cursor) -> dict[int, int]:
+        """Return how many entries each shard has after this place, of those that have some.
+
+        :param now: where the feed is
+        :raises CursorExpired: if the feed is of another history, or not that far
+        """
+        if len(self.heads) != len(now.heads) or (self.epoch and self.epoch != now.epoch):
+            raise exceptions.CursorExpired(str(self), "it is of another ledger")
+        found: dict[int, int] = {}
+        for shard, (head, at) in enumerate(zip(self.heads, now.heads, strict=True)):
+            if head > at:
+                raise exceptions.CursorExpired(str(self), f"it is ahead of shard {shard}")
+            if head < at:
+                found[shard] = at - head
+            elif self.last[shard] and self.last[shard] != now.last[shard]:
+                raise exceptions.CursorExpired(str(self), _OTHER.format(shard))
+        return found
+
+    def check(self, shard: int, numbers: Mapping[int, int], upto: int) -> None:
+        """Raise unless what was read of a shard follows on this place without a gap.
+
+        :param numbers: ``{number: operation's number}`` of the entries there are from this place
+            on, itself included
+        :param upto: the last number that was asked for
+        :raises CursorExpired: if it is another history, or some of it is forgotten
+        """
+        head, last = self.heads[shard], self.last[shard]
+        if any(number not in numbers for number in range(head + 1, upto + 1)):
+            raise exceptions.CursorExpired(str(self), f"changes of shard {shard} are forgotten")
+        if last and head and numbers.get(head) != last:
+            said = "is forgotten" if head not in numbers else "has another history"
+            raise exceptions.CursorExpired(str(self), f"its place in shard {shard} {said}")
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        run = 0
-        for place, head in enumerate(self.heads):
-            run += 1
-            if place + 1 == len(self.heads) or self.heads[place + 1] != head:
-                parts.append(f"{head}x{run}" if run > 1 else str(head))
-                run = 0
-        return ".".join(parts)
+        places = (
+            f"{shard}={head}@{self.last[shard]}" for shard, head in enumerate(self.heads) if head
+        )
+        return f"{self.epoch}:{','.join(places)}"
+
+
+_CURSOR = re.compile(r"(?P<epoch>\d{1,19}):(?P<places>(?:\d{1,9}=\d{1,19}@\d{1,19},?)*)", re.ASCII)
+_EXPECTED = "what a cursor says, such as 7:0=1@5,63=2@8"
+_OTHER = "shard {} has another history: the database lost writes that were seen"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
-    """One write, as one shard saw it: who did what, when, and to which keys.
+class FeedEntry:
+    """One write, as one shard saw it: who did what, when, and what it changed there.
 
-    ``kind`` and ``subject`` are those of the operation; ``providers`` are the uuids of those whose
-    definition or use changed in this shard, ``consumers`` the names of those whose holdings did.
-    A write that touches no tree (of a resource class, say) is told in shard 0.
+    ``kind`` and ``subject`` are those of the operation, ``generation`` is its number. ``uses`` are
+    the changes of what consumers hold here; what an amount also uses elsewhere (its shares) follows
+    from them. ``definitions`` are the uuids of providers whose definition changed, ``reports`` of
+    those whose owner reported, ``claims`` the consumers whose claim changed while what they hold
+    did not. A write that touches no tree (of a resource class, say) is told in shard 0.
 
     A rename touches everybody whose definition says the name. On its own it is told in shard 0,
     naming nobody, however many these are; where the same write does more, they are named.
@@ -102,12 +153,27 @@ class Change:
     kind: str
     subject: str
     actor: str | None
-    providers: tuple[str, ...]
-    consumers: tuple[str, ...]
+    generation: int
+    uses: tuple[Change, ...] = ()
+    definitions: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The uuids of those whose use, definition or report it is about, sorted."""
+        used = (use.key[0] for use in self.uses)
+        return tuple(sorted({*used, *self.definitions, *self.reports}))
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """The names of those whose holdings or claims changed, sorted."""
+        return tuple(sorted({*(use.consumer for use in self.uses), *self.claims}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {**dataclasses.asdict(self), "at": self.at.isoformat()}
+        found = {**dataclasses.asdict(self), "at": self.at.isoformat()}
+        return {**found, "providers": self.providers, "consumers": self.consumers}
 
     def __str__(self) -> str:
         by = f" by {self.actor}" if self.actor else ""

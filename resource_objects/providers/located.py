@@ -10,19 +10,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from resource_objects import exceptions
+from resource_objects import exceptions, fields
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.allocation import Allocation
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.orders import Delta, Held
-from resource_objects.providers.part_rows import PartRows
-from resource_objects.providers.provider import Provider, Share
+from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.orders import ConsumerOrder, Mode, Use
+from resource_objects.providers.provider import Provider
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
-from resource_objects.resources.records import AmountRecord, Part
-from resource_objects.resources.together import Cells
+from resource_objects.resources.context import ChosenCells, Context
+from resource_objects.resources.located import (
+    Affine,
+    Identified,
+    Located,
+    cell_map_of,
+    fit_together,
+)
+from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
 
 class Spot(NamedTuple):
@@ -33,20 +40,13 @@ class Spot(NamedTuple):
     number: int  #: the backend's, good only within the columns it came in
 
 
-class Near(NamedTuple):
-    """Host cells, and those of them that are chosen, by id."""
-
-    cells: Cells
-    chosen: Collection[int]
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Located:
+class LocatedView:
     """The inventory of a resource over one tree, with the provider of each of its parts."""
 
     resource: Resource
     host: str  #: name of the root
-    inventory: Inventory
+    inventory: Located[Amount]
     spots: tuple[Spot, ...]
     classes: frozenset[str] = frozenset()  #: those that its parts are kept as
 
@@ -69,8 +69,8 @@ class Located:
 
     def _fit_within(self, amount: Amount, within: Collection[int]) -> Amount:
         ids = self.inventory.part_ids()
-        found = self.inventory.fit_within(amount, [ids[place] for place in sorted(within)])
-        used = {place for place, _ in self.inventory.spread(found)}
+        found = self.inventory.fit(amount, None, Context(allowed=[ids[place] for place in within]))
+        used = {place for place, _ in self.inventory.to_allocations(found)}
         if not used.issubset(within):  # it was assigned already
             there, name = len(used.intersection(within)), self.resource.name
             raise exceptions.CapacityException.of(
@@ -87,21 +87,23 @@ class Located:
         """Return whether a reason may be about this, rather than another resource of the tree."""
         return reason.resource == self.resource.name or reason.resource in self.classes
 
-    def in_the_way(self, amount: Amount, reason: Reason) -> dict[Spot, frozenset[str]]:
+    def blocking_units(self, amount: Amount, reason: Reason) -> dict[Spot, frozenset[str]]:
         """Return the units that somebody has and a refused amount would need, by provider."""
-        found = self.inventory.in_the_way(amount, reason) if self.is_about(reason) else {}
+        if not isinstance(self.inventory, Identified) or not self.is_about(reason):
+            return {}
+        found = self.inventory.blocking_units(amount, reason)
         return {self.spots[place]: units for place, units in found.items()}
 
     def taken(self, assigned: Amount) -> Iterator[tuple[Spot, AmountRecord]]:
         """Yield what an assigned amount takes of each provider; negative if it gives back."""
-        for number, records in self.inventory.spread(assigned):
+        for number, records in self.inventory.to_allocations(assigned):
             for record in records:
                 yield self.spots[number], record
 
-    def deltas(self, assigned: Amount) -> tuple[Delta, ...]:
+    def deltas(self, assigned: Amount) -> tuple[Use, ...]:
         """Return what an assigned amount changes in a ledger."""
         return tuple(
-            Delta(spot.uuid, record.resource_class, record.amount, record.units)
+            Use(spot.uuid, record.resource_class, record.amount, record.units)
             for spot, record in self.taken(assigned)
         )
 
@@ -118,7 +120,9 @@ class Located:
             for spot, record in self.taken(assigned)
         )
 
-    def placed(self, amount: Amount, held: Iterable[Held], near: Near | None = None) -> Amount:
+    def placed(
+        self, amount: Amount, held: Iterable[Use], near: ChosenCells | None = None
+    ) -> Amount:
         """Return the assigned amount of which ``held`` is kept, of these providers.
 
         :param near: the host cells there are, and those that who holds it has beside it
@@ -130,9 +134,7 @@ class Located:
             if one.provider_uuid in places:
                 record = AmountRecord(one.resource_class, one.amount, one.units)
                 records[places[one.provider_uuid]].append(record)
-        if near is None:
-            return self.inventory.placed(amount, records)
-        return self.inventory.placed_near(amount, records, *near)
+        return self.inventory.from_allocations(amount, records, Context(chosen=near))
 
 
 class LocatedViews:
@@ -152,12 +154,12 @@ class LocatedViews:
             if kind in kinds:
                 self._parts[self.root_of(number), kind].append((number, body))
                 self._classes[self.root_of(number), kind].update(classes)
-        self._views: dict[tuple[int, str], Located] = {}
+        self._views: dict[tuple[int, str], LocatedView] = {}
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def of_tree(self, root: int, kind: str) -> Located | None:
+    def of_tree(self, root: int, kind: str) -> LocatedView | None:
         """Return the inventory of a resource over the tree of a root, None if it has none.
 
         :param root: the backend's number of the root, as in the columns
@@ -168,7 +170,7 @@ class LocatedViews:
             self._views[key] = self.beside(root, kind, {})
         return self._views.get(key)
 
-    def beside(self, root: int, kind: str, used: Mapping[tuple[int, str], int]) -> Located:
+    def beside(self, root: int, kind: str, used: Mapping[tuple[int, str], int]) -> LocatedView:
         """Return the inventory over a tree that has some, with more of it in use.
 
         :param used: how much more, by the provider's number and class, through shares too
@@ -178,12 +180,14 @@ class LocatedViews:
         for number, _ in parts:
             for name, left in self._rows.left(number, used):
                 room[name] = min(left, room.get(name, left))
-        inventory = resource(kind).gather(
+        inventory = resource(kind).from_parts(
             [self._rows.part(number, body, used) for number, body in parts], room
         )
+        if not isinstance(inventory, Located):
+            raise exceptions.InvalidInventory(kind, inventory, "one that has parts (Located)")
         spots = tuple(self._spot(number) for number, _ in parts)
         classes = frozenset(self._classes[root, kind])
-        return Located(resource(kind), self._spot(root).name, inventory, spots, classes)
+        return LocatedView(resource(kind), self._spot(root).name, inventory, spots, classes)
 
     def root_of(self, number: int) -> int:
         """Return the number of the root of a provider."""
@@ -193,9 +197,9 @@ class LocatedViews:
         """Return the numbers of the roots whose trees have some of a resource."""
         return [root for root, name in self._parts if name == kind]
 
-    def over(self, root: int) -> dict[str, Located]:
+    def over(self, root: int) -> dict[str, LocatedView]:
         """Return the inventories over the tree of a root, by resource; not those that are none."""
-        found: dict[str, Located] = {}
+        found: dict[str, LocatedView] = {}
         for kind in sorted(self.kinds()):
             try:
                 located = self.of_tree(root, kind)
@@ -223,44 +227,412 @@ class LocatedViews:
         return PartRows(self._columns, {part for some in self._parts.values() for part, _ in some})
 
 
-# --- making a tree --------------------------------------------------------------------------------
-
-
-def add_parts(host: Provider, key: Resource | str, inventory: Inventory) -> tuple[Provider, ...]:
-    """Add a provider below ``host`` for each part of an inventory; return them.
-
-    What parts use of the host they share with it, where the host has an inventory of it; what
-    they use of themselves, such as a physical function the functions split off it, they share too.
-
-    >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-    >>> host = Provider("host0", "PCPU=8,MEMORY_MB=2048")
-    >>> cells = [HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=1024) for n in (0, 1)]
-    >>> for cell in add_parts(host, "NUMA_TOPOLOGY", NUMATopologyInventory(cells)):
-    ...     print(cell.name, *cell.shares)
-    host0/numa0 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
-    host0/numa1 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
-    """
-    kind = resource(key)
-    made = [_provider(host, kind, part) for part in inventory.parts()]
-    host.update(children=(*host.children, *made))
-    return tuple(made)
-
-
-def _provider(host: Provider, kind: Resource, part: Part) -> Provider:
-    """Return the provider of a part."""
-    name = f"{host.name}/{part.name}"
-    of_host = [
-        Share(resource_class=count, of=host.name, of_class=count)
-        for count in part.of_host
-        if count in host.inventories
-    ]
-    within = [
-        Share(resource_class=count, of=name, of_class=other, factor=factor)
-        for count, factor, other in part.within
-    ]
-    return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
-
-
 def located_amounts(amounts: Amounts) -> dict[str, Amount]:
     """Return the amounts whose kinds lie over trees."""
     return {kind.name: amount for kind, amount in amounts.items() if kind.is_located}
+
+
+# --- rows of the providers that keep parts --------------------------------------------------------
+#
+# The rows of providers that keep parts of an inventory, by provider.
+
+
+class PartRows:
+    """The rows of the providers that keep parts, and of what these share, by provider."""
+
+    def __init__(self, columns: Columns, keeping: Collection[int]) -> None:
+        self._columns = columns
+        self._shares = places(columns.shares.provider_id, keeping)
+        of = columns.shares.of_id
+        targets = {of[row] for rows in self._shares.values() for row in rows}
+        self._inventories = places(columns.inventories.provider_id, targets.union(keeping))
+        self._units = places(columns.units.provider_id, keeping)
+        self._traits: dict[int, list[str]] = defaultdict(list)
+        for number, trait in zip(*columns.traits, strict=True):
+            if number in keeping:
+                self._traits[number].append(trait)
+
+    def part(self, number: int, body: str, used: Mapping[tuple[int, str], int]) -> KeptPart:
+        """Return what a provider keeps of an inventory, with more in use."""
+        left: dict[str, int] = {}
+        for name, room in self.left(number, used):
+            left[name] = min(room, left.get(name, room))
+        return KeptPart(
+            self.records(number, used),
+            body,
+            self.units(number),
+            frozenset(self._traits.get(number, ())),
+            left,
+        )
+
+    def records(
+        self, number: int, used: Mapping[tuple[int, str], int]
+    ) -> tuple[InventoryRecord, ...]:
+        """Return the figures of a provider, with more in use."""
+        table: Sequence[Sequence[Any]] = self._columns.inventories[1:]
+        found = (
+            InventoryRecord(*[column[row] for column in table])
+            for row in self._inventories.get(number, ())
+        )
+        if not used:
+            return tuple(found)
+        return tuple(
+            dataclasses.replace(one, used=one.used + used.get((number, one.resource_class), 0))
+            for one in found
+        )
+
+    def units(self, number: int) -> dict[str, tuple[str, ...]]:
+        """Return the units that are taken of a provider, by class."""
+        table, found = self._columns.units, defaultdict[str, list[str]](list)
+        for row in self._units.get(number, ()):
+            found[table.resource_class[row]].append(table.unit[row])
+        return {name: tuple(units) for name, units in found.items()}
+
+    def left(self, number: int, used: Mapping[tuple[int, str], int]) -> Iterator[tuple[str, int]]:
+        """Yield what each share of a provider leaves of it, by the provider's own class."""
+        table = self._columns.shares
+        for row in self._shares.get(number, ()):
+            of = table.of_id[row], table.of_class[row]
+            free = self._free(*of) - used.get(of, 0)
+            yield table.resource_class[row], free // table.factor[row]
+
+    def _free(self, number: int, name: str) -> int:
+        table = self._columns.inventories
+        for row in self._inventories.get(number, ()):
+            if table.resource_class[row] == name:
+                return table.capacity[row] - table.used[row]
+        return 0
+
+
+def places(numbers: Iterable[int], wanted: Collection[int]) -> dict[int, list[int]]:
+    """Return the rows of each provider that is wanted."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for row, number in enumerate(numbers):
+        if number in wanted:
+            found[number].append(row)
+    return found
+
+
+# --- several amounts at once ----------------------------------------------------------------------
+#
+# Several amounts that lie over one tree, decided at once: cells, devices near them (D13). Pure.
+#
+# What is decided is decided by :mod:`resource_objects.resources.located`, for the search, for
+# claims and for who has only the inventories at hand (law 5); here views become what it asks for.
+
+
+_NOTHING: Mapping[str, object] = fields.FrozenDict()
+
+
+def fit_jointly(
+    asked: Mapping[str, Amount],
+    views: Mapping[str, LocatedView],
+    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]  # it is empty
+    held: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]
+) -> dict[str, Amount]:
+    """Return the assigned amounts: where all of them would go together. Nothing changes.
+
+    :param asked: by resource; each has a view
+    :param views: what lies over the tree, also what is not asked for: it is left to others
+    :param within: by resource, places of the spots that may be used; absent is all
+    :param held: other resources that who asks holds there already, assigned: what is asked has to
+        be near these
+    :raises CapacityException: with reasons that name the host
+    :raises ForeignAmount: if something is assigned to what is not here
+    :raises SearchLimitReached: if the budget ran out before it was known
+    """
+    inventories: dict[str, Inventory] = {name: view.inventory for name, view in views.items()}
+    for name, amount in held.items():
+        inventories[name] = inventories[name].without(amount)
+    ids = {name: _ids(views[name], places) for name, places in within.items()}
+    try:
+        found = fit_together({**asked, **held}, inventories, within=ids)
+    except exceptions.CapacityException as refusal:
+        more = _on_cells_near({**asked, **held}, inventories, ids, refusal)
+        reasons = (*refusal.reasons, *more)
+        raise _at_host(reasons, views[next(iter(asked))].host) from refusal
+    for name, places in within.items():
+        _check_within(views[name], found[name], places)
+    return {name: found[name] for name in asked}
+
+
+def _at_host(reasons: Iterable[Reason], host: str) -> exceptions.CapacityException:
+    """Return a refusal whose reasons say where."""
+    return exceptions.CapacityException.of(
+        dataclasses.replace(reason, where=reason.where or host) for reason in reasons
+    )
+
+
+def _on_cells_near(
+    asked: Mapping[str, Amount],
+    inventories: Mapping[str, Inventory],
+    within: Mapping[str, Collection[int]],
+    refusal: exceptions.CapacityException,
+) -> Iterator[Reason]:
+    """Yield what stands against host cells that all would be near to, if that is why it is refused.
+
+    Each could be had by itself; the cells that are near enough may be what others hold.
+    """
+    base = next((name for name in asked if cell_map_of(inventories[name]) is not None), None)
+    if base is None or asked[base].is_assigned:
+        return
+    if any(reason.rule is not Rule.AFFINITY for reason in refusal.reasons):
+        return
+    cells = cell_map_of(inventories[base])
+    assert cells is not None, "it has some"
+    nears = [
+        near
+        for name, amount in asked.items()
+        if name != base
+        and isinstance(other := inventories[name], Affine)
+        and (near := other.affinity(amount, cells, within.get(name))) is not None
+    ]
+    some = within.get(base, cells.sockets)
+    try:
+        able = [c for c in cells.sockets if c in some and all(near.is_met([c]) for near in nears)]
+        if able:
+            inventories[base].fit(asked[base], None, Context(allowed=able))
+    except exceptions.CapacityException as more:
+        yield from more.reasons
+    except exceptions.SearchLimitReached:
+        return
+
+
+def _ids(view: LocatedView, places: Iterable[int]) -> list[int]:
+    ids = view.inventory.part_ids()
+    return [ids[place] for place in sorted(places)]
+
+
+def _check_within(view: LocatedView, found: Amount, places: Collection[int]) -> None:
+    """Refuse what was assigned already to parts that may not be used."""
+    used = {place for place, _ in view.inventory.to_allocations(found)}
+    if not used.issubset(places):
+        there, name = len(used.intersection(places)), view.resource.name
+        raise exceptions.CapacityException.of(
+            [Reason(Rule.HOST_CELLS, len(used), there, 0, name, view.host)]
+        )
+
+
+def near_to(amounts: Mapping[str, Amount], views: Mapping[str, LocatedView]) -> ChosenCells | None:
+    """Return the host cells that some assigned amounts are on, None if none is on any."""
+    for name, amount in amounts.items():
+        cells = cell_map_of(views[name].inventory) if name in views else None
+        if cells is not None and amount.is_assigned:
+            return ChosenCells(cells, amount.host_cells)
+    return None
+
+
+def cells_first(kinds: Iterable[str], views: Mapping[str, LocatedView]) -> list[str]:
+    """Return resources in an order in which what is near something comes after it."""
+    return sorted(
+        kinds, key=lambda name: name not in views or cell_map_of(views[name].inventory) is None
+    )
+
+
+# --- whether the parts of a tree go together ------------------------------------------------------
+#
+# Whether what a tree keeps in parts goes together: asked before definitions are written. Pure.
+#
+# A kind such as NUMA keeps an inventory in parts, each at a provider of its own. Parts that
+# contradict each other make no inventory, and the host would be lost to everybody. And a unit
+# that somebody holds by name must not be given out in another way: a dedicated CPU not as a
+# shared one, a device not as one of another class, nor of another provider.
+
+
+#: What one provider keeps of inventories that lie over its tree, by resource.
+_Parts = Mapping[str, Inventory]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangedUnits:
+    """Units of one tree that changes would give out in another way than by name.
+
+    ``root`` is a uuid, and so are ``parts``: the providers that keep parts.
+    """
+
+    root: str
+    units: Mapping[str, frozenset[str]]  #: by class
+    parts: frozenset[str]
+
+
+def check_parts(kept: Iterable[Provider], changes: DefinitionChanges) -> tuple[ChangedUnits, ...]:
+    """Raise unless the parts of each tree that changes go together; return units that change.
+
+    Cost: nothing where no part changes; else linear in the providers, and gathering those trees.
+
+    :param kept: the trees as they are
+    :raises InvalidTree: naming the tree and what contradicts
+    """
+    stated = (*changes.creates, *(update.definition for update in changes.updates))
+    if not any(map(_has_parts, stated)):
+        return ()
+    before = {one.uuid or "": (one, up) for root in kept for one, up in root.parents()}
+    above = {uuid: None if up is None else up.uuid for uuid, (_, up) in before.items()}
+    names = {uuid: one.name for uuid, (one, _) in before.items()}
+    had = {uuid: own for uuid, (one, _) in before.items() if (own := dict(_kept_parts(one)))}
+    was_in = {uuid: _root(uuid, above) for uuid in had}
+    has = dict(had)
+    for one in stated:
+        above[one.uuid], names[one.uuid] = one.parent_uuid, one.name
+        has[one.uuid] = dict(_stated_parts(one))
+    for removal in changes.removals:
+        has.pop(removal.uuid, None)
+    is_in = {uuid: _root(uuid, above) for uuid, own in has.items() if own}
+    after, before_by_tree = _by_tree(is_in, has), _by_tree(was_in, had)
+    was_at = {uuid: own for uuid, own in had.items() if is_in.get(uuid) != was_in[uuid]}
+    found: list[ChangedUnits] = []
+    for top in dict.fromkeys(is_in[one.uuid] for one in stated if one.uuid in is_in):
+        here = after[top]
+        _gather(names[top], here)
+        came = {uuid: own for uuid, own in was_at.items() if uuid in here}
+        was = {**before_by_tree.get(top, {}), **came}
+        found += _changed(top, was, here)
+        found += _moved(top, was, here)
+    return tuple(found)
+
+
+def held_otherwise(
+    changed: ChangedUnits, columns: Columns, orders: Iterable[ConsumerOrder]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (provider, class, unit, consumer) of units that somebody holds, and would go on to.
+
+    :param columns: the tree, with allocations
+    :param orders: what is written with the changes
+    """
+    given = columns.providers
+    names = dict(zip(given.provider_id, zip(given.uuid, given.name, strict=True), strict=True))
+    by_consumer = {order.consumer: order for order in orders}
+    for number, unit, name, consumer in zip(*columns.units, strict=True):
+        uuid, where = names[number]
+        is_changed = uuid in changed.parts and unit in changed.units.get(name, ())
+        if is_changed and _keeps(by_consumer.get(consumer), (uuid, name), unit):
+            yield where, name, unit, consumer
+
+
+def keeps_devices(provider: Provider) -> bool:
+    """Return whether a provider keeps a part whose units are devices."""
+    return any(isinstance(inventory, Identified) for _, inventory in provider.inventories.by_name())
+
+
+def holders_of(columns: Columns, name: str) -> Iterator[str]:
+    """Yield who holds what of one provider, for people: the units, or how many of what."""
+    number = dict(zip(columns.providers.name, columns.providers.provider_id, strict=True)).get(name)
+    units: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for at, unit, kind, consumer in zip(*columns.units, strict=True):
+        if at == number:
+            units[consumer, kind].append(unit)
+    for at, kind, consumer, amount in zip(*columns.allocations, strict=True):
+        if at == number:
+            what = ", ".join(sorted(units[consumer, kind])) or f"{amount} {kind}"
+            yield f"{consumer} holds {what}"
+
+
+def _keeps(order: ConsumerOrder | None, key: tuple[str, str], unit: str) -> bool:
+    """Return whether somebody who has a unit has it after an order."""
+    if order is None or order.mode is Mode.KEEP:
+        return True
+    said = [use for use in order.uses if use.key == key and unit in use.units]
+    if order.mode is Mode.ADD:
+        return not any(use.amount < 0 for use in said)
+    return bool(said)
+
+
+def _by_tree(roots: Mapping[str, str], parts: Mapping[str, _Parts]) -> dict[str, dict[str, _Parts]]:
+    """Return what is kept by tree, then by provider."""
+    found: dict[str, dict[str, _Parts]] = defaultdict(dict)
+    for uuid, root in roots.items():
+        found[root][uuid] = parts[uuid]
+    return found
+
+
+def _has_parts(definition: ProviderDefinition) -> bool:
+    return any(resource(kind.resource_class).is_located for kind in definition.kinds)
+
+
+def _kept_parts(provider: Provider) -> Iterator[tuple[str, Inventory]]:
+    for name, inventory in provider.inventories.by_name():
+        if resource(name).is_located:
+            yield name, inventory
+
+
+def _stated_parts(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
+    records = {record.resource_class: record for record in definition.inventories}
+    for kind in definition.kinds:
+        if resource(kind.resource_class).is_located:
+            own = [records[name] for name in kind.classes if name in records]
+            made = resource(kind.resource_class).inventory_from_kept(own, kind.body or None)
+            yield kind.resource_class, made
+
+
+def _root(uuid: str, above: Mapping[str, str | None]) -> str:
+    top, seen = uuid, {uuid}
+    while (up := above.get(top)) is not None and up in above and up not in seen:
+        top = up
+        seen.add(up)
+    return top
+
+
+def _gather(root: str, parts: Mapping[str, _Parts]) -> None:
+    """Raise unless the parts of a tree make an inventory."""
+    by_kind: dict[str, list[KeptPart]] = defaultdict(list)
+    for own in parts.values():
+        for name, inventory in own.items():
+            by_kind[name].append(KeptPart(inventory.to_records(), inventory.describe()))
+    for name, kept in by_kind.items():
+        try:
+            resource(name).from_parts(kept)
+        except exceptions.InvalidInput as error:
+            raise exceptions.InvalidTree(
+                f"{name} of {root}, {error.what}", error.value, error.expected
+            ) from error
+
+
+def _changed(
+    root: str, before: Mapping[str, _Parts], after: Mapping[str, _Parts]
+) -> Iterator[ChangedUnits]:
+    """Yield the units of a tree that nobody could take in another way before."""
+    new = _owners(after).keys() - _owners(before).keys()  # devices that nobody has
+    classes = _classes((*before.values(), *after.values()))
+    units = {
+        name: gone
+        for name in classes
+        if (gone := _elsewhere(after.values(), name) - _elsewhere(before.values(), name) - new)
+    }
+    if units:
+        yield ChangedUnits(root, units, frozenset(after))
+
+
+def _moved(
+    root: str, before: Mapping[str, _Parts], after: Mapping[str, _Parts]
+) -> Iterator[ChangedUnits]:
+    """Yield the devices of a tree that another part would have: who has one has it where it was."""
+    was, now = _owners(before), _owners(after)
+    moved: dict[str, set[str]] = defaultdict(set)
+    for unit, uuid in was.items():
+        if now.get(unit, uuid) != uuid:
+            moved[uuid].add(unit)
+    for uuid, units in moved.items():  # as whatever it was taken, also with another
+        given = dict.fromkeys(_classes([before[uuid]]), frozenset(units))
+        yield ChangedUnits(root, given, frozenset([uuid]))
+
+
+def _owners(parts: Mapping[str, _Parts]) -> dict[str, str]:
+    """Return which part has which device, by the device's name."""
+    return {
+        unit: uuid
+        for uuid, own in parts.items()
+        for inventory in own.values()
+        if isinstance(inventory, Identified) and isinstance(inventory, Located)
+        for name in _classes([{"": inventory}])
+        for unit in inventory.units(name) or ()
+    }
+
+
+def _classes(parts: Iterable[_Parts]) -> set[str]:
+    inventories = (inventory for own in parts for inventory in own.values())
+    return {one.resource_class for inventory in inventories for one in inventory.to_records()}
+
+
+def _elsewhere(parts: Iterable[_Parts], name: str) -> frozenset[str]:
+    inventories = (one for own in parts for one in own.values() if isinstance(one, Located))
+    return frozenset().union(*(inventory.units_elsewhere(name) for inventory in inventories))

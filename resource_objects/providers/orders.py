@@ -1,15 +1,7 @@
 """What a write asks of a backend: operations, orders for consumers, changes of names.
 
-An *order* says what one consumer shall hold; a :class:`Write` carries any number of them, with
-changes of definitions and names, and happens whole or not at all.
-
-============================  =====================================================================
-:class:`ClaimOrder`           take, for a consumer that holds nothing yet
-:class:`Adjustment`           change what a consumer holds, by amounts; it is made if need be
-:class:`Replacement`          hold this and nothing else; it is made if need be
-:class:`Renewal`              give a claim another expiry or state; what is held stays
-:class:`Release`              give back everything
-============================  =====================================================================
+An *order* (:class:`ConsumerOrder`) says what one consumer shall hold; a :class:`Write` carries any
+number of them, with changes of definitions and names, and happens whole or not at all.
 
 Everything here is plain, frozen data, checked when it is made.
 """
@@ -19,28 +11,45 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 import hashlib
+import json
+import secrets
+import time
 import uuid as uuids
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.requests import Request
 
 #: (provider's uuid, resource class): where something is counted.
 Key: TypeAlias = tuple[str, str]
+
+
+#: An operation that was made within this time is certainly known, if it was done.
+FRESH = datetime.timedelta(hours=1)
+
+
+def _new_id() -> str:
+    """Return a uuid that says when it was made (version 7: milliseconds, then chance)."""
+    made = time.time_ns() // 1_000_000
+    number = made << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuids.UUID(int=number))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
     """One write, by an id that makes retries harmless. ``id`` is a uuid in text form.
 
-    ``actor`` says who does it, for the change feed.
+    One made here says when it was made, so that a repetition is refused, and not done again, once
+    the ledger has forgotten what was done then. ``actor`` says who does it, for the change feed.
     """
 
-    id: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
+    id: str = dataclasses.field(default_factory=_new_id)
     actor: str | None = None
 
     def __post_init__(self) -> None:
@@ -49,18 +58,98 @@ class Operation:
         if self.actor is not None:
             names.label(self.actor, "actor")
 
+    @property
+    def made_at(self) -> datetime.datetime | None:
+        """When its id was made, by the clock of who made it; None if the id does not say."""
+        if self.id[14] != "7":
+            return None
+        return datetime.datetime.fromtimestamp(
+            int(self.id[:8] + self.id[9:13], 16) / 1000, datetime.UTC
+        )
+
+    def require_known(self, now: datetime.datetime, kept_for: datetime.timedelta) -> None:
+        """Raise if it may have been done and forgotten since: it is not recorded.
+
+        :param now: the ledger's time; clocks may differ by an hour, so what was made within it is
+            never refused
+        :param kept_for: how long the ledger keeps operations
+        :raises OperationExpired: if it is older than that
+        """
+        if self.made_at is not None and self.made_at < now - max(kept_for - FRESH, FRESH):
+            raise exceptions.OperationExpired(self.id, f"made at {self.made_at:%Y-%m-%d %H:%M:%S}")
+
+
+class StoredRequest:
+    """The request that a consumer was made for, as it is kept: an object, or JSON text.
+
+    Either is made of the other when it is first asked for, so that a claim neither writes a request
+    that nobody stores nor parses what it has just written.
+
+    >>> kept = StoredRequest(Request("VCPU=2"))
+    >>> StoredRequest(kept.text) == kept
+    True
+    >>> print(StoredRequest(kept.text).request)
+    VCPU=2
+    """
+
+    __slots__ = ("_request", "_text")
+
+    def __init__(self, given: Request | str) -> None:
+        self._request = None if isinstance(given, str) else given
+        self._text = given if isinstance(given, str) else None
+
+    @property
+    def text(self) -> str:
+        """The wire form as compact JSON."""
+        if self._text is None:
+            assert self._request is not None, "it is one or the other"
+            self._text = _text_of(self._request)
+        return self._text
+
+    @property
+    def request(self) -> Request:
+        """The request itself."""
+        if self._request is None:
+            self._request = _request_of(self.text)
+        return self._request
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoredRequest):
+            return NotImplemented
+        return self is other or self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"StoredRequest({self.text!r})"
+
+
+@functools.lru_cache(maxsize=256)
+def _text_of(request: Request) -> str:
+    """Return a request as JSON; the same one is often claimed for many consumers."""
+    return json.dumps(request.obj_to_primitive(), separators=(",", ":"))
+
+
+@functools.lru_cache(maxsize=256)
+def _request_of(text: str) -> Request:
+    found: Request = Request.obj_from_primitive(json.loads(text))
+    return found
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Delta:
-    """A change of one resource class at one provider, with the units taken or given back.
+class Use:
+    """An amount of one resource class at one provider, asked or held, with its units by name.
 
-    In an order to hold it is positive; in an adjustment negative ones give back.
+    In an order that adds (:attr:`Mode.ADD`) a negative one gives back. ``provider`` is the name, of
+    what is kept.
     """
 
     provider_uuid: str
     resource_class: str
     amount: int
     units: tuple[str, ...] = ()
+    provider: str = ""
 
     @property
     def key(self) -> Key:
@@ -68,22 +157,144 @@ class Delta:
         return self.provider_uuid, self.resource_class
 
 
-def _check_deltas(deltas: tuple[Delta, ...], least: int) -> None:
-    if not deltas:
-        raise exceptions.InvalidAmount("deltas", deltas, "at least one")
+class Mode(enum.StrEnum):
+    """How the uses of an order become what its consumer holds."""
+
+    SET = "set"  #: they are all that it holds then
+    ADD = "add"  #: they are added to what it holds
+    KEEP = "keep"  #: what it holds stays; its claim changes
+
+
+class Expect(enum.StrEnum):
+    """What must be there of the consumer of an order."""
+
+    ABSENT = "absent"  #: it holds nothing yet
+    PRESENT = "present"  #: it holds something
+    ANY = "any"  #: it is made if need be
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsumerOrder:
+    """What one consumer shall hold, and what is said of it.
+
+    ================================  =============  ====  =====================================
+    made by                           expects        mode  does
+    ================================  =============  ====  =====================================
+    :meth:`claim`                     ABSENT         SET   takes, for one that holds nothing yet
+    :meth:`adjust`                    ANY            ADD   changes what it holds, by amounts
+    :meth:`replace`                   ANY            SET   holds this and nothing else
+    :meth:`renew`                     PRESENT        KEEP  gives the claim another expiry, state
+    :meth:`release`                   PRESENT        SET   gives back everything
+    ================================  =============  ====  =====================================
+
+    ``expect`` may also be the generation that the consumer was read at.
+
+    ``uuid`` is the one of a consumer that is made, and of its claim (None: one is made up); of a
+    renewal, the claim meant. What is said of the consumer as None stays as it is kept, but for the
+    ``request`` of one that is set: it was for what is given back. An ``aggregate`` stands for many
+    consumers, of whom nothing more is known: capacity binds it, the unit rules, which are about one
+    consumer, do not. An amount that does not grow is not checked against unit rules.
+
+    :raises DuplicateKey: for two uses of one (provider, class)
+    :raises InvalidAmount: for a use that is 0, or negative where it is not added, or for none
+    :raises InvalidField: for a state that no claim of something held has
+    """
+
+    consumer: str
+    expect: Expect | int
+    mode: Mode
+    uses: tuple[Use, ...] = ()
+    uuid: str | None = None
+    request: StoredRequest | None = None
+    project: str | None = None
+    user: str | None = None
+    consumer_type: str | None = None
+    expires_at: datetime.datetime | None = None
+    state: str | None = None
+    aggregate: bool = False
+
+    def __post_init__(self) -> None:
+        _check_consumer(self)
+        if self.mode is Mode.KEEP:
+            if self.state not in (HELD, CONFIRMED):
+                raise exceptions.InvalidField("state", self.state, f"{HELD} or {CONFIRMED}")
+        elif self.uses or self.expect in (Expect.ABSENT, Expect.ANY) or self.mode is Mode.ADD:
+            _check_uses(self.uses, 1 if self.mode is Mode.SET else -MAX_AMOUNT)
+
+    @classmethod
+    def claim(cls, consumer: str, uses: tuple[Use, ...], **said: Any) -> Self:
+        """Return an order to take, for a consumer that holds nothing yet."""
+        return cls(consumer, Expect.ABSENT, Mode.SET, uses, **said)
+
+    @classmethod
+    def adjust(
+        cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **said: Any
+    ) -> Self:
+        """Return an order to change what a consumer holds; it goes when it is left with nothing."""
+        return cls(consumer, _expected(generation, Expect.ANY), Mode.ADD, uses, **said)
+
+    @classmethod
+    def replace(
+        cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **said: Any
+    ) -> Self:
+        """Return an order to hold this and nothing else; the claim keeps id, state and expiry."""
+        _check_uses(uses, 1)
+        return cls(consumer, _expected(generation, Expect.ANY), Mode.SET, uses, **said)
+
+    @classmethod
+    def renew(
+        cls,
+        consumer: str,
+        expires_at: datetime.datetime | None,
+        state: str = HELD,
+        uuid: str | None = None,
+        generation: int | None = None,
+    ) -> Self:
+        """Return an order to give a claim another expiry (None: it never expires) and state."""
+        expect = _expected(generation, Expect.PRESENT)
+        return cls(consumer, expect, Mode.KEEP, uuid=uuid, expires_at=expires_at, state=state)
+
+    @classmethod
+    def release(cls, consumer: str, generation: int | None = None) -> Self:
+        """Return an order to give back everything; the consumer is forgotten."""
+        return cls(consumer, _expected(generation, Expect.PRESENT), Mode.SET)
+
+    @property
+    def generation(self) -> int | None:
+        """The generation that the consumer must be at, None if any will do."""
+        return None if isinstance(self.expect, Expect) else self.expect
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether its consumer must hold nothing yet."""
+        return self.expect is Expect.ABSENT
+
+    @property
+    def is_release(self) -> bool:
+        """Whether it gives back everything."""
+        return self.mode is Mode.SET and not self.uses
+
+
+def _expected(generation: int | None, otherwise: Expect) -> Expect | int:
+    return otherwise if generation is None else generation
+
+
+def _check_uses(uses: tuple[Use, ...], least: int) -> None:
+    if not uses:
+        raise exceptions.InvalidAmount("uses", uses, "at least one")
     seen: set[Key] = set()
-    for delta in deltas:
-        key = delta.provider_uuid, delta.resource_class
+    for use in uses:
+        key = use.provider_uuid, use.resource_class
         if key in seen:
-            raise exceptions.DuplicateKey("deltas", key, "each provider and class once")
+            raise exceptions.DuplicateKey("uses", key, "each provider and class once")
         seen.add(key)
-        amount = delta.amount
+        amount = use.amount
         if type(amount) is not int or amount == 0 or not least <= amount <= MAX_AMOUNT:
             raise exceptions.InvalidAmount(
-                f"delta of {delta.resource_class}", amount, f"an integer from {least}, not 0"
+                f"use of {use.resource_class}", amount, f"an integer from {least}, not 0"
             )
-        if delta.units:
-            _check_units(delta.units)
+        if use.units:
+            _check_units(use.units)
 
 
 def _check_units(units: tuple[str, ...]) -> None:
@@ -91,131 +302,25 @@ def _check_units(units: tuple[str, ...]) -> None:
         raise exceptions.DuplicateKey("units", units, "each unit once")
 
 
-def _check_consumer(order: Order) -> None:
+def _check_consumer(order: ConsumerOrder) -> None:
     """Check what an order says of its consumer and claim: what is kept can be read again."""
     names.consumer_name(order.consumer)
-    for name, what in (("project", "project"), ("user", "user"), ("consumer_type", "type")):
-        value = getattr(order, name, None)
+    for value, what in (
+        (order.project, "project"),
+        (order.user, "user"),
+        (order.consumer_type, "type"),
+    ):
         if value is not None:
             names.label(value, f"{what} of a consumer")
-    claim = getattr(order, "claim_id", None)
-    if claim is not None and names.uuid_text(claim) != claim:
-        raise exceptions.InvalidName("claim id", claim, "a uuid in lower case with hyphens")
-    expires_at = getattr(order, "expires_at", None)
-    if expires_at is not None and (
-        not isinstance(expires_at, datetime.datetime) or expires_at.tzinfo is not datetime.UTC
+    if order.uuid is not None and names.uuid_text(order.uuid) != order.uuid:
+        raise exceptions.InvalidName("claim id", order.uuid, "a uuid in lower case with hyphens")
+    until = order.expires_at
+    if until is not None and (
+        not isinstance(until, datetime.datetime) or until.tzinfo is not datetime.UTC
     ):
-        raise exceptions.InvalidField("expires_at", expires_at, "a datetime in datetime.UTC")
-    generation = getattr(order, "generation", None)
-    if generation is not None and type(generation) is not int:
-        raise exceptions.InvalidField("generation", generation, "an integer")
-
-
-def _new_id() -> str:
-    return str(uuids.uuid4())
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClaimOrder:
-    """Take ``deltas``, at least one, for a consumer that holds nothing yet.
-
-    :raises DuplicateKey: for two deltas of one (provider, class)
-    :raises InvalidAmount: for a delta that is not a positive integer
-    """
-
-    consumer: str
-    deltas: tuple[Delta, ...]
-    claim_id: str = dataclasses.field(default_factory=_new_id)
-    request: str | None = None  # the request it was made for, as JSON
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    expires_at: datetime.datetime | None = None
-
-    def __post_init__(self) -> None:
-        _check_consumer(self)
-        _check_deltas(self.deltas, 1)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Adjustment:
-    """Change what a consumer holds by ``deltas``; it is made if need be, and goes when empty.
-
-    An ``aggregate`` stands for many consumers, of whom nothing more is known: capacity binds it,
-    the unit rules, which are about one consumer, do not. A ``generation`` is the one the consumer
-    was read at; None demands none. A ``request`` takes the place of the one it was made for.
-
-    :raises DuplicateKey: for two deltas of one (provider, class)
-    :raises InvalidAmount: for a delta of 0
-    """
-
-    consumer: str
-    deltas: tuple[Delta, ...]
-    claim_id: str = dataclasses.field(default_factory=_new_id)
-    aggregate: bool = False
-    generation: int | None = None
-    request: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_consumer(self)
-        _check_deltas(self.deltas, -MAX_AMOUNT)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Replacement:
-    """Hold ``deltas`` (positive, at least one) and nothing else; the consumer is made if need be.
-
-    What is given as None stays as it is kept, but for the ``request``: it was for what is given
-    back, and None is none. ``generation`` as in :class:`Adjustment`. The claim keeps its id, its
-    state and its expiry. An amount that does not grow is not checked
-    against unit rules.
-    """
-
-    consumer: str
-    deltas: tuple[Delta, ...]
-    claim_id: str = dataclasses.field(default_factory=_new_id)
-    request: str | None = None
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    generation: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_consumer(self)
-        _check_deltas(self.deltas, 1)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Renewal:
-    """Give the claim of a consumer another expiry (None: it never expires) and state.
-
-    :raises InvalidField: for a state that no claim of something held has
-    """
-
-    consumer: str
-    expires_at: datetime.datetime | None
-    state: str = HELD
-    claim_id: str | None = None  # the claim meant; None: whichever the consumer has
-    generation: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_consumer(self)
-        if self.state not in (HELD, CONFIRMED):
-            raise exceptions.InvalidField("state", self.state, f"{HELD} or {CONFIRMED}")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Release:
-    """Give back all that a consumer holds and forget the consumer."""
-
-    consumer: str
-    generation: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_consumer(self)
-
-
-Order: TypeAlias = ClaimOrder | Adjustment | Replacement | Renewal | Release
+        raise exceptions.InvalidField("expires_at", until, "a datetime in datetime.UTC")
+    if not isinstance(order.expect, Expect) and type(order.expect) is not int:
+        raise exceptions.InvalidField("generation", order.expect, "an integer")
 
 
 class NameKind(enum.StrEnum):
@@ -267,7 +372,7 @@ class Write:
     kind: str
     subject: str
     definitions: DefinitionChanges | None = None
-    orders: tuple[Order, ...] = ()
+    orders: tuple[ConsumerOrder, ...] = ()
     names: tuple[NameChange, ...] = ()
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
@@ -297,36 +402,31 @@ def subject_of(consumers: Iterable[str]) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """One allocation as kept."""
+class Change:
+    """What changes for one consumer at one place."""
 
-    provider_uuid: str
-    provider: str
-    resource_class: str
-    amount: int
-    units: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> Key:
-        """Where it is counted."""
-        return self.provider_uuid, self.resource_class
+    consumer: str
+    key: Key
+    before: int
+    after: int
+    taken: tuple[str, ...] = ()  #: units, by name
+    given: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ClaimRecord:
-    """A claim as kept, with its consumer: the outcome of every order.
+class ConsumerRecord:
+    """A consumer as kept, with its claim, which has its uuid: the outcome of every order.
 
-    ``generation`` is the number of the operation that wrote the consumer last; no later life of a
-    consumer of that name repeats it.
+    ``generation`` is the number of the operation that wrote it last; no later life of a consumer of
+    that name repeats it.
     """
 
-    id: str
+    uuid: str
     consumer: str
-    consumer_uuid: str
     created_at: datetime.datetime
-    held: tuple[Held, ...]
+    held: tuple[Use, ...]
     state: str = HELD
-    request: str | None = None
+    request: StoredRequest | None = None
     generation: int = 0
     project: str | None = None
     user: str | None = None
@@ -340,10 +440,10 @@ class Outcome:
 
     kind: str
     subject: str
-    claims: tuple[ClaimRecord, ...] = ()
+    claims: tuple[ConsumerRecord, ...] = ()
 
     @property
-    def claim(self) -> ClaimRecord | None:
+    def claim(self) -> ConsumerRecord | None:
         """The claim, where there is just one."""
         return self.claims[0] if len(self.claims) == 1 else None
 

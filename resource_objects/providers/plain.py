@@ -35,8 +35,8 @@ _SCALARS: dict[Any, str] = {int: "an integer", str: "text", bool: "true or false
 def to_plain(value: Any) -> Any:
     """Return plain data that ``json.dumps`` takes.
 
-    >>> from resource_objects.providers.orders import Delta
-    >>> to_plain(Delta("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 2))["amount"]
+    >>> from resource_objects.providers.orders import Use
+    >>> to_plain(Use("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 2))["amount"]
     2
     """
     if dataclasses.is_dataclass(value):

@@ -13,30 +13,36 @@ The JSON form is an object with ``"version": 1`` and the keys ``definitions``, `
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self, TypeAlias
 
-from resource_objects import exceptions
-from resource_objects.fields import FrozenDict
-from resource_objects.providers import plain, plan_data
+from resource_objects import exceptions, names
+from resource_objects.fields import MAX_FIGURE, FrozenDict
+from resource_objects.providers import given, plain
 from resource_objects.providers.columns import inventories_of
-from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderUpdate,
+    to_records,
+)
 from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    Delta,
+    ConsumerOrder,
+    Mode,
     Operation,
-    Release,
+    StoredRequest,
+    Use,
     Write,
 )
-from resource_objects.providers.plan_data import PlanOrder
+from resource_objects.providers.provider import MAX_DEPTH, check_shares
+from resource_objects.requests import Request
+from resource_objects.resources.traits import known_traits
 
 #: Version of the JSON form.
 VERSION = 1
-
-_WORDS = {kind: word for word, kind in plan_data.KINDS.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Plan:
     """
 
     definitions: DefinitionChanges | None = None
-    orders: tuple[PlanOrder, ...] = ()
+    orders: tuple[ConsumerOrder, ...] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=FrozenDict)
 
     def __post_init__(self) -> None:
@@ -69,7 +75,7 @@ class Plan:
         if not isinstance(self.definitions, DefinitionChanges | None):
             raise exceptions.InvalidField("plan.definitions", self.definitions, "changes")
         for order in self.orders:
-            if not isinstance(order, PlanOrder):
+            if not isinstance(order, ConsumerOrder):
                 raise exceptions.InvalidField("plan.orders", order, "a claim, or a change of one")
         _once("plan.orders", (order.consumer for order in self.orders))
         _once("plan.definitions", self._changed())
@@ -103,8 +109,7 @@ class Plan:
                 yield definition.parent_uuid
             yield from (share.of_uuid for share in definition.shares)
         for order in self.orders:
-            if not isinstance(order, Release):
-                yield from (delta.provider_uuid for delta in order.deltas)
+            yield from (use.provider_uuid for use in order.uses)
 
     @property
     def subject(self) -> str:
@@ -137,9 +142,7 @@ class Plan:
         found: dict[str, Any] = {"version": VERSION}
         if self.definitions is not None:
             found["definitions"] = plain.to_plain(self.definitions)
-        found["orders"] = [
-            {"order": _WORDS[type(order)], **plain.to_plain(order)} for order in self.orders
-        ]
+        found["orders"] = [said_order(order) for order in self.orders]
         found["names"] = dict(self.names)
         return found
 
@@ -165,11 +168,9 @@ class Plan:
         if not isinstance(orders, list | tuple):
             raise exceptions.InvalidField("plan.orders", orders, "a list")
         return cls(
-            None if definitions is None else plan_data.read_changes(definitions),
-            tuple(
-                plan_data.read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)
-            ),
-            plan_data.read_names(given.get("names", {})),
+            None if definitions is None else read_changes(definitions),
+            tuple(read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)),
+            read_names(given.get("names", {})),
         )
 
     @classmethod
@@ -230,17 +231,313 @@ def _created(created: ProviderDefinition, known: Mapping[str, str]) -> str:
     return f"+ {created.name}{below}{': ' if said else ''}{said}"
 
 
-def _ordered(order: PlanOrder, known: Mapping[str, str]) -> str:
-    if isinstance(order, Release):
+def _ordered(order: ConsumerOrder, known: Mapping[str, str]) -> str:
+    if order.is_release:
         return f"- {order.consumer} gives back everything"
-    said = ", ".join(_taken(delta, known) for delta in order.deltas)
-    if isinstance(order, ClaimOrder):
+    said = ", ".join(_taken(use, known) for use in order.uses)
+    if order.is_claim:
         return f"+ {order.consumer} takes {said}"
-    verb = "changes by" if isinstance(order, Adjustment) else "holds"
+    verb = "changes by" if order.mode is Mode.ADD else "holds"
     return f"~ {order.consumer} {verb} {said}"
 
 
-def _taken(delta: Delta, known: Mapping[str, str]) -> str:
+def _taken(delta: Use, known: Mapping[str, str]) -> str:
     units = f" ({' '.join(delta.units)})" if delta.units else ""
     where = known.get(delta.provider_uuid, delta.provider_uuid)
     return f"{delta.resource_class}={delta.amount}{units} of {where}"
+
+
+# --- from plain data ------------------------------------------------------------------------------
+#
+# The plain data of a plan, read: every key known, every value checked.
+#
+# Plans come from files that people edit, so that what is read must hold as much as what is
+# computed: figures of inventories agree with each other, and changes with the definitions they
+# lead to.
+
+
+#: Each kind of order by the word for it in a file, with what it may say.
+_SAID = ("uses", "uuid", "request", "project", "user", "consumer_type")
+_ORDERS: dict[str, tuple[str, ...]] = {
+    "claim": (*_SAID, "expires_at"),
+    "adjust": ("uses", "uuid", "request", "aggregate", "generation"),
+    "replace": (*_SAID, "generation"),
+    "release": ("generation",),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _PlainOrder:
+    """An order as a file says it."""
+
+    consumer: str
+    uses: tuple[Use, ...] = ()
+    uuid: str | None = None
+    request: str | None = None
+    project: str | None = None
+    user: str | None = None
+    consumer_type: str | None = None
+    expires_at: datetime.datetime | None = None
+    aggregate: bool = False
+    generation: int | None = None
+
+
+def _request(text: str) -> str:
+    try:
+        Request.obj_from_primitive(json.loads(text))
+    except ValueError as error:
+        raise exceptions.InvalidField("request", text, "the wire form of a request") from error
+    return text
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "uuid": names.uuid_text,
+    "parent_uuid": names.uuid_text,
+    "of_uuid": names.uuid_text,
+    "provider_uuid": names.uuid_text,
+    "name": names.provider_name,
+    "root": names.label,
+    "resource_class": names.resource_class_name,
+    "of_class": names.resource_class_name,
+    "classes": names.resource_class_name,
+    "removed": names.resource_class_name,
+    "traits": names.trait_name,
+    "traits_added": names.trait_name,
+    "traits_removed": names.trait_name,
+    "aggregates": names.aggregate_name,
+    "aggregates_added": names.aggregate_name,
+    "aggregates_removed": names.aggregate_name,
+    "units": names.label,
+    "consumer": names.consumer_name,
+    "project": names.label,
+    "user": names.label,
+    "consumer_type": names.label,
+    "request": _request,
+    "generation": given.generation,
+}
+
+
+def read_changes(data: Any) -> DefinitionChanges:
+    """Return the changes of definitions that plain data says, or raise ``InvalidInput``."""
+    changes = plain.from_plain(DefinitionChanges, data, "plan.definitions", _CHECKS)
+    for definition in (*changes.creates, *(update.definition for update in changes.updates)):
+        _check_definition(definition)
+    for update in changes.updates:
+        _check_update(update)
+    return changes
+
+
+def said_order(order: ConsumerOrder) -> dict[str, Any]:
+    """Return an order as plain data; a renewal is none of a plan's."""
+    word = "claim" if order.is_claim else "release" if order.is_release else "replace"
+    found: dict[str, Any] = {"order": "adjust" if order.mode is Mode.ADD else word}
+    for name in ("consumer", *_ORDERS[found["order"]]):
+        value = getattr(order, name)
+        if value:
+            found[name] = value.text if isinstance(value, StoredRequest) else plain.to_plain(value)
+    if order.generation is not None:
+        found["generation"] = order.generation
+    return found
+
+
+def read_order(data: Any, where: str) -> ConsumerOrder:
+    """Return the order that plain data says, or raise ``InvalidInput``."""
+    word = data.get("order") if isinstance(data, Mapping) else None
+    if not isinstance(word, str) or word not in _ORDERS:
+        raise exceptions.InvalidField(
+            f"{where}.order", word, f"an object whose order is one of {', '.join(_ORDERS)}"
+        )
+    rest = {key: value for key, value in data.items() if key != "order"}
+    known = ("consumer", *_ORDERS[word])
+    for key in rest:
+        if key not in known:
+            raise exceptions.UnknownField(where, key, f"one of {', '.join(known)}")
+    read = plain.from_plain(_PlainOrder, rest, where, _CHECKS)
+    said: dict[str, Any] = {name: getattr(read, name) for name in _ORDERS[word]}
+    if said.get("request") is not None:
+        said["request"] = StoredRequest(said["request"])
+    make: Callable[..., ConsumerOrder] = getattr(ConsumerOrder, word)
+    return make(read.consumer, **said)
+
+
+def read_names(data: Any) -> Mapping[str, str]:
+    """Return ``{uuid: name}`` as plain data says it, or raise ``InvalidInput``."""
+    if not isinstance(data, Mapping):
+        raise exceptions.InvalidField("plan.names", data, "an object {uuid: name}")
+    return {names.uuid_text(uuid): names.provider_name(name) for uuid, name in data.items()}
+
+
+def _check_definition(definition: ProviderDefinition) -> None:
+    """Raise unless figures, kinds and capacities are what inventories would be kept as."""
+    check_readable(definition)
+    given = {record.resource_class: record for record in definition.inventories}
+    if len(given) != len(definition.inventories):
+        raise exceptions.DuplicateKey(definition.name, sorted(given), "each resource class once")
+    kept = inventories_of(definition.inventories, definition.kinds)
+    again, kinds = to_records(kept)
+    for record in again:
+        if given.get(record.resource_class) != record:
+            raise exceptions.InvalidInventory(
+                f"{definition.name}: {record.resource_class}",
+                given.get(record.resource_class),
+                str(record),
+            )
+    if len(again) != len(given) or set(kinds) != set(definition.kinds):
+        raise exceptions.InvalidInventory(
+            definition.name, definition.kinds, "inventories that are kept as these figures"
+        )
+
+
+def _check_update(update: ProviderUpdate) -> None:
+    """Raise unless what an update changes is what its definition says."""
+    wanted = update.definition
+    classes = {record.resource_class for record in wanted.inventories}
+    aggregates = wanted.aggregates or frozenset()
+    told = (
+        set(update.changed) <= set(wanted.inventories)
+        and not classes & set(update.removed)
+        and update.traits_added <= wanted.traits
+        and not update.traits_removed & wanted.traits
+        and update.aggregates_added <= aggregates
+        and not update.aggregates_removed & aggregates
+    )
+    if not told:
+        raise exceptions.InvalidField(
+            f"update of {wanted.name}", str(update), "changes that lead to its definition"
+        )
+
+
+# --- checks against what is kept ------------------------------------------------------------------
+#
+# Whether what a plan says of definitions can be, given what is kept. Pure.
+#
+# A plan that was compared with what is kept says only what can be; one from a file that somebody
+# edited may say anything. Here it is held to what
+# :func:`~resource_objects.providers.definition.diff` holds a tree to: changes lead to the
+# definitions they say, providers form trees, and shares keep the rules of
+# :meth:`Provider.check_shares <resource_objects.providers.provider.Provider.check_shares>`.
+
+
+#: Definitions by uuid, whole trees of them.
+Definitions: TypeAlias = Mapping[str, ProviderDefinition]
+
+
+def check_plan(changes: DefinitionChanges, had: Definitions, wanted: Definitions) -> None:
+    """Raise unless a plan leads to trees that can be. Cost: linear in them.
+
+    :param had: what is kept of the trees concerned
+    :param wanted: what is there when all is done, every parent among them
+    :raises InvalidPlan: naming the provider, and what is wrong with it
+    :raises InvalidInput: as :func:`check_readable`
+    """
+    for definition in (*changes.creates, *(update.definition for update in changes.updates)):
+        check_readable(definition)
+    for update in changes.updates:
+        _check_applied(update, had[update.definition.uuid])
+    roots = _roots(wanted)
+    _check_order(changes, had)
+    _check_shares(wanted, roots)
+
+
+def _check_order(changes: DefinitionChanges, had: Definitions) -> None:
+    """Raise unless parents are made before what is below them, and go after it."""
+    made = {created.uuid for created in changes.creates}
+    for created in changes.creates:
+        if created.parent_uuid in made and created.parent_uuid != created.uuid:
+            raise exceptions.InvalidPlan(created.name, "its parent is made after it")
+        made.discard(created.uuid)
+    gone: set[str | None] = set()
+    for removal in changes.removals:
+        if had[removal.uuid].parent_uuid in gone:
+            raise exceptions.InvalidPlan(removal.name, "its parent would go before it")
+        gone.add(removal.uuid)
+
+
+def check_readable(definition: ProviderDefinition) -> None:
+    """Raise unless a provider can be read again once it is kept.
+
+    :raises InvalidName: if its name is a uuid, and not its own
+    :raises UnknownTrait: if a trait is neither standard nor custom
+    :raises InvalidField: if the factor of a share is out of range
+    """
+    name = definition.name
+    if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
+        raise exceptions.InvalidName("provider name", name, "no uuid but its own")
+    known_traits(definition.traits)
+    for share in definition.shares:
+        if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
+            raise exceptions.InvalidField(
+                f"share factor of {name}", share.factor, f"an integer from 1 to {MAX_FIGURE}"
+            )
+
+
+def _check_applied(update: ProviderUpdate, had: ProviderDefinition) -> None:
+    """Raise unless a change leads from what is kept to the definition it says."""
+    wants = update.definition
+    if wants.aggregates is None:
+        wants = dataclasses.replace(wants, aggregates=had.aggregates)
+    told = had
+    if not update.only_children:
+        kept = {record.resource_class: record for record in had.inventories}
+        kept |= {record.resource_class: record for record in update.changed}
+        told = dataclasses.replace(
+            wants,
+            inventories=tuple(kept[name] for name in kept if name not in update.removed),
+            traits=had.traits - update.traits_removed | update.traits_added,
+            aggregates=(had.aggregates or frozenset()) - update.aggregates_removed
+            | update.aggregates_added,
+            shares=wants.shares if update.shares_changed else had.shares,
+            kinds=wants.kinds if update.kinds_changed else had.kinds,
+        )
+    if _unordered(told) != _unordered(wants):
+        raise exceptions.InvalidPlan(
+            wants.name, "what it says to change does not lead to what it says shall be"
+        )
+
+
+def _unordered(one: ProviderDefinition) -> tuple[object, ...]:
+    lists = frozenset(one.inventories), frozenset(one.shares), frozenset(one.kinds)
+    return one.uuid, one.name, one.parent_uuid, one.traits, one.aggregates, *lists
+
+
+def _roots(wanted: Definitions) -> dict[str, str]:
+    """Return the root of each provider, or raise if there is none, or it is too far up."""
+    found: dict[str, tuple[str, int]] = {}  # with the levels above
+    for uuid, definition in wanted.items():
+        way: list[str] = []
+        at: str | None = uuid
+        seen: set[str] = set()
+        while at is not None and at not in found:
+            if at in seen:
+                raise exceptions.InvalidPlan(definition.name, "it would be below itself")
+            seen.add(at)
+            way.append(at)
+            at = wanted[at].parent_uuid
+        root, depth = found[at] if at is not None else (way[-1], -1)
+        for one in reversed(way):
+            depth += 1
+            found[one] = root, depth
+        if depth > MAX_DEPTH:
+            raise exceptions.InvalidPlan(
+                definition.name, f"it would be {depth} levels deep, of at most {MAX_DEPTH}"
+            )
+    return {uuid: root for uuid, (root, _) in found.items()}
+
+
+def _check_shares(wanted: Definitions, root_of: Mapping[str, str]) -> None:
+    counted = {(uuid, one.resource_class) for uuid, d in wanted.items() for one in d.inventories}
+    shares = [
+        ((uuid, share.resource_class), (share.of_uuid, share.of_class))
+        for uuid, definition in wanted.items()
+        for share in definition.shares
+    ]
+    for sharer, target in shares:
+        for place in (sharer, target):
+            if place not in counted:
+                raise exceptions.InvalidPlan(
+                    wanted[sharer[0]].name, f"a share of {place[1]}, which is not counted there"
+                )
+    try:
+        check_shares(shares, root_of, {uuid: one.name for uuid, one in wanted.items()})
+    except exceptions.StaleDefinition as error:  # as a writer finds it; here the plan says so
+        raise exceptions.InvalidPlan(error.subject, error.detail) from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from resource_objects import base, exceptions, fields, names
-from resource_objects.resources import Inventories
+from resource_objects.resources import Inventories, Inventory, Resource, resource
+from resource_objects.resources.located import parts_of
+from resource_objects.resources.records import Part
 from resource_objects.resources.traits import known_traits
 
 _T = TypeVar("_T")
@@ -153,6 +155,29 @@ class Provider(base.ResourceObject):
         self.update(children=(*self.children, child))
         return child
 
+    def add_parts(self, key: Resource | str, inventory: Inventory) -> tuple[Provider, ...]:
+        """Add a child for each part of an inventory that lies over this host; return them.
+
+        So a host gets its NUMA cells and its devices. What parts use of the host they share with
+        it, where the host has an inventory of it; what they use of themselves, such as a physical
+        function the functions split off it, they share too.
+
+        :param key: the resource that the inventory is of
+        :raises InvalidTree: if the name of one is in this subtree already
+
+        >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+        >>> host = Provider("host0", "PCPU=8,MEMORY_MB=2048")
+        >>> cells = [HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=1024) for n in (0, 1)]
+        >>> for cell in host.add_parts("NUMA_TOPOLOGY", NUMATopologyInventory(cells)):
+        ...     print(cell.name, *cell.shares)
+        host0/numa0 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
+        host0/numa1 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
+        """
+        kind = resource(key)
+        made = tuple([_of_part(self, kind, part) for part in parts_of(inventory)])
+        self.update(children=(*self.children, *made))
+        return made
+
     def walk(self) -> Iterator[Provider]:
         """Yield this provider and all below it, parents before children."""
         for provider, _depth in self._with_depth():
@@ -247,6 +272,21 @@ class Provider(base.ResourceObject):
         return f"{self.name}: {self.inventories}"
 
 
+def _of_part(host: Provider, kind: Resource, part: Part) -> Provider:
+    """Return the provider of a part."""
+    name = f"{host.name}/{part.name}"
+    of_host = [
+        Share(resource_class=count, of=host.name, of_class=count)
+        for count in part.of_host
+        if count in host.inventories
+    ]
+    within = [
+        Share(resource_class=count, of=name, of_class=other, factor=factor)
+        for count, factor, other in part.within
+    ]
+    return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
+
+
 def kept_classes(inventories: Inventories) -> Iterator[str]:
     """Yield the classes that inventories are counted in."""
     for _, inventory in inventories.by_name():
@@ -258,3 +298,50 @@ def _tuple(given: Iterable[_T]) -> tuple[_T, ...]:
     if not isinstance(given, Iterable):
         raise exceptions.InvalidTree("children or shares", given, "a list")
     return tuple(given)
+
+
+# --- shares of a tree as a write leaves them ------------------------------------------------------
+#
+# What holds of all shares of a tree at once, whoever stated them and when.
+#
+# A tree is checked whole when somebody syncs it (:meth:`Provider.check_shares`), but two writers
+# may change different parts of it at the same moment, and a plan says parts only. So a backend
+# checks again, on all shares as a write leaves them.
+
+
+_Provider = TypeVar("_Provider", bound=Hashable)
+_Class = TypeVar("_Class", bound=Hashable)
+
+
+def check_shares(
+    shares: Iterable[tuple[tuple[_Provider, _Class], tuple[_Provider, _Class]]],
+    root_of: Mapping[_Provider, object],
+    name_of: Mapping[_Provider, str],
+) -> None:
+    """Raise unless shares are within their trees, of something else, once, and flat.
+
+    Flat: what the target of a share uses in turn, the sharer states too; so nothing uses itself.
+    Providers and classes are known by whatever names them: numbers, uuids. Cost: linear.
+
+    :param shares: ``(sharer, target)``, each ``(provider, class)``: all shares of some trees
+    :param root_of: the root of each provider of these trees
+    :param name_of: the name of each sharer
+    :raises StaleDefinition: naming a sharer of which it is not so
+
+    >>> check_shares([(("cell0", "VCPU"), ("host0", "VCPU"))], {"cell0": 1, "host0": 1}, {})
+    """
+    stated: dict[tuple[_Provider, _Class], set[tuple[_Provider, _Class]]] = {}
+    for sharer, target in shares:
+        known = stated.setdefault(sharer, set())
+        name = name_of.get(sharer[0], "")
+        if root_of.get(sharer[0]) != root_of.get(target[0]):
+            raise exceptions.StaleDefinition(name, "it shares what is in another tree")
+        if sharer == target or target in known:
+            raise exceptions.StaleDefinition(name, "it shares itself, or something twice")
+        known.add(target)
+    for sharer, targets in stated.items():
+        for target in targets:
+            if not stated.get(target, set()) <= targets:
+                raise exceptions.StaleDefinition(
+                    name_of.get(sharer[0], ""), "what it shares uses more than it states itself"
+                )

@@ -12,7 +12,7 @@ holds as much of each class afterwards as before, a class that is renamed counte
 ====================  =============================================================================
 
 It is plain, frozen data, made to be written by hand as JSON (:meth:`Reshape.from_json`); providers
-are meant by name or uuid. :func:`~resource_objects.providers.reshaping.compile_reshape` makes a
+are meant by name or uuid. :func:`~resource_objects.ledger.plans.compile_reshape` makes a
 plan of it. The host of the example has four GPUs in one inventory, of which each becomes a child:
 
     >>> reshape = Reshape.from_json('''{
@@ -61,13 +61,27 @@ class NewShare:
     factor: int = 1
 
 
+def _written(inventories: Inventories) -> str:
+    """Return inventories as text; as JSON of their wire form if a kind has no text form."""
+    if any(kind.is_located for kind in inventories):
+        return json.dumps(inventories.obj_to_primitive(), sort_keys=True)
+    return str(inventories)
+
+
+def _inventories(given: Any) -> Inventories:
+    if isinstance(given, str) and given.startswith("{"):
+        made: Inventories = Inventories.obj_from_primitive(plain.from_json(given, "inventories"))
+        return made
+    return Inventories.of(given)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewProvider:
     """A provider to create; ``parent`` None makes it a root.
 
     ``inventories`` (text, or what inventories are made from) is what it has beside what is moved
-    to it. A class that is moved to it and also stated here is as it is stated: its total must then
-    be what is moved.
+    to it; kinds without a text form, such as NUMA cells, are kept in their wire form. A class that
+    is moved to it and also stated here is as it is stated: its total must then be what is moved.
 
     :raises InvalidInput: what the :class:`Provider` refuses
     """
@@ -81,7 +95,7 @@ class NewProvider:
     uuid: str = dataclasses.field(default_factory=_new_uuid)
 
     def __post_init__(self) -> None:
-        _store(self, "inventories", str(Inventories.of(self.inventories)))
+        _store(self, "inventories", _written(_inventories(self.inventories)))
         _store(self, "shares", tuple(self.shares))
         made = self.provider()
         _store(self, "traits", made.traits)
@@ -94,7 +108,7 @@ class NewProvider:
         """Return it as a provider without children, made anew each time."""
         return Provider(
             self.name,
-            self.inventories,
+            _inventories(self.inventories),
             traits=self.traits,
             uuid=self.uuid,
             aggregates=self.aggregates,
@@ -103,7 +117,7 @@ class NewProvider:
 
     def __str__(self) -> str:
         below = "" if self.parent is None else f" below {self.parent}"
-        said = " ".join(filter(None, [self.inventories, *sorted(self.traits)]))
+        said = " ".join(filter(None, [str(_inventories(self.inventories)), *sorted(self.traits)]))
         return f"create {self.name}{below}{': ' if said else ''}{said}"
 
 

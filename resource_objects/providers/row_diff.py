@@ -20,19 +20,16 @@ from resource_objects.providers.definition import (
     ShareRecord,
 )
 from resource_objects.providers.orders import (
-    ClaimOrder,
-    ClaimRecord,
-    Delta,
+    ConsumerOrder,
+    ConsumerRecord,
     Key,
-    Release,
-    Replacement,
+    Use,
     subject_of,
 )
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.plan_data import PlanOrder
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
-_Holdings: TypeAlias = Mapping[str, Mapping[Key, Delta]]
+_Holdings: TypeAlias = Mapping[str, Mapping[Key, Use]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,21 +76,21 @@ def kept_definitions(columns: Columns) -> dict[str, Kept]:
     return found
 
 
-def holdings(columns: Columns) -> dict[str, dict[Key, Delta]]:
+def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:
     """Return what each consumer holds, as ``{consumer: {place: amount and units}}``."""
     uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
     units: dict[tuple[int, str, str], list[str]] = defaultdict(list)
     for number, unit, kind, consumer in zip(*columns.units, strict=True):
         units[number, kind, consumer].append(unit)
-    found: dict[str, dict[Key, Delta]] = defaultdict(dict)
+    found: dict[str, dict[Key, Use]] = defaultdict(dict)
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         own = tuple(sorted(units[number, kind, consumer]))
-        found[consumer][uuid[number], kind] = Delta(uuid[number], kind, amount, own)
+        found[consumer][uuid[number], kind] = Use(uuid[number], kind, amount, own)
     return dict(found)
 
 
 def diff_rows(
-    before: Columns, after: Columns, claims: Mapping[str, ClaimRecord] | None = None
+    before: Columns, after: Columns, claims: Mapping[str, ConsumerRecord] | None = None
 ) -> Plan:
     """Return the plan that turns the state ``before`` into the state ``after``.
 
@@ -191,8 +188,8 @@ def _update(
 
 
 def _orders(
-    had: _Holdings, has: _Holdings, claims: Mapping[str, ClaimRecord]
-) -> Iterator[PlanOrder]:
+    had: _Holdings, has: _Holdings, claims: Mapping[str, ConsumerRecord]
+) -> Iterator[ConsumerOrder]:
     for consumer in sorted({*had, *has}):
         before, after = had.get(consumer), has.get(consumer)
         if before == after:
@@ -200,10 +197,10 @@ def _orders(
         claim = claims.get(consumer)
         generation = None if claim is None else claim.generation
         if not after:
-            yield Release(consumer, generation)
+            yield ConsumerOrder.release(consumer, generation)
         elif not before:
-            yield ClaimOrder(consumer, tuple(after.values()))
+            yield ConsumerOrder.claim(consumer, tuple(after.values()))
         else:
             request = None if claim is None else claim.request
             deltas = tuple(after.values())
-            yield Replacement(consumer, deltas, request=request, generation=generation)
+            yield ConsumerOrder.replace(consumer, deltas, request=request, generation=generation)

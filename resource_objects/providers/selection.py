@@ -32,7 +32,7 @@ from resource_objects.providers.listing import (
     Total,
     sorted_totals,
 )
-from resource_objects.providers.orders import ClaimRecord, Held, Key
+from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.settle import Place
 from resource_objects.resources.records import inventory_row
 
@@ -96,8 +96,8 @@ def _has_room(
 
 
 def select_consumers(
-    records: Iterable[ClaimRecord], wanted: ConsumerFilter, roots: Mapping[str, str]
-) -> Iterator[ClaimRecord]:
+    records: Iterable[ConsumerRecord], wanted: ConsumerFilter, roots: Mapping[str, str]
+) -> Iterator[ConsumerRecord]:
     """Yield the records that a filter wants.
 
     :param roots: ``{handle: uuid of the root}`` of every provider, by name and by uuid
@@ -111,7 +111,7 @@ def select_consumers(
             yield record
 
 
-def _is_described(record: ClaimRecord, wanted: ConsumerFilter) -> bool:
+def _is_described(record: ConsumerRecord, wanted: ConsumerFilter) -> bool:
     created, expires = record.created_at, record.expires_at
     return (
         (wanted.names is None or record.consumer in wanted.names)
@@ -128,15 +128,15 @@ def _is_described(record: ClaimRecord, wanted: ConsumerFilter) -> bool:
     )
 
 
-def _is_at(held: Held, wanted: ConsumerFilter) -> bool:
+def _is_at(held: Use, wanted: ConsumerFilter) -> bool:
     return wanted.provider in (None, held.provider, held.provider_uuid)
 
 
-def _is_in_tree(held: Held, wanted: ConsumerFilter, roots: Mapping[str, str]) -> bool:
+def _is_in_tree(held: Use, wanted: ConsumerFilter, roots: Mapping[str, str]) -> bool:
     return wanted.tree is None or roots.get(wanted.tree) == roots[held.provider_uuid]
 
 
-_GROUPS: Mapping[By, Callable[[ClaimRecord, Held], str | None]] = {
+_GROUPS: Mapping[By, Callable[[ConsumerRecord, Use], str | None]] = {
     By.RESOURCE_CLASS: lambda record, held: None,
     By.PROVIDER: lambda record, held: held.provider,
     By.PROJECT: lambda record, held: record.project,
@@ -146,7 +146,7 @@ _GROUPS: Mapping[By, Callable[[ClaimRecord, Held], str | None]] = {
 
 
 def totals_of(
-    records: Iterable[ClaimRecord], wanted: ConsumerFilter, by: By, roots: Mapping[str, str]
+    records: Iterable[ConsumerRecord], wanted: ConsumerFilter, by: By, roots: Mapping[str, str]
 ) -> tuple[Total, ...]:
     """Return what the consumers of a filter use, by group and class."""
     used: dict[tuple[str | None, str], int] = defaultdict(int)
@@ -163,7 +163,7 @@ def totals_of(
 def columns_of(
     rows: Collection[ListedProvider],
     shares: Mapping[str, Collection[ShareRecord]],
-    claims: Iterable[ClaimRecord],
+    claims: Iterable[ConsumerRecord],
     cursor: Cursor | None,
 ) -> Columns:
     """Return providers of whole trees, parents first, and what is held there, as columns.

@@ -29,16 +29,13 @@ from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    ClaimRecord,
-    Delta,
-    Held,
+    Change,
+    ConsumerOrder,
+    ConsumerRecord,
+    Expect,
     Key,
-    Order,
-    Release,
-    Renewal,
-    Replacement,
+    Mode,
+    Use,
 )
 from resource_objects.resources.records import InventoryRecord
 
@@ -63,17 +60,6 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shift:
-    """What changes for one consumer at one place."""
-
-    key: Key
-    before: int
-    after: int
-    taken: tuple[str, ...] = ()  #: units, by name
-    given: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
     """What becomes of one consumer.
 
@@ -81,9 +67,9 @@ class Settled:
     it goes). ``claim.generation`` is still the old one.
     """
 
-    kept: ClaimRecord | None
-    claim: ClaimRecord
-    shifts: tuple[Shift, ...]
+    kept: ConsumerRecord | None
+    claim: ConsumerRecord
+    changes: tuple[Change, ...]
 
     @property
     def is_gone(self) -> bool:
@@ -99,20 +85,19 @@ class Settlement:
     nets: Mapping[Key, int]
 
 
-def keys_of(orders: Iterable[Order], kept: Mapping[str, ClaimRecord]) -> dict[Key, None]:
+def keys_of(orders: Iterable[ConsumerOrder], kept: Mapping[str, ConsumerRecord]) -> dict[Key, None]:
     """Return every place that orders touch, given what their consumers hold."""
     found: dict[Key, None] = {}
     for order in orders:
-        if not isinstance(order, Release | Renewal):
-            found.update((delta.key, None) for delta in order.deltas)
-        if isinstance(order, Release | Replacement) and order.consumer in kept:
+        found.update((use.key, None) for use in order.uses)
+        if order.mode is Mode.SET and order.consumer in kept:
             found.update((held.key, None) for held in kept[order.consumer].held)
     return found
 
 
 def settle(
-    orders: Sequence[Order],
-    kept: Mapping[str, ClaimRecord],
+    orders: Sequence[ConsumerOrder],
+    kept: Mapping[str, ConsumerRecord],
     places: Mapping[Key, Place],
     names: Mapping[str, str],
     now: datetime.datetime,
@@ -144,55 +129,60 @@ def settle(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Draft:
-    order: Order
-    kept: ClaimRecord | None
-    shifts: tuple[Shift, ...]
+    order: ConsumerOrder
+    kept: ConsumerRecord | None
+    changes: tuple[Change, ...]
 
 
 # --- what each consumer asks ---
 
 
-def _draft(order: Order, kept: ClaimRecord | None) -> _Draft:
-    _check_standing(order, kept)
-    if isinstance(order, ClaimOrder):
-        return _Draft(order, kept, tuple(Shift(d.key, 0, d.amount, d.units) for d in order.deltas))
-    if isinstance(order, Renewal):
+def _draft(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Draft:
+    _check_expected(order, kept)
+    if order.mode is Mode.KEEP:
         return _Draft(order, kept, ())
-    before = {held.key: held for held in kept.held} if kept is not None else {}
-    if isinstance(order, Adjustment):
-        return _Draft(order, kept, tuple(_adjusted(d, before.get(d.key)) for d in order.deltas))
-    wanted = {d.key: d for d in order.deltas} if isinstance(order, Replacement) else {}
-    shifts = (_replaced(key, before.get(key), wanted.get(key)) for key in {**before, **wanted})
-    return _Draft(order, kept, tuple(shift for shift in shifts if shift is not None))
-
-
-def _check_standing(order: Order, kept: ClaimRecord | None) -> None:
     name = order.consumer
-    if isinstance(order, ClaimOrder):
+    if kept is None:  # which is most of them: a claim
+        changes = [Change(name, use.key, 0, use.amount, use.units) for use in order.uses]
+        if order.mode is Mode.SET:
+            return _Draft(order, kept, tuple(changes))
+    before = {held.key: held for held in kept.held} if kept is not None else {}
+    if order.mode is Mode.ADD:
+        added = (_added(name, use, before.get(use.key)) for use in order.uses)
+        return _Draft(order, kept, tuple(added))
+    wanted = {use.key: use for use in order.uses}
+    found = (_set(name, k, before.get(k), wanted.get(k)) for k in {**before, **wanted})
+    return _Draft(order, kept, tuple(change for change in found if change is not None))
+
+
+def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
+    name = order.consumer
+    if order.expect is Expect.ABSENT:
         if kept is not None:
             raise exceptions.ConsumerExists(name)
         return
-    if kept is None and isinstance(order, Release | Renewal):
+    if kept is None and (order.expect is Expect.PRESENT or not order.uses):
         raise exceptions.ConsumerNotFound(name)
     is_at = None if kept is None else kept.generation
     if order.generation is not None and order.generation != is_at:
         now = "it holds nothing" if kept is None else f"now {is_at}"
         raise exceptions.StaleConsumer(name, f"read at generation {order.generation}, {now}")
-    meant = order.claim_id if isinstance(order, Renewal) else None
-    if meant is not None and kept is not None and meant != kept.id:
-        raise exceptions.StaleConsumer(name, f"its claim is {kept.id}, not {meant}")
+    meant = order.uuid if order.mode is Mode.KEEP else None
+    if meant is not None and kept is not None and meant != kept.uuid:
+        raise exceptions.StaleConsumer(name, f"its claim is {kept.uuid}, not {meant}")
 
 
-def _adjusted(delta: Delta, held: Held | None) -> Shift:
+def _added(consumer: str, use: Use, held: Use | None) -> Change:
     before, units = (0, ()) if held is None else (held.amount, held.units)
-    after = before + delta.amount
-    if delta.amount > 0:
-        return Shift(delta.key, before, after, taken=delta.units)
-    _check_held(delta.units, units)
-    if units and after > 0 and not delta.units:
+    after = before + use.amount
+    if use.amount > 0:
+        return Change(consumer, use.key, before, after, taken=use.units)
+    _check_held(use.units, units)
+    if units and after > 0 and not use.units:
         asked = "the units that are given back, by name"
-        raise exceptions.InvalidAmount(f"delta of {delta.resource_class}", delta.amount, asked)
-    return Shift(delta.key, before, after, given=units if after == 0 else delta.units)
+        raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, asked)
+    given = units if after == 0 else use.units
+    return Change(consumer, use.key, before, after, given=given)
 
 
 def _check_held(given: Iterable[str], held: Iterable[str]) -> None:
@@ -201,14 +191,14 @@ def _check_held(given: Iterable[str], held: Iterable[str]) -> None:
             raise exceptions.UnitNotHeld(unit)
 
 
-def _replaced(key: Key, held: Held | None, wanted: Delta | None) -> Shift | None:
+def _set(consumer: str, key: Key, held: Use | None, wanted: Use | None) -> Change | None:
     before, had = (0, ()) if held is None else (held.amount, held.units)
     after, has = (0, ()) if wanted is None else (wanted.amount, wanted.units)
     taken = tuple(unit for unit in has if unit not in had)
     given = tuple(unit for unit in had if unit not in has)
     if before == after and not taken and not given:
         return None
-    return Shift(key, before, after, taken, given)
+    return Change(consumer, key, before, after, taken, given)
 
 
 # --- whether it fits ---
@@ -218,12 +208,12 @@ def _nets(drafts: Iterable[_Draft], places: Mapping[Key, Place]) -> dict[Key, in
     """Return the net change of ``used`` of each inventory, shares included."""
     nets: dict[Key, int] = defaultdict(int)
     for draft in drafts:
-        for shift in draft.shifts:
-            change = shift.after - shift.before
-            nets[shift.key] += change
-            place = places.get(shift.key)
+        for change in draft.changes:
+            net = change.after - change.before
+            nets[change.key] += net
+            place = places.get(change.key)
             for key, factor in place.shares if place is not None else ():
-                nets[key] += change * factor
+                nets[key] += net * factor
     return nets
 
 
@@ -238,14 +228,14 @@ def _refuse(
     reasons: dict[tuple[Key, Reason], None] = {}
     asked: set[Key] = set()
     for draft in drafts:
-        for shift in draft.shifts:
-            if shift.key[0] not in names:
-                raise exceptions.ProviderNotFound(shift.key[0])
-            alone = nets[shift.key] == shift.after - shift.before
-            for reason in _refusals(draft.order, shift, places.get(shift.key), names, alone):
-                reasons[shift.key, reason] = None
+        for change in draft.changes:
+            if change.key[0] not in names:
+                raise exceptions.ProviderNotFound(change.key[0])
+            alone = nets[change.key] == change.after - change.before
+            for reason in _refusals(draft.order, change, places.get(change.key), names, alone):
+                reasons[change.key, reason] = None
             if alone:
-                asked.add(shift.key)
+                asked.add(change.key)
     for key, net in nets.items():
         if key not in asked and key in places:
             reasons.update(((key, reason), None) for reason in _over(places[key], net))
@@ -254,25 +244,25 @@ def _refuse(
 
 
 def _refusals(
-    order: Order, shift: Shift, place: Place | None, names: Mapping[str, str], alone: bool
+    order: ConsumerOrder, change: Change, place: Place | None, names: Mapping[str, str], alone: bool
 ) -> Iterable[Reason]:
-    """Return why one shift does not fit, capacity included where it is the whole net change."""
-    (uuid, kind), change = shift.key, shift.after - shift.before
-    if shift.after < 0:
-        return [decision.not_held(kind, change, shift.before, names[uuid])]
+    """Return why one change does not fit, capacity included where it is the whole net change."""
+    (uuid, kind), net = change.key, change.after - change.before
+    if change.after < 0:
+        return [decision.not_held(kind, net, change.before, names[uuid])]
     if place is None:
-        return [decision.absent(kind, change, names[uuid])]
-    if change <= 0:
+        return [decision.absent(kind, net, names[uuid])]
+    if net <= 0:
         return []
-    aggregate = isinstance(order, Adjustment) and order.aggregate
+    aggregate = order.aggregate
     if alone:
         return decision.refusals(
-            place.record, change, place.provider, shift.before, aggregate=aggregate
+            place.record, net, place.provider, change.before, aggregate=aggregate
         )
     if aggregate:
         return []
     emptied = dataclasses.replace(place.record, used=0)
-    found = decision.refusals(emptied, shift.after, place.provider)
+    found = decision.refusals(emptied, change.after, place.provider)
     return [reason for reason in found if reason.rule is not Rule.CAPACITY]
 
 
@@ -293,32 +283,32 @@ def _with_holders(reasons: Iterable[tuple[Key, Reason]], holders: Holders) -> It
 
 def _refuse_units(drafts: Iterable[_Draft], names: Mapping[str, str], takers: Takers) -> None:
     """Raise if a unit that is taken is somebody's who does not give it back."""
-    wanted: dict[Unit, Shift] = {}
+    wanted: dict[Unit, Change] = {}
     given: set[Unit] = set()
     reasons: list[Reason] = []
     for draft in drafts:
-        for shift in draft.shifts:
-            given.update((shift.key[0], unit) for unit in shift.given)
-            for unit in shift.taken:
-                if (shift.key[0], unit) in wanted:
-                    reasons.append(_taken(shift, unit, names, draft.order.consumer))
-                wanted[shift.key[0], unit] = shift
+        for change in draft.changes:
+            given.update((change.key[0], unit) for unit in change.given)
+            for unit in change.taken:
+                if (change.key[0], unit) in wanted:
+                    reasons.append(_taken(change, unit, names, draft.order.consumer))
+                wanted[change.key[0], unit] = change
     if wanted:
         takes = takers(wanted.keys() - given)
         reasons += [
-            _taken(shift, place[1], names, takes[place])
-            for place, shift in wanted.items()  # in the order they were asked for
+            _taken(change, place[1], names, takes[place])
+            for place, change in wanted.items()  # in the order they were asked for
             if place in takes
         ]
     if reasons:
         raise CapacityException.of(reasons)
 
 
-def _taken(shift: Shift, unit: str, names: Mapping[str, str], consumer: str) -> Reason:
-    uuid, kind = shift.key
+def _taken(change: Change, unit: str, names: Mapping[str, str], consumer: str) -> Reason:
+    uuid, kind = change.key
     return Reason(
         Rule.UNIT_TAKEN,
-        shift.after - shift.before,
+        change.after - change.before,
         bound=0,
         used=1,
         resource=kind,
@@ -333,43 +323,48 @@ def _taken(shift: Shift, unit: str, names: Mapping[str, str], consumer: str) -> 
 
 def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) -> Settled:
     order, kept = draft.order, draft.kept
-    if isinstance(order, Renewal):
+    if order.mode is Mode.KEEP:
         assert kept is not None
-        renewed = dataclasses.replace(kept, expires_at=order.expires_at, state=order.state)
+        state = order.state or kept.state
+        renewed = dataclasses.replace(kept, expires_at=order.expires_at, state=state)
         return Settled(kept, renewed, ())
-    if isinstance(order, Release):
+    if order.is_release:
         assert kept is not None
-        return Settled(kept, dataclasses.replace(kept, state=RELEASED), draft.shifts)
-    record = kept or ClaimRecord(order.claim_id, order.consumer, str(uuids.uuid4()), now, ())
+        return Settled(kept, dataclasses.replace(kept, state=RELEASED), draft.changes)
+    if kept is None:
+        uuid = order.uuid or str(uuids.uuid4())
+        record = ConsumerRecord(uuid, order.consumer, now, ())
+    else:
+        record = kept
     record = _described(record, order)
-    held = _held(record, draft.shifts, names)
+    held = _held(record, draft.changes, names)
     state = record.state if held else RELEASED
-    return Settled(kept, dataclasses.replace(record, held=held, state=state), draft.shifts)
+    return Settled(kept, dataclasses.replace(record, held=held, state=state), draft.changes)
 
 
-def _described(record: ClaimRecord, order: ClaimOrder | Adjustment | Replacement) -> ClaimRecord:
+def _described(record: ConsumerRecord, order: ConsumerOrder) -> ConsumerRecord:
     """Return a record with what an order says of the consumer; None leaves it.
 
-    A replacement says the request too, also that there is none: it was for what is given back.
+    An order that sets says the request too, also that there is none: it was for what is given back.
     """
     said: dict[str, Any] = {
         name: value
         for name in ("request", "project", "user", "consumer_type", "expires_at")
-        if (value := getattr(order, name, None)) is not None
+        if (value := getattr(order, name)) is not None
     }
-    if isinstance(order, Replacement):
+    if order.mode is Mode.SET:
         said["request"] = order.request
     return dataclasses.replace(record, **said) if said else record
 
 
 def _held(
-    record: ClaimRecord, shifts: Iterable[Shift], names: Mapping[str, str]
-) -> tuple[Held, ...]:
+    record: ConsumerRecord, changes: Iterable[Change], names: Mapping[str, str]
+) -> tuple[Use, ...]:
     held = {one.key: one for one in record.held}
-    for shift in shifts:
-        uuid, kind = shift.key
-        units = held[shift.key].units if shift.key in held else ()
+    for change in changes:
+        uuid, kind = change.key
+        units = held[change.key].units if change.key in held else ()
         # sorted, as rows have no order
-        units = tuple(sorted((set(units) - set(shift.given)).union(shift.taken)))
-        held[shift.key] = Held(uuid, names[uuid], kind, shift.after, units)
+        units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
+        held[change.key] = Use(uuid, kind, change.after, units, names[uuid])
     return tuple(one for one in held.values() if one.amount)

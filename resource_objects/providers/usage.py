@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from resource_objects import exceptions
@@ -74,6 +74,19 @@ class Usage:
                 return use
         raise exceptions.InvalidName("usage", key, "a (provider name, resource class) that is kept")
 
+    @classmethod
+    def joined(cls, parts: Iterable[Usage]) -> Usage:
+        """Return the usage of several reads as one."""
+        every = list(parts)
+        return cls(
+            tuple(root for one in every for root in one.providers),
+            tuple(use for one in every for use in one.uses),
+        )
+
+    def only(self, uses: Iterable[Use]) -> Usage:
+        """Return the same trees, with some of their uses."""
+        return dataclasses.replace(self, uses=tuple(uses))
+
     @property
     def consumers(self) -> dict[str, dict[str, int]]:
         """``{consumer: {resource class: amount}}``, by name."""
@@ -97,7 +110,7 @@ class Usage:
 
 
 def usage_of(columns: Columns) -> Usage:
-    """Return the usage that columns tell. Cost: linear in the rows.
+    """Return the usage in columns. Cost: linear in the rows.
 
     Descriptions are not read: one that cannot be hides nobody's figures.
     """

@@ -52,19 +52,26 @@ with its classes and traits; here what is wrong is said.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import urllib.parse
+import re
+import urllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from typing import Any, Final, TypeAlias
 
-from resource_objects import exceptions
-from resource_objects.requests import query_values as values
-from resource_objects.requests import query_words as words
-from resource_objects.requests.group import RequestGroup
-from resource_objects.requests.query_words import MAX_LENGTH
-from resource_objects.requests.request import Request
+from resource_objects import exceptions, names
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.requests.request import MAX_GROUPS, POLICIES, Request, RequestGroup
+from resource_objects.resources import IntegerAmount, catalog
+from resource_objects.resources.traits import known_traits
 
-__all__ = ["MAX_LENGTH", "ParsedQuery", "format", "parse"]
+__all__ = [
+    "MAX_LENGTH",
+    "ParsedQuery",
+    "format",
+    "parse",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,19 +103,19 @@ def parse(given: str | Iterable[tuple[str, str]]) -> ParsedQuery:
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidAmount: resources: got '0', expected a whole number...
     """
-    by_suffix, wide = words.sorted_out(words.pairs(given))
-    words.check_groups(by_suffix, wide)
-    amounts, conditions = words.read_group("", by_suffix.pop("", {}))
+    by_suffix, wide = sorted_out(pairs(given))
+    check_groups(by_suffix, wide)
+    amounts, conditions = read_group("", by_suffix.pop("", {}))
     groups = []
     total = Counter(amounts)
     for suffix, said in by_suffix.items():
-        asked, on_whom = words.read_group(suffix, said)
-        values.add_up(f"resources{suffix}", total, asked)
+        asked, on_whom = read_group(suffix, said)
+        add_up(f"resources{suffix}", total, asked)
         groups.append(RequestGroup(asked, suffix=suffix, **on_whom))
-    of_all = words.read_wide(wide)
+    of_all = read_wide(wide)
     request = Request(amounts, groups=groups, compatibility="placement", **conditions, **of_all)
     limit = wide.get("limit")
-    return ParsedQuery(request, None if limit is None else values.number("limit", limit[0]))
+    return ParsedQuery(request, None if limit is None else read_number("limit", limit[0]))
 
 
 def format(request: Request, limit: int | None = None) -> str:
@@ -136,7 +143,7 @@ def format(request: Request, limit: int | None = None) -> str:
     if limit is not None:
         if type(limit) is not int:
             raise exceptions.InvalidAmount("limit", limit, "an integer from 1 on, or None")
-        pairs.append(("limit", str(values.number("limit", str(limit)))))
+        pairs.append(("limit", str(read_number("limit", str(limit)))))
     text = urllib.parse.urlencode(pairs, safe=":,!/")
     if len(text) > MAX_LENGTH:
         raise exceptions.InvalidRequest("request", text, f"one of at most {MAX_LENGTH} characters")
@@ -154,16 +161,16 @@ def _said(group: RequestGroup) -> Iterator[tuple[str, str]]:
         raise exceptions.InvalidRequest(f"traits_of{suffix}", name, expected)
     if group.resources:
         key = f"resources{suffix}"
-        yield key, values.format_amounts(key, group)
+        yield key, format_amounts(key, group)
     if group.required or group.forbidden:
-        yield f"required{suffix}", values.format_traits(group.required, group.forbidden)
+        yield f"required{suffix}", format_traits(group.required, group.forbidden)
     for some in group.any_of:
         yield f"required{suffix}", f"in:{','.join(sorted(some))}"
     key = f"member_of{suffix}"
     for some in group.member_of:
-        yield key, values.format_aggregates(key, some)
+        yield key, format_aggregates(key, some)
     if group.not_member_of:
-        yield key, values.format_aggregates(key, group.not_member_of, forbidden=True)
+        yield key, format_aggregates(key, group.not_member_of, forbidden=True)
     if group.in_tree is not None:
         yield f"in_tree{suffix}", group.in_tree
 
@@ -178,4 +185,395 @@ def _said_of_all(request: Request) -> Iterator[tuple[str, str]]:
     for some in request.same_subtree:
         yield "same_subtree", ",".join(sorted(some))
     if request.root_required or request.root_forbidden:
-        yield "root_required", values.format_traits(request.root_required, request.root_forbidden)
+        yield "root_required", format_traits(request.root_required, request.root_forbidden)
+
+
+# --- keys: which group each is about, and what a group says --------------------------------------
+
+
+#: No query string is longer, in characters.
+MAX_LENGTH = 2**20
+
+_OF_GROUP: Final = ("resources", "required", "member_of", "in_tree")
+_OF_REQUEST: Final = ("group_policy", "same_subtree", "root_required", "limit")
+#: Keys that may be said more than once.
+_REPEATED: Final = ("required", "member_of", "same_subtree")
+_KEY = re.compile(rf"({'|'.join(_OF_GROUP)})([A-Za-z0-9_-]{{1,64}})?")
+_MALFORMED = re.compile(rf"({'|'.join(_OF_GROUP)})(.+)", re.DOTALL)
+
+#: No message names more groups.
+_NAMED = 5
+
+#: ``{key without suffix: values}``
+Words: TypeAlias = dict[str, list[str]]
+
+
+def pairs(given: object) -> Iterator[tuple[str, str]]:
+    """Yield keys and values, decoded."""
+    if isinstance(given, str):
+        given = _split(given)
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise exceptions.InvalidRequest("query", given, "a query string, or keys and values")
+    for pair in given:
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not all(isinstance(word, str) for word in pair):
+            raise exceptions.InvalidRequest("query", pair, "a key and its value, both text")
+        key, value = pair
+        if not value.strip():
+            raise exceptions.InvalidRequest(key, value, "a value")
+        yield key, value
+
+
+def _split(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys and values of a query string; ``;`` separates as ``&`` does."""
+    if len(text) > MAX_LENGTH:
+        raise exceptions.InvalidRequest("query", text, f"at most {MAX_LENGTH} characters")
+    for item in re.split("[&;]", text):
+        if not item:
+            continue
+        try:
+            key, _, value = item.partition("=")
+            yield (
+                urllib.parse.unquote_plus(key, errors="strict"),
+                urllib.parse.unquote_plus(value, errors="strict"),
+            )
+        except UnicodeDecodeError as error:
+            raise exceptions.InvalidRequest("query", item, "percent-encoded UTF-8") from error
+
+
+def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Words]:
+    """Return what is said of each group, by suffix, and of the request as a whole."""
+    groups: dict[str, Words] = {}
+    wide: Words = {}
+    for key, value in pairs:
+        found = _KEY.fullmatch(key)
+        if found:
+            name, suffix = found[1], found[2] or ""
+            words = groups.setdefault(suffix, {})
+        elif key in _OF_REQUEST:
+            name, words = key, wide
+        else:
+            raise _unknown(key)
+        if name in words and name not in _REPEATED:
+            raise exceptions.DuplicateKey("query", key, "this key once")
+        words.setdefault(name, []).append(value)
+    return groups, wide
+
+
+def _unknown(key: str) -> exceptions.InvalidRequest:
+    found = _MALFORMED.fullmatch(key)
+    if found:
+        expected = f"{found[1]} and a suffix of 1 to 64 of A-Z, a-z, 0-9, _ and -"
+    else:
+        expected = f"one of {', '.join(_OF_REQUEST)}, or with a suffix {', '.join(_OF_GROUP)}"
+    return exceptions.InvalidRequest("query", key, expected)
+
+
+def check_groups(groups: Mapping[str, Words], wide: Words) -> None:
+    """Raise for groups that say too little."""
+    if not any("resources" in words for words in groups.values()):
+        raise exceptions.InvalidRequest("resources", "nothing", AMOUNTS)
+    if len(groups) > MAX_GROUPS:
+        raise exceptions.InvalidRequest("query", f"{len(groups)} groups", f"at most {MAX_GROUPS}")
+    named = _some(suffix for suffix in groups if suffix)
+    linked = [(text, read_suffixes("same_subtree", text)) for text in wide.get("same_subtree", ())]
+    for text, some in linked:
+        if not some <= groups.keys():
+            expected = f"suffixes of groups of the query: {named}"
+            raise exceptions.InvalidRequest("same_subtree", text, expected)
+    in_some = frozenset[str]().union(*(some for _, some in linked))
+    for suffix, words in groups.items():
+        if "resources" not in words and suffix not in in_some:
+            name, said = next(iter(words.items()))
+            or_linked = f", or same_subtree={suffix},..." if suffix else ""
+            expected = f"resources{suffix}=... beside it{or_linked}"
+            raise exceptions.InvalidRequest(name + suffix, said[0], expected)
+    if len(groups.keys() - {""}) > 1 and "group_policy" not in wide:
+        expected = f"none or isolate, for the groups {named}"
+        raise exceptions.InvalidRequest("group_policy", "nothing", expected)
+
+
+def _some(suffixes: Iterable[str]) -> str:
+    """Return suffixes as text, of many the first few."""
+    listed = list(suffixes)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{', '.join(listed[:_NAMED]) or 'there are none'}{more}"
+
+
+def read_group(suffix: str, words: Words) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return the amounts of a group and its conditions, as its constructor takes them."""
+    amounts: dict[str, int] = {}
+    for text in words.get("resources", ()):
+        amounts = read_amounts(f"resources{suffix}", text)
+    conditions: dict[str, Any] = {
+        **_read_traits(f"required{suffix}", words.get("required", ())),
+        **_read_aggregates(f"member_of{suffix}", words.get("member_of", ())),
+    }
+    for text in words.get("in_tree", ()):
+        conditions["in_tree"] = read_tree(f"in_tree{suffix}", text)
+    return amounts, conditions
+
+
+def _read_traits(key: str, said: Iterable[str]) -> dict[str, Any]:
+    required: set[str] = set()
+    forbidden: set[str] = set()
+    any_of: list[frozenset[str]] = []
+    for text in said:
+        if text.startswith("in:"):
+            any_of.append(read_any_trait(key, text))
+        else:
+            wanted, unwanted = read_traits(key, text)
+            required |= wanted
+            forbidden |= unwanted
+    _check_conflict(key, required, forbidden)
+    for some in any_of:
+        if some <= forbidden:
+            expected = "at least one trait that is not forbidden too"
+            raise exceptions.InvalidRequest(key, f"in:{','.join(sorted(some))}", expected)
+    return {"required": required, "forbidden": forbidden, "any_of": any_of}
+
+
+def _read_aggregates(key: str, said: Iterable[str]) -> dict[str, Any]:
+    member_of: list[frozenset[str]] = []
+    not_member_of: set[str] = set()
+    for text in said:
+        some, is_forbidden = read_aggregates(key, text)
+        if is_forbidden:
+            not_member_of |= some
+        else:
+            member_of.append(some)
+    for some in member_of:
+        if some <= not_member_of:
+            expected = "at least one aggregate that is not forbidden too"
+            raise exceptions.InvalidRequest(key, format_aggregates(key, some), expected)
+    return {"member_of": member_of, "not_member_of": not_member_of}
+
+
+def read_wide(wide: Words) -> dict[str, Any]:
+    """Return what is said of the request as a whole, as its constructor takes it."""
+    found: dict[str, Any] = {}
+    for text in wide.get("group_policy", ()):
+        if text not in POLICIES:
+            raise exceptions.InvalidRequest("group_policy", text, " or ".join(POLICIES))
+        found["group_policy"] = text
+    found["same_subtree"] = [
+        read_suffixes("same_subtree", text) for text in wide.get("same_subtree", ())
+    ]
+    for text in wide.get("root_required", ()):
+        required, forbidden = read_traits("root_required", text)
+        _check_conflict("root_required", required, forbidden)
+        found.update(root_required=required, root_forbidden=forbidden)
+    return found
+
+
+def _check_conflict(key: str, required: Set[str], forbidden: Set[str]) -> None:
+    both = sorted(required & forbidden)
+    if both:
+        raise exceptions.InvalidRequest(key, both, "traits that are not forbidden too")
+
+
+# --- values: amounts, traits, aggregates, trees ---------------------------------------------------
+# Each function takes the key too, which its errors name.
+
+
+_DIGITS = re.compile(r"[0-9]{1,19}\Z", re.ASCII)
+
+AMOUNTS = "CLASS:AMOUNT with commas between, such as VCPU:1,MEMORY_MB:512"
+TRAITS = "traits with commas between, such as CUSTOM_A,!CUSTOM_B"
+ANY_TRAIT = "in: and traits with commas between, none with !, such as in:CUSTOM_A,CUSTOM_B"
+AGGREGATES = "an aggregate, or in: and several with commas between, or either with ! before it"
+
+
+@contextlib.contextmanager
+def named_by(key: str) -> Iterator[None]:
+    """Let errors of bad input name the key in whose value they were found."""
+    try:
+        yield
+    except exceptions.InvalidInput as error:
+        raise type(error)(key, error.value, error.expected) from error
+
+
+def read_number(
+    key: str, text: str, expected: str = f"a whole number from 1 to {MAX_AMOUNT}"
+) -> int:
+    """Return a number from 1 on, in ASCII digits.
+
+    :raises InvalidAmount: for anything else
+
+    >>> read_number("limit", "10")
+    10
+    """
+    found = int(text) if _DIGITS.match(text) else 0
+    if not 1 <= found <= MAX_AMOUNT:
+        raise exceptions.InvalidAmount(key, text, expected)
+    return found
+
+
+def read_amounts(key: str, text: str) -> dict[str, int]:
+    """Return ``{class: amount}``.
+
+    :raises InvalidRequest: for what is no list of classes and amounts, or cannot be counted
+    :raises InvalidAmount: for an amount that is no whole number from 1 to 2**63 - 1
+    :raises DuplicateKey: for a class that is said twice
+
+    >>> read_amounts("resources", "VCPU:1,MEMORY_MB:512")
+    {'VCPU': 1, 'MEMORY_MB': 512}
+    """
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        name, colon, digits = item.partition(":")
+        if not colon or ":" in digits:
+            raise exceptions.InvalidRequest(key, item, AMOUNTS)
+        with named_by(key):
+            kind = catalog.resource(name)
+        if kind.amount_kind is not IntegerAmount:
+            raise exceptions.InvalidRequest(key, item, "a class that is counted")
+        if name in found:
+            raise exceptions.DuplicateKey(key, name, "each class once")
+        expected = f"a whole number of {name} from 1 to {MAX_AMOUNT}"
+        found[kind.name] = read_number(key, digits, expected)
+    return found
+
+
+def add_up(key: str, total: Counter[str], some: Mapping[str, int]) -> None:
+    """Add the amounts of a group to those of the others.
+
+    :raises InvalidAmount: if it is more of a class than there can be
+
+    >>> total = Counter(VCPU=1)
+    >>> add_up("resources1", total, {"VCPU": 2})
+    >>> total
+    Counter({'VCPU': 3})
+    """
+    total.update(some)
+    for name in some:
+        if total[name] > MAX_AMOUNT:
+            expected = f"at most {MAX_AMOUNT} of {name} over all groups"
+            raise exceptions.InvalidAmount(key, some[name], expected)
+
+
+def format_amounts(key: str, group: RequestGroup) -> str:
+    """Return the amounts of a group, in the order in which they are kept.
+
+    :raises InvalidRequest: for an amount that is no count
+
+    >>> format_amounts("resources", RequestGroup("MEMORY_MB=512,VCPU=1"))
+    'VCPU:1,MEMORY_MB:512'
+    """
+    for kind, amount in group.resources.items():
+        if type(amount) is not IntegerAmount:
+            raise exceptions.InvalidRequest(
+                key, f"{kind}={amount}", "counts: a query cannot say where something goes"
+            )
+    return ",".join(f"{kind}:{amount}" for kind, amount in group.resources.items())
+
+
+def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what is required and what is forbidden by ``T1,!T2``.
+
+    :raises InvalidRequest: for a list with nothing between two commas
+    :raises InvalidTrait: for a name that no trait can have; so for unknown ones
+
+    >>> required, forbidden = read_traits("required", "CUSTOM_A,!CUSTOM_B")
+    >>> sorted(required), sorted(forbidden)
+    (['CUSTOM_A'], ['CUSTOM_B'])
+    """
+    told = [item.strip() for item in text.split(",")]
+    if "" in told or "!" in told:
+        raise exceptions.InvalidRequest(key, text, TRAITS)
+    with named_by(key):
+        required = known_traits(item for item in told if not item.startswith("!"))
+        return required, known_traits(item[1:] for item in told if item.startswith("!"))
+
+
+def read_any_trait(key: str, text: str) -> frozenset[str]:
+    """Return the traits of ``in:T1,T2``, of which one is enough.
+
+    :raises InvalidRequest: for an empty item, or one with ``!``
+    :raises InvalidTrait: for a name that no trait can have; so for unknown ones
+
+    >>> sorted(read_any_trait("required", "in:CUSTOM_A,CUSTOM_B"))
+    ['CUSTOM_A', 'CUSTOM_B']
+    """
+    told = [item.strip() for item in text.removeprefix("in:").split(",")]
+    if any(not item or item.startswith("!") for item in told):
+        raise exceptions.InvalidRequest(key, text, ANY_TRAIT)
+    with named_by(key):
+        return known_traits(told)
+
+
+def format_traits(required: Collection[str], forbidden: Collection[str]) -> str:
+    """Return ``T1,!T2``.
+
+    >>> format_traits(["CUSTOM_A"], ["CUSTOM_B"])
+    'CUSTOM_A,!CUSTOM_B'
+    """
+    return ",".join([*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))])
+
+
+def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:
+    """Return aggregates and whether they are forbidden.
+
+    :raises InvalidRequest: for several without ``in:``, or ``!`` before one of a list
+    :raises InvalidName: for what no aggregate is called
+
+    >>> read_aggregates("member_of", "!rack1")
+    (frozenset({'rack1'}), True)
+    """
+    forbidden = text.startswith("!")
+    listed = text.removeprefix("!")
+    told = listed.removeprefix("in:").split(",") if listed.startswith("in:") else [listed]
+    if any(not _is_plain(name) for name in told):
+        raise exceptions.InvalidRequest(key, text, AGGREGATES)
+    with named_by(key):
+        return frozenset(map(names.aggregate_name, told)), forbidden
+
+
+def format_aggregates(key: str, some: Collection[str], *, forbidden: bool = False) -> str:
+    """Return ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``.
+
+    :raises InvalidRequest: for a name that would read as something else
+
+    >>> format_aggregates("member_of", ["rack2", "rack1"], forbidden=True)
+    '!in:rack1,rack2'
+    """
+    for name in some:
+        if not _is_plain(name):
+            expected = (
+                "an aggregate without a comma in its name, that starts neither with ! nor in:"
+            )
+            raise exceptions.InvalidRequest(key, name, expected)
+    one = "in:" if len(some) > 1 else ""
+    return f"{'!' if forbidden else ''}{one}{','.join(sorted(some))}"
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether the name of an aggregate reads as nothing but that."""
+    return bool(name) and "," not in name and not name.startswith(("!", "in:"))
+
+
+def read_tree(key: str, text: str) -> str:
+    """Return the name or uuid of a provider.
+
+    :raises InvalidName: for what no provider is called
+
+    >>> read_tree("in_tree", "host0")
+    'host0'
+    """
+    with named_by(key):
+        return names.provider_key(text.strip())
+
+
+def read_suffixes(key: str, text: str) -> frozenset[str]:
+    """Return the suffixes of groups.
+
+    :raises InvalidRequest: for an empty one, which is no named group
+
+    >>> sorted(read_suffixes("same_subtree", "_A,_B"))
+    ['_A', '_B']
+    """
+    told = frozenset(item.strip() for item in text.split(","))
+    if "" in told:
+        expected = "suffixes of named groups with commas between, such as _A,_B"
+        raise exceptions.InvalidRequest(key, text, expected)
+    return told

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Self
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeAlias
 
-from resource_objects import base, exceptions, fields
-from resource_objects.requests import conditions
-from resource_objects.requests.group import RequestGroup
-from resource_objects.resources import Amounts
+from resource_objects import base, exceptions, fields, names
+from resource_objects._ovo import fields as ovo_fields
+from resource_objects.resources import Amounts, resource
+from resource_objects.resources.traits import known_traits
 
 #: What may be said of the providers of named groups: nothing, or that no two are the same.
 POLICIES = ("none", "isolate")
@@ -109,8 +110,8 @@ class Request(base.Value):
             groups=(RequestGroup(resources, **of_unnamed), *groups),
             group_policy=_choice("group_policy", group_policy, POLICIES),
             same_subtree=_subtrees(same_subtree),
-            root_required=conditions.traits("root_required", root_required),
-            root_forbidden=conditions.traits("root_forbidden", root_forbidden),
+            root_required=read_traits("root_required", root_required),
+            root_forbidden=read_traits("root_forbidden", root_forbidden),
             compatibility=_choice("compatibility", compatibility, COMPATIBILITIES),
         )
 
@@ -178,7 +179,7 @@ class Request(base.Value):
             )
         self._check_subtrees(set(suffixes[1:]))
         self._check_sums()
-        conditions.check_traits("root_", self.root_required, self.root_forbidden)
+        check_traits("root_", self.root_required, self.root_forbidden)
 
     def _check_suffixes(self, suffixes: list[str]) -> None:
         if not suffixes or suffixes[0] or "" in suffixes[1:]:
@@ -268,3 +269,357 @@ def _subtrees(given: object) -> tuple[frozenset[str], ...]:
             raise exceptions.InvalidRequest("same_subtree", some, expected)
         found[frozenset(map(str, some))] = None
     return tuple(sorted(found, key=sorted))
+
+
+# --- what a condition is kept as ------------------------------------------------------------------
+
+#: A resource class with the traits that who gives it must have, and must not have.
+TraitsOf: TypeAlias = tuple[str, frozenset[str], frozenset[str]]
+
+
+class TraitsOfClass(ovo_fields.FieldType[TraitsOf]):
+    """A resource class with required and forbidden traits."""
+
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> TraitsOf:
+        if not isinstance(value, list | tuple) or len(value) != 3:
+            raise ValueError(attr)
+        required, forbidden = (known_traits(traits) for traits in value[1:])
+        return names.resource_class_name(value[0]), required, forbidden
+
+    def from_primitive(self, obj: Any, attr: str, value: Any) -> TraitsOf:
+        return self.coerce(obj, attr, value)
+
+    def to_primitive(self, obj: Any, attr: str, value: TraitsOf) -> list[Any]:
+        name, required, forbidden = value
+        return [name, sorted(required), sorted(forbidden)]
+
+    def describe(self) -> str:
+        return "a resource class, a list of required traits and one of forbidden traits"
+
+    def get_schema(self) -> dict[str, Any]:
+        return {"type": ["array"], "minItems": 3, "maxItems": 3}
+
+
+class TreeField(fields.Field[str]):
+    """A provider, by name or uuid, whose whole tree is meant."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        check = fields.Checked(names.provider_key, "a provider name or uuid", "^.{1,200}$")
+        super().__init__(check, **kwargs)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+_SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@base.register
+class RequestGroup(base.Value):
+    """Amounts that are asked under the same conditions.
+
+    ``suffix`` is the name of the group inside its request, ``""`` for the one without a name. What
+    a named group asks is given by one provider; what the other one asks may be given class by
+    class. The conditions are on whoever gives:
+
+    * ``required`` and ``forbidden`` are traits; of each set of ``any_of`` one is enough;
+      ``traits_of`` says the same of who gives one class:
+      ``{"DISK_GB": ["CUSTOM_SSD", "!CUSTOM_SLOW"]}``;
+    * ``member_of`` are aggregates, or lists of those of which one is enough; ``not_member_of`` are
+      those it must not be in;
+    * ``in_tree`` is a provider, by name or uuid: all comes from its tree.
+
+    Cost: some 20 microseconds to make.
+
+    >>> group = RequestGroup("VCPU=2,PGPU=1", required=["CUSTOM_H100"])
+    >>> print(group)
+    VCPU=2,PGPU=1 required=CUSTOM_H100
+    >>> print(RequestGroup("VCPU=2", suffix="_A", any_of=[["CUSTOM_A", "CUSTOM_B"]],
+    ...                    member_of=["rack1"], in_tree="host0"))
+    _A: VCPU=2 any_of=CUSTOM_A|CUSTOM_B member_of=rack1 in_tree=host0
+    >>> RequestGroup("VCPU=2", required=["CUSTOM_A"], forbidden=["CUSTOM_A"])
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidRequest: forbidden: got ['CUSTOM_A'], expected traits ...
+    """
+
+    # Version 1.0: Initial version
+    # Version 1.1: any_of, member_of, not_member_of, in_tree, traits_of
+    VERSION = "1.1"
+
+    fields = {
+        "suffix": fields.TextField(default=""),
+        "resources": fields.ObjectField("Amounts"),
+        "required": fields.TraitsField(default=frozenset()),
+        "forbidden": fields.TraitsField(default=frozenset()),
+        "any_of": fields.TupleOfTraitsField(default=()),
+        "member_of": fields.TupleOfAggregatesField(default=()),
+        "not_member_of": fields.AggregatesField(default=frozenset()),
+        "in_tree": TreeField(nullable=True, default=None),
+        "traits_of": fields.Field(fields.TupleOf(TraitsOfClass()), default=()),
+    }
+    suffix: str
+    resources: Amounts
+    required: frozenset[str]
+    forbidden: frozenset[str]
+    any_of: tuple[frozenset[str], ...] = ()
+    member_of: tuple[frozenset[str], ...] = ()
+    not_member_of: frozenset[str] = frozenset()
+    in_tree: str | None = None
+    traits_of: tuple[TraitsOf, ...] = ()
+
+    def __init__(
+        self,
+        resources: Any = "",
+        /,
+        *,
+        suffix: str = "",
+        required: Iterable[str] = (),
+        forbidden: Iterable[str] = (),
+        any_of: Iterable[Iterable[str]] = (),
+        member_of: Iterable[str | Iterable[str]] = (),
+        not_member_of: Iterable[str] = (),
+        in_tree: str | None = None,
+        traits_of: Mapping[str, Iterable[str]] | tuple[TraitsOf, ...] | None = None,
+    ) -> None:
+        super().__init__(
+            resources=Amounts.of(resources).bare(),
+            suffix=suffix,
+            required=read_traits("required", required),
+            forbidden=read_traits("forbidden", forbidden),
+            any_of=read_any_of(any_of),
+            member_of=read_member_of(member_of),
+            not_member_of=read_aggregates("not_member_of", not_member_of),
+            in_tree=None if in_tree is None else names.provider_key(in_tree),
+            traits_of=read_traits_of(traits_of),
+        )
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether it says anything of who gives."""
+        return any(
+            getattr(self, name) for name in self.fields if name not in ("suffix", "resources")
+        )
+
+    def is_like(self, other: RequestGroup) -> bool:
+        """Return whether another group asks for the same under the same conditions."""
+        return self.replace(suffix="") == other.replace(suffix="")
+
+    def _validate(self) -> None:
+        if self.suffix and not _SUFFIX.fullmatch(self.suffix):
+            raise exceptions.InvalidRequest(
+                "suffix", self.suffix, "1 to 64 of A-Z, a-z, 0-9, _ and -, or nothing"
+            )
+        where = f"group {self.suffix}: " if self.suffix else ""
+        self._check_amounts(where)
+        check_traits(where, self.required, self.forbidden, self.any_of)
+        check_aggregates(where, self.member_of, self.not_member_of)
+        self._check_classes(where)
+
+    def _check_amounts(self, where: str) -> None:
+        for kind, amount in self.resources.items():
+            if amount.is_negative:
+                raise exceptions.InvalidRequest(f"{where}{kind.name}", amount, "an amount above 0")
+            if self.suffix and (amount.locates or kind.is_located):
+                raise exceptions.InvalidRequest(
+                    f"{where}{kind.name}", amount, "a count: what says where it goes has no name"
+                )
+        try:
+            self.resources.counted()
+        except exceptions.InvalidAmount as error:
+            raise exceptions.InvalidRequest(
+                where + error.what, error.value, error.expected
+            ) from error
+
+    def _check_classes(self, where: str) -> None:
+        asked = {name for name, _ in self.resources.by_name()}
+        seen: set[str] = set()
+        for name, required, forbidden in self.traits_of:
+            if resource(name).name not in asked or name in seen:
+                raise exceptions.InvalidRequest(
+                    f"{where}traits_of", name, "classes that the group asks for, each once"
+                )
+            seen.add(name)
+            check_traits(f"{where}{name}: ", required, forbidden)
+            both = sorted(required & self.forbidden)
+            if self.suffix:  # one provider gives all of it
+                both += sorted(forbidden & self.required)
+            if both:
+                raise exceptions.InvalidRequest(
+                    f"{where}traits_of {name}", both, "traits that do not contradict the group's"
+                )
+
+    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
+        """Leave out what version 1.0 does not know; refuse to lose what it cannot say."""
+        if target_version == "1.0":
+            for name in ("any_of", "member_of", "not_member_of", "in_tree", "traits_of"):
+                if primitive.pop(name, None):
+                    raise exceptions.CannotDowngrade(
+                        self.obj_name(), target_version, f"it cannot say {name}"
+                    )
+        super().obj_make_compatible(primitive, target_version)
+
+    def __str__(self) -> str:
+        name = f"{self.suffix}: " if self.suffix else ""
+        return name + " ".join(
+            [str(self.resources) or "nothing", *(f"{k}={v}" for k, v in self._told())]
+        )
+
+    def _told(self) -> Iterable[tuple[str, str]]:
+        for name in ("required", "forbidden"):
+            if getattr(self, name):
+                yield name, ",".join(sorted(getattr(self, name)))
+        for name in ("any_of", "member_of"):
+            if getattr(self, name):
+                yield name, ",".join("|".join(sorted(some)) for some in getattr(self, name))
+        if self.not_member_of:
+            yield "not_member_of", ",".join(sorted(self.not_member_of))
+        if self.in_tree is not None:
+            yield "in_tree", self.in_tree
+        for kind, required, forbidden in self.traits_of:
+            told = [*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))]
+            yield f"{kind} with", ",".join(told)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the conditions as arguments of the constructor, those that say something."""
+        found: dict[str, Any] = {}
+        for name in ("required", "forbidden", "not_member_of"):
+            if getattr(self, name):
+                found[name] = sorted(getattr(self, name))
+        for name in ("any_of", "member_of"):
+            if getattr(self, name):
+                found[name] = [sorted(some) for some in getattr(self, name)]
+        if self.in_tree is not None:
+            found["in_tree"] = self.in_tree
+        if self.traits_of:
+            found["traits_of"] = {
+                kind: [*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))]
+                for kind, required, forbidden in self.traits_of
+            }
+        return found
+
+    def __repr__(self) -> str:
+        parts = [repr(str(self.resources))] if self.resources else []
+        parts += [f"suffix={self.suffix!r}"] if self.suffix else []
+        parts += [f"{name}={value!r}" for name, value in self.arguments().items()]
+        return f"RequestGroup({', '.join(parts)})"
+
+
+# --- reading conditions ---------------------------------------------------------------------------
+
+
+def read_traits(what: str, given: object) -> frozenset[str]:
+    """Return traits, or raise for what is no list of known ones.
+
+    >>> sorted(read_traits("required", ["CUSTOM_B", "CUSTOM_A"]))
+    ['CUSTOM_A', 'CUSTOM_B']
+    """
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        raise exceptions.InvalidTrait(what, given, "a list of trait names")
+    return known_traits(given)
+
+
+def read_any_of(given: object) -> tuple[frozenset[str], ...]:
+    """Return sets of traits of which one each is enough, each set once, in a fixed order.
+
+    :raises InvalidRequest: for what is no list of lists, or a set of nothing
+    """
+    if not _is_list(given):
+        raise exceptions.InvalidRequest("any_of", given, "a list of lists of traits")
+    return _ordered(read_traits("any_of", some) for some in given)  # type: ignore[attr-defined]
+
+
+def read_member_of(given: object) -> tuple[frozenset[str], ...]:
+    """Return sets of aggregates of which one each is enough: names, or lists of names.
+
+    >>> [sorted(some) for some in read_member_of(["rack1", ["fast", "large"]])]
+    [['fast', 'large'], ['rack1']]
+    """
+    expected = "a list of aggregates, or of lists of those of which one is enough"
+    if not _is_list(given):
+        raise exceptions.InvalidRequest("member_of", given, expected)
+    found = []
+    for one in given:  # type: ignore[attr-defined]
+        if not isinstance(one, str) and not _is_list(one):
+            raise exceptions.InvalidRequest("member_of", one, expected)
+        found.append(frozenset(map(names.aggregate_name, [one] if isinstance(one, str) else one)))
+    return _ordered(found)
+
+
+def read_aggregates(what: str, given: object) -> frozenset[str]:
+    """Return aggregates, or raise for what is no list of them."""
+    if not _is_list(given):
+        raise exceptions.InvalidRequest(what, given, "a list of aggregates")
+    return frozenset(map(names.aggregate_name, given))  # type: ignore[call-overload]
+
+
+def read_traits_of(given: object) -> tuple[TraitsOf, ...]:
+    """Return traits by class, from ``{class: [trait, "!forbidden trait"]}`` or as they are kept.
+
+    >>> read_traits_of({"DISK_GB": ["CUSTOM_SSD", "!CUSTOM_SLOW"]})
+    (('DISK_GB', frozenset({'CUSTOM_SSD'}), frozenset({'CUSTOM_SLOW'})),)
+    """
+    if given is None:
+        return ()
+    if isinstance(given, tuple):
+        return given
+    if not isinstance(given, Mapping):
+        expected = "a mapping of resource classes to lists of traits"
+        raise exceptions.InvalidRequest("traits_of", given, expected)
+    return tuple(_of_class(name, some) for name, some in sorted(given.items()))
+
+
+def _of_class(name: object, given: object) -> TraitsOf:
+    if not _is_list(given) or not given:
+        raise exceptions.InvalidRequest(f"traits_of {name}", given, "a list of traits")
+    told = [str(trait) for trait in given]  # type: ignore[attr-defined]
+    required = [trait for trait in told if not trait.startswith("!")]
+    forbidden = [trait[1:] for trait in told if trait.startswith("!")]
+    return names.resource_class_name(name), known_traits(required), known_traits(forbidden)
+
+
+def check_traits(
+    where: str,
+    required: frozenset[str],
+    forbidden: frozenset[str],
+    any_of: Iterable[frozenset[str]] = (),
+) -> None:
+    """Raise for traits that contradict each other, or that do not exist.
+
+    :raises InvalidRequest: naming those that are required and forbidden
+    :raises UnknownTrait: naming one that is neither standard nor custom
+    """
+    for some in (required, forbidden, *any_of):
+        known_traits(some)
+    both = sorted(required & forbidden)
+    if both:
+        raise exceptions.InvalidRequest(
+            f"{where}forbidden", both, "traits that are not required too"
+        )
+    for some in any_of:
+        if not some - forbidden:
+            raise exceptions.InvalidRequest(
+                f"{where}any_of", sorted(some), "at least one trait that is not forbidden"
+            )
+
+
+def check_aggregates(
+    where: str, member_of: Iterable[frozenset[str]], not_member_of: frozenset[str]
+) -> None:
+    """Raise for aggregates that contradict each other.
+
+    :raises InvalidRequest: naming those that one has to be in and must not be in
+    """
+    for some in member_of:
+        if not some - not_member_of:
+            expected = "at least one aggregate that is not excluded"
+            raise exceptions.InvalidRequest(f"{where}member_of", sorted(some), expected)
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+
+
+def _ordered(given: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    return tuple(sorted(dict.fromkeys(given), key=sorted))

@@ -20,20 +20,12 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import Reason
-from resource_objects.resources.records import (
-    AmountRecord,
-    InventoryRecord,
-    KeptPart,
-    Part,
-)
-
-if TYPE_CHECKING:
-    from resource_objects.resources.together import Cells, Near
+from resource_objects.resources.context import ANYWHERE, Context
+from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -101,20 +93,42 @@ class Amount(base.Value, abc.ABC):
         """What of :attr:`located` the host as a whole gives, as far as that is known (D2)."""
         return {}
 
-    def at_least(self, classes: Collection[str]) -> tuple[Mapping[str, int], ...]:
-        """Return what each part it is on has to have left, by class: one for each, in any order.
+    @property
+    def said(self) -> Mapping[str, int]:
+        """What of :attr:`of_host` goes with what was asked, wherever it goes."""
+        return self.unassigned().of_host
 
-        Necessary and not sufficient, for whoever rules out many inventories at once; empty if the
-        kind has nothing to say.
+    @property
+    def beside(self) -> frozenset[str]:
+        """The classes of :attr:`said` that are counted beside this, and not by it.
 
-        :param classes: those that the parts are kept as
+        :meth:`~.amounts.Amounts.counted` says so, and nobody else: what is by itself has none.
         """
-        return ()
+        return frozenset()
+
+    def with_beside(self, classes: Collection[str]) -> Self:
+        """Return this amount where these classes are counted beside it; of kinds that locate."""
+        return self
+
+    @property
+    def draws(self) -> Mapping[str, int]:
+        """What it takes of the host's counts itself, by class; negative if it gives back.
+
+        All of :attr:`of_host`, less what is counted beside it: ``draws(-a) == -draws(a)``. It
+        follows from the amount alone, so that taking one after the other has one result in any
+        order.
+        """
+        said, sign = self.said if self.beside else {}, -1 if self.is_negative else 1
+        found = {
+            name: sign * (count - (said.get(name, 0) if name in self.beside else 0))
+            for name, count in self.of_host.items()
+        }
+        return {name: count for name, count in found.items() if count}
 
     @property
     def pieces(self) -> int:
         """Of how many pieces it is, as refusals count it: at least one."""
-        return max(1, len(self.at_least(())))
+        return 1
 
     @property
     def of_parts(self) -> Mapping[str, int]:
@@ -135,8 +149,11 @@ class Inventory(base.ResourceObject, abc.ABC):
     """What there is of a resource in one place, and how much of it is used.
 
     Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving back: :meth:`consume`. All three
-    ask the same pure decision, :meth:`fit`. Equal when the figures are equal; not hashable,
-    because it changes. Not made for several threads at once: what they share, they lock.
+    ask the same pure decision, :meth:`fit`. How it is kept: :meth:`to_records`, :meth:`describe`.
+    What a kind over a tree of providers adds is in :mod:`~resource_objects.resources.located`.
+
+    Equal when the figures are equal; not hashable, because it changes. Not made for several threads
+    at once: what they share, they lock.
     """
 
     # Version 1.0: Initial version
@@ -150,91 +167,31 @@ class Inventory(base.ResourceObject, abc.ABC):
     resource_class: str | None
 
     @abc.abstractmethod
-    def fit(self, amount: Amount, limit: Amount | None = None) -> Amount:
+    def fit(
+        self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
+    ) -> Amount:
         """Return the assigned amount: where ``amount`` would go. Nothing changes.
 
         :param limit: a total set from outside for this one claim; None is no bound
+        :param context: what else binds the decision, where more is decided than this inventory
         :raises WrongAmountKind: (a ``ValueError``) for an amount of another kind
         :raises CapacityException: if used would go below zero, or the change increases use
-            beyond min(capacity, limit) or breaks a unit rule
+            beyond min(capacity, limit) or breaks a unit rule; with ``Rule.AFFINITY`` alone if only
+            ``context.near`` stands against it
         """
 
-    def fit_beside(self, amount: Amount, limit: Amount | None, room: Mapping[str, int]) -> Amount:
-        """Return what :meth:`fit` does, where the host as a whole has no more than ``room`` left.
-
-        :param room: units left by class, of the classes the amount is counted in too
-        """
-        return self.fit(amount, limit)
-
-    def fit_located(self, amount: Amount, limit: Amount | None = None) -> Amount:
-        """Return what :meth:`fit` does for what something else locates and that counts here too.
-
-        Rules of one claim (min_unit, max_unit, step_size) are about who takes of this inventory
-        itself; what is taken of a part of it (D2) is bound by the capacity and the limit.
-        """
-        return self.fit(amount, limit)
-
-    # --- beside others, near each other (:mod:`~resource_objects.resources.together`) ---
-
-    def all_cells(self) -> Cells | None:
-        """Return the host cells there are; None if this is of a kind that has none."""
-        return None
-
-    def near(self, amount: Amount, cells: Cells) -> Near | None:
-        """Return what an amount needs of the host cells beside it; None if any will do."""
-        return None
-
-    def near_within(self, amount: Amount, cells: Cells, ids: Collection[int] | None) -> Near | None:
-        """Return what :meth:`near` does, where only some parts may be used; None for all."""
-        return self.near(amount, cells)
-
-    def device_counts(self) -> Mapping[int, int]:
-        """Return how many free devices are at each host cell, by the cell's id."""
-        return {}
-
-    def fit_near(
-        self,
-        amount: Amount,
-        limit: Amount | None,
-        cells: Cells,
-        chosen: Collection[int],
-        within: Collection[int] | None,
-    ) -> Amount:
-        """Return what :meth:`fit` does, for who has chosen host cells. Of kinds with :meth:`near`.
-
-        :param chosen: the ids of these host cells
-        :param within: ids of the parts that may be used (:meth:`part_ids`), None for all
-        """
-        raise NotImplementedError(f"{type(self).__name__} is near to nothing")
-
-    def fit_among(
-        self,
-        amount: Amount,
-        limit: Amount | None,
-        room: Mapping[str, int],
-        nears: Sequence[Near],
-        within: Collection[int] | None,
-        devices: Mapping[int, int],
-    ) -> Amount:
-        """Return what :meth:`fit` does, on host cells that all of ``nears`` are met by.
-
-        Of kinds with :meth:`all_cells`.
-
-        :param room: as in :meth:`fit_beside`
-        :param within: ids of the parts that may be used (:meth:`part_ids`), None for all
-        :param devices: free devices by host cell that are not asked for, to be left to others
-        :raises CapacityException: with reasons; ``Rule.AFFINITY`` alone if only ``nears`` stand
-            against it
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no host cells")
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of it: what :meth:`Resource.make_inventory` makes of nothing."""
+        return False
 
     @abc.abstractmethod
-    def _take(self, assigned: Amount) -> None:
-        """Add an assigned amount that :meth:`fit` returned for the present state."""
+    def take(self, assigned: Amount) -> None:
+        """Add an assigned amount that :meth:`fit` returned for the present state, unchecked."""
 
     def _untake(self, assigned: Amount) -> None:
-        """Undo :meth:`_take` of a moment ago: nobody has used it meanwhile."""
-        self._take(-assigned)
+        """Undo :meth:`take` of a moment ago: nobody has used it meanwhile."""
+        self.take(-assigned)
 
     def can_provide(self, amount: Amount, limit: Amount | None = None) -> bool:
         """Return whether ``amount`` fits. Nothing changes.
@@ -250,13 +207,15 @@ class Inventory(base.ResourceObject, abc.ABC):
             return False
         return True
 
-    def consume(self, amount: Amount, limit: Amount | None = None) -> Amount:
+    def consume(
+        self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
+    ) -> Amount:
         """Add ``amount`` to what is used and return the assigned amount; negative gives back.
 
-        Refused: nothing changed. Errors are those of :meth:`fit`.
+        Refused: nothing changed. Parameters and errors are those of :meth:`fit`.
         """
-        assigned = self.fit(amount, limit)
-        self._take(assigned)
+        assigned = self.fit(amount, limit, context)
+        self.take(assigned)
         return assigned
 
     def update(self, **values: Any) -> bool:
@@ -273,7 +232,7 @@ class Inventory(base.ResourceObject, abc.ABC):
     def without(self, assigned: Amount) -> Self:
         """Return a copy as if an assigned amount that is taken had never been taken."""
         found = self.obj_clone()
-        found._take(-assigned)
+        found.take(-assigned)
         return found
 
     @abc.abstractmethod
@@ -287,100 +246,6 @@ class Inventory(base.ResourceObject, abc.ABC):
         :meth:`Resource.inventory_from_kept` reads it back.
         """
         return None
-
-    def parts(self) -> tuple[Part, ...]:
-        """Return what each provider below keeps of it; empty if one provider keeps it all.
-
-        Of a kind whose inventories lie over a tree: :meth:`Resource.gather` is the way back.
-        """
-        return ()
-
-    def units(self, resource_class: str) -> frozenset[str] | None:
-        """Return the names of the units there are of a class it is kept as; None if any will do."""
-        return None
-
-    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
-        """Return what is named like units of a class, and is given out in another way here."""
-        return frozenset()
-
-    # --- units that are things of their own ---
-
-    #: Whether each unit of what it is kept as is a thing with an identity (a device): who asks for
-    #: a count of them gets them by name, several parts may share a count, and a unit that somebody
-    #: has stays at its part.
-    of_devices: ClassVar[bool] = False
-
-    def unit_count(self, resource_class: str, units: Collection[str]) -> int:
-        """Return how much of a class some units are: those that go with others do not count."""
-        return len(units)
-
-    def companions(self, resource_class: str) -> Mapping[str, frozenset[str]]:
-        """Return the units that go with each unit of a class: who has the one has them too."""
-        return {}
-
-    def some_units(
-        self, part: int, resource_class: str, count: int, taken: Collection[str] = ()
-    ) -> tuple[str, ...] | None:
-        """Return units of a part for who asks for a count, None if so many are not free.
-
-        Nothing if units of that class are not given out by name to who does not name them.
-
-        :param part: its place among :meth:`parts`
-        :param taken: units that somebody else is going to have
-        """
-        return ()
-
-    def alike(self, part: int) -> Hashable | None:
-        """Return what parts have in common that differ in names alone; None: it is like nobody.
-
-        What is free of them is looked at apart.
-
-        :param part: its place among :meth:`parts`
-        """
-        return None
-
-    def in_the_way(self, amount: Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
-        """Return the units that somebody has and a refused amount would need, by the part's place.
-
-        :param reason: one of those that it was refused for; others may be of another kind
-        """
-        return {}
-
-    def spread(self, assigned: Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-        """Return what an assigned amount takes of each part: the part's number, and records.
-
-        :raises NotAssigned: if it does not say where it is
-        :raises ForeignAmount: if it is on what is not here
-        """
-        return ((0, assigned.to_records(self.resource_class or "")),)
-
-    def part_ids(self) -> tuple[int, ...]:
-        """Return how reasons (``cell``) and :meth:`fit_within` call its parts, in their order."""
-        return tuple(range(len(self.parts())))
-
-    def fit_within(self, amount: Amount, ids: Collection[int]) -> Amount:
-        """Return what :meth:`fit` does, where only some parts may be used.
-
-        What is assigned already is checked as it is.
-        """
-        raise NotImplementedError(f"{type(self).__name__} is kept in one place")
-
-    def placed(self, amount: Amount, held: Mapping[int, Sequence[AmountRecord]]) -> Amount:
-        """Return the assigned amount that takes ``held`` of the parts: :meth:`spread` undone.
-
-        :raises ForeignAmount: if ``amount`` cannot take that
-        """
-        return amount
-
-    def placed_near(
-        self,
-        amount: Amount,
-        held: Mapping[int, Sequence[AmountRecord]],
-        cells: Cells,
-        chosen: Collection[int],
-    ) -> Amount:
-        """Return what :meth:`placed` does, of who has these host cells beside it."""
-        return self.placed(amount, held)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -434,7 +299,14 @@ class Resource(base.Value, abc.ABC):
     @on_class_or_instance
     @abc.abstractmethod
     def make_inventory(this: Any, /, *args: Any, **kwargs: Any) -> Inventory:  # noqa: N805
-        """Return an inventory of this resource's kind, labelled where called on an instance."""
+        """Return an inventory of this resource's kind, labelled where called on an instance.
+
+        Of no arguments, an empty one.
+        """
+
+    def make_empty(self) -> Inventory:
+        """Return the inventory of a place that has nothing of this."""
+        return self.make_inventory()
 
     @abc.abstractmethod
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> Inventory:
@@ -446,12 +318,26 @@ class Resource(base.Value, abc.ABC):
         """Return the inventory kept as ``records`` with what :meth:`Inventory.describe` said."""
         return self.inventory_from_records(records)
 
-    def gather(self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None) -> Inventory:
+    def from_parts(
+        self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
+    ) -> Inventory:
         """Return the inventory over all its parts as they are kept, a view (law 1).
 
         :param room: what the host as a whole has left of the classes that parts share with it
         """
         raise NotImplementedError(f"{type(self).__name__} is kept in one place")
+
+    def lower_bounds(
+        self, amount: Amount, classes: Collection[str]
+    ) -> tuple[Mapping[str, int], ...]:
+        """Return what each part an amount is on has to have left, by class: one for each piece.
+
+        Necessary and not sufficient, for whoever rules out many inventories at once; empty if the
+        kind has nothing to say.
+
+        :param classes: those that the parts are kept as
+        """
+        return ()
 
     def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
         """Return whether a plain count surely fits the inventory kept as one record, if so much is

@@ -6,16 +6,18 @@ bound. (The same distinction as between quantities and limits in Mesos.)
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
-from resource_objects.resources import joint as locating
+from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import text
-from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
 from resource_objects.resources.abstract import Amount, Resource
+from resource_objects.resources.catalog import ByResource, by_name, load_kinds
+from resource_objects.resources.integer import IntegerAmount
 
 _NOTHING: Any = {}
 
@@ -144,20 +146,32 @@ class Amounts(_AmountMapping):
         return not self
 
     def counted(self) -> Amounts:
-        """Return these amounts with the counts that structured ones imply (D1).
+        """Return these amounts with the counts that structured ones imply, each stated once (D1).
 
         A topology of 4 shared vCPUs implies ``VCPU=4``, stated or not. Memory that it asks for in
-        huge pages is not the host's ordinary memory: a count of it goes.
+        huge pages is not the host's ordinary memory: a count of it goes. The structured amounts
+        then know which counts stand beside them (:attr:`Amount.beside`) and do not take these too,
+        so that whoever takes one amount after the other comes to the same in any order.
 
         :raises InvalidAmount: if a count does not agree with what locates it
 
-        >>> print(Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").counted())
-        VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512
+        >>> asked = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").counted()
+        >>> print(asked, *sorted(asked["NUMA_TOPOLOGY"].beside))
+        VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512 MEMORY_MB VCPU
         """
-        joint = locating.split(self)
+        joint = split(self)
         if joint is None:
             return self
-        return Amounts({**dict(locating.of_host(joint)), **joint.others, **joint.located})
+        located = {name: one.with_beside(one.said) for name, one in joint.located.items()}
+        counts = dict(said(joint))
+        others = {name: one for name, one in joint.others.items() if name not in counts}
+        return Amounts({**counts, **others, **located})
+
+    def bare(self) -> Amounts:
+        """Return these amounts, of which none knows of counts beside it: as somebody asks."""
+        if not any(amount.beside for amount in self.values()):
+            return self
+        return Amounts({name: amount.with_beside(()) for name, amount in self.by_name()})
 
     def _combine(
         self, other: object, both: Callable[[Any, Any], Any], alone: Callable[[Any], Any]
@@ -207,3 +221,92 @@ class Limits(_AmountMapping):
         for name, amount in self.by_name():
             if amount.is_negative:
                 raise exceptions.NegativeAmount(f"limit of {name}", amount, "0 or more")
+
+
+# --- counts and what locates them (D1) ------------------------------------------------------------
+# A structured amount locates; it adds nothing. Of VCPU=4 and a topology of 4 shared vCPUs, four are
+# asked for. The counts have to agree with what locates them, or are implied by it; and they are
+# taken once: of the cells, and through them of the host as a whole.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Joint:
+    """Amounts, sorted by who decides about them."""
+
+    located: Mapping[str, Amount]  #: what says where
+    stated: frozenset[str]  #: classes that it locates and that are stated as counts besides
+    others: Mapping[str, Amount]  #: everything else, and counts beyond those that are located
+
+
+def split(amounts: Amounts) -> Joint | None:
+    """Return amounts, sorted; None if nothing says where anything is.
+
+    :raises InvalidAmount: if a count does not agree with what locates it
+    """
+    located = {name: amount for name, amount in amounts.by_name() if amount.locates}
+    if not located:
+        return None
+    counts: dict[str, tuple[str, set[int]]] = {}
+    for name, amount in located.items():
+        for kind, possible in _possible(amount).items():
+            if kind in counts:
+                raise exceptions.InvalidAmount(kind, name, "to be located by one amount only")
+            counts[kind] = name, possible
+    others: dict[str, Amount] = {}
+    for name, amount in amounts.by_name():
+        if name in counts:
+            more = _beyond(name, amount, located[counts[name][0]])
+            if more is None:
+                _check(name, amount, *counts[name])
+            elif not more.is_zero:
+                others[name] = more
+        elif name not in located:
+            others[name] = amount
+    return Joint(located, frozenset(counts).intersection(amounts.names()), others)
+
+
+def _beyond(name: str, amount: Amount, by: Amount) -> IntegerAmount | None:
+    """Return what is asked beyond what ``by`` locates, None unless the count stands beside it.
+
+    A sum over several groups has more than the group that says where.
+    """
+    if name not in by.beside or not isinstance(amount, IntegerAmount):
+        return None
+    more = amount - IntegerAmount((-1 if by.is_negative else 1) * by.said.get(name, 0))
+    return more if more.is_zero or more.is_negative is by.is_negative else None
+
+
+def _possible(amount: Amount) -> dict[str, set[int]]:
+    """Return which counts agree with a located amount: as asked, or as taken of the host."""
+    sign = -1 if amount.is_negative else 1
+    found = {kind: {sign * count} for kind, count in amount.located.items()}
+    if amount.is_assigned:
+        for kind in found:
+            found[kind].add(sign * amount.of_host.get(kind, 0))
+    return found
+
+
+def _check(name: str, amount: Amount, by: str, possible: set[int]) -> None:
+    if not isinstance(amount, IntegerAmount) or int(amount) not in possible:
+        expected = " or ".join(map(str, sorted(possible - {0} or possible)))
+        raise exceptions.InvalidAmount(name, amount, f"{expected}, as {by} says")
+
+
+def said(joint: Joint) -> Iterator[tuple[str, Amount]]:
+    """Yield the counts that go with what was asked; negative if it gives back.
+
+    With what is asked of the same classes beyond them.
+    """
+    for amount in joint.located.values():
+        for name, count in amount.said.items():
+            whole = IntegerAmount(-count if amount.is_negative else count)
+            more = joint.others.get(name)
+            yield name, whole + more if isinstance(more, IntegerAmount) else whole
+
+
+def absent(name: str, amount: Amount) -> Reason:
+    """Return why an amount does not fit where there is no inventory of its class."""
+    asked = int(amount) if hasattr(amount, "__int__") else 1
+    if amount.is_negative:
+        return Reason(Rule.USED_BELOW_ZERO, asked, bound=0, used=0, resource=name)
+    return Reason(Rule.NO_INVENTORY, asked, bound=0, used=0, resource=name)

@@ -20,6 +20,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.resources import abstract, text
 from resource_objects.resources.abstract import on_class_or_instance
+from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord
 
 _ONE: Final = Decimal(1)
@@ -139,7 +140,7 @@ class IntegerInventory(abstract.Inventory):
     """What there is of a counted resource in one place.
 
     ============================  ==================================================================
-    ``total``                     units there are, 1 to 2^31-1
+    ``total``                     units there are, 0 to 2^31-1; 0 is nothing, which is kept nowhere
     ``reserved``                  units set aside for others, at most total
     ``min_unit``, ``max_unit``    least and most one claim may take; ``max_unit`` None is no bound
                                   of its own, else it is at least min_unit and at most total
@@ -177,7 +178,7 @@ class IntegerInventory(abstract.Inventory):
     VERSION = "1.0"
 
     fields = {
-        "total": fields.IntegerField(1, MAX_FIGURE),
+        "total": fields.IntegerField(0, MAX_FIGURE),
         "reserved": fields.IntegerField(0, MAX_FIGURE, default=0),
         "min_unit": fields.IntegerField(1, MAX_FIGURE, default=1),
         "max_unit": fields.IntegerField(1, MAX_FIGURE, nullable=True, default=None),
@@ -192,6 +193,10 @@ class IntegerInventory(abstract.Inventory):
     step_size: int
     allocation_ratio: Decimal
     used: int
+
+    #: What may be used in all besides the capacity, None for no bound: a limit of whoever holds
+    #: this inventory, which is in no copy of it.
+    ceiling: int | None = None
 
     def __init__(
         self,
@@ -241,9 +246,24 @@ class IntegerInventory(abstract.Inventory):
         return self._capacity
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there are no units."""
+        return not self._obj_total
+
+    @property
     def free(self) -> int:
         """Units left: capacity less used, negative when over-full."""
         return self._capacity - self._obj_used
+
+    def update(self, **values: Any) -> bool:
+        """Set several figures at once, checked together; return whether anything changed.
+
+        Where ``max_unit`` was the total it follows it, and it is lowered to a lower total.
+        """
+        total = values.get("total")
+        if type(total) is int and total > 0 and "max_unit" not in values:
+            values["max_unit"] = follow_total(self.max_unit, self.total, total)
+        return super().update(**values)
 
     # --- the decision ---
 
@@ -255,33 +275,36 @@ class IntegerInventory(abstract.Inventory):
         asked = _value_of(amount)
         if asked < 0:
             raise exceptions.NegativeAmount("amount", asked, "0 or more; give back by consume")
-        return self._broken_rule(asked, None if limit is None else _limit_of(limit)) is None
+        bound = self.ceiling if limit is None else self._bound(limit)
+        return self._broken_rule(asked, bound) is None
 
-    def fit(self, amount: abstract.Amount, limit: abstract.Amount | None = None) -> abstract.Amount:
+    def _bound(self, limit: abstract.Amount) -> int:
+        """Return the tighter one of a limit and the ceiling; most ask without a limit."""
+        bound = _limit_of(limit)
+        return bound if self.ceiling is None else min(bound, self.ceiling)
+
+    def fit(
+        self,
+        amount: abstract.Amount,
+        limit: abstract.Amount | None = None,
+        context: Context = ANYWHERE,
+    ) -> abstract.Amount:
         """Return ``amount`` itself, if it fits: a counted unit has no place of its own.
 
         :raises WrongAmountKind: for an amount of another kind
         :raises CapacityException: naming the rule it breaks
         """
         asked = _value_of(amount)
-        bound = None if limit is None else _limit_of(limit)
-        rule = self._broken_rule(asked, bound)
+        bound = self.ceiling if limit is None else self._bound(limit)
+        if context is ANYWHERE or not context.in_part:  # the first is the cheaper question
+            rule = self._broken_rule(asked, bound)
+        else:
+            rule = self._broken_total(asked, bound)
         if rule is not None:
             raise exceptions.CapacityException.of([self._reason(rule, asked, bound)])
         return amount
 
-    def fit_located(
-        self, amount: abstract.Amount, limit: abstract.Amount | None = None
-    ) -> abstract.Amount:
-        """Return ``amount`` itself, if capacity and limit leave room for it."""
-        asked = _value_of(amount)
-        bound = None if limit is None else _limit_of(limit)
-        rule = self._broken_total(asked, bound)
-        if rule is not None:
-            raise exceptions.CapacityException.of([self._reason(rule, asked, bound)])
-        return amount
-
-    def _take(self, assigned: abstract.Amount) -> None:
+    def take(self, assigned: abstract.Amount) -> None:
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
         self._changed_fields.add("used")
 
@@ -326,6 +349,8 @@ class IntegerInventory(abstract.Inventory):
         """Return the one record of this inventory."""
         if self._obj_resource_class is None:
             raise exceptions.InvalidInventory("resource_class", None, "what it is an inventory of")
+        if not self._obj_total:
+            raise self._contradiction("total", f"from 1 to {MAX_FIGURE}")
         record = InventoryRecord(
             self._obj_resource_class,
             self._obj_total,
@@ -378,6 +403,17 @@ class _Kept:
         self._obj_used = used
 
 
+def follow_total(max_unit: int | None, total: int, new_total: int) -> int | None:
+    """Return the largest claim after a change of total: it follows where it was the total.
+
+    >>> follow_total(8, 8, 16), follow_total(2, 8, 16), follow_total(6, 8, 4)
+    (16, 2, 4)
+    """
+    if max_unit is None or (max_unit != total and max_unit <= new_total):
+        return max_unit
+    return new_total
+
+
 @base.register
 class IntegerResource(abstract.Resource):
     """A resource that is counted.
@@ -399,7 +435,7 @@ class IntegerResource(abstract.Resource):
         return IntegerAmount(value)
 
     @on_class_or_instance
-    def make_inventory(this: Any, /, total: int, **figures: Any) -> IntegerInventory:  # noqa: N805
+    def make_inventory(this: Any, /, total: int = 0, **figures: Any) -> IntegerInventory:  # noqa: N805
         """Return an inventory; ``figures`` as :class:`IntegerInventory` has them."""
         label = None if isinstance(this, type) else this.name
         return IntegerInventory(total, **{"resource_class": label, **figures})
@@ -465,3 +501,49 @@ def _read_figure(name: str, value: str) -> Any:
     if name == "allocation_ratio":
         return value
     return None if (name, value) == ("max_unit", _NONE) else text.integer(value, name)
+
+
+# --- slots ----------------------------------------------------------------------------------------
+# Slots stand for a policy and not for hardware. Source: the extensible resource tracking design
+# (Nova, Juno): "a provider may choose that only one instance of a certain type should run on any
+# compute node" must be expressible.
+
+
+@base.register
+class SlotResource(IntegerResource):
+    """A resource that only limits how many consumers of a type one provider holds.
+
+    A host that declares it has one slot unless told otherwise; a consumer of the type takes one.
+    "At most one database per host" is a resource, an inventory on each host, and an amount in the
+    request of each database:
+
+    >>> database = SlotResource("CUSTOM_DATABASE_SLOT")
+    >>> slots = database.make_inventory()
+    >>> slots.consume(database.make_amount())
+    IntegerAmount(1)
+    >>> slots.can_provide(database.make_amount())
+    False
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    def __init__(
+        self, name: str, type: str = "abstract", units: str = "slots", description: str = ""
+    ) -> None:
+        super().__init__(name, type, units, description)
+
+    def make_empty(self) -> IntegerInventory:
+        """Return the inventory of a place without slots."""
+        return self.make_inventory(0, max_unit=None)
+
+    @on_class_or_instance
+    def make_amount(this: Any, /, value: int = 1) -> IntegerAmount:  # noqa: N805
+        """Return the amount of one consumer: one slot."""
+        return IntegerAmount(value)
+
+    @on_class_or_instance
+    def make_inventory(this: Any, /, total: int = 1, **figures: Any) -> IntegerInventory:  # noqa: N805
+        """Return an inventory of one slot, of which a claim takes at most one."""
+        label = None if isinstance(this, type) else this.name
+        return IntegerInventory(total, **{"resource_class": label, "max_unit": 1, **figures})

@@ -6,18 +6,18 @@ one decision, and because NUMA cells and devices are chosen together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason
-from resource_objects.resources import catalog, text, together
-from resource_objects.resources import joint as locating
-from resource_objects.resources._by_resource import ByResource, by_name, load_kinds
+from resource_objects.resources import catalog, text
 from resource_objects.resources.abstract import Amount, Inventory, Resource
-from resource_objects.resources.amounts import Amounts, Limits
-from resource_objects.resources.integer import IntegerInventory
-from resource_objects.resources.joint import Joint
+from resource_objects.resources.amounts import Amounts, Joint, Limits, absent, split
+from resource_objects.resources.catalog import ByResource, by_name, key_name, load_kinds
+from resource_objects.resources.context import ANYWHERE, IN_PART
+from resource_objects.resources.integer import IntegerAmount, IntegerInventory
+from resource_objects.resources.located import Located, fit_together
 
 _NOTHING: Any = {}
 _NO_LIMITS = Limits()
@@ -47,6 +47,10 @@ def _check_kind(resource: Resource, inventory: Inventory) -> None:
             inventory,
             f"of the kind {resource.inventory_kind.__name__}",
         )
+    if inventory.is_empty:
+        raise exceptions.InvalidInventory(
+            f"inventory of {resource.name}", inventory, "something: what is not there is left out"
+        )
 
 
 @base.register
@@ -54,7 +58,9 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     """What there is in one place, by resource. Keys may be resources or their names.
 
     It owns its inventories: what is put in is copied, what is taken out is the live one, so that
-    ``inventories[resource].consume(amount)`` counts. Making: from a mapping, keywords or text,
+    ``inventories[resource].consume(amount)`` counts. What is not there is an empty inventory, as an
+    absent amount is zero: it says no; ``in``, ``len``, ``get`` and iteration show only what is
+    there. Making: from a mapping, keywords or text,
     where a plain integer is a total. Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving
     back, all or nothing: :meth:`consume`. Changing: ``inventories[resource] = inventory``,
     ``del inventories[resource]``.
@@ -125,6 +131,32 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
                 labelled[name] = _labelled(resource, kept)
         if labelled:
             self._store("by_class", fields.FrozenDict({**self._obj_by_class, **labelled}))
+        self._after_copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._after_copy()
+
+    def _after_copy(self) -> None:
+        """Let what locates draw on the counts that are here."""
+        for inventory in self._obj_by_class.values():
+            if isinstance(inventory, Located):
+                inventory.draw_on(self._obj_by_class)
+
+    def __getitem__(self, key: Resource | str) -> Inventory:
+        """Return the inventory of a resource, an empty one if there is none here.
+
+        :raises UnknownResourceClass: for a word that is no class name
+        """
+        name = key_name(key)
+        if name is None:
+            raise exceptions.InvalidResourceClass("key", key, "a resource or its name")
+        found = self._obj_by_class.get(name)
+        return catalog.resource(key).make_empty() if found is None else found
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the inventory of a resource, ``default`` if there is none here."""
+        return self._obj_by_class.get(key_name(key), default)  # type: ignore[arg-type]  # None too
 
     def __setitem__(self, key: Resource | str, inventory: Any) -> None:
         resource = catalog.resource(key)
@@ -138,7 +170,27 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         self._put({kept: value for kept, value in self.by_name() if kept != name})
 
     def _put(self, by_class: dict[str, Inventory]) -> None:
+        before = self._obj_by_class
         self._store("by_class", self.fields["by_class"].coerce(self, "by_class", by_class))
+        for name, inventory in before.items():
+            if isinstance(inventory, Located) and by_class.get(name) is not inventory:
+                inventory.draw_on({})
+        self._after_copy()
+
+    def become(self, other: Inventories) -> None:
+        """Have what another one has; an inventory that somebody has in hand stays the one here."""
+        kept: dict[str, Inventory] = {}
+        for name, inventory in other.by_name():
+            own = self._obj_by_class.get(name)
+            if own is None or type(own) is not type(inventory):
+                own = inventory.obj_clone()
+            elif own is not inventory:
+                for field, value in inventory._set_fields():
+                    object.__setattr__(own, f"_obj_{field}", value)
+                own._after_copy()
+                own._reset_to(set(inventory._changed_fields))
+            kept[name] = own
+        self._put(kept)
 
     # --- the decision over several ---
 
@@ -179,7 +231,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         taken: list[tuple[Inventory, Amount]] = []
         try:
             for name, amount in assigned.by_name():
-                self._obj_by_class[name]._take(amount)
+                self._obj_by_class[name].take(amount)
                 taken.append((self._obj_by_class[name], amount))
         except BaseException:  # a plug-in's kind may fail here, or an interrupt arrive
             for inventory, amount in reversed(taken):
@@ -190,12 +242,12 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
         bounds = _NO_LIMITS if limits is None else Limits.of(limits)
         asked = Amounts.of(amounts)
-        joint = locating.split(asked)
+        joint = split(asked)
         decision = _Decision(self._obj_by_class, bounds)
         if joint is None:
             decision.of_each(asked.by_name())
         else:
-            decision.of_joint(joint)
+            decision.of_joint(joint, asked.counted())
         return decision.assigned, tuple(decision.reasons)
 
     __contains__ = ByResource.__contains__  # not whether it has a field of that name
@@ -233,46 +285,59 @@ class _Decision:
         for name, amount in amounts:
             inventory = self._inventories.get(name)
             if inventory is None:
-                self.reasons.append(locating.absent(name, amount))
+                self.reasons.append(absent(name, amount))
                 continue
-            fit = inventory.fit_located if are_located else inventory.fit
             try:
-                self.assigned[name] = fit(amount, self._limit(name))
+                self.assigned[name] = inventory.fit(
+                    amount, self._limit(name), IN_PART if are_located else ANYWHERE
+                )
             except exceptions.CapacityException as refusal:
                 self.reasons += refusal.reasons
 
-    def of_joint(self, joint: Joint) -> None:
+    def of_joint(self, joint: Joint, asked: Amounts) -> None:
         """Decide amounts of which some say where others are: what locates comes first (D1), all of
         it at once (D13).
 
         What it takes of the host as a whole is taken of the counts that are here; a count that is
         not here is missed only if it was stated.
+
+        :param asked: the same, counted: each count is stated once, and stands beside what locates
         """
-        limits = {n: limit for n in joint.located if (limit := self._limit(n)) is not None}
-        room = {n: left for one in joint.located.values() for n, left in self._room(one)}
+        located = {name: asked[name] for name in joint.located}
+        limits = {n: limit for n in located if (limit := self._limit(n)) is not None}
+        room = {n: left for one in located.values() for n, left in self._room(one, joint)}
         try:
-            found = together.fit(joint.located, self._inventories, limits, room)
+            found = fit_together(located, self._inventories, limits, room)
         except exceptions.CapacityException as refusal:
             self.reasons += refusal.reasons
-        else:
-            self.assigned.update(found)
-            for amount in found.values():
-                self.of_each(self._of_host(amount, joint.stated), are_located=True)
-        self.of_each(joint.others.items())
+            self.of_each(joint.others.items())
+            return
+        for amount in found.values():
+            self._count(amount, joint, asked)
+        self.of_each((n, one) for n, one in joint.others.items() if n not in self.assigned)
+        self.assigned.update(found)
 
-    def _of_host(self, assigned: Amount, stated: Collection[str]) -> Iterator[tuple[str, Amount]]:
-        """Yield what an assigned amount takes of the counts that are here, or were stated."""
-        for kind, count in locating.counts_of(assigned):
-            if kind in self._inventories or kind in stated:
-                yield kind, count
+    def _count(self, assigned: Amount, joint: Joint, asked: Amounts) -> None:
+        """Decide the counts beside an assigned amount with what it draws on them itself."""
+        draws = assigned.draws
+        for name in dict.fromkeys((*assigned.said, *draws)):
+            if name in self._inventories or name in joint.stated:
+                stated = dict(asked.by_name()).get(name)
+                said = int(stated) if isinstance(stated, IntegerAmount) else 0
+                self.of_each([(name, IntegerAmount(said + draws.get(name, 0)))], are_located=True)
+                self.assigned.pop(name, None)
+                if said:
+                    self.assigned[name] = IntegerAmount(said)
 
-    def _room(self, amount: Amount) -> Iterator[tuple[str, int]]:
-        """Yield what is left of the counts that an amount locates."""
+    def _room(self, amount: Amount, joint: Joint) -> Iterator[tuple[str, int]]:
+        """Yield what is left of the counts that an amount locates, but for what is asked beyond."""
         for name in amount.located:
             inventory, limit = self._inventories.get(name), self._limit(name)
             if isinstance(inventory, IntegerInventory):
                 bound = inventory.capacity if limit is None else min(inventory.capacity, int(limit))
-                yield name, bound - inventory.used
+                beyond = joint.others.get(name)
+                more = int(beyond) if isinstance(beyond, IntegerAmount) else 0
+                yield name, bound - inventory.used - more
 
     def _limit(self, name: str) -> Any:
         return self._limits.get(name)  # type: ignore[call-overload]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from urllib import parse
 
 from resource_objects import exceptions, names
 
@@ -71,3 +72,46 @@ def total_and_options(
             raise exceptions.DuplicateKey(what, name, "each option once")
         options[name] = value
     return total, options
+
+
+def flag(text: str, what: str) -> bool:
+    """Return whether a word says yes.
+
+    :raises InvalidText: if it is neither ``yes`` nor ``no``
+    """
+    if text not in ("yes", "no"):
+        raise exceptions.InvalidText(what, text, "yes or no")
+    return text == "yes"
+
+
+#: What text forms give a meaning to; a kind may give one to more.
+_MARKS = "%,;=+/>|"
+
+
+def quoted(name: str, also: str = "") -> str:
+    """Return a name without what means something to a text form; :func:`unquoted` reads it back.
+
+    Marks and what is invisible are said as in URLs.
+
+    :param also: further characters that mean something
+
+    >>> quoted("net>1"), unquoted("net%3E1", "name")
+    ('net%3E1', 'net>1')
+    """
+    return "".join(
+        parse.quote(letter, safe="", errors="surrogatepass")
+        if letter in _MARKS or letter in also or not letter.isprintable()
+        else letter
+        for letter in name
+    )
+
+
+def unquoted(text: str, what: str) -> str:
+    """Return the name that :func:`quoted` made.
+
+    :raises InvalidText: for codes of no letter
+    """
+    try:
+        return parse.unquote(text, errors="surrogatepass")
+    except UnicodeDecodeError as error:
+        raise exceptions.InvalidText(what, text, "codes of letters in UTF-8") from error

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+import threading
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects._ovo import fields as ovo_fields
@@ -12,10 +15,10 @@ from resource_objects.providers import Allocation
 from resource_objects.providers.allocation import by_provider, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
-from resource_objects.search.order import Options
 
 if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
+    from resource_objects.search.order import Options
 
 
 class Generation(ovo_fields.FieldType[tuple[str, int]]):
@@ -139,6 +142,10 @@ class Candidate(base.Value):
         return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())
 
 
+#: A candidate, or what builds it when somebody looks at it.
+Hit: typing.TypeAlias = "Candidate | Callable[[], Candidate]"
+
+
 class Candidates(Sequence[Candidate]):
     """What a search found: a sequence of candidates that knows what it means to be empty.
 
@@ -147,34 +154,56 @@ class Candidates(Sequence[Candidate]):
     ``len``, iterating, indexing) raises :class:`~resource_objects.exceptions.SearchLimitReached`.
     If it ran out after some were found, :attr:`cut_short` is True: there may be more.
 
-    It does not change, and any number of threads may read it.
+    It is lazy: the search goes as far as somebody looks. ``if`` and ``[0]`` look for the first one;
+    ``len``, :attr:`steps`, :attr:`cut_short` and :meth:`explain` for all, up to the limit. A
+    candidate is built when it is looked at. What is seen does not depend on who looks first, for
+    the snapshot below never changes, and any number of threads may read it: one at a time searches
+    on.
     """
 
-    __slots__ = ("_explain", "_found", "at", "cut_short", "options", "request", "steps")
+    __slots__ = (
+        *("_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
+        *("at", "options", "request"),
+    )
 
     def __init__(
         self,
-        found: Iterable[Candidate],
+        found: Iterator[Hit],
         request: Request,
         *,
         explain: Callable[[], Explanation],
+        ended: Callable[[], tuple[int, bool]],
         options: Options,
-        steps: int = 0,
-        cut_short: bool = False,
         at: str | None = None,
     ) -> None:
-        self._found = tuple(found)
+        """:param explain: why hosts were left out, when everything is found
+        :param ended: the steps taken, and whether there may be more, when everything is found
+        """
+        self._rest = found
+        self._found: list[Hit] = []
+        self._is_done = False
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
         self._explain = explain
+        self._ended = ended
         #: what was asked
         self.request = request
         #: the provider to which the search was confined, None for everywhere
         self.at = at
         #: limit, order, seed and budget of the search
         self.options = options
-        #: steps the search took
-        self.steps = steps
-        #: whether the budget ran out, so that hosts are left of which nothing is known
-        self.cut_short = cut_short
+
+    @property
+    def steps(self) -> int:
+        """Steps the search took."""
+        self._pull(None)
+        return self._ended()[0]
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the budget ran out, so that hosts are left of which nothing is known."""
+        self._pull(None)
+        return self._ended()[1]
 
     @property
     def budget(self) -> int:
@@ -183,21 +212,56 @@ class Candidates(Sequence[Candidate]):
 
     def explain(self) -> Explanation:
         """Return why the hosts that were left out cannot hold the request."""
+        self._pull(None)
         return self._explain()
 
-    def _answer(self) -> tuple[Candidate, ...]:
-        if self.cut_short and not self._found:
+    def _pull(self, count: int | None) -> None:
+        """Search on until so many are found, None for all."""
+        if self._is_done or (count is not None and len(self._found) >= count):
+            return
+        with self._lock:  # another thread may have searched on meanwhile: then there is no more
+            if self._error is not None:
+                raise self._error
+            missing = None if count is None else max(0, count - len(self._found))
+            before = len(self._found)
+            try:
+                self._found += itertools.islice(self._rest, missing)
+            except BaseException as error:  # interrupted: what is left is not known ever after
+                self._error = error
+                raise
+            self._is_done |= missing is None or len(self._found) < before + missing
+
+    def _look(self, count: int | None) -> int:
+        """Search on until so many are found; return how many are, at least.
+
+        :raises SearchLimitReached: if the budget ran out before one was
+        """
+        self._pull(count)
+        if not self._found and self.cut_short:
             raise exceptions.SearchLimitReached(self.budget)
-        return self._found
+        return len(self._found)
+
+    def _at(self, place: int) -> Candidate:
+        hit = self._found[place]
+        if not isinstance(hit, Candidate):
+            hit = self._found[place] = hit()  # two threads may both build it: they are equal
+        return hit
 
     def __bool__(self) -> bool:
-        return bool(self._answer())
+        return self._look(1) > 0
 
     def __len__(self) -> int:
-        return len(self._answer())
+        return self._look(None)
 
     def __iter__(self) -> Iterator[Candidate]:
-        return iter(self._answer())
+        self._look(1)
+        return self._every()
+
+    def _every(self) -> Iterator[Candidate]:
+        place = 0
+        while self._look(place + 1) > place:
+            yield self._at(place)
+            place += 1
 
     @typing.overload
     def __getitem__(self, index: int) -> Candidate: ...
@@ -206,8 +270,16 @@ class Candidates(Sequence[Candidate]):
     def __getitem__(self, index: slice) -> tuple[Candidate, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
-        return self._answer()[index]
+        if isinstance(index, slice):
+            end = index.stop
+            is_near = all(part is None or part >= 0 for part in (index.start, end, index.step))
+            known = self._look(end if is_near and end is not None else None)
+            return tuple(self._at(place) for place in range(*index.indices(known)))
+        place = operator.index(index)
+        known = self._look(place + 1 if place >= 0 else None)
+        return self._at(range(known)[place])
 
     def __repr__(self) -> str:
+        self._pull(None)
         short = ", cut short" if self.cut_short else ""
         return f"<Candidates: {len(self._found)} for {self.request}{short}>"

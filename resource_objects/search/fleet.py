@@ -13,17 +13,21 @@ import bisect
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
+import os_traits
 
+from resource_objects import exceptions
+from resource_objects.providers.columns import (
+    AggregateColumns,
+    AllocationColumns,
+    ShareColumns,
+    UnitColumns,
+)
 from resource_objects.providers.decision import largest
-from resource_objects.search.arrays import Booleans, Integers, frozen, integers
-from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.kin import Kin
-from resource_objects.search.pools import Pools
-from resource_objects.search.shares import Shares
+from resource_objects.search.arrays import Booleans, Integers, Places, coded, frozen, integers
 from resource_objects.search.views import Views
 
 
@@ -93,10 +97,6 @@ class Fleet:
         """Return the inventories of a class, which may be none."""
         return self.classes.get(resource_class, NO_ROWS)
 
-    def has_trait(self, trait: str) -> Booleans:
-        """Return which providers have a trait, themselves or through a provider above them."""
-        return self.below(self.having(self.traits, (trait,)))
-
     def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
         """Return which providers have one of some traits, or are in one of some aggregates."""
         found = np.zeros(len(self.names), dtype=np.bool_)
@@ -126,6 +126,14 @@ class Fleet:
         return found
 
     @functools.cached_property
+    def is_pool(self) -> Booleans:
+        """Which providers are pools."""
+        found = np.zeros(len(self.names), dtype=np.bool_)
+        found[self.pools.providers] = True
+        is_pool: Booleans = frozen(found)
+        return is_pool
+
+    @functools.cached_property
     def tops(self) -> Integers:
         """The root of each tree in truth: of one that is cut out, that above it."""
         if not self.above:
@@ -141,15 +149,6 @@ class Fleet:
         if self.above and self.within is not None and tree == int(self.tree[self.above[0]]):
             return self.within
         return tree
-
-    @property
-    def kin(self) -> Kin:
-        """What tells equal providers; it depends on definitions alone, not on what is used.
-
-        Its numbers mean nothing to another one, so all threads have the same.
-        """
-        known: Kin | None = self.__dict__.get("kin")
-        return self.__dict__.setdefault("kin", Kin(self)) if known is None else known
 
     def place_of(self, key: str) -> int | None:
         """Return the place of a provider by name or uuid. Cost: linear, 1 ms for 100,000."""
@@ -220,10 +219,8 @@ class Fleet:
         return largest(held.items())
 
     def _are_pooled(self, inventories: list[int]) -> bool:
-        pools = self.pools.providers
-        return bool(pools.size) and bool(
-            np.isin(self.inventories.provider[inventories], pools).all()
-        )
+        providers = self.inventories.provider[inventories]
+        return bool(self.pools) and bool(self.is_pool[providers].all())
 
     def _found_holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
         provider = self.inventories.provider
@@ -251,3 +248,328 @@ class Fleet:
 
 
 NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 3)
+
+
+# --- shares -------------------------------------------------------------------------------------
+# What is taken in one place and used in another too, as arrays (D2).
+#
+# Inventories are known by their numbers in :class:`~resource_objects.search.fleet.Fleet`. Shares do
+# not chain, so one pass tells what is left.
+
+
+#: (inventory, factor): each unit taken uses ``factor`` of that one.
+Link: TypeAlias = tuple[int, int]
+#: Numbers of inventories by the places of their providers and their classes; -1 for none.
+Find: TypeAlias = Callable[[Integers, "tuple[str, ...]"], Integers]
+
+
+class Shares:
+    """Parallel arrays, one entry per share, in the order of the sources. False if none."""
+
+    __slots__ = ("_by_target", "factor", "source", "target", "targets")
+
+    def __init__(self, source: Integers, target: Integers, factor: Integers) -> None:
+        order = np.lexsort((target, source))
+        #: inventory whose units use others
+        self.source: Integers = frozen(source[order])
+        #: inventory of which they are used
+        self.target: Integers = frozen(target[order])
+        self.factor: Integers = frozen(factor[order])
+        #: inventories of which others are used, in order, each once
+        self.targets: Integers = frozen(np.unique(target))
+        self._by_target: tuple[Integers, Integers] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(len(self.source))
+
+    def entries(self, first: int, end: int) -> slice:
+        """Return which entries are of the sources from ``first`` to before ``end``."""
+        start, stop = self.source.searchsorted((first, end)).tolist()
+        return slice(start, stop)
+
+    def between(self, first: int, end: int) -> list[tuple[int, int, int]]:
+        """Return ``(source, target, factor)`` of the sources from ``first`` to before ``end``."""
+        here = self.entries(first, end)
+        columns = (self.source[here], self.target[here], self.factor[here])
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def into(self, inventory: int) -> list[Link]:
+        """Return whose units use an inventory. Cost: the first time a sort, then two searches."""
+        if self._by_target is None:  # two threads may both sort: the outcome is the same
+            order = np.argsort(self.target, kind="stable")
+            self._by_target = order, self.target[order]
+        order, target = self._by_target
+        start, stop = target.searchsorted((inventory, inventory + 1)).tolist()
+        rows = order[start:stop]
+        return list(zip(self.source[rows].tolist(), self.factor[rows].tolist(), strict=True))
+
+    def left(self, free: Integers) -> Integers:
+        """Return what can be taken of each inventory, when ``free`` is what each has itself."""
+        if not self:
+            return free
+        found = free.copy()
+        np.minimum.at(found, self.source, free[self.target] // self.factor)
+        return found
+
+
+def read_shares(given: ShareColumns, place: Places, find: Find) -> Shares:
+    """Return the shares that columns tell.
+
+    :raises InvalidRow: if one is not between inventories of the columns
+    """
+    source = find(place.of(given.provider_id), tuple(given.resource_class))
+    target = find(place.of(given.of_id), tuple(given.of_class))
+    if bool((source < 0).any()) or bool((target < 0).any()):
+        raise exceptions.InvalidRow("ShareColumns", "a share", "one between inventories")
+    return Shares(source, target, integers(given.factor))
+
+
+# --- pools --------------------------------------------------------------------------------------
+# Pools: providers whose classes other trees may take.
+#
+# A provider with the trait ``MISC_SHARES_VIA_AGGREGATE`` is a pool for every tree that has a
+# provider in one of the pool's aggregates. Only aggregates of pools are kept here, and as pairs,
+# so that many hosts and few pools cost one entry per host.
+
+
+#: The trait of a pool.
+SHARING: str = os_traits.MISC_SHARES_VIA_AGGREGATE
+
+
+class Pools:
+    """Which pools there are, and which trees are linked to them. False if there are none."""
+
+    __slots__ = ("_aggregates", "_linked", "_members", "every", "providers", "trees")
+
+    def __init__(
+        self,
+        providers: Integers,
+        trees: Iterable[int],
+        aggregates: int,
+        members: tuple[Integers, Integers],
+        linked: tuple[Integers, Integers],
+    ) -> None:
+        #: the pools, in order
+        self.providers = providers
+        #: trees whose root is a pool
+        self.trees = frozenset(trees)
+        #: the pools, as a set
+        self.every = frozenset(providers.tolist())
+        self._aggregates = aggregates
+        self._members = members  # aggregates and their pools, sorted
+        self._linked = linked  # trees and their aggregates, sorted
+
+    def __bool__(self) -> bool:
+        return bool(len(self.providers))
+
+    def of_tree(self, tree: int) -> list[int]:
+        """Return the pools that a tree is linked to, in order; its own may be among them."""
+        trees, aggregates = self._linked
+        start, end = trees.searchsorted((tree, tree + 1)).tolist()
+        of, pools = self._members
+        found: set[int] = set()
+        for aggregate in aggregates[start:end].tolist():
+            first, last = of.searchsorted((aggregate, aggregate + 1)).tolist()
+            found.update(pools[first:last].tolist())
+        return sorted(found)
+
+    def linked_to(self, pools: Integers, trees: int) -> Booleans:
+        """Return which trees are linked to some of these pools. Cost: linear in the links."""
+        aggregates, members = self._members
+        useful = np.zeros(self._aggregates, dtype=np.bool_)
+        useful[aggregates[np.isin(members, pools)]] = True
+        found = np.zeros(trees, dtype=np.bool_)
+        found[self._linked[0][useful[self._linked[1]]]] = True
+        return found
+
+
+def read_pools(
+    given: AggregateColumns, place: Places, pools: Integers, tree: Integers, is_root: Booleans
+) -> Pools:
+    """Return the pools of columns.
+
+    :param pools: the providers that have the trait themselves
+    :param tree: of each provider
+    """
+    codes, aggregate = coded(given.aggregate)
+    return _made(len(codes), aggregate, place.of(given.provider_id), pools, tree, is_root)
+
+
+def pools_of_members(
+    members: Mapping[str, Integers], pools: Integers, tree: Integers, is_root: Booleans
+) -> Pools:
+    """Return the pools of aggregates, given who is in each, in the order of their names."""
+    sizes = [len(some) for some in members.values()]
+    aggregate = np.repeat(np.arange(len(members)), sizes)
+    provider = np.concatenate((np.zeros(0, dtype=np.int64), *members.values()))
+    return _made(len(members), aggregate, provider, pools, tree, is_root)
+
+
+def _made(
+    aggregates: int,
+    aggregate: Integers,
+    provider: Integers,
+    pools: Integers,
+    tree: Integers,
+    is_root: Booleans,
+) -> Pools:
+    pools = np.sort(pools)
+    of_pool = np.isin(provider, pools)
+    shared = np.zeros(aggregates, dtype=np.bool_)
+    shared[aggregate[of_pool]] = True
+    linked = shared[aggregate]
+    return Pools(
+        frozen(pools),
+        tree[pools[is_root[pools]]].tolist(),
+        aggregates,
+        _pairs(aggregate[of_pool], provider[of_pool]),
+        _pairs(tree[provider[linked]], aggregate[linked]),
+    )
+
+
+def _pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
+    """Return pairs in order, each once."""
+    size = int(second.max()) + 1 if len(second) else 1
+    found = np.unique(first * size + second)
+    return frozen(found // size), frozen(found % size)
+
+
+# --- holders ------------------------------------------------------------------------------------
+# Who holds what: kept as it came, and put in order when it is first asked, which is seldom.
+#
+# A refreshed snapshot has the rows of the old one, and beside them those of the providers that were
+# read again: what is changed is laid over what was there, which nobody copies.
+
+
+#: One row, without its provider.
+Row: TypeAlias = "tuple[Any, ...]"
+
+
+class Rows:
+    """Rows of providers, by their places: columns, and what is laid over them since."""
+
+    __slots__ = ("_changed", "_columns", "_provider", "_sorted")
+
+    def __init__(self, provider: Integers, columns: Sequence[Sequence[Any]]) -> None:
+        """:param provider: of each row, -1 for a row that is no more"""
+        self._provider: Integers = frozen(provider)
+        self._columns = tuple(columns)
+        self._sorted: tuple[Integers, Integers] | None = None
+        self._changed: Mapping[int, tuple[Row, ...]] = {}
+
+    def of_provider(self, provider: int) -> list[Row]:
+        """Return the rows of a provider. Cost: the first time a sort, then two searches."""
+        if provider in self._changed:
+            return list(self._changed[provider])
+        ordered, keys = self._index()
+        start, end = keys.searchsorted((provider, provider + 1)).tolist()
+        rows = ordered[start:end].tolist()
+        return [tuple(column[row] for column in self._columns) for row in rows]
+
+    def all(self) -> Iterator[tuple[int, Row]]:
+        """Yield every row with its provider. Cost: linear in all of them."""
+        for provider, *row in zip(self._provider.tolist(), *self._columns, strict=True):
+            if provider >= 0 and provider not in self._changed:
+                yield provider, tuple(row)
+        for provider, rows in self._changed.items():
+            for found in rows:
+                yield provider, found
+
+    def changed(self, rows: Mapping[int, tuple[Row, ...]]) -> Self:
+        """Return them with other rows of some providers. Cost: linear in all ever changed so."""
+        found = self._like(self._provider, {**self._changed, **rows})
+        found._sorted = self._sorted
+        return found
+
+    def moved(self, rank: Integers) -> Self:
+        """Return them with other places of the providers; those at -1 are gone.
+
+        Cost: linear in all rows, vectorised.
+        """
+        provider = np.where(self._provider < 0, -1, rank[self._provider])
+        places = rank.tolist() if self._changed else []
+        changed = {places[old]: rows for old, rows in self._changed.items()}
+        changed.pop(-1, None)
+        return self._like(frozen(provider), changed)
+
+    def _like(self, provider: Integers, changed: Mapping[int, tuple[Row, ...]]) -> Self:
+        found = object.__new__(type(self))
+        found._provider, found._columns = provider, self._columns
+        found._sorted, found._changed = None, changed
+        return found
+
+    def _index(self) -> tuple[Integers, Integers]:
+        """Return the rows in order of providers, and their providers."""
+        if self._sorted is None:  # two threads may both sort: the outcome is the same
+            ordered = np.argsort(self._provider, kind="stable")
+            self._sorted = ordered, self._provider[ordered]
+        return self._sorted
+
+
+def by_provider(rows: Iterable[tuple[int, Row]]) -> dict[int, tuple[Row, ...]]:
+    """Return rows by the places of their providers. Cost: linear, for few rows."""
+    found: dict[int, list[Row]] = {}
+    for place, row in rows:
+        found.setdefault(place, []).append(row)
+    return {place: tuple(some) for place, some in found.items()}
+
+
+class Allocations(Rows):
+    """Who holds how much at which provider: ``(resource class, consumer, amount)``."""
+
+    __slots__ = ()
+
+    def __init__(self, columns: AllocationColumns, place: Places) -> None:
+        super().__init__(place.of(columns.provider_id), _shared(columns[1:]))
+
+    def holders(self, of: Iterable[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, amount)`` of all that is taken, the largest first, then by name.
+
+        :param of: ``(provider, resource class, factor)``, each different: what is taken there
+            counts ``factor`` times
+        """
+        held: dict[str, int] = {}
+        for provider, resource_class, factor in of:
+            for name, consumer, amount in self.of_provider(provider):
+                if name == resource_class:
+                    held[consumer] = held.get(consumer, 0) + factor * amount
+        return tuple(sorted(held.items(), key=lambda item: (-item[1], item[0])))
+
+    def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, int]]:
+        """Yield ``(provider, resource class, consumer, amount)`` of some providers."""
+        for provider in providers:
+            for name, consumer, amount in self.of_provider(provider):
+                yield provider, name, consumer, amount
+
+
+class Units(Rows):
+    """Which units are taken, and by whom: ``(unit, resource class, consumer)``."""
+
+    __slots__ = ()
+
+    def __init__(self, columns: UnitColumns, place: Places) -> None:
+        super().__init__(place.of(columns.provider_id), _shared(columns[1:]))
+
+    def taken(self, units: Iterable[str]) -> dict[int, tuple[str, str]]:
+        """Return, of the providers where some of these are taken, one of them and its holder.
+
+        Cost: linear in the units that are taken anywhere.
+        """
+        wanted = frozenset(units)
+        found = [(row[0], row[2], provider) for provider, row in self.all() if row[0] in wanted]
+        taken: dict[int, tuple[str, str]] = {}
+        for unit, consumer, provider in sorted(found, key=lambda one: one[0]):
+            taken.setdefault(provider, (unit, consumer))
+        return taken
+
+    def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, str]]:
+        """Yield ``(provider, unit, resource class, consumer)`` of some providers."""
+        for provider in providers:
+            for unit, name, consumer in self.of_provider(provider):
+                yield provider, unit, name, consumer
+
+
+def _shared(columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Return columns with equal values kept once: a name stands in many rows."""
+    known: dict[Any, Any] = {}
+    return [tuple([known.setdefault(value, value) for value in column]) for column in columns]

@@ -12,16 +12,16 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
 from resource_objects.resources import Resource, resource
-from resource_objects.search import matcher, reading
+from resource_objects.search import fleet_build, search
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
+from resource_objects.search.conditions.base import semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.order import Options, Order, check_seed
-from resource_objects.search.semantics import semantics_of
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
 DEFAULT_LIMIT = 10
-DEFAULT_BUDGET = 1_000_000
+DEFAULT_BUDGET = 30_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Snapshot:
         :raises InvalidTree: if the parents of some provider never end
         :raises ProviderNotFound: if ``at`` is not in the columns
         """
-        fleet = reading.read(columns, at)
+        fleet = fleet_build.read(columns, at)
         self._set(fleet, at, columns.cursor, Refresh(0, len(fleet.hosts), "read"))
 
     @classmethod
@@ -143,7 +143,7 @@ class Snapshot:
         only pools have is found once, at the pool that has all of it.
 
         Requests in Placement's words go by its rules instead, less its bugs; what differs is a
-        table (:mod:`~resource_objects.search.semantics`).
+        table (:mod:`~resource_objects.search.conditions.base`).
 
         Providers that are equal are considered once: which of eight equal devices is taken makes
         no candidate of its own. The same snapshot, request and options give the same answer.
@@ -170,11 +170,11 @@ class Snapshot:
             check_seed(seed),
             _check("budget", budget),
         )
-        return matcher.search(self._fleet, asked, options, at=self.at)
+        return search.search(self._fleet, asked, options, at=self.at)
 
     def searched(self, request: Request, options: Options) -> Candidates:
         """Return who could hold a request, searched as another search was."""
-        return matcher.search(self._fleet, request, options, at=self.at)
+        return search.search(self._fleet, request, options, at=self.at)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -20,12 +20,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from resource_objects.search.budget import Budget
+from resource_objects.search.backtracking import Budget, Solution, solutions
 
 #: ``(low, high, step)`` of a device; low and high are multiples of step.
 Device = tuple[int, int, int]
 #: How many steps can be given beyond the lows, by step.
 _Room = tuple[int, ...]
+#: How many of each group take part.
+_Counts = tuple[int, ...]
+#: The counts of the first groups, the sum of their lows, and what can be given beyond the lows.
+_Taking = tuple[_Counts, int, _Room]
 
 
 def split(amount: int, devices: Sequence[Device], budget: Budget) -> list[tuple[int, int]] | None:
@@ -77,32 +81,29 @@ class _Problem:
             sum(high for low, high, own in self._devices if own == step and low == step) // step
             for step in self._steps
         )
-        waiting: list[tuple[tuple[int, ...], int, _Room]] = [((), 0, loose)]
-        seen: set[tuple[int, int, _Room]] = set()
-        while waiting:
-            counts, lows, room = waiting.pop()
-            state = (len(counts), lows, room)
-            if state in seen or not self._in_reach(*state):
-                continue
-            seen.add(state)
-            self._budget.spend()
-            if len(counts) == len(self._groups):
-                given = combine(self._amount - lows, self._steps, room, self._budget)
-                if given is not None:
-                    return counts, given
-                continue
-            (low, high, step), most = self._groups[len(counts)]
-            place = self._steps.index(step)
-            for count in range(most, -1, -1):  # the last is tried first: as few as can be
-                wider = room[place] + count * (high - low) // step
-                waiting.append(
-                    (
-                        (*counts, count),
-                        lows + count * low,
-                        (*room[:place], wider, *room[place + 1 :]),
-                    )
-                )
-        return None
+        start: _Taking = (), 0, loose
+        found = solutions(
+            start,
+            self._expand,
+            self._budget,
+            lambda state: (len(state[0]), *state[1:]),
+        )
+        return next(found, None)
+
+    def _expand(self, state: _Taking) -> Iterator[_Taking | Solution[tuple[_Counts, _Room]]]:
+        counts, lows, room = state
+        if not self._in_reach(len(counts), lows, room):
+            return
+        if len(counts) == len(self._groups):
+            given = combine(self._amount - lows, self._steps, room, self._budget)
+            if given is not None:
+                yield Solution((counts, given))
+            return
+        (low, high, step), most = self._groups[len(counts)]
+        place = self._steps.index(step)
+        for count in range(most + 1):  # as few as can be
+            wider = room[place] + count * (high - low) // step
+            yield (*counts, count), lows + count * low, (*room[:place], wider, *room[place + 1 :])
 
     def _in_reach(self, group: int, lows: int, room: _Room) -> bool:
         """Return whether sums alone allow the amount, with the groups from ``group`` open."""
@@ -150,29 +151,21 @@ def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget
     reach = [0]
     for step, count in zip(reversed(steps), reversed(room), strict=True):
         reach.insert(0, reach[0] + step * count)
-    dead: set[tuple[int, int]] = set()
-    waiting: list[Iterator[tuple[int, _Room]]] = [iter([(rest, ())])]
-    while waiting:
-        left, counts = next(waiting[-1], (None, ()))
+
+    def expand(state: tuple[int, _Room]) -> Iterator[tuple[int, _Room] | Solution[_Room]]:
+        left, counts = state
         place = len(counts)
-        if left is None:
-            waiting.pop()
-        elif place == len(steps):
-            return counts
-        else:
-            budget.spend()
-            if (place, left) in dead or left % common[place] or left > reach[place]:
-                continue
-            dead.add((place, left))
-            period = common[place + 1] if place + 1 < len(steps) else 1
-            trials = _trials(left, steps[place], room[place], reach[place + 1], period)
-            waiting.append(_below(left, counts, steps[place], trials))
-    return None
+        if left % common[place] or left > reach[place]:
+            return
+        period = common[place + 1] if place + 1 < len(steps) else 1
+        for count in _trials(left, steps[place], room[place], reach[place + 1], period):
+            given = (*counts, count)
+            rest = left - steps[place] * count
+            yield Solution(given) if len(given) == len(steps) else (rest, given)
 
-
-def _below(left: int, counts: _Room, step: int, trials: range) -> Iterator[tuple[int, _Room]]:
-    for count in trials:
-        yield left - step * count, (*counts, count)
+    start: tuple[int, _Room] = rest, ()
+    found = solutions(start, expand, budget, lambda state: (len(state[1]), state[0]))
+    return next(found, None)
 
 
 def _trials(left: int, step: int, room: int, later: int, divisor: int) -> range:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.located import Located, LocatedViews
+from resource_objects.providers.located import LocatedView, LocatedViews
 from resource_objects.resources import resource
-from resource_objects.search.arrays import Integers, Places, coded, frozen, integers
-from resource_objects.search.moves import Moves
+from resource_objects.resources.located import Identified
+from resource_objects.search.arrays import Integers, Moves, Places, coded, frozen, integers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class View:
 
     root: int  #: the backend's number of the root
     kind: str
-    located: Located
+    located: LocatedView
     places: tuple[int, ...]  #: of the providers, in the order of the spots
     tree: int
 
@@ -88,18 +88,19 @@ class Views:
 
         :param provider: its place
         """
-        for kind, parts in self._devices:
+        for kind, parts in self.devices:
             row = int(parts.provider.searchsorted(provider))
             if row < len(parts.provider) and parts.provider[row] == provider:
                 return kind if name in parts.shapes[parts.shape[row]] else None
         return None
 
     @functools.cached_property
-    def _devices(self) -> tuple[tuple[str, Parts], ...]:
+    def devices(self) -> tuple[tuple[str, Parts], ...]:
+        """The kinds whose units are known one by one, with their parts."""
         return tuple(
             (kind, parts)
             for kind, parts in self.parts.items()
-            if resource(kind).inventory_kind.of_devices
+            if issubclass(resource(kind).inventory_kind, Identified)
         )
 
     def of_tree(self, kind: str, tree: int) -> View | None:
@@ -129,7 +130,7 @@ class Views:
         found = source.located.beside(view.root, view.kind, more)
         return self._view(view.root, view.kind, found, view.tree)
 
-    def _view(self, root: int, kind: str, found: Located, tree: int) -> View:
+    def _view(self, root: int, kind: str, found: LocatedView, tree: int) -> View:
         source, moved = self._source_of(tree)
         places = source.place.of([spot.number for spot in found.spots]) + moved
         return View(root, kind, found, tuple(places.tolist()), tree)

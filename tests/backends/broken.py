@@ -9,30 +9,35 @@ from __future__ import annotations
 import contextlib
 import datetime
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import commit as commits
-from resource_objects.backends.sql import operations, places, schema, units
+from resource_objects.backends.sql import backend, claims, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import Sized, chosen, listed
-from resource_objects.providers.orders import ClaimRecord, Write
+from resource_objects.providers.orders import ConsumerRecord, Key, Write
 
-_inventories = schema.inventories.c
+_inventories = tables.inventories.c
 
 
-def _look_away(*_: Any) -> None:
+def _look_away() -> None:
     """Give others the time to change what was read."""
     time.sleep(0.01)
 
 
+def _only_look(connection: Connection, at: claims.Places, keys: Collection[Key]) -> None:
+    """Find inventories as ``claims.find_places`` does, and lock none of them."""
+    claims._look(connection, at, keys)
+    _look_away()
+
+
 def _blind_update(ids: int, nets: int) -> sa.Update:
     return (
-        sa.update(schema.inventories)
+        sa.update(tables.inventories)
         .where(listed(_inventories.id, "ids", ids))
         .values(
             used=_inventories.used + chosen(_inventories.id, "ids", "nets", nets),
@@ -46,8 +51,8 @@ class Blind(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        places._CHANGE = Sized(_blind_update)
-        places._lock = _look_away  # type: ignore[assignment]
+        claims._CHANGE_USED = Sized(_blind_update)
+        claims.find_places = _only_look
         return super().open(url, **options)
 
 
@@ -56,15 +61,17 @@ class Absolute(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        places._lock = _look_away  # type: ignore[assignment]
-        places.change = _set_used
+        claims.find_places = _only_look
+        claims.change_used = _set_used
         return super().open(url, **options)
 
 
 def _set_used(connection: Connection, nets: Mapping[int, int]) -> None:
     query = sa.select(_inventories.id, _inventories.used).where(_inventories.id.in_(nets))
-    for number, used in connection.execute(query).all():
-        changed = sa.update(schema.inventories).where(_inventories.id == number)
+    read = connection.execute(query).all()
+    _look_away()
+    for number, used in read:
+        changed = sa.update(tables.inventories).where(_inventories.id == number)
         connection.execute(changed.values(used=used + nets[number], writes=_inventories.writes + 1))
 
 
@@ -73,7 +80,7 @@ class Careless(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        units.takers = lambda *_: {}
+        claims.takers = lambda *_: {}
         self = super().open(url, **options)
         drop = "ALTER TABLE allocation_units DROP CONSTRAINT IF EXISTS pk_allocation_units"
         self._writing(lambda connection: connection.execute(sa.text(drop)))
@@ -85,12 +92,11 @@ class Late(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        operations.record = _take_a_number
-        commits.operations.record = _take_a_number
-        commits._together = _one_by_one
+        claims.record_operation = _record_later
+        backend._together = _one_by_one
         return super().open(url, **options)
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         done = self.outcome(write.operation)
         if done is not None:
             return done.claims
@@ -105,35 +111,30 @@ def _one_by_one(connection: Connection, write: Write) -> contextlib.AbstractCont
     return contextlib.nullcontext()
 
 
-_record = operations.record
-_PENDING: dict[str, Any] = {}
+_record = claims.record_operation
+_PENDING: dict[str, Callable[[Connection], None]] = {}
 
 
-def _take_a_number(
-    connection: Connection, write: Write, now: datetime.datetime, claims: Sequence[ClaimRecord]
-) -> int:
+def _record_later(
+    connection: Connection, write: Write, number: int, now: datetime.datetime
+) -> None:
     """Record the operation, and take the record back: it comes again in its own transaction."""
-    number = _record(connection, write, now, claims)
-    query = sa.select(schema.operations).where(schema.operations.c.id == number)
-    [row] = connection.execute(query).mappings().all()
-    connection.execute(sa.delete(schema.operations).where(schema.operations.c.id == number))
-    _PENDING[write.operation.id] = lambda later: later.execute(
-        sa.insert(schema.operations).values(**row)
-    )
-    return number
+    _record(connection, write, number, now)
+    connection.execute(sa.delete(tables.operations).where(tables.operations.c.id == number))
+    _PENDING[write.operation.id] = lambda later: _record(later, write, number, now)
 
 
 class Forgetful(SQLBackend):
     """Acknowledges some writes that it rolls back."""
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
-        if not write.operation.id.startswith("0"):
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
+        if write.kind == "define" or not write.operation.id.endswith("0"):
             return super().commit(write)
-        claims: tuple[ClaimRecord, ...] = ()
+        claims: tuple[ConsumerRecord, ...] = ()
 
         def work(connection: Connection) -> None:
             nonlocal claims
-            claims = commits.commit(connection, self._catalogue, write)
+            claims = backend.commit_write(connection, self._catalogue, write)
             raise exceptions.DatabaseBusy("never mind")
 
         try:

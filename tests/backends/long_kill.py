@@ -15,13 +15,13 @@ import pytest
 import sqlalchemy
 
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.testing import kill
 from tests.private_servers import PrivateServer, private_server
+from tests.support import storm
 
 SECONDS = float(os.environ.get("RO_TEST_KILL_SECONDS", "150"))
 
 
-def _check(report: kill.Report) -> None:
+def _check(report: storm.Report) -> None:
     print(report)
     assert not report.problems, report
     assert len(report.acknowledged) == 19, report
@@ -32,7 +32,7 @@ def _check(report: kill.Report) -> None:
 @pytest.mark.parametrize("synchronous", ["normal", "full"])
 def test_writers_of_a_file_are_killed(tmp_path: Path, synchronous: str) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    report = kill.storm(
+    report = storm.storm(
         SQLBackend,
         f"{url}?synchronous={synchronous}",
         tmp_path / "diaries",
@@ -61,12 +61,12 @@ def test_the_server_is_killed_under_its_writers(kind: str, tmp_path: Path) -> No
     with private_server(kind) as server:
         url = _new_database(server.admin)
         SQLBackend.upgrade_database(url)
-        report = kill.storm(
+        report = storm.storm(
             SQLBackend,
             url,
             tmp_path / "diaries",
             seconds=SECONDS,
-            cut=functools.partial(kill.cut_connections, url),
+            cut=functools.partial(storm.cut_connections, url),
             disaster=functools.partial(crash, server),
             disaster_every=10,
             sql=url,

@@ -15,10 +15,8 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.memory import MemoryBackend, feed
-from resource_objects.backends.memory import define as definitions
-from resource_objects.backends.memory import orders as ordering
-from resource_objects.backends.sql import places, schema, units
+from resource_objects.backends.memory import MemoryBackend, backend, definitions
+from resource_objects.backends.sql import claims, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import Sized, chosen, listed
 from resource_objects.providers import Backend, decision
@@ -30,25 +28,25 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
-from resource_objects.providers.orders import ClaimOrder, ClaimRecord, Delta, Operation, Write
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
 from resource_objects.providers.provider import Share
 from resource_objects.providers.settle import settle
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
-from resource_objects.testing import checker
 from resource_objects.testing.conformance import BackendConformance
-from resource_objects.testing.conformance.base import (
+from resource_objects.testing.conformance.suite import (
     CLASS,
     adjust,
     change_names,
     claim,
     define,
     host,
+    host_of,
     order,
     release,
     rename,
 )
-from resource_objects.testing.conformance.numa_model import host_of
+from tests.support.checker import problems
 
 # --- the checker of tables ---
 
@@ -66,15 +64,15 @@ def sound(sqlite_url: Callable[[str], str]) -> str:
     here, gpu = names["host0"], names["host0/gpu0"]
     order(
         backend,
-        ClaimOrder("job-1", (Delta(here, "VCPU", 2), Delta(gpu, "PGPU", 1, ("gpu0",)))),
-        ClaimOrder("job-2", (Delta(here, "VCPU", 3),)),
+        ConsumerOrder.claim("job-1", (Use(here, "VCPU", 2), Use(gpu, "PGPU", 1, ("gpu0",)))),
+        ConsumerOrder.claim("job-2", (Use(here, "VCPU", 3),)),
     )
     adjust(backend, "job-2", {here: "VCPU=-1,MEMORY_MB=5"})
     claim(backend, "job-3", {names["host1"]: "VCPU=1"})
     release(backend, "job-3")
     backend.define(Operation(), _with_a_kind(backend, names["host1"]))
     backend.close()
-    assert checker.problems(url) == []
+    assert problems(url) == []
     return url
 
 
@@ -95,8 +93,8 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
     [
         ("UPDATE inventories SET used = used + 1 WHERE id = 1", "held"),
         ("UPDATE inventories SET used = 0 WHERE id = 1", "held"),
-        ("UPDATE allocations SET used = used + 1 WHERE id = 1", "held"),
-        ("DELETE FROM allocations WHERE id = 1", "held"),
+        ("UPDATE allocations SET used = used + 1 WHERE position = 1", "held"),
+        ("DELETE FROM allocations WHERE position = 1", "held"),
         ("UPDATE allocations SET used = 0", "holds 0"),
         ("UPDATE inventories SET capacity = capacity + 1", "does not follow"),
         ("UPDATE inventories SET total = 1, capacity = 1 WHERE id = 1", "of a capacity of 1"),
@@ -104,11 +102,11 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("UPDATE inventories SET max_unit = 100000", "max_unit"),
         ("UPDATE inventories SET writes = -1", "-1 times"),
         ("DELETE FROM inventories WHERE id = 1", "refers to nothing"),
-        ("DELETE FROM consumers WHERE name = 'job-1'", "of nobody"),
-        ("DELETE FROM claims WHERE id = 1", "0 claims"),
-        ("UPDATE claims SET state = 'released'", "is released"),
-        ("UPDATE consumers SET generation = 99", "generation"),
-        ("UPDATE consumers SET uuid = 'another'", "made another"),
+        ("DELETE FROM consumers WHERE name = 'job-1'", "refers to nothing"),
+        ("UPDATE consumers SET state = 'released'", "is released"),
+        ("UPDATE consumers SET gone = 7", "gone and holds"),
+        ("UPDATE consumers SET gone = 0", "holds nothing"),
+        ("UPDATE consumers SET uuid = 'another'", "are called"),
         ("UPDATE consumers SET name = 'job-1'", "are called"),
         ("UPDATE operations SET uuid = 'the same'", "are called"),
         ("DELETE FROM traits", "of traits"),
@@ -116,11 +114,10 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("DELETE FROM resource_classes", "not there"),
         ("UPDATE resource_providers SET root_id = 3", "has the root 3"),
         ("UPDATE resource_providers SET parent_id = 2 WHERE id = 1", "has the root"),
-        ("INSERT INTO allocations SELECT * FROM allocations WHERE id = 1", "two allocations"),
+        ("INSERT INTO allocations SELECT * FROM allocations WHERE position = 1", "two allocations"),
         (
-            "UPDATE allocations SET used = 1 WHERE id = 3;"
-            "UPDATE inventories SET used = used - 1 WHERE used = 6",
-            "says that",
+            "UPDATE allocations SET used = used + 1; UPDATE inventories SET used = used + 1",
+            "told is",
         ),
         ("UPDATE shares SET factor = 3", "held"),
         ("UPDATE shares SET of_class_id = 99", "refers to nothing"),
@@ -128,32 +125,31 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("UPDATE inventories SET shares = 1 WHERE id = 1", "counts 1 shares"),
         ("UPDATE inventories SET shares = 0", "counts 0 shares"),
         ("UPDATE resource_providers SET root_id = 2 WHERE id = 2", "leaves the tree"),
-        ("UPDATE allocation_units SET allocation_id = 99", "of no allocation"),
+        ("UPDATE allocation_units SET consumer_id = 99", "of no allocation"),
         ("UPDATE allocation_units SET provider_id = 1", "of no allocation"),
         ("INSERT INTO allocation_units SELECT * FROM allocation_units", "taken 2 times"),
-        ("UPDATE allocation_units SET unit = 'gpu7'", "says that"),
-        ("UPDATE kind_records SET classes = 'VCPU,DISK_GB'", "there is no inventory"),
-        ("INSERT INTO kind_records SELECT * FROM kind_records", "2 kinds"),
-        ("DELETE FROM changes WHERE number = 2", "of the feed"),
-        ("UPDATE change_heads SET head = head + 1", "of the feed"),
+        ("UPDATE allocation_units SET unit = 'gpu7'", "was told to take"),
+        ('UPDATE structures SET classes = \'["VCPU","DISK_GB"]\'', "there is no inventory"),
+        ("INSERT INTO structures SELECT * FROM structures", "2 kinds"),
+        ("DELETE FROM changes WHERE number = 2", "not told"),
+        ("UPDATE change_heads SET head = head - 1", "of shard"),
         ("DELETE FROM change_heads WHERE shard = 7", "the feed has the shards"),
-        ("UPDATE changes SET operation = 'another'", "not told"),
-        ("UPDATE changes SET touched = '[[], []]'", "is told of"),
-        ("UPDATE changes SET operation = (SELECT MAX(uuid) FROM operations)", "times in shard"),
+        ("UPDATE changes SET operation_id = 99", "not told"),
+        ("UPDATE changes SET operation_id = (SELECT MAX(id) FROM operations)", "times in shard"),
     ],
 )
 def test_the_checker_finds_what_is_wrong(sound: str, damage: str, said: str) -> None:
     engine = sqlalchemy.create_engine(sound, poolclass=NullPool)
     with engine.begin() as connection:
-        for table in schema.metadata.tables:  # a copy has none of the constraints
+        for table in tables.metadata.tables:  # a copy has none of the constraints
             connection.exec_driver_sql(f"CREATE TABLE copied AS SELECT * FROM {table}")
             connection.exec_driver_sql(f"DROP TABLE {table}")
             connection.exec_driver_sql(f"ALTER TABLE copied RENAME TO {table}")
-    assert checker.problems(sound) == []
+    assert problems(sound) == []
     with engine.begin() as connection:
         for statement in damage.split(";"):
             connection.exec_driver_sql(statement)
-    assert said in "\n".join(checker.problems(sound))
+    assert said in "\n".join(problems(sound))
 
 
 @pytest.mark.law(4)
@@ -166,14 +162,14 @@ def test_the_checker_finds_a_cpu_that_is_taken_of_two_cells(
     names = define(backend, host_of("host0", NUMATopologyInventory(cells)))
     # a backend keeps what it is told: which CPUs a cell has, it does not know
     for consumer, cell, unit in (("job-1", 0, "cpu2"), ("job-2", 1, "cpu4")):
-        taken = Delta(names[f"host0/numa{cell}"], "PCPU", 1, (unit,))
-        order(backend, ClaimOrder(consumer, (taken,)))
-    assert checker.problems(url) == []
+        taken = Use(names[f"host0/numa{cell}"], "PCPU", 1, (unit,))
+        order(backend, ConsumerOrder.claim(consumer, (taken,)))
+    assert problems(url) == []
     release(backend, "job-2")
-    again = Delta(names["host0/numa1"], "PCPU", 1, ("cpu2",))
-    order(backend, ClaimOrder("job-2", (again,)))
+    again = Use(names["host0/numa1"], "PCPU", 1, ("cpu2",))
+    order(backend, ConsumerOrder.claim("job-2", (again,)))
     backend.close()
-    [problem] = checker.problems(url)
+    [problem] = problems(url)
     assert "unit 'cpu2'" in problem and "2 owners" in problem
 
 
@@ -184,10 +180,10 @@ def test_units_of_one_name_may_be_of_several_devices(sqlite_url: Callable[[str],
     for number in (0, 1):
         root.add(f"host0/gpu{number}", "PGPU=2")
     names = define(backend, root)
-    deltas = (Delta(names[f"host0/gpu{number}"], "PGPU", 1, ("slice0",)) for number in (0, 1))
-    order(backend, ClaimOrder("job", tuple(deltas)))
+    deltas = (Use(names[f"host0/gpu{number}"], "PGPU", 1, ("slice0",)) for number in (0, 1))
+    order(backend, ConsumerOrder.claim("job", tuple(deltas)))
     backend.close()
-    assert checker.problems(url) == []
+    assert problems(url) == []
 
 
 def test_the_checker_allows_for_what_was_renamed_and_what_was_forgotten(
@@ -199,10 +195,10 @@ def test_the_checker_allows_for_what_was_renamed_and_what_was_forgotten(
     claim(backend, "job", {names["host0"]: "CUSTOM_A=1"})
     for old, new in (("A", "C"), ("B", "A"), ("C", "B")):
         change_names(backend, rename(CLASS, f"CUSTOM_{old}", f"CUSTOM_{new}"))
-    assert checker.problems(url) == []
+    assert problems(url) == []
     backend.prune(datetime.datetime.now(datetime.UTC))
     backend.close()
-    assert checker.problems(url) == []
+    assert problems(url) == []
 
 
 # --- the kit ---
@@ -232,14 +228,14 @@ def _fails(open_backend: Callable[[], Backend], name: str) -> bool:
 class _Forgetful(MemoryBackend):
     """Forgets operations."""
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         return super().commit(dataclasses.replace(write, operation=Operation()))
 
 
 class _Piecemeal(MemoryBackend):
     """Carries orders out one by one."""
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         if len(write.orders) < 2:
             return super().commit(write)
         parts = (Write(Operation(), "part", one.consumer, orders=(one,)) for one in write.orders)
@@ -249,7 +245,7 @@ class _Piecemeal(MemoryBackend):
 class _Repeating(MemoryBackend):
     """Gives generations out again."""
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         return tuple(dataclasses.replace(claim, generation=1) for claim in super().commit(write))
 
 
@@ -296,7 +292,7 @@ class _Blurred(MemoryBackend):
         (_Piecemeal, "test_two_may_swap_full_places"),
         (_Piecemeal, "test_a_unit_is_handed_over_within_one_write"),
         (_Repeating, "test_a_generation_is_never_repeated"),
-        (_Thorough, "test_pruning_keeps_what_consumers_were_written_by"),
+        (_Thorough, "test_pruning_forgets_what_was_done_and_nothing_of_what_is"),
         (_Late, "test_who_reads_and_goes_on_from_there_misses_nothing"),
         (_Endless, "test_pages_go_on_where_they_were_when_others_come_and_go"),
         (_Blurred, "test_room_is_what_the_targets_have_too"),
@@ -317,15 +313,15 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
     ("module", "name", "instead", "found_by"),
     [
         (decision, "refusals", lambda *_, **__: (), "test_the_last_unit_can_be_had_and_no_more"),
-        (ordering, "_takers", lambda *_: {}, "test_a_unit_belongs_to_one_consumer"),
-        (ordering, "settle", _without_shares, "test_a_full_target_refuses"),
+        (backend, "_takers", lambda *_: {}, "test_a_unit_belongs_to_one_consumer"),
+        (backend, "settle", _without_shares, "test_a_full_target_refuses"),
         (
             definitions,
             "_at_generation",
             lambda draft, uuid, *_: draft.providers[uuid],
             "test_a_stale_change_changes_nothing",
         ),
-        (feed, "tell", lambda *_: None, "test_every_write_is_told_once"),
+        (backend, "tell", lambda *_: None, "test_every_write_is_told_once"),
     ],
 )
 def test_the_kit_finds_a_part_that_is_broken(
@@ -338,9 +334,9 @@ def test_the_kit_finds_a_part_that_is_broken(
 @pytest.mark.parametrize(
     ("module", "name", "found_by"),
     [
-        (places, "change", "test_the_last_unit_can_be_had_and_no_more"),
-        (places, "_add_shares", "test_what_is_taken_is_used_at_the_target_too"),
-        (units, "take", "test_units_are_given_back_and_taken_one_by_one"),
+        (claims, "change_used", "test_the_last_unit_can_be_had_and_no_more"),
+        (claims, "_add_shares", "test_what_is_taken_is_used_at_the_target_too"),
+        (claims.Work, "take", "test_units_are_given_back_and_taken_one_by_one"),
         (decision, "refusals", "test_a_claim_may_be_large"),
     ],
 )
@@ -352,7 +348,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if module is decision:
-        monkeypatch.setattr(places, "_CHANGE", Sized(_unguarded))
+        monkeypatch.setattr(claims, "_CHANGE_USED", Sized(_unguarded))
         found_by = "test_a_refused_claim_changes_nothing"
     numbers = itertools.count()
 
@@ -369,17 +365,17 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     root.add("cell0", "PCPU=2", shares=[share])
     names = define(backend, root)
     for consumer in ("job-1", "job-2"):
-        unit = Delta(names["cell0"], "PCPU", 1, (consumer,))
+        unit = Use(names["cell0"], "PCPU", 1, (consumer,))
         with contextlib.suppress(exceptions.CapacityException):
-            order(backend, ClaimOrder(consumer, (Delta(names["host0"], "VCPU", 1), unit)))
+            order(backend, ConsumerOrder.claim(consumer, (Use(names["host0"], "VCPU", 1), unit)))
     backend.close()
-    assert checker.problems(url) != []
+    assert problems(url) != []
 
 
 def _unguarded(ids: int, nets: int) -> sqlalchemy.Update:
-    inventories = schema.inventories.c
+    inventories = tables.inventories.c
     return (
-        sqlalchemy.update(schema.inventories)
+        sqlalchemy.update(tables.inventories)
         .where(listed(inventories.id, "ids", ids))
         .values(used=inventories.used + chosen(inventories.id, "ids", "nets", nets))
     )

@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from resource_objects.backends.sql import commit, consumers, feed, operations, places
-from resource_objects.backends.sql.allocations import Work
+from resource_objects.backends.sql import backend, claims, feed
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers.backend import ClaimOrder, Operation
-from resource_objects.testing import checker
-from resource_objects.testing.conformance.base import (
-    claim,
-    define,
-    deltas,
-    host,
-    picture,
-)
+from resource_objects.backends.sql.claims import Work
+from resource_objects.providers.backend import ConsumerOrder, Operation
+from resource_objects.testing.conformance.suite import claim, define, deltas, host, picture
+from tests.support.checker import problems
 
 
 @pytest.mark.law(2)
@@ -25,15 +19,15 @@ from resource_objects.testing.conformance.base import (
 @pytest.mark.parametrize(
     ("module", "step"),
     [
-        (commit, "decide"),
-        (operations, "record"),
-        (places, "change"),
-        (consumers, "make"),
-        (consumers, "make_claims"),
+        (backend, "decide"),
+        (claims, "record_operation"),
+        (claims, "change_used"),
+        (claims, "make_consumers"),
+        (claims, "put"),
         (Work, "take"),
         (feed, "tell"),
     ],
-    ids=["decide", "record", "change", "make", "make_claims", "take", "tell"],
+    ids=["decide", "record", "change", "make", "put", "take", "tell"],
 )
 def test_an_interrupt_at_any_step_changes_nothing(
     ledger: SQLBackend,
@@ -52,10 +46,10 @@ def test_an_interrupt_at_any_step_changes_nothing(
 
     monkeypatch.setattr(module, step, interrupt)
     operation = Operation()
-    order = ClaimOrder("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
+    order = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
     with pytest.raises(kind):
         ledger.claim(operation, order)
     monkeypatch.undo()
     assert picture(ledger) == before
     assert ledger.claim(operation, order) == ledger.held("job")
-    assert checker.problems(ledger_url) == []
+    assert problems(ledger_url) == []

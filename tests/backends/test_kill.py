@@ -13,22 +13,26 @@ import pytest
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
-from resource_objects.providers.orders import Operation, Write
-from resource_objects.testing import kill
-from resource_objects.testing.conformance.base import changes_to
-from resource_objects.testing.kill import diary, evidence
-from resource_objects.testing.kill.devices import DeviceWriter, device_hosts
-from resource_objects.testing.kill.diary import Asked
-from resource_objects.testing.kill.evidence import Evidence
-from resource_objects.testing.kill.judge import judge
-from resource_objects.testing.kill.topologies import TopologyWriter, numa_hosts
-from resource_objects.testing.kill.writers import Task, Writer, hot_hosts
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
+from resource_objects.testing.conformance.suite import changes_to
 from tests import conftest, databases
 from tests.backends import broken
-from tests.backends.small_backend import SmallBackend
+from tests.support import diary, evidence, storm
+from tests.support.diary import Asked
+from tests.support.evidence import Evidence
+from tests.support.judge import judge
+from tests.support.writers import (
+    DeviceWriter,
+    Task,
+    TopologyWriter,
+    Writer,
+    device_hosts,
+    hot_hosts,
+    numa_hosts,
+)
 
-#: Seconds of each storm on a database; the long form is in ``tests/kill``.
-SECONDS = 25.0
+#: Seconds of each storm on a database: short, and long; minutes are in ``long_kill.py``.
+SHORT, LONG = 2.5, 25.0
 
 #: Kinds of writes that a storm makes.
 KINDS = 19
@@ -42,19 +46,30 @@ _each_database = pytest.mark.parametrize(
 
 def _storm(
     backend_class: type[Backend], url: str, folder: Path, seconds: float, **how: Any
-) -> kill.Report:
+) -> storm.Report:
     SQLBackend.upgrade_database(url)
     if not url.startswith("sqlite"):
-        how.setdefault("cut", functools.partial(kill.cut_connections, url))
-    return kill.storm(backend_class, url, folder / "diaries", seconds=seconds, sql=url, **how)
+        how.setdefault("cut", functools.partial(storm.cut_connections, url))
+    return storm.storm(backend_class, url, folder / "diaries", seconds=seconds, sql=url, **how)
 
 
+@pytest.mark.law(1, 2, 4)
+@_each_database
+def test_nothing_is_over_and_nothing_lost_in_a_short_storm(
+    database_kind: str, database_url: str, tmp_path: Path
+) -> None:
+    report = _storm(SQLBackend, database_url, tmp_path, SHORT, kill_every=0.5)
+    assert not report.problems, report
+    assert report.killed and report.acknowledged, report
+
+
+@pytest.mark.long
 @pytest.mark.law(1, 2, 4)
 @_each_database
 def test_nothing_is_over_and_nothing_lost(
     database_kind: str, database_url: str, tmp_path: Path
 ) -> None:
-    report = _storm(SQLBackend, database_url, tmp_path, SECONDS)
+    report = _storm(SQLBackend, database_url, tmp_path, LONG)
     print(report)  # which pytest -rP shows
     assert not report.problems, report
     assert report.killed > 5 and (report.cut > 5 or database_kind == "sqlite")
@@ -63,16 +78,10 @@ def test_nothing_is_over_and_nothing_lost(
     assert {"CapacityException", "UnitTaken"} <= set(report.refused), report
 
 
-def test_any_backend_of_several_processes_can_be_judged(tmp_path: Path) -> None:
-    url = f"small://{tmp_path}/ledger"
-    report = kill.storm(SmallBackend, url, tmp_path / "diaries", seconds=4, writers=3)
-    assert not report.problems, report
-    assert report.acknowledged.total() > 20
-
-
 # --- what is broken is found ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "backend_class", "writer", "said"),
     [
@@ -259,6 +268,37 @@ def test_the_judge_finds_what_is_wrong(
     kept, asked = calm
     damage(kept, asked)
     assert said in "\n".join(judge(kept, asked))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [("operations", ["lost: ", "nothing gave it that"]), ("changes", ["asked for {'job'}"])],
+)
+def test_a_write_that_is_recorded_or_told_is_found_in_the_tables(
+    table: str, said: list[str], tmp_path: Path
+) -> None:
+    url, path = f"sqlite:///{tmp_path / 'ledger'}", tmp_path / "one.diary"
+    backend = SQLBackend.open(url)
+    define = Write(Operation(), "define", "the hosts", changes_to(backend, *hot_hosts()))
+    with diary.Diary(path) as book:
+        book.asks(define)
+        book.did(define.operation.id, backend.commit(define))
+        host = backend.uuids(["hot0"])["hot0"]
+        order = ConsumerOrder.claim("job", (Use(host, "VCPU", 1),))
+        claim = Write(Operation(), "claim", "job", None, (order,))
+        book.asks(claim)
+        book.did(claim.operation.id, backend.commit(claim))
+    asked, _ = diary.read([path])
+    assert judge(evidence.through_sql(url), asked) == []
+    last = {"operations": "id", "changes": "operation_id"}[table]
+    backend._writing(
+        lambda connection: connection.exec_driver_sql(
+            f"DELETE FROM {table} WHERE {last} = (SELECT MAX(id) FROM operations)"
+        )
+    )
+    backend.close()
+    found = "\n".join(judge(evidence.through_sql(url), asked))
+    assert [one for one in [*said, "recorded or told, not both"] if one not in found] == []
 
 
 def test_a_line_that_was_cut_short_is_not_read(tmp_path: Path) -> None:

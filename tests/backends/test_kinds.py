@@ -14,9 +14,9 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend, Provider
 from resource_objects.resources import Amount, Inventory, Resource, catalog
 from resource_objects.resources.abstract import on_class_or_instance
+from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord
-from resource_objects.testing import checker
-from resource_objects.testing.conformance.base import (
+from resource_objects.testing.conformance.suite import (
     changes_to,
     claim,
     define,
@@ -24,6 +24,7 @@ from resource_objects.testing.conformance.base import (
     picture,
     release,
 )
+from tests.support.checker import problems
 
 _PREFIX = "test_kinds"
 _SLOT, _WATT = "CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT"
@@ -66,10 +67,12 @@ class TrayInventory(Inventory):
         "colour": fields.TextField(),
     }
 
-    def fit(self, amount: Amount, limit: Amount | None = None) -> Amount:
+    def fit(
+        self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
+    ) -> Amount:
         return amount
 
-    def _take(self, assigned: Any) -> None:
+    def take(self, assigned: Any) -> None:
         raise NotImplementedError
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
@@ -163,4 +166,4 @@ def test_a_kind_of_several_records_in_memory() -> None:
 
 def test_a_kind_of_several_records_in_a_database(ledger: SQLBackend, ledger_url: str) -> None:
     _check(ledger)
-    assert checker.problems(ledger_url) == []
+    assert problems(ledger_url) == []

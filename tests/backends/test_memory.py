@@ -8,6 +8,7 @@ import pytest
 
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.testing.conformance import BackendConformance, state_machine
+from tests.support.lengths import examples
 
 
 class TestMemoryBackend(BackendConformance):
@@ -27,10 +28,11 @@ class TestMemoryBackend(BackendConformance):
         return "memory://"
 
 
+@pytest.mark.drawn
 def test_random_steps_agree_with_the_model() -> None:
     machine = state_machine(lambda: MemoryBackend.open("memory://"))
     settings = hypothesis.settings(
-        max_examples=50,
+        max_examples=examples(50),
         stateful_step_count=30,
         deadline=None,
         # a write is drawn in many parts, which a busy machine takes for slow

@@ -20,7 +20,7 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import NameKind, Write
 from resource_objects.providers.provider import Share
-from resource_objects.testing.conformance.base import claim, define, kept, release
+from resource_objects.testing.conformance.suite import claim, define, kept, release
 
 VCPU = "VCPU"
 

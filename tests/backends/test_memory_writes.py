@@ -13,7 +13,7 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
-from resource_objects.providers.backend import ClaimOrder, Delta, Operation
+from resource_objects.providers.backend import Operation, Use
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -22,18 +22,15 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import ProviderFilter, Pruned
 from resource_objects.providers.orders import (
-    Adjustment,
+    ConsumerOrder,
     NameAction,
     NameChange,
     NameKind,
-    Release,
-    Renewal,
-    Replacement,
     Write,
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
-from resource_objects.testing.conformance.base import (
+from resource_objects.testing.conformance.suite import (
     changes_to,
     claim,
     define,
@@ -147,8 +144,8 @@ def test_a_renamed_class_is_renamed_wherever_something_is_counted_in_it(
     backend: MemoryBackend,
 ) -> None:
     uuids = define(backend, sharing(), Provider("other", "CUSTOM_SLOT=1,VCPU=1"))
-    delta = Delta(uuids["host/cell"], SLOT, 2, ("s1", "s2"))
-    backend.claim(Operation(), ClaimOrder("job", (delta, Delta(uuids["other"], VCPU, 1))))
+    delta = Use(uuids["host/cell"], SLOT, 2, ("s1", "s2"))
+    backend.claim(Operation(), ConsumerOrder.claim("job", (delta, Use(uuids["other"], VCPU, 1))))
     before = picture(backend)
     names(backend, NameChange(CLASS, NameAction.RENAME, SLOT, "CUSTOM_BAY"))
     found = picture(backend)  # which checks that what is used is what is held
@@ -306,33 +303,35 @@ def test_units_pass_from_one_consumer_to_another_in_one_write(backend: MemoryBac
     uuids = define(backend, Provider("host", "CUSTOM_SLOT=2"))
     uuid = uuids["host"]
     for consumer, unit in (("a", "s0"), ("b", "s1")):
-        order = ClaimOrder(consumer, (Delta(uuid, SLOT, 1, (unit,)),))
+        order = ConsumerOrder.claim(consumer, (Use(uuid, SLOT, 1, (unit,)),))
         backend.claim(Operation(), order)
     swap = (
-        Replacement("a", (Delta(uuid, SLOT, 1, ("s1",)),)),
-        Replacement("b", (Delta(uuid, SLOT, 1, ("s0",)),)),
+        ConsumerOrder.replace("a", (Use(uuid, SLOT, 1, ("s1",)),)),
+        ConsumerOrder.replace("b", (Use(uuid, SLOT, 1, ("s0",)),)),
     )
     backend.commit(Write(Operation(), "swap", "a and b", orders=swap))
     assert picture(backend).units == {("host", "s0"): (SLOT, "b"), ("host", "s1"): (SLOT, "a")}
     before = everything(backend)
     with pytest.raises(exceptions.UnitTaken):
-        taking = Replacement("a", (Delta(uuid, SLOT, 1, ("s0",)),))
+        taking = ConsumerOrder.replace("a", (Use(uuid, SLOT, 1, ("s0",)),))
         backend.commit(Write(Operation(), "replace", "a", orders=(taking,)))
     assert everything(backend) == before
     release(backend, "a")
     assert picture(backend).units == {("host", "s0"): (SLOT, "b")}
-    backend.adjust(Operation(), Adjustment("b", (Delta(uuid, SLOT, -1),)))
+    backend.adjust(Operation(), ConsumerOrder.adjust("b", (Use(uuid, SLOT, -1),)))
     assert picture(backend).units == {} and backend.held("b") is None
 
 
 def test_the_id_of_a_claim_is_one_claims(backend: MemoryBackend) -> None:
     uuids = define(backend, Provider("host", "CUSTOM_SLOT=8"))
-    order = ClaimOrder("a", (Delta(uuids["host"], SLOT, 1),))
-    again = ClaimOrder("b", order.deltas, order.claim_id)
+    order = ConsumerOrder.claim("a", (Use(uuids["host"], SLOT, 1),), uuid=uuids["host"])
+    again = ConsumerOrder.claim("b", order.uses, uuid=order.uuid)
     backend.claim(Operation(), order)
-    with pytest.raises(exceptions.OperationConflict, match=order.claim_id):
+    with pytest.raises(exceptions.OperationConflict, match=order.uuid):
         backend.claim(Operation(), again)
-    backend.commit(Write(Operation(), "pass", "a and b", orders=(again, Release("a"))))
+    backend.commit(
+        Write(Operation(), "pass", "a and b", orders=(again, ConsumerOrder.release("a")))
+    )
     assert backend.held("a") is None and backend.held("b") is not None
 
 
@@ -341,7 +340,9 @@ def test_a_renewal_keeps_what_is_held_and_raises_the_generation(backend: MemoryB
     before = claim(backend, "job", {uuids["host"]: "CUSTOM_SLOT=1"})
     cursor, counted = backend.cursor(), writes(backend, "host")
     [after] = backend.commit(
-        Write(Operation(), "confirm", "job", orders=(Renewal("job", None, "confirmed"),))
+        Write(
+            Operation(), "confirm", "job", orders=(ConsumerOrder.renew("job", None, "confirmed"),)
+        )
     )
     assert (after.held, after.state) == (before.held, "confirmed")
     assert after.generation > before.generation and backend.held("job") == after
@@ -355,8 +356,8 @@ def test_writes_of_allocations_count_once_at_each_inventory(backend: MemoryBacke
     claim(backend, "a", {uuids["host/cell"]: "CUSTOM_SLOT=1", uuids["other"]: "VCPU=1,DISK_GB=1"})
     assert [writes(backend, name) for name in ("host", "host/cell", "other")] == [1, 1, 2]
     swap = (
-        Release("a"),
-        ClaimOrder("b", (Delta(uuids["other"], VCPU, 1), Delta(uuids["other"], DISK, 1))),
+        ConsumerOrder.release("a"),
+        ConsumerOrder.claim("b", (Use(uuids["other"], VCPU, 1), Use(uuids["other"], DISK, 1))),
     )
     backend.commit(Write(Operation(), "pass", "a and b", orders=swap))
     assert [writes(backend, name) for name in ("host", "host/cell", "other")] == [2, 2, 4]
@@ -375,7 +376,7 @@ def test_inventories_and_providers_go_after_the_orders(backend: MemoryBackend) -
     changes = changes_to(backend, host)
     with pytest.raises(exceptions.ProviderInUse, match="host/cell"):
         backend.define(Operation(), changes)
-    move = Replacement("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
+    move = ConsumerOrder.replace("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
     backend.commit(Write(Operation(), "reshape", "host", changes, (move,)))
     found = picture(backend)
     assert found.providers.keys() == {"host", "new"} and found.used("host", SLOT) == 2
@@ -384,7 +385,7 @@ def test_inventories_and_providers_go_after_the_orders(backend: MemoryBackend) -
 
 def test_a_decision_on_a_definition_that_changed_is_refused(backend: MemoryBackend) -> None:
     uuids = define(backend, sharing())
-    orders = (ClaimOrder("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"})),)
+    orders = (ConsumerOrder.claim("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"})),)
     before = everything(backend)
     for unchanged in ((uuids["host"], 1), ("nobody", 0)):
         with pytest.raises(exceptions.StaleDefinition):
@@ -444,36 +445,38 @@ def test_changes_are_told_in_the_order_of_time_a_page_at_a_time(backend: MemoryB
     assert cursor == backend.cursor()
 
 
-def test_pruning_keeps_the_last_operation_of_a_consumer_and_expires_cursors(
+def test_pruning_keeps_the_last_operation_of_a_shard_and_expires_cursors(
     backend: MemoryBackend,
 ) -> None:
     start = backend.cursor()
     uuids = define(backend, sharing())
     first, second, last = Operation(), Operation(), Operation()
-    order = ClaimOrder("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
+    order = ConsumerOrder.claim("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
     record = backend.claim(first, order)
-    backend.claim(second, ClaimOrder("gone", order.deltas))
+    backend.claim(second, ConsumerOrder.claim("gone", order.uses))
     backend.release(last, "gone")
-    middle = backend.cursor()
-    [*_, change] = backend.changes(start, 10)
+    end = backend.cursor()
+    [*_, change] = told = backend.changes(start, 10)
     assert backend.prune(datetime.datetime.min.replace(tzinfo=datetime.UTC)) == Pruned(0, 0)
-    assert backend.prune(change.at) == Pruned(operations=2, changes=3)
     assert backend.claim(first, order) == record
-    assert backend.outcome(second) is None and backend.outcome(last) is not None
+    assert backend.prune(change.at) == Pruned(operations=3, changes=3)
+    assert backend.outcome(first) is None and backend.outcome(second) is None
     with pytest.raises(exceptions.CursorExpired):
         backend.changes(start, 10)
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
-    assert backend.prune(later).changes == 1
-    assert backend.outcome(first) is not None and backend.outcome(last) is None
-    assert backend.cursor() == middle and backend.changes(middle, 10) == ()
-    ahead = Cursor(tuple(head + 1 for head in middle.heads))
+    assert backend.prune(later) == Pruned(0, 0)  # the last one tells which history it is
+    assert backend.outcome(last) is not None
+    assert backend.held_by(["job"]) == {"job": record}
+    assert backend.cursor() == end and backend.changes(end, 10) == ()
+    assert backend.changes(Cursor(start.moved(told[:-1]).heads), 10) == (change,)
+    ahead = Cursor(tuple(head + 1 for head in end.heads))
     with pytest.raises(exceptions.CursorExpired):
         backend.changes(ahead, 10)
 
 
 def test_trees_are_read_without_their_allocations_when_asked(backend: MemoryBackend) -> None:
     uuids = define(backend, sharing(), Provider("other", "VCPU=4"))
-    order = ClaimOrder("job", (Delta(uuids["host/cell"], SLOT, 1, ("s1",)),))
+    order = ConsumerOrder.claim("job", (Use(uuids["host/cell"], SLOT, 1, ("s1",)),))
     backend.claim(Operation(), order)
     full = backend.read(uuids["host/cell"], "host")
     assert list(full.providers.name) == ["host", "host/cell"]

@@ -6,9 +6,7 @@ take of the same host by number; after each step the view is what the model is.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import hypothesis
 import hypothesis.stateful
@@ -17,9 +15,9 @@ import pytest
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import Ledger
-from resource_objects.testing import checker
-from resource_objects.testing.conformance import topology_machine
-from tests.backends.small_backend import SmallBackend
+from tests.support import checker
+from tests.support.lengths import examples
+from tests.support.numa_model import topology_machine
 
 _CHECKS = [
     hypothesis.HealthCheck.too_slow,  # a busy machine
@@ -27,25 +25,21 @@ _CHECKS = [
 ]
 
 
-def _run(fresh: Callable[[], Ledger], examples: int) -> None:
+def _run(fresh: Callable[[], Ledger], count: int) -> None:
     settings = hypothesis.settings(
-        max_examples=examples, stateful_step_count=20, suppress_health_check=_CHECKS
+        max_examples=examples(count), stateful_step_count=20, suppress_health_check=_CHECKS
     )
     hypothesis.stateful.run_state_machine_as_test(topology_machine(fresh), settings=settings)
 
 
 @pytest.mark.law(1, 3, 5)
+@pytest.mark.drawn
 def test_the_view_of_a_ledger_in_memory() -> None:
     _run(lambda: Ledger(MemoryBackend.open("memory://")), 60)
 
 
 @pytest.mark.law(1, 3, 5)
-def test_the_view_of_the_small_backend(tmp_path: Path) -> None:
-    numbers = itertools.count()
-    _run(lambda: Ledger(SmallBackend.open(f"small://{tmp_path}/{next(numbers)}")), 5)
-
-
-@pytest.mark.law(1, 3, 5)
+@pytest.mark.drawn
 def test_the_view_of_a_database(ledger_url: str) -> None:
     _run(lambda: Ledger(SQLBackend.open(ledger_url)), 10)
     assert checker.problems(ledger_url) == []

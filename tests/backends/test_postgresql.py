@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.testing import checker
 from resource_objects.testing.conformance import BackendConformance
 from tests import conftest, databases
+from tests.support.checker import problems
 
 
 class TestPostgreSQLBackend(BackendConformance):
@@ -27,7 +27,7 @@ class TestPostgreSQLBackend(BackendConformance):
     def url(self, prepared_database: Callable[[databases.Prepare], str]) -> Iterator[str]:
         url = prepared_database(SQLBackend.upgrade_database)
         yield url
-        assert checker.problems(url, shrunk=True) == []
+        assert problems(url, shrunk=True) == []
 
     @pytest.fixture
     def another_url(self, database_kind: str, scratch: databases.Scratch) -> Iterator[str]:

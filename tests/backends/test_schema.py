@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +15,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import migrations, schema
+from resource_objects.backends.sql import migrations, tables
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.migrations import steps
-from resource_objects.testing.conformance.base import claim, define, host, picture
-from resource_objects.testing.conformance.concurrency import together
+from resource_objects.testing.conformance.races import together
+from resource_objects.testing.conformance.suite import claim, define, host, picture
 from tests.backends.conftest import ask, ask_all
 
 
 @pytest.fixture
-def tables(database_url: str) -> Iterator[sqlalchemy.Engine]:
+def made(database_url: str) -> Iterator[sqlalchemy.Engine]:
     """An engine of the test's own on a database just upgraded."""
     SQLBackend.upgrade_database(database_url)
     engine = sqlalchemy.create_engine(database_url, poolclass=NullPool)
@@ -39,18 +41,18 @@ def _run(url: str, *statements: str) -> None:
 # --- migrations and models ---
 
 
-def test_migrations_make_what_the_models_say(tables: sqlalchemy.Engine) -> None:
-    _check_tables(tables)
+def test_migrations_make_what_the_models_say(made: sqlalchemy.Engine) -> None:
+    _check_tables(made)
 
 
-def _check_tables(tables: sqlalchemy.Engine) -> None:
-    with tables.connect() as connection:
+def _check_tables(made: sqlalchemy.Engine) -> None:
+    with made.connect() as connection:
         options = {"version_table": migrations.VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, schema.metadata) == []
-    inspector = sqlalchemy.inspect(tables)
-    assert set(inspector.get_table_names()) == {*schema.metadata.tables, migrations.VERSION_TABLE}
-    for table in schema.metadata.sorted_tables:  # Alembic does not look at CHECKs
+        assert compare_metadata(context, tables.metadata) == []
+    inspector = sqlalchemy.inspect(made)
+    assert set(inspector.get_table_names()) == {*tables.metadata.tables, migrations.VERSION_TABLE}
+    for table in tables.metadata.sorted_tables:  # Alembic does not look at CHECKs
         wanted = {
             constraint.name
             for constraint in table.constraints
@@ -92,8 +94,8 @@ _WRONG: list[dict[str, Any]] = [
 @pytest.mark.law(7, 8)
 def test_the_database_refuses_figures_that_cannot_be(ledger: SQLBackend, ledger_url: str) -> None:
     define(ledger, host("host0", "VCPU=1"), host("host1", {}))
-    provider, resource_class = schema.resource_providers.c, schema.resource_classes.c
-    insert = sqlalchemy.insert(schema.inventories)
+    provider, resource_class = tables.resource_providers.c, tables.resource_classes.c
+    insert = sqlalchemy.insert(tables.inventories)
     engine = sqlalchemy.create_engine(ledger_url, poolclass=NullPool)
     with engine.connect() as connection:
         numbers = {
@@ -120,10 +122,10 @@ def test_the_database_refuses_shares_and_units_that_cannot_be(
     [(one, class_), (other, _)] = ask(
         ledger_url, "SELECT provider_id, class_id FROM inventories ORDER BY id"
     )
-    query = "SELECT id, provider_id FROM allocations ORDER BY id"
-    [first, second, third] = [row[0] for row in ask(ledger_url, query)]
+    query = "SELECT id FROM consumers ORDER BY name"
+    [first, second] = [row[0] for row in ask(ledger_url, query)]
     good = f"INSERT INTO shares VALUES ({one}, {class_}, {other}, {class_}, 1)"
-    unit = f"INSERT INTO allocation_units VALUES ({one}, 'cpu0', {first})"
+    unit = f"INSERT INTO allocation_units VALUES ({one}, 'cpu0', {first}, {class_})"
     ask_all(ledger_url, good, unit)
     for wrong in (
         good,
@@ -133,15 +135,15 @@ def test_the_database_refuses_shares_and_units_that_cannot_be(
         f"INSERT INTO shares VALUES ({other}, {class_}, {one + 99}, {class_}, 1)",
         f"DELETE FROM inventories WHERE provider_id = {other}",
         unit,
-        f"INSERT INTO allocation_units VALUES ({one}, 'cpu0', {second})",
-        f"INSERT INTO allocation_units VALUES ({one}, 'cpu1', {third + 99})",
+        f"INSERT INTO allocation_units VALUES ({one}, 'cpu0', {second}, {class_})",
+        f"INSERT INTO allocation_units VALUES ({one}, 'cpu1', {second + 99}, {class_})",
     ):
         with pytest.raises(sqlalchemy.exc.DBAPIError):
             _run(ledger_url, *_STRICT.get(ledger._database.dialect, ()), wrong)
     _run(
         ledger_url,
         *_STRICT.get(ledger._database.dialect, ()),
-        f"DELETE FROM allocations WHERE id = {first}",
+        f"DELETE FROM allocations WHERE consumer_id = {first}",
     )
     assert ask(ledger_url, "SELECT unit FROM allocation_units") == []
 
@@ -155,22 +157,22 @@ _STRICT = {"sqlite": ["PRAGMA foreign_keys = ON"]}
 
 def test_upgrading_says_what_it_did_and_does_it_once(database_url: str) -> None:
     steps_run = SQLBackend.upgrade_database(database_url)
-    assert [step.split()[0] for step in steps_run] == ["0001", "0002"]
+    assert [step.split()[0] for step in steps_run] == ["0001"]
     assert SQLBackend.upgrade_database(database_url) == []
 
 
 def test_many_upgrades_at_once_run_each_step_once(database_url: str) -> None:
     outcomes = together(lambda _: SQLBackend.upgrade_database(database_url), workers=4)
-    assert sorted(map(len, outcomes)) == [0, 0, 0, 2], outcomes
+    assert sorted(map(len, outcomes)) == [0, 0, 0, 1], outcomes
 
 
 def test_an_upgrade_that_was_cut_short_goes_on(
     database_kind: str, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(steps, "create_index", die)
+    monkeypatch.setattr(sqlalchemy.Index, "create", die)
     with pytest.raises(RuntimeError, match="killed"):
         SQLBackend.upgrade_database(database_url)
     monkeypatch.undo()
@@ -178,7 +180,7 @@ def test_an_upgrade_that_was_cut_short_goes_on(
     left = set(sqlalchemy.inspect(engine).get_table_names())
     # MySQL commits each table as it is made
     assert ("resource_providers" in left) == (database_kind == "mysql")
-    assert len(SQLBackend.upgrade_database(database_url)) == 2
+    assert len(SQLBackend.upgrade_database(database_url)) == 1
     _check_tables(engine)
 
 
@@ -195,7 +197,7 @@ def test_a_newer_database_that_admits_this_library_is_used(database_url: str) ->
 
 def test_a_newer_database_that_shuts_it_out_is_left_alone(database_url: str) -> None:
     SQLBackend.upgrade_database(database_url)
-    _run(database_url, "UPDATE schema_info SET oldest_library = 3")
+    _run(database_url, "UPDATE ledger_info SET oldest_library = 3")
     for version in ("0007", "a17be"):
         _run(database_url, f"UPDATE {migrations.VERSION_TABLE} SET version_num = '{version}'")
         for use in (SQLBackend.open, SQLBackend.upgrade_database):
@@ -211,8 +213,30 @@ def test_an_older_database_needs_an_upgrade(database_kind: str, database_url: st
     else:
         with pytest.raises(exceptions.SchemaTooOld, match="db upgrade"):
             SQLBackend.open(database_url)
-        assert len(SQLBackend.upgrade_database(database_url)) == 2
+        assert len(SQLBackend.upgrade_database(database_url)) == 1
     assert SQLBackend.upgrade_database(database_url) == []
+
+
+def test_a_database_of_before_is_refused_by_name(database_url: str) -> None:
+    _run(database_url, "CREATE TABLE schema_info (id INTEGER, oldest_library INTEGER)")
+    _run(database_url, f"CREATE TABLE {migrations.VERSION_TABLE} (version_num VARCHAR(32))")
+    _run(database_url, f"INSERT INTO {migrations.VERSION_TABLE} VALUES ('0002')")
+    for use in (SQLBackend.open, SQLBackend.upgrade_database):
+        with pytest.raises(exceptions.DatabaseUnavailable, match=r"before 0\.1\.0"):
+            use(database_url)
+
+
+def test_the_alembic_command_makes_what_the_library_makes(
+    database_url: str, made: sqlalchemy.Engine, tmp_path: Path
+) -> None:
+    ini = tmp_path / "alembic.ini"
+    ini.write_text(f"[alembic]\nscript_location = {Path(migrations.__file__).parent}\n")
+    _run(database_url, f"DELETE FROM {migrations.VERSION_TABLE}")
+    command = [sys.executable, "-m", "alembic", "-c", str(ini), "-x", f"url={database_url}"]
+    for order in (["stamp", "head"], ["current"], ["check"], ["upgrade", "head"]):
+        done = subprocess.run([*command, *order], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    _check_tables(made)
 
 
 def test_tables_of_another_program_are_left_alone(database_url: str) -> None:

@@ -12,21 +12,20 @@ import pytest
 import sqlalchemy
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import schema
+from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import (
-    ClaimOrder,
-    Delta,
+    ConsumerOrder,
     NameAction,
     NameChange,
     NameKind,
     Operation,
-    Release,
+    Use,
     Write,
 )
-from resource_objects.testing.conformance.base import claim, define, release
+from resource_objects.testing.conformance.suite import claim, define, release
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -34,14 +33,14 @@ NOW = datetime.datetime.now(datetime.UTC)
 def use_everything(backend: SQLBackend) -> None:
     """Do what a ledger does, at least once."""
     names = define(backend, *(_tree(number) for number in range(3)))
-    order = ClaimOrder(
-        "a", (Delta(names["cell0"], "VCPU", 2, ("cpu0", "cpu1")),), project="p", user="u"
+    order = ConsumerOrder.claim(
+        "a", (Use(names["cell0"], "VCPU", 2, ("cpu0", "cpu1")),), project="p", user="u"
     )
     backend.claim(Operation(), order)
     claim(backend, "b", {names["host0"]: "VCPU=1,CUSTOM_A=1", names["host1"]: "VCPU=1"})
     with contextlib.suppress(exceptions.CapacityException):
         claim(backend, "c", {names["host0"]: "VCPU=50"})
-    backend.commit(Write(Operation(), "release", "a", orders=(Release("a"),)))
+    backend.commit(Write(Operation(), "release", "a", orders=(ConsumerOrder.release("a"),)))
     backend.read("host1")
     nobody: frozenset[str] = frozenset(["nobody"])
     for wanted in (
@@ -101,5 +100,5 @@ def test_every_index_is_used(sqlite_url: Callable[[str], str]) -> None:
             for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {text}"):
                 used.update(re.findall(r"USING (?:COVERING )?INDEX (\w+)", step))
     plain.close()
-    wanted = {index.name for table in schema.metadata.tables.values() for index in table.indexes}
+    wanted = {index.name for table in tables.metadata.tables.values() for index in table.indexes}
     assert wanted - used == set()

@@ -15,23 +15,22 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import schema
+from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.listing import By, ConsumerFilter, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import (
-    ClaimOrder,
-    ClaimRecord,
-    Delta,
+    ConsumerOrder,
+    ConsumerRecord,
     NameAction,
     NameChange,
     NameKind,
     Operation,
-    Renewal,
+    Use,
     Write,
 )
-from resource_objects.testing.conformance.base import claim, define
+from resource_objects.testing.conformance.suite import claim, define
 from tests import databases
 from tests.backends.conftest import ask
 
@@ -73,7 +72,7 @@ class World:
     """Everything that was put into a ledger."""
 
     providers: dict[str, Known]
-    consumers: dict[str, ClaimRecord]
+    consumers: dict[str, ConsumerRecord]
 
     def used(self) -> dict[tuple[str, str], int]:
         found: dict[tuple[str, str], int] = defaultdict(int)
@@ -166,9 +165,9 @@ def _claim_at_random(backend: SQLBackend, world: World, name: str, chance: rando
         for resource_class in one.rules
     ]
     deltas = tuple(
-        Delta(*place, chance.randint(1, 3)) for place in chance.sample(places, chance.randint(1, 2))
+        Use(*place, chance.randint(1, 3)) for place in chance.sample(places, chance.randint(1, 2))
     )
-    order = ClaimOrder(
+    order = ConsumerOrder.claim(
         name,
         deltas,
         project=chance.choice(PROJECTS),
@@ -185,23 +184,24 @@ def _set_times(backend: SQLBackend, url: str, world: World, chance: random.Rando
         if chance.random() < 0.6:
             state, expiry = chance.choice([HELD, CONFIRMED]), hour(chance.randint(0, 9))
             backend.commit(
-                Write(Operation(), "renew", name, orders=(Renewal(name, expiry, state),))
+                Write(
+                    Operation(), "renew", name, orders=(ConsumerOrder.renew(name, expiry, state),)
+                )
             )
     engine = sqlalchemy.create_engine(url, poolclass=NullPool)
     with engine.begin() as connection:
         for name in world.consumers:
-            made = sqlalchemy.select(schema.consumers.c.id).where(schema.consumers.c.name == name)
             connection.execute(
-                sqlalchemy.update(schema.claims)
-                .where(schema.claims.c.consumer_id == made.scalar_subquery())
+                sqlalchemy.update(tables.consumers)
+                .where(tables.consumers.c.name == name)
                 .values(created_at=hour(chance.randint(0, 9)).replace(tzinfo=None))
             )
         for one in world.providers.values():
             if chance.random() < 0.5:
                 one.reported = hour(chance.randint(0, 9))
                 connection.execute(
-                    sqlalchemy.update(schema.resource_providers)
-                    .where(schema.resource_providers.c.uuid == one.uuid)
+                    sqlalchemy.update(tables.resource_providers)
+                    .where(tables.resource_providers.c.uuid == one.uuid)
                     .values(reported_at=one.reported.replace(tzinfo=None))
                 )
     for name in world.consumers:
@@ -274,7 +274,7 @@ def _has_room(
 
 
 def wanted_consumers(world: World, wanted: ConsumerFilter) -> list[str]:
-    def is_wanted(one: ClaimRecord) -> bool:
+    def is_wanted(one: ConsumerRecord) -> bool:
         return all(
             [
                 wanted.names is None or one.consumer in wanted.names,
@@ -384,8 +384,8 @@ def all_providers(
 
 def all_consumers(
     backend: SQLBackend, wanted: ConsumerFilter, page: int = 1000
-) -> list[ClaimRecord]:
-    found: list[ClaimRecord] = []
+) -> list[ConsumerRecord]:
+    found: list[ConsumerRecord] = []
     while rows := backend.list_consumers(wanted, page, found[-1].consumer if found else None):
         assert len(rows) <= page
         found += rows

@@ -14,9 +14,9 @@ from oslo_db import exception as oslo
 from psycopg import errors as psycopg_errors
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import errors, urls
+from resource_objects.backends.sql import engine, errors
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.retry import Retries, Transient
+from resource_objects.backends.sql.errors import Retries, Transient
 
 # --- URLs ---
 
@@ -35,7 +35,7 @@ from resource_objects.backends.sql.retry import Retries, Transient
     ],
 )
 def test_each_database_has_one_driver(given: str, driver: str) -> None:
-    assert urls.parse(given).drivername == driver
+    assert engine.parse_url(given).drivername == driver
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,16 @@ def test_each_database_has_one_driver(given: str, driver: str) -> None:
             "mariadb+mariadbconnector://d/l",
         ),
         *("sqlite+aiosqlite:///lab.db", "sqlite:///lab.db?synchronous=FULL&synchronous=NORMAL"),
+        "postgresql://db/lab?connect_timeout=abc",
+        "mysql://db/lab?connect_timeout=0",
+        "mysql://db/lab?connect_timeout=1&connect_timeout=2",
+        "postgresql://me@\udcff/lab",
+        "mysql://me@\udcff/lab",
     ],
 )
 def test_other_urls_are_refused(wrong: str) -> None:
     with pytest.raises(exceptions.InvalidURL):
-        urls.parse(wrong)
+        engine.parse_url(wrong)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +71,19 @@ def test_other_urls_are_refused(wrong: str) -> None:
         "oracle://me:se/c@ret@db/lab",
         "postgresql+psycopg2://me:secret@db/lab",
         "mysql://me:secret@db:port/lab",
+        "postgresql://me:secret@",
+        "postgresql://me:secret@db",
+        "mysql://?password=secret",
+        "mysql://db/?passwd=secret",
+        "postgresql://db?password=secret",
+        "sqlite:///x?password=secret",
+        "mysql://me:secret@db/lab?charset=latin1",
+        "postgresql://me:secret @db",
     ],
 )
 def test_a_refused_url_does_not_tell_its_password(wrong: str) -> None:
     with pytest.raises(exceptions.InvalidURL) as refused:
-        urls.parse(wrong)
+        engine.parse_url(wrong)
     told = f"{refused.value} {refused.value.args} {refused.value!r}"
     assert "secret" not in told and "ret@" not in told
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from resource_objects.backends.sql import rows, schema
+from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Provider
-from resource_objects.testing.conformance.base import define
+from resource_objects.testing.conformance.suite import define
 from tests.backends.conftest import ask
 
 COUNT = 1_203  # more than one statement of each database takes
@@ -29,7 +29,7 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
     made = [
         {"name": name, "level": None if n % 2 else f"level {n}"} for n, name in enumerate(NAMES)
     ]
-    written(ledger, lambda connection: rows.insert(connection, schema.aggregates, made))
+    written(ledger, lambda connection: statements.insert(connection, tables.aggregates, made))
     assert kept(ledger_url) == {row["name"]: row["level"] for row in made}
     numbers = dict(ask(ledger_url, "SELECT name, id FROM aggregates"))
     changed = [
@@ -38,7 +38,7 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
     ]
 
     def change(connection: sqlalchemy.Connection) -> int:
-        return rows.update(connection, schema.aggregates, ["id"], changed)
+        return statements.update(connection, tables.aggregates, ["id"], changed)
 
     assert written(ledger, change) == COUNT - 1
     wanted = {row["name"]: row["level"] for row in changed}
@@ -47,7 +47,7 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
     gone = [{"id": row["id"], "name": row["name"]} for row in changed[5:]]
 
     def delete(connection: sqlalchemy.Connection) -> int:
-        return rows.delete(connection, schema.aggregates, gone)
+        return statements.delete(connection, tables.aggregates, gone)
 
     assert written(ledger, delete) == COUNT - 6
     assert written(ledger, delete) == 0
@@ -56,9 +56,9 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
 
 def test_no_rows_are_no_statement(ledger: SQLBackend) -> None:
     def work(connection: sqlalchemy.Connection) -> int:
-        rows.insert(connection, schema.aggregates, [])
-        deleted = rows.delete(connection, schema.aggregates, [])
-        return deleted + rows.update(connection, schema.aggregates, ["id"], [])
+        statements.insert(connection, tables.aggregates, [])
+        deleted = statements.delete(connection, tables.aggregates, [])
+        return deleted + statements.update(connection, tables.aggregates, ["id"], [])
 
     assert written(ledger, work) == 0
 
@@ -77,8 +77,8 @@ def test_figures_and_nothing_may_be_mixed(
     for order in (changed, changed[::-1]):
         count = written(
             ledger,
-            lambda connection, given=order: rows.update(
-                connection, schema.inventories, ["id"], given
+            lambda connection, given=order: statements.update(
+                connection, tables.inventories, ["id"], given
             ),
         )
         assert count == 2

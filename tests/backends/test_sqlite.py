@@ -17,15 +17,15 @@ import pytest
 import sqlalchemy
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import sqlite
+from resource_objects.backends.sql import engine
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.retry import Retries
-from resource_objects.providers.backend import ClaimOrder, Delta, Operation
-from resource_objects.testing import checker
+from resource_objects.backends.sql.errors import Retries
+from resource_objects.providers.backend import ConsumerOrder, Operation, Use
 from resource_objects.testing.conformance import BackendConformance, state_machine
-from resource_objects.testing.conformance.base import claim, define, host, picture, release
-from resource_objects.testing.conformance.concurrency import together
-from resource_objects.testing.conformance.workers import define_and_claim
+from resource_objects.testing.conformance.races import define_and_claim, together
+from resource_objects.testing.conformance.suite import claim, define, host, picture, release
+from tests.support.checker import problems
+from tests.support.lengths import examples
 
 
 class TestSQLiteBackend(BackendConformance):
@@ -38,7 +38,7 @@ class TestSQLiteBackend(BackendConformance):
     def url(self, sqlite_url: Callable[[str], str]) -> Iterator[str]:
         url = sqlite_url("ledger.db")
         yield url
-        assert checker.problems(url, shrunk=True) == []
+        assert problems(url, shrunk=True) == []
 
     @pytest.fixture
     def another_url(self, sqlite_url: Callable[[str], str]) -> str:
@@ -48,13 +48,14 @@ class TestSQLiteBackend(BackendConformance):
     def new_url(self, tmp_path: Path) -> Iterator[str]:
         url = f"sqlite:///{tmp_path}/new.db"
         yield url
-        assert checker.problems(url) == []
+        assert problems(url) == []
 
 
+@pytest.mark.drawn
 def test_random_steps_agree_with_the_model(sqlite_url: Callable[[str], str]) -> None:
     numbers = itertools.count()
     machine = state_machine(lambda: SQLBackend.open(sqlite_url(f"{next(numbers)}.db")))
-    settings = hypothesis.settings(max_examples=20, stateful_step_count=25)
+    settings = hypothesis.settings(max_examples=examples(20), stateful_step_count=25)
     hypothesis.stateful.run_state_machine_as_test(machine, settings=settings)
 
 
@@ -228,13 +229,13 @@ def test_a_forked_child_makes_its_own_connections(sqlite_url: Callable[[str], st
     claim(backend, "parent", {names["host0"]: "VCPU=1"})
     assert len(picture(backend).allocations) == 4
     backend.close()
-    assert checker.problems(url) == []
+    assert problems(url) == []
 
 
 def test_a_writer_waits_for_another_and_then_says_busy(
     sqlite_url: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "PATIENCE", 0.1)
+    monkeypatch.setattr(engine, "PATIENCE", 0.1)
     backend = SQLBackend.open(sqlite_url("ledger.db"), retries=Retries(tries=2))
     names = define(backend, host())
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
@@ -278,7 +279,7 @@ def _check_read_only(url: str) -> None:
     record = backend.held("job")
     assert record is not None
     assert picture(backend).allocations == {("job", "host0", "VCPU"): 1}
-    order = ClaimOrder("job-2", (Delta(record.held[0].provider_uuid, "VCPU", 1),))
+    order = ConsumerOrder.claim("job-2", (Use(record.held[0].provider_uuid, "VCPU", 1),))
     for write in (
         lambda: backend.claim(Operation(), order),
         lambda: backend.release(Operation(), "job"),
@@ -328,7 +329,7 @@ def test_what_is_written_while_it_is_thought_immutable_is_read_again(
     sqlite_url: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = sqlite_url("ledger.db")
-    monkeypatch.setattr(sqlite, "_is_writable", lambda path: False)
+    monkeypatch.setattr(engine, "_is_writable", lambda path: False)
     reader = SQLBackend.open(url)
     monkeypatch.undo()
     writer = SQLBackend.open(url)

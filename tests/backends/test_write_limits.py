@@ -9,92 +9,43 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import chunks, classes, operations, standing
+from resource_objects.backends.sql import backend, names
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.chunks import check_size
-from resource_objects.backends.sql.figures import Figures
-from resource_objects.backends.sql.providers import Providers
-from resource_objects.backends.sql.retry import Retries
+from resource_objects.backends.sql.definitions import Figures, Providers
+from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers import Provider
-from resource_objects.providers.definition import DefinitionChanges, diff
+from resource_objects.providers.definition import diff
 from resource_objects.providers.orders import (
-    ClaimOrder,
-    Delta,
+    ConsumerOrder,
     NameAction,
     NameChange,
     NameKind,
     Operation,
-    Release,
-    Replacement,
+    StoredRequest,
+    Use,
     Write,
 )
-from resource_objects.testing.conformance.base import define, host, kept, order, picture
+from resource_objects.testing.conformance.suite import define, host, kept, order, picture
 
 # --- outcomes and the feed ---
 
 
-def test_a_gang_says_each_request_once(ledger: SQLBackend) -> None:
-    [here] = define(ledger, host("host0", "VCPU=999")).values()
-    request = json.dumps({"request": "x" * 1000})
-    gang = [
-        ClaimOrder(f"job-{n}", (Delta(here, "VCPU", 1),), request=(request, None, "{}")[n % 3])
-        for n in range(30)
-    ]
-    write = Write(Operation(), "orders", "gang", orders=tuple(gang))
-    claims = ledger.commit(write)
-    assert [claim.request for claim in claims[:3]] == [request, None, "{}"]
-    found = ledger.outcome(write.operation)
-    assert found is not None and found.claims == claims == ledger.commit(write)
-    text = operations.to_text(claims)
-    assert text is not None and text.count("x" * 1000) == 1
-
-
 def test_a_gang_whose_requests_alone_are_too_long_for_a_server_is_done(ledger: SQLBackend) -> None:
     [here] = define(ledger, host("host0", "VCPU=9999")).values()
-    request = json.dumps({"request": "x" * 20_000})
-    gang = [ClaimOrder(f"job-{n}", (Delta(here, "VCPU", 1),), request=request) for n in range(1000)]
+    request = StoredRequest(json.dumps({"request": "x" * 20_000}))
+    gang = [
+        ConsumerOrder.claim(f"job-{n}", (Use(here, "VCPU", 1),), request=request)
+        for n in range(1000)
+    ]
     claims = order(ledger, *gang)
     assert len(claims) == 1000
     assert ledger.held("job-999") == claims[-1]
-    other = request * 2
-    order(ledger, *(Replacement(one.consumer, one.deltas, request=other) for one in gang))
+    other = StoredRequest(json.dumps({"request": "y" * 40_000}))
+    order(ledger, *(ConsumerOrder.replace(one.consumer, one.uses, request=other) for one in gang))
     held = ledger.held("job-999")
     assert held is not None and held.request == other
-    order(ledger, *(Release(one.consumer) for one in gang))
+    order(ledger, *(ConsumerOrder.release(one.consumer) for one in gang))
     assert picture(ledger).used("host0", "VCPU") == 0
-
-
-def test_an_outcome_that_no_server_takes_is_refused(
-    ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [here] = define(ledger, host("host0", "VCPU=99")).values()
-    gang = [ClaimOrder(f"job-{n}", (Delta(here, "VCPU", 1),)) for n in range(40)]
-    before, cursor = picture(ledger), ledger.cursor()
-    monkeypatch.setattr(chunks, "MOST_TEXT", 5000)
-    with pytest.raises(exceptions.InvalidField, match=r"write: got \d+, expected at most 5000"):
-        order(ledger, *gang)
-    assert (picture(ledger), ledger.cursor()) == (before, cursor)
-    order(ledger, *gang[:10])
-
-
-def test_a_change_that_no_server_takes_is_refused(
-    ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    roots = [host(f"host{n}") for n in range(100)]
-    monkeypatch.setattr(chunks, "MOST_TEXT", 3000)
-    changes = [diff(None, root).creates[0] for root in roots]
-    with pytest.raises(exceptions.InvalidField, match="do it in parts"):
-        ledger.define(Operation(), DefinitionChanges("hosts", tuple(changes)))
-    assert picture(ledger).providers == {}
-    ledger.define(Operation(), DefinitionChanges("hosts", tuple(changes[:50])))
-
-
-def test_what_a_driver_adds_counts() -> None:
-    check_size(["x" * chunks.MOST_TEXT])
-    with pytest.raises(exceptions.InvalidField):
-        check_size(["x" * chunks.MOST_TEXT, "x"])
-    with pytest.raises(exceptions.InvalidField):
-        check_size(['"x' * (chunks.MOST_TEXT // 2)])
 
 
 # --- names that go while they are looked up ---
@@ -104,20 +55,20 @@ def test_what_a_driver_adds_counts() -> None:
 def test_a_name_that_goes_while_it_is_looked_up_is_made_again(
     ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch, looked: int
 ) -> None:
-    look = classes.Names._look
+    look = names.Names._look
     looks: list[Any] = []
 
-    def once_blind(self: Any, connection: Any, names: Any) -> dict[str, int]:
-        found = look(self, connection, names)
-        if "CUSTOM_A" in names:
-            looks.append(names)
+    def once_blind(self: Any, connection: Any, asked: Any) -> dict[str, int]:
+        found = look(self, connection, asked)
+        if "CUSTOM_A" in asked:
+            looks.append(asked)
             if len(looks) <= looked:
                 found.pop("CUSTOM_A", None)
         return found
 
-    monkeypatch.setattr(classes.Names, "_look", once_blind)
-    names = define(ledger, Provider("host0", {"CUSTOM_A": 1}))
-    assert picture(ledger).providers["host0"].uuid == names["host0"]
+    monkeypatch.setattr(names.Names, "_look", once_blind)
+    uuids = define(ledger, Provider("host0", {"CUSTOM_A": 1}))
+    assert picture(ledger).providers["host0"].uuid == uuids["host0"]
     assert len(looks) >= 2 + (looked == 2)
 
 
@@ -130,11 +81,11 @@ def test_a_reshape_locks_providers_and_inventories_once(
     if database_kind == "sqlite":
         pytest.skip("a writer is alone there")
     names = define(ledger, *(host(f"host{n}", "VCPU=8") for n in range(3)))
-    order(ledger, ClaimOrder("job", (Delta(names["host0"], "VCPU", 1),)))
+    order(ledger, ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)))
     tree = kept(ledger, "host1")
     tree.update(inventories=Provider("x", "VCPU=9").inventories)
     changes = diff(kept(ledger, "host1"), tree)
-    move = Replacement("job", (Delta(names["host2"], "VCPU", 1),))
+    move = ConsumerOrder.replace("job", (Use(names["host2"], "VCPU", 1),))
     providers, inventories = [], []
     lock_providers, lock_inventories = Providers.lock, Figures.lock
 
@@ -148,8 +99,9 @@ def test_a_reshape_locks_providers_and_inventories_once(
 
     monkeypatch.setattr(Providers, "lock", providers_locked)
     monkeypatch.setattr(Figures, "lock", inventories_locked)
-    monkeypatch.delattr(standing, "_locked")
-    demands: dict[str, Any] = {"unchanged": ((names["host0"], 0),), "reported": (names["host2"],)}
+    monkeypatch.delattr(backend, "_locked")
+    unchanged = ((names["host0"], kept(ledger, "host0").generation),)
+    demands: dict[str, Any] = {"unchanged": unchanged, "reported": (names["host2"],)}
     ledger.commit(Write(Operation(), "reshape", "host1", changes, (move,), **demands))
     assert providers == [set(names.values())]
     assert [len(numbers) for numbers in inventories] == [3]
@@ -159,7 +111,7 @@ def test_a_reshape_locks_providers_and_inventories_once(
 def test_reshapes_and_claims_of_the_same_places_get_through(ledger: SQLBackend) -> None:
     names = define(ledger, *(host(f"host{n}", "VCPU=999") for n in range(3)))
     uuids = list(names.values())
-    order(ledger, ClaimOrder("job", (Delta(uuids[0], "VCPU", 1),)))
+    order(ledger, ConsumerOrder.claim("job", (Use(uuids[0], "VCPU", 1),)))
     raised: list[Exception] = []
 
     def reshape(number: int) -> None:
@@ -186,8 +138,8 @@ def _reshape(ledger: SQLBackend, number: int, turn: int, uuids: list[str]) -> No
     wanted = Provider("x", f"VCPU={900 + turn + number}")
     before = kept(ledger, f"host{number % 3}")
     tree.update(inventories=wanted.inventories)
-    deltas = tuple(Delta(uuid, "VCPU", 1 + turn) for uuid in uuids)
-    moves = (Replacement(f"job-{number}", deltas if number % 2 else deltas[::-1]),)
+    deltas = tuple(Use(uuid, "VCPU", 1 + turn) for uuid in uuids)
+    moves = (ConsumerOrder.replace(f"job-{number}", deltas if number % 2 else deltas[::-1]),)
     changes = diff(before, tree)
     if changes:
         ledger.commit(Write(Operation(), "reshape", tree.name, changes, moves))

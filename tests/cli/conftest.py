@@ -107,8 +107,7 @@ def on_machine(
     """Make commands in this process see a machine; call it with another one to change it."""
 
     def see(seen: Machine) -> None:
-        for where in ("resource_objects.host.discovery", "resource_objects.cli.guide"):
-            monkeypatch.setattr(f"{where}.discover", lambda **options: seen)
+        monkeypatch.setattr("resource_objects.host.discovery.discover", lambda **options: seen)
 
     monkeypatch.setattr("resource_objects.host.pci_ids.PATHS", ())  # devices have no names
     see(machine)

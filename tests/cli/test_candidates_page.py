@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from resource_objects.cli import asking, searching
+from resource_objects.cli import request_arguments
 
 DOC = pathlib.Path(__file__).parents[2] / "doc" / "source"
 PAGE, REFERENCE = DOC / "howto" / "candidates.rst", DOC / "reference" / "command.rst"
@@ -44,8 +44,8 @@ def test_each_command_of_the_page_prints_what_stands_below_it(
 @pytest.mark.parametrize("page", [PAGE, REFERENCE], ids=lambda page: page.stem)
 def test_the_pages_tell_each_word_of_the_command(page: pathlib.Path) -> None:
     parser = argparse.ArgumentParser(add_help=False)
-    asking.add_request(parser)
-    searching.add_search(parser)
+    request_arguments.add_request(parser)
+    request_arguments.add_search(parser)
     words = {word for action in parser._actions for word in action.option_strings}
     told = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", page.read_text(encoding="utf-8")))
     assert words - told == set()

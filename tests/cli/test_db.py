@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.cli.database import database_url, default_path
+from resource_objects.cli.base import database_url, default_path
 
 needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
@@ -144,3 +144,54 @@ def test_a_file_that_is_no_database_is_one_line(run, tmp_path):
     assert done.err.startswith(f"resource-objects: {path} cannot be opened")
     assert len(done.err.splitlines()) == 1
     assert path.read_text() == "not a database\n" * 100
+
+
+# --- the default file is its owner's ---
+
+
+def mode_of(path: pathlib.Path) -> str:
+    return oct(stat.S_IMODE(path.stat().st_mode))
+
+
+def test_the_default_ledger_is_for_its_owner_alone(run, default_ledger) -> None:
+    before = os.umask(0o022)
+    try:
+        assert run("provider", "create", "box", "VCPU=1").status == 0
+    finally:
+        os.umask(before)
+    assert mode_of(default_ledger.parent) == "0o700"
+    assert {path.name: mode_of(path) for path in default_ledger.parent.iterdir()} == {
+        path.name: "0o600" for path in default_ledger.parent.iterdir()
+    }
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_directory_to_which_others_can_write_is_refused(run, default_ledger, mode: int) -> None:
+    default_ledger.parent.mkdir(parents=True)
+    default_ledger.parent.chmod(mode)
+    done = run("provider", "list")
+    assert done.status == 1
+    assert f"{default_ledger.parent} cannot be opened: others can write to it; choose" in done.err
+    assert not default_ledger.exists()
+
+
+def test_a_link_in_its_place_is_refused(run, default_ledger, tmp_path) -> None:
+    default_ledger.parent.mkdir(parents=True, mode=0o700)
+    default_ledger.symlink_to(tmp_path / "planted.db")
+    done = run("provider", "list")
+    assert done.status == 1
+    assert f"{default_ledger} cannot be opened: it is a link; choose" in done.err
+    assert not (tmp_path / "planted.db").exists()
+
+
+def test_a_pipe_in_its_place_is_refused_and_does_not_block(run, default_ledger) -> None:
+    default_ledger.parent.mkdir(parents=True, mode=0o700)
+    os.mkfifo(default_ledger)
+    done = run("provider", "list")
+    assert (done.status, f"{default_ledger} cannot be opened: no file" in done.err) == (1, True)
+
+
+def test_the_help_says_who_sees_a_url_and_what_to_do(run) -> None:
+    told = " ".join(run("--help").out.split())
+    assert "Others on this machine see it: a password belongs in $RESOURCE_OBJECTS_DATABASE" in told
+    assert "~/.pgpass" in told

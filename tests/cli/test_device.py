@@ -8,7 +8,6 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.host import pci_ids
-from resource_objects.providers.located import add_parts
 
 PF = "0000:60:00.0"
 VFS = tuple(f"0000:60:02.{index}" for index in range(3))
@@ -42,7 +41,7 @@ def host(name: str) -> ro.Provider:
         )
         for address in VFS
     ]
-    add_parts(made, "PCI_DEVICES", ro.PCIInventory(devices))
+    made.add_parts("DEVICES", ro.PCIInventory(devices))
     return made
 
 
@@ -55,9 +54,9 @@ def url(tmp_path, home, monkeypatch) -> str:
     with ro.connect(url) as ledger:
         ledger.sync(host("h1"), host("rack7/h2"), ro.Provider("h3", "VCPU=4"))
         for job, at, asked in (
-            ("job-1", "h1", "PCI_DEVICES=PGPU"),
-            ("job-2", "h1", "PCI_DEVICES=2*SRIOV_NET_VF"),
-            ("job-3", "rack7/h2", "PCI_DEVICES=CUSTOM_NIC"),
+            ("job-1", "h1", "DEVICES=PGPU"),
+            ("job-2", "h1", "DEVICES=2*SRIOV_NET_VF"),
+            ("job-3", "rack7/h2", "DEVICES=CUSTOM_NIC"),
         ):
             ledger.claim(job, ledger.snapshot(at).candidates(asked))
         ledger.claim("job-4", {"rack7/h2/0000:86:00.0": "PGPU=1"})
@@ -273,36 +272,9 @@ def test_what_cannot_be_shown_is_refused(run, device, line):
 # --- the provider that keeps a device -----------------------------------------------------------
 
 
-def definition(url: str, name: str, **changes: object) -> str:
-    """The text of what a provider keeps, its devices of one class changed."""
-    with ro.connect(url) as ledger:
-        kept = ledger.provider(name).inventories["PCI_DEVICES"]
-    devices = [
-        one.replace(**changes) if one.resource_class == "SRIOV_NET_VF" else one
-        for one in kept.devices
-    ]
-    return f"PCI_DEVICES={ro.PCI_DEVICES.format_inventory(ro.PCIInventory(devices))}"
-
-
-def test_devices_of_a_provider_can_be_set_as_a_whole(run, url):
-    name = "h1/0000:60:00.0"
-    assert (
-        run("provider", "inventory", "set", name, definition(url, name)).out == "nothing changed\n"
-    )
-    done = run("provider", "inventory", "set", name, definition(url, name, numa_node=1))
-    assert (done.status, done.err) == (0, "")
-    assert rows(run("device", "show", f"h1/{VFS[0]}", "-f", "json"))["numa_cell"] == 1
-
-
 def test_what_a_card_uses_up_of_itself_is_changed_by_a_sync_alone(run, url):
     name = "h1/0000:60:00.0"
-    with ro.connect(url) as ledger:
-        devices = ledger.provider(name).inventories["PCI_DEVICES"].devices
-    fewer = ro.PCI_DEVICES.format_inventory(ro.PCIInventory(devices[:-1]))
-    done = run("provider", "inventory", "set", name, f"PCI_DEVICES={fewer}")
-    assert done.status == 1
-    assert "uses up of itself: got '2 SRIOV_NET_VF for each CUSTOM_NIC', expected 3 SRI" in done.err
     done = run("provider", "inventory", "set", name, "--amend", "SRIOV_NET_VF=5")
     assert (done.status, done.out) == (1, "")
-    assert "expected nothing: it is part of PCI_DEVICES=CUSTOM_NIC>0000:60:00.0" in done.err
+    assert "expected nothing: it is within DEVICES of h1/0000:60:00.0" in done.err
     assert "devices by host sync" in done.err

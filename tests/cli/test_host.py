@@ -75,7 +75,7 @@ def test_show_pci_lists_the_devices_and_what_they_are_taken_as(run):
     done = run("host", "show", "--pci", "--rule", "10de:*=PGPU", "-f", "csv", "--quote", "none")
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [(row["address"], row["id"], row["taken_as"]) for row in rows] == [
-        ("0000:01:00.0", "8086:1572", "None"),
+        ("0000:01:00.0", "8086:1572", ""),
         ("0000:3b:00.0", "10de:2330", "PGPU"),
         ("0000:86:00.0", "10de:2330", "PGPU"),
     ]

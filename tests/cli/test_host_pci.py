@@ -212,8 +212,8 @@ def test_the_summary_counts_what_is_skipped(run):
 def kept(run):
     """The machine is kept, and jobs hold some of it."""
     run("host", "sync", *RULES)
-    run("claim", "job-1", "PCI_DEVICES=PGPU")
-    run("claim", "job-2", "PCI_DEVICES=SRIOV_NET_VF")
+    run("claim", "job-1", "DEVICES=PGPU")
+    run("claim", "job-2", "DEVICES=SRIOV_NET_VF")
 
 
 @pytest.mark.usefixtures("kept")
@@ -360,7 +360,7 @@ def test_a_device_for_one_use_is_reset_when_it_is_said(run):
             "word of a device rule: got 'once', expected one_time_use",
         ),
         (["--rule", "10de:*&VF=PGPU"], "type of a device rule: got 'VF', expected type-PCI or"),
-        (["--rule", "10de:*=PCI_DEVICES"], "expected one that is counted, such as PGPU"),
+        (["--rule", "10de:*=DEVICES"], "expected one that is counted, such as PGPU"),
         (["--reset", "3b:00.0"], "PCI address: got '3b:00.0', expected DOMAIN:BUS:SLOT.FUNCTION"),
         (["--reset", "0000:3b:00.0"], "device to be reset: got '0000:3b:00.0', expected one that"),
     ],

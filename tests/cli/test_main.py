@@ -17,7 +17,6 @@ import pytest
 
 import resource_objects
 from resource_objects import exceptions, plugins
-from resource_objects.cli import commands
 from resource_objects.cli import main as program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,7 +35,7 @@ def test_the_help_lists_every_command(run, argv):
     assert (done.status, done.err) == (0, "")
     assert done.lines[0] == "usage: resource-objects [options] COMMAND [arguments]"
     listed = done.out.partition("Commands:\n")[2]
-    for name in commands.BUILT_IN:
+    for name in program.BUILT_IN:
         assert f"  {name} " in listed
     assert re.search(r"^  tour +See in a minute what it is about, on this machine$", listed, re.M)
 
@@ -59,7 +58,7 @@ def test_the_help_of_a_command_tells_its_arguments(run, argv):
 
 
 def test_every_command_has_a_help_of_its_own(run):
-    for name in commands.BUILT_IN:
+    for name in program.BUILT_IN:
         done = run(*name.split(), "--help")
         assert (done.status, done.err) == (0, "")
         assert done.out.startswith(f"usage: resource-objects {name} ")
@@ -96,9 +95,9 @@ def test_help_and_version_import_nothing_heavy(shell, home, argv):
 def test_setup_cfg_declares_every_command_that_works_uninstalled():
     parsed = configparser.ConfigParser()
     parsed.read(ROOT / "setup.cfg")
-    lines = parsed["options.entry_points"][commands.NAMESPACE].strip().splitlines()
+    lines = parsed["options.entry_points"][program.NAMESPACE].strip().splitlines()
     declared = dict(line.replace(" ", "").split("=") for line in lines)
-    assert declared == {name.replace(" ", "_"): path for name, path in commands.BUILT_IN.items()}
+    assert declared == {name.replace(" ", "_"): path for name, path in program.BUILT_IN.items()}
     for path in declared.values():
         module, _, name = path.partition(":")
         assert hasattr(importlib.import_module(module), name)
@@ -154,7 +153,7 @@ def plugin(monkeypatch):
                     **real(namespace),
                     **{name: (path,) for name, path in entries.items()},
                 }
-                if namespace == commands.NAMESPACE
+                if namespace == program.NAMESPACE
                 else real(namespace)
             ),
         )
@@ -163,7 +162,7 @@ def plugin(monkeypatch):
 
 
 def test_a_plug_in_adds_a_command(run, plugin):
-    plugin(lab_report="resource_objects.cli.provider:Tree")
+    plugin(lab_report="resource_objects.cli.provider:TreeProvider")
     assert run("lab", "report").out == "nothing is kept\n"
     assert "  lab report " in run("--help").out
 

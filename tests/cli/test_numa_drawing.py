@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects.cli.numa_drawing import FREE, IDLE, OWN, SHARED, TAKEN, numa_drawing
+from resource_objects.cli.drawing import FREE, IDLE, OWN, SHARED, TAKEN, numa_drawing
 from resource_objects.cli.render import ASCII, UNICODE
-from resource_objects.host.cells import CellHolder, HostCells
+from resource_objects.host.status import CellHolder, HostCells
 from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyInventory, PagePool
-from resource_objects.testing.numa_strategies import numa_inventories
+from tests.support.lengths import examples
+from tests.support.numa_strategies import numa_inventories
 
 
 def host(*cells: HostCell, holders=None, usage=(), elsewhere=(), **ratios) -> HostCells:
@@ -217,7 +218,7 @@ def test_a_long_list_of_what_a_consumer_holds_goes_on_below_it():
     assert " ".join(map(str.strip, said)) == f"A  a job with a name: CPUs {listed}; 1 MiB"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     inventory=numa_inventories(serves_either_way=False),
     width=st.integers(60, 120),

@@ -86,20 +86,22 @@ def test_usage_of_an_empty_ledger(run):
 
 def test_provider_list_lists_all_with_what_they_declare(lab):
     rows = json.loads(lab("provider", "list", "-f", "json").out)
+    assert all(type(row.pop("generation")) is int for row in rows)
     assert [tuple(row.values()) for row in rows] == [
-        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], [], 0),
-        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], [], 0),
-        ("host1", "", "VCPU=4", [], [], 0),
+        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], []),
+        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], []),
+        ("host1", "", "VCPU=4", [], []),
     ]
     assert "| host0/gpu0 | host0  | PGPU=1 " in lab("provider", "list").out
 
 
 def test_provider_show_tells_one_by_name_or_uuid(lab):
     shown = json.loads(lab("provider", "show", "host0", "-f", "json").out)
-    uuid = shown.pop("uuid")
+    uuid, generation = shown.pop("uuid"), shown.pop("generation")
+    told = json.loads(lab("provider", "list", "--name", "host0", "-f", "json").out)
+    assert generation == told[0]["generation"]
     assert shown == {
         "provider": "host0",
-        "generation": 0,
         "inventories": "VCPU=4:reserved=1:allocation_ratio=2",
         "traits": ["CUSTOM_FAST"],
         "aggregates": [],

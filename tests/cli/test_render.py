@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects.cli import render
 from resource_objects.cli.render import ASCII, UNICODE
+from resource_objects.providers.partitions import thousandths
 
 
 @given(st.integers(0, 2000), st.integers(0, 2000), st.integers(2, 40))
@@ -78,7 +79,7 @@ def test_the_usage_tree_aligns_its_columns_and_nests_what_is_below(ledger):
 
 def test_the_usage_tree_says_where_less_is_free_than_the_figures_tell():
     with ro.connect("memory://") as ledger:
-        ledger.sync(ro.thousandths(ro.Provider("gpu0", "PGPU=1")))
+        ledger.sync(thousandths(ro.Provider("gpu0", "PGPU=1")))
         ledger.claim("half", {"gpu0": "CUSTOM_PGPU_THOUSANDTHS=500"})
         assert render.usage_tree(ledger.usage(), ASCII).splitlines() == [
             "gpu0",

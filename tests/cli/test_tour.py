@@ -15,7 +15,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.cli import guide, stop
+from resource_objects.cli import tour
 from resource_objects.cli.base import Command
 from resource_objects.host.facts import MIB, Core, Disk
 from resource_objects.ledger import Ledger
@@ -107,9 +107,9 @@ def test_the_story_can_be_told_without_unicode(shell):
 
 def test_the_tour_shows_no_password():
     url = "postgresql+psycopg://me:secret@db/lab"
-    assert guide._without_password(url) == "postgresql+psycopg://me:***@db/lab"
-    assert guide._without_password("mysql://me:a:b@c@db/lab") == "mysql://me:***@db/lab"
-    assert guide._without_password("sqlite:////home/me@work/lab.db") == (
+    assert tour._without_password(url) == "postgresql+psycopg://me:***@db/lab"
+    assert tour._without_password("mysql://me:a:b@c@db/lab") == "mysql://me:***@db/lab"
+    assert tour._without_password("sqlite:////home/me@work/lab.db") == (
         "sqlite:////home/me@work/lab.db"
     )
 
@@ -209,7 +209,7 @@ def test_what_is_free_of_one_resource_is_enough(run, url):
 
 def test_consumers_that_are_called_like_the_tour_s_are_left_alone(run, url, monkeypatch):
     tags = iter(["aaaa0000", "bbbb0000"])
-    real = guide.uuids.uuid4
+    real = tour.uuids.uuid4
 
     class Tag:
         hex = property(lambda self: next(tags))
@@ -218,14 +218,14 @@ def test_consumers_that_are_called_like_the_tour_s_are_left_alone(run, url, monk
     with ro.connect(url) as ledger:
         ledger.claim("ann-aaaa", {"box": "VCPU=1"})
     before = kept(url)
-    names = guide._free_names
+    names = tour._free_names
     monkeypatch.setattr(
-        guide,
+        tour,
         "_free_names",
         lambda ledger: (
-            monkeypatch.setattr(guide.uuids, "uuid4", Tag),
+            monkeypatch.setattr(tour.uuids, "uuid4", Tag),
             names(ledger),
-            monkeypatch.setattr(guide.uuids, "uuid4", real),
+            monkeypatch.setattr(tour.uuids, "uuid4", real),
         )[1],
     )
     done = run("tour", "--database", url)
@@ -240,7 +240,7 @@ def test_a_consumer_that_took_the_name_in_between_is_not_released(run, url, monk
         return "ann-0000", "bob-0000"
 
     run("host", "sync", "--database", url)
-    monkeypatch.setattr(guide, "_free_names", taken)
+    monkeypatch.setattr(tour, "_free_names", taken)
     done = run("tour", "--database", url)
     assert done.status == 1
     assert done.err == "resource-objects: ann-0000 holds something already; release it first\n"
@@ -248,7 +248,7 @@ def test_a_consumer_that_took_the_name_in_between_is_not_released(run, url, monk
 
 
 def test_a_tour_that_others_are_faster_than_gives_back_what_it_has(run, url, monkeypatch):
-    real = guide.Guide._claim
+    real = tour.Guide._claim
 
     def claim(self, ledger, job, half, host):
         if job.startswith("bob"):
@@ -256,7 +256,7 @@ def test_a_tour_that_others_are_faster_than_gives_back_what_it_has(run, url, mon
         return real(self, ledger, job, half, host)
 
     run("host", "sync", "--database", url)
-    monkeypatch.setattr(guide.Guide, "_claim", claim)
+    monkeypatch.setattr(tour.Guide, "_claim", claim)
     done = run("tour", "--database", url)
     assert done.status == 1
     assert done.err == (
@@ -267,13 +267,13 @@ def test_a_tour_that_others_are_faster_than_gives_back_what_it_has(run, url, mon
 
 
 def test_a_machine_that_others_took_something_of_meanwhile_stays(run, url, monkeypatch):
-    real = guide.Guide._give_back
+    real = tour.Guide._give_back
 
     def give_back(self, ledger, host, jobs):
         real(self, ledger, host, jobs)
         ledger.claim("job-1", {"box": "VCPU=1"})
 
-    monkeypatch.setattr(guide.Guide, "_give_back", give_back)
+    monkeypatch.setattr(tour.Guide, "_give_back", give_back)
     done = run("tour", "--database", url)
     assert (done.status, done.err) == (0, "")
     assert "box stays in the ledger: somebody else holds something of it by now." in done.out
@@ -389,7 +389,7 @@ def test_a_process_that_is_stopped_gives_back_what_it_held(home, url, number, st
 def test_a_signal_stops_once_and_is_ignored_afterwards():
     tidied = []
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as stopped, stop.stopped_once():
+    with pytest.raises(SystemExit) as stopped, tour.stopped_once():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
@@ -403,7 +403,7 @@ def test_a_signal_stops_once_and_is_ignored_afterwards():
 def test_a_signal_that_was_ignored_stays_so():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stop.stopped_once():
+        with tour.stopped_once():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
@@ -414,7 +414,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone():
     seen = []
 
     def work():
-        with stop.stopped_once():
+        with tour.stopped_once():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     before = signal.getsignal(signal.SIGTERM)

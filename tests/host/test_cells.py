@@ -9,9 +9,9 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.cells import CellHolder, HostCells, read_cells
-from resource_objects.providers.located import Located, LocatedViews, add_parts
-from resource_objects.providers.orders import ClaimOrder, Operation, Write
+from resource_objects.host.status import CellHolder, HostCells, read_cells
+from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Write
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyAmount,
@@ -40,13 +40,13 @@ def lab(connect) -> ro.Ledger:
     host = ro.Provider(
         "host0", "VCPU=2:allocation_ratio=4,PCPU=6,MEMORY_MB=5120:reserved=1024,DISK_GB=10"
     )
-    add_parts(host, NUMA, NUMATopologyInventory(cells, cpu_ratio=4))
+    host.add_parts(NUMA, NUMATopologyInventory(cells, cpu_ratio=4))
     made = connect()
     made.sync(host, ro.Provider("plain", "VCPU=4"))
     return made
 
 
-def view_of(ledger: ro.Ledger) -> Located:
+def view_of(ledger: ro.Ledger) -> LocatedView:
     columns = ledger.backend.read("host0")
     return LocatedViews(columns).of_tree(columns.providers.root_id[0], NUMA)
 
@@ -55,8 +55,8 @@ def take(ledger: ro.Ledger, consumer: str, asked: NUMATopologyAmount) -> NUMATop
     """Claim a topology for a consumer, and keep what it asked for; return where it is."""
     view = view_of(ledger)
     taken = view.fit(asked)
-    request = json.dumps(ro.Request({NUMA: asked}).obj_to_primitive())
-    order = ClaimOrder(consumer, view.deltas(taken), request=request)
+    request = StoredRequest(ro.Request({NUMA: asked}))
+    order = ConsumerOrder.claim(consumer, view.deltas(taken), request=request)
     ledger.backend.commit(Write(Operation(), "claim", consumer, orders=(order,)))
     return taken
 
@@ -103,8 +103,8 @@ def test_without_what_was_asked_every_cpu_counts_as_running_something(lab):
 def test_a_request_that_does_not_explain_what_is_held_explains_nothing(lab):
     view = view_of(lab)
     deltas = view.deltas(view.fit(numa(dedicated=2, thread_policy="isolate")))
-    request = json.dumps(ro.Request({NUMA: numa(dedicated=3)}).obj_to_primitive())
-    order = ClaimOrder("job-1", deltas, request=request)
+    request = StoredRequest(ro.Request({NUMA: numa(dedicated=3)}))
+    order = ConsumerOrder.claim("job-1", deltas, request=request)
     lab.backend.commit(Write(Operation(), "claim", "job-1", orders=(order,)))
     (holder,) = read_cells(lab, "host0").holders[0]
     assert (holder.cpus, holder.idle) == ((1, 2, 5, 6), ())

@@ -23,12 +23,14 @@ from hypothesis.stateful import (
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host._compute_columns import CARRIED, COLUMNS, DERIVED, KINDS
+from resource_objects.host.columns import CARRIED, COUNTS, DERIVED, DISK_REPORT
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.resources import Limits
-from resource_objects.testing import strategies
+from tests.support.lengths import examples
+from tests.support.strategies import ratios
 
-CLASSES = list(KINDS)
+CLASSES = list(COUNTS)
+COLUMNS = (*(n for c in COUNTS.values() for n in c.names), *CARRIED, DISK_REPORT)
 
 plain_values = (
     st.none()
@@ -55,7 +57,7 @@ VALUES = {
 
 @st.composite
 def stored_ratios(draw: st.DrawFn) -> float | int | Decimal | None:
-    exact = draw(strategies.ratios())
+    exact = draw(ratios())
     return draw(st.sampled_from([None, 0.0, 0, float(exact), exact]))
 
 
@@ -63,7 +65,7 @@ def stored_ratios(draw: st.DrawFn) -> float | int | Decimal | None:
 def rows(draw: st.DrawFn, max_figure: int = 2**31 - 1) -> dict[str, object]:
     """Return rows that a healthy Nova could have written, also in part."""
     row: dict[str, object] = {}
-    for kind in KINDS.values():
+    for kind in COUNTS.values():
         row[kind.total] = draw(st.just(0) | st.integers(0, max_figure))
         row[kind.used] = draw(st.integers(0, 2 * max_figure))
         row[kind.ratio] = draw(stored_ratios())
@@ -75,7 +77,7 @@ def rows(draw: st.DrawFn, max_figure: int = 2**31 - 1) -> dict[str, object]:
     for column in draw(st.sets(st.sampled_from(sorted(row)), max_size=4)):
         del row[column]
     for column, name in DERIVED.items():
-        kind = KINDS[name]
+        kind = COUNTS[name]
         if kind.total in row and kind.used in row:
             row[column] = row[kind.total] - row[kind.used]  # type: ignore[operator]
     return row
@@ -148,7 +150,7 @@ amounts_in_row = st.dictionaries(st.sampled_from(CLASSES), st.integers(-50, 50),
 
 @given(rows(max_figure=60), st.lists(amounts_in_row, max_size=8))
 def test_a_node_decides_like_its_inventories_and_its_columns_follow(row, asked):
-    assume(all(column in row for kind in KINDS.values() for column in (kind.total, kind.used)))
+    assume(all(column in row for kind in COUNTS.values() for column in (kind.total, kind.used)))
     node = ComputeNode.from_row(row)
     model = ro.Inventories(node.get_inventories())
     limits = Limits(dict(node.limits))
@@ -161,7 +163,7 @@ def test_a_node_decides_like_its_inventories_and_its_columns_follow(row, asked):
                 outcomes.append(refusal.reasons)
         assert outcomes[0] == outcomes[1]
         assert node.inventories == model
-    for name, kind in KINDS.items():
+    for name, kind in COUNTS.items():
         if name in model:
             assert getattr(node, kind.used) == model[name].used
     assert node.free_ram_mb == node.memory_mb - node.memory_mb_used
@@ -330,7 +332,7 @@ class ViewsOnSQLite(Views):
 
 TestViewsInMemory = Views.TestCase
 TestViewsOnSQLite = ViewsOnSQLite.TestCase
-TestViewsOnSQLite.settings = settings(max_examples=10, stateful_step_count=25)
+TestViewsOnSQLite.settings = settings(max_examples=examples(10), stateful_step_count=25)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -275,16 +275,21 @@ def test_all_that_the_consumer_holds_is_bound_by_the_unit_rules(ledger):
     ledger.sync(host)
     node = ComputeNode.load(ledger, "host0", "job-0")
     node.inventories.consume("VCPU=6")
-    assert node.inventories.can_provide("VCPU=2") and not node.inventories.can_provide("VCPU=3")
-    with pytest.raises(
-        exceptions.UnitRuleViolated, match="VCPU asked 9, one claim takes at most 8"
-    ):
-        node.inventories.consume("VCPU=3")
+    node.check_save()
+    node.inventories.consume("VCPU=3")  # one by one, nobody sees what it has in all
+    before = node.pending, node.to_row()
+    for refused in (node.check_save, node.save):
+        with pytest.raises(exceptions.UnitRuleViolated, match="one claim takes at most 8"):
+            refused()
+        assert (node.pending, node.to_row()) == before and used(ledger) == 0
+    node.inventories.consume("VCPU=-3")
     node.save()
-    assert node.inventories.can_provide("VCPU=2") and not node.inventories.can_provide("VCPU=3")
     again = ComputeNode.load(ledger, "host0", "job-0")
-    assert not again.inventories.can_provide("VCPU=3")
+    again.inventories.consume("VCPU=3")
+    with pytest.raises(exceptions.UnitRuleViolated):
+        again.check_save()
     node.inventories.consume("VCPU=2")
+    node.check_save()
     node.save()
     other = ComputeNode.load(ledger, "host0", "job-1")  # holds nothing yet
     other.inventories.consume("VCPU=8")
@@ -561,7 +566,7 @@ def test_many_processes_take_exactly_what_there_is(tmp_path, consumers):
 
 def test_a_class_that_a_pool_gives_is_not_counted_at_the_node_too(ledger):
     ledger.sync(ro.Provider("nfs", "DISK_GB=1000"), ro.Provider("host9", "VCPU=4"))
-    ledger.share("nfs", with_=["host9"])
+    ledger.pools.share("nfs", hosts=["host9"])
     node = ComputeNode.load(ledger, "host9")
     node.update_inventories({"DISK_GB": ro.IntegerInventory(100)})
     with pytest.raises(exceptions.CountedTwice, match="DISK_GB"):

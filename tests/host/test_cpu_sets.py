@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import exceptions
-from resource_objects.host.cpu_sets import CPUSets, cpu_sets
 from resource_objects.host.facts import Core, Machine
+from resource_objects.host.numa import CPUSets, cpu_sets
 
 MACHINE = Machine(
     cpus=(0, 1, 2, 3, 5),

@@ -19,7 +19,7 @@ from resource_objects.host.facts import (
     PCIDevice,
 )
 from resource_objects.host.rules import DeviceRule
-from resource_objects.resources.pci import PCI_DEVICES, Device, PCIInventory
+from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 
 GPU = PCIDevice("0000:3b:00.0", "10de", "2330", "030200", numa_node=1, driver="nvidia")
 PF = PCIDevice(
@@ -107,7 +107,7 @@ def test_a_card_and_its_functions_are_all_taken_where_rules_match_all():
         ("0000:60:02.1", "vdpa", "0000:60:00.0"),
     ]
     inventory = PCIInventory(taken.devices)
-    inventory.consume(PCI_DEVICES.make_amount("SRIOV_NET_VF"))
+    inventory.consume(DEVICES.make_amount("SRIOV_NET_VF"))
     assert inventory.state("0000:60:00.0") == "unclaimable"
 
 
@@ -203,7 +203,7 @@ def test_what_is_taken_is_always_an_inventory_and_nothing_is_lost(rules, devices
     machine = Machine(cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=0, devices=tuple(devices))
     taken = machine_devices(machine, rules)
     for part in PCIInventory(taken.devices).parts():
-        part.inventory.resource_class = "PCI_DEVICES"
+        part.inventory.resource_class = "DEVICES"
         assert part.inventory.to_records()
     about = {d.address for d in devices if any(rule.matches(d) for rule in rules)}
     addresses = [each.address for each in taken.devices]

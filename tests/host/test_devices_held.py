@@ -10,10 +10,10 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
-from resource_objects.host.held_devices import with_held
-from resource_objects.host.kept_devices import HostDevices, KeptDevice, read_devices
 from resource_objects.host.model import provider_tree
-from resource_objects.host.sync import HostSync, sync_host
+from resource_objects.host.status import HostDevices, KeptDevice, read_devices
+from resource_objects.host.sync import HostSync, sync_host, with_held
+from resource_objects.providers.partitions import thousandths
 from resource_objects.providers.provider import kept_classes
 
 GPU, OTHER = (PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
@@ -67,7 +67,7 @@ def said(done: HostSync) -> list[str]:
 def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_after(connect):
     """Row c.2 (gone device): in use it is kept, remembered, and removed when it is freed."""
     sync_host(connect(), tree(GPU, OTHER))
-    assert claim(connect(), "job-1", f"PCI_DEVICES=PGPU&address={GPU.address}") == (GPU.address,)
+    assert claim(connect(), "job-1", f"DEVICES=PGPU&address={GPU.address}") == (GPU.address,)
     done = sync_host(connect(), tree(OTHER))
     assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
     assert states(connect()) == {GPU.address: "allocated", OTHER.address: "available"}
@@ -75,7 +75,7 @@ def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_af
     connect().release("job-1")
     assert states(connect()) == {GPU.address: "removed", OTHER.address: "available"}
     assert not connect().snapshot().candidates("PGPU=2")
-    assert not connect().snapshot().candidates("PCI_DEVICES=2*PGPU")
+    assert not connect().snapshot().candidates("DEVICES=2*PGPU")
     done = sync_host(connect(), tree(OTHER))
     assert (str(done.result), said(done)) == (f"- box/{GPU.address}", [])
 
@@ -83,7 +83,7 @@ def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_af
 def test_a_sync_that_keeps_a_device_syncs_everything_else():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         machine_of_more = tree(OTHER)
         machine_of_more.update(inventories=ro.Inventories("VCPU=8,MEMORY_MB=2048"))
         done = sync_host(ledger, machine_of_more)
@@ -96,7 +96,7 @@ def test_a_sync_that_keeps_a_device_syncs_everything_else():
 def test_a_device_that_comes_back_while_it_is_held_is_as_it_was():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         sync_host(ledger, tree())
         assert said(sync_host(ledger, tree(GPU))) == []
         ledger.release("job-1")
@@ -106,7 +106,7 @@ def test_a_device_that_comes_back_while_it_is_held_is_as_it_was():
 def test_a_device_that_comes_back_after_it_was_given_back_can_be_had():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         sync_host(ledger, tree())
         ledger.release("job-1")
         assert states(ledger) == {GPU.address: "removed"}
@@ -117,7 +117,7 @@ def test_a_device_that_comes_back_after_it_was_given_back_can_be_had():
 def test_a_device_that_no_rule_is_about_any_more_is_as_one_that_is_gone():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, tree(GPU, rules=[]))
         assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
 
@@ -149,7 +149,7 @@ def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
     """Row c.2 (changed device in use): the new properties are applied on free."""
     now = dataclasses.replace(GPU, numa_node=1)
     sync_host(connect(), tree(GPU))
-    claim(connect(), "job-1", "PCI_DEVICES=PGPU")
+    claim(connect(), "job-1", "DEVICES=PGPU")
     done = sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
     assert said(done) == [f"{GPU.address} stays as it was: it is another now, and job-1 holds it"]
     assert str(done.result) == "nothing changed"
@@ -163,7 +163,7 @@ def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
 def test_facts_that_no_request_asks_for_are_no_change():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, tree(dataclasses.replace(GPU, revision="a2")))
         assert (str(done.result), said(done)) == ("nothing changed", [])
         ledger.release("job-1")
@@ -187,7 +187,7 @@ def test_the_functions_of_a_held_card_stay_with_it():
     """Given to a guest, a card shows its virtual functions there and not at the host."""
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
-        assert claim(ledger, "job-1", "PCI_DEVICES=CUSTOM_NIC")[0] == PF.address
+        assert claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")[0] == PF.address
         done = sync_host(ledger, tree(PF))
         assert [one.address for one in done.staying] == [each.address for each in VFS]
         sync_host(ledger, tree())
@@ -202,7 +202,7 @@ def test_the_functions_of_a_held_card_stay_with_it():
 def test_new_functions_of_a_held_card_wait():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF))
-        claim(ledger, "job-1", "PCI_DEVICES=CUSTOM_NIC")
+        claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
         waits = f"waits until {PF.address} is given back"
         assert said(done) == [f"{each.address} {waits}" for each in VFS]
@@ -214,7 +214,7 @@ def test_new_functions_of_a_held_card_wait():
 def test_a_held_function_stays_and_its_free_siblings_go():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
-        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[1].address}")
+        claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[1].address}")
         done = sync_host(ledger, tree(PF))
         assert said(done) == [f"{VFS[1].address} {NOT_OFFERED.format('job-1')}"]
         assert states(ledger) == {PF.address: "unavailable", VFS[1].address: "allocated"}
@@ -229,7 +229,7 @@ def test_a_held_function_stays_and_its_free_siblings_go():
 def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
-        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
+        claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
         rules = ["8086:37d2=SRIOV_NET_VF", "8086:154c=CUSTOM_VF"]
         done = sync_host(ledger, tree(PF, *VFS, rules=rules))
         assert said(done) == [
@@ -244,7 +244,7 @@ def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
 def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS, rules=["8086:154c=SRIOV_NET_VF"]))
-        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
+        claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
         rules = ["8086:37d2=SRIOV_NET_VF"]
         done = sync_host(ledger, tree(PF, *VFS, rules=rules))
         assert said(done)[0] == f"{PF.address} waits until {VFS[0].address} is given back"
@@ -256,7 +256,7 @@ def test_a_device_that_is_split_while_it_is_held_stays_whole():
     whole = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(whole))
-        claim(ledger, "job-1", "PCI_DEVICES=CUSTOM_NIC")
+        claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
         assert states(ledger) == {PF.address: "allocated"}
         assert len(done.staying) == 4
@@ -270,7 +270,7 @@ def test_a_card_that_lost_its_functions_stays_one_for_who_holds_a_function():
     whole = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
-        claim(ledger, "job-1", f"PCI_DEVICES=SRIOV_NET_VF&address={VFS[2].address}")
+        claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[2].address}")
         done = sync_host(ledger, tree(whole))
         assert said(done)[0] == f"{PF.address} stays as it was until {VFS[2].address} is given back"
         assert states(ledger) == {PF.address: "unavailable", VFS[2].address: "allocated"}
@@ -292,7 +292,7 @@ SPENT = "stays reserved: it was for one use, until it is reset"
 def test_a_device_for_one_use_is_spent_when_it_is_given_back_and_stays_so(connect):
     """Row c.5 (one_time_use): once allocated it is reserved; Nova never resets it, we can."""
     sync_host(connect(), tree(GPU, rules=ONCE))
-    claim(connect(), "job-1", "PCI_DEVICES=PGPU")
+    claim(connect(), "job-1", "DEVICES=PGPU")
     assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == []
     connect().release("job-1")
     assert states(connect()) == {GPU.address: "spent"}
@@ -309,7 +309,7 @@ def test_a_device_for_one_use_is_spent_when_it_is_given_back_and_stays_so(connec
 def test_a_device_for_one_use_that_was_used_between_two_syncs_is_spent(connect):
     for _ in range(2):  # and again after it was reset
         sync_host(connect(), tree(GPU, rules=ONCE), reset=spent(connect()))
-        claim(connect(), "job-1", "PCI_DEVICES=PGPU")
+        claim(connect(), "job-1", "DEVICES=PGPU")
         connect().release("job-1")
         assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
         assert states(connect()) == {GPU.address: "spent"}
@@ -325,12 +325,12 @@ def spent(ledger: ro.Ledger) -> list[str]:
 def test_uses_before_a_device_was_for_one_use_do_not_count():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         ledger.release("job-1")
         sync_host(ledger, tree(GPU, rules=ONCE))
         assert str(sync_host(ledger, tree(GPU, rules=ONCE))) == "nothing changed"
         assert states(ledger) == {GPU.address: "available"}
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         ledger.release("job-1")
         sync_host(ledger, tree(GPU, rules=ONCE))
         assert states(ledger) == {GPU.address: "spent"}
@@ -339,7 +339,7 @@ def test_uses_before_a_device_was_for_one_use_do_not_count():
 def test_a_spent_device_that_is_gone_stays_spent_until_it_is_reset():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU, rules=ONCE))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         sync_host(ledger, tree(rules=ONCE))
         ledger.release("job-1")
         for found in ([], [GPU], []):
@@ -352,7 +352,7 @@ def test_a_spent_device_that_is_gone_stays_spent_until_it_is_reset():
 def test_a_spent_device_that_is_not_for_one_use_any_more_can_be_had():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU, rules=ONCE))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         ledger.release("job-1")
         sync_host(ledger, tree(GPU, rules=ONCE))
         assert said(sync_host(ledger, tree(GPU))) == []
@@ -363,10 +363,10 @@ def test_a_card_for_one_use_is_not_spent_by_who_uses_its_functions():
     rules = ["8086:37d2=CUSTOM_NIC;one_time_use", "8086:154c=SRIOV_NET_VF"]
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS, rules=rules))
-        claim(ledger, "job-1", "PCI_DEVICES=SRIOV_NET_VF")
+        claim(ledger, "job-1", "DEVICES=SRIOV_NET_VF")
         ledger.release("job-1")
         assert str(sync_host(ledger, tree(PF, *VFS, rules=rules))) == "nothing changed"
-        claim(ledger, "job-2", "PCI_DEVICES=CUSTOM_NIC")
+        claim(ledger, "job-2", "DEVICES=CUSTOM_NIC")
         sync_host(ledger, tree(PF, *VFS, rules=rules))
         ledger.release("job-2")
         assert states(ledger)[PF.address] == "spent"
@@ -385,12 +385,12 @@ def test_what_cannot_be_reset_is_refused_and_nothing_changes(address, error, mes
     rules = [f"10de:*@{GPU.address}=PGPU;one_time_use", "10de:*=PGPU"]
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU, OTHER, rules=rules))
-        claim(ledger, "job-1", f"PCI_DEVICES=PGPU&address={GPU.address}")
+        claim(ledger, "job-1", f"DEVICES=PGPU&address={GPU.address}")
         sync_host(ledger, tree(GPU, OTHER, rules=rules))
-        before = ledger.cursor()
+        before = ledger.feed.cursor()
         with pytest.raises(error, match=message):
             sync_host(ledger, tree(GPU, rules=rules), reset=[address])
-        assert ledger.cursor() == before
+        assert ledger.feed.cursor() == before
 
 
 # --- the rest -----------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def test_who_takes_a_device_while_the_host_is_synced_keeps_it(monkeypatch):
 
         def faster(*roots: ro.Provider) -> object:
             if not raced:
-                raced.append(claim(ledger, "job-1", "PCI_DEVICES=PGPU"))
+                raced.append(claim(ledger, "job-1", "DEVICES=PGPU"))
             return sync(*roots)
 
         monkeypatch.setattr(ledger, "sync", faster)
@@ -439,7 +439,7 @@ def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider
     """A host whose first GPU can be had by fractions too, and has what else one may add to it."""
     found = tree(*devices, rules=rules)
     gpu = found.find(f"box/{GPU.address}")
-    ro.thousandths(gpu, whole=next(iter(kept_classes(gpu.inventories))))
+    thousandths(gpu, whole=next(iter(kept_classes(gpu.inventories))))
     gpu.update(traits=gpu.traits | {"CUSTOM_LAB"}, aggregates=["rack"])
     gpu.add(f"box/{GPU.address}/port", "CUSTOM_PORT=1")
     return found
@@ -454,7 +454,7 @@ def test_what_was_added_to_a_device_that_was_found_is_kept():
         assert str(sync_host(ledger, split_tree(GPU, OTHER))) == "nothing changed"
         assert not ledger.snapshot().candidates("PGPU=2")
         ledger.release("job-1")
-        claim(ledger, "job-2", f"PCI_DEVICES=PGPU&address={GPU.address}")
+        claim(ledger, "job-2", f"DEVICES=PGPU&address={GPU.address}")
         assert str(sync_host(ledger, split_tree(GPU, OTHER))) == "nothing changed"
         assert not ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1")
 
@@ -464,7 +464,7 @@ def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
     changed = split_tree(GPU, rules=["10de:*=CUSTOM_H100"])
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
-        claim(ledger, "job-1", "PCI_DEVICES=PGPU")
+        claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, changed)
         assert said(done) == [
             f"{GPU.address} stays as it was: it is another now, and job-1 holds it"

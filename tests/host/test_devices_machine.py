@@ -12,10 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 import resource_objects as ro
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
-from resource_objects.host.kept_devices import KeptDevice, read_devices
 from resource_objects.host.model import provider_tree
+from resource_objects.host.status import KeptDevice, read_devices
 from resource_objects.host.sync import sync_host
-from resource_objects.providers.findings import FindingKind
+from resource_objects.providers.audit import FindingKind
+from tests.support.lengths import examples
 
 GPUS = tuple(PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
 PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8)
@@ -91,7 +92,7 @@ class Host(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(CLASSES), count=st.integers(1, 2), named=st.booleans())
     def take(self, kind: str, count: int, named: bool) -> None:
-        asked = f"PCI_DEVICES={count}*{kind}" if named else f"{kind}={count}"
+        asked = f"DEVICES={count}*{kind}" if named else f"{kind}={count}"
         free = {address for address, one in self.kept.items() if one.is_free}
         found = self.ledger.snapshot().candidates(asked)
         if not found:
@@ -154,8 +155,8 @@ class Host(RuleBasedStateMachine):
         """What is held and is not to be given again is over its capacity, and nothing else is."""
         found = [one for one in self.ledger.audit() if one.kind is not FindingKind.OVER_CAPACITY]
         assert not found, found
-        assert self.jobs or not list(self.ledger.over_capacity())
+        assert self.jobs or not list(self.ledger.usage(over_capacity=True))
 
 
 TestHost = pytest.mark.law(4)(Host.TestCase)
-TestHost.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestHost.settings = settings(max_examples=examples(40), stateful_step_count=20, deadline=None)

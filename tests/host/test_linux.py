@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from resource_objects.exceptions import DiscoveryError, InvalidInput
 from resource_objects.host.facts import Pages
 from resource_objects.host.linux import read_machine
+from tests.support.lengths import examples
 
 MIB = 1024 * 1024
 GENERATED = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 # --- generated machines -------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.facts import DeviceKind, Machine, Pages
 from resource_objects.host.linux import read_machine
+from tests.support.lengths import examples
 
 MIB = 1024 * 1024
 
@@ -300,7 +301,7 @@ def fuzzed(tmp_path_factory, trees):
     return root, sorted(path for path in root.rglob("*"))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(data=st.data())
 def test_a_damaged_tree_is_refused_or_read_as_a_valid_machine(data, fuzzed):
     root, paths = fuzzed
@@ -309,7 +310,7 @@ def test_a_damaged_tree_is_refused_or_read_as_a_valid_machine(data, fuzzed):
         assert_reads_or_refuses(root)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_a_damaged_capture_is_refused_or_read_as_a_valid_machine(data, captured):
     root = captured("32intel64-2p8co2t+8ve")

@@ -25,6 +25,7 @@ from resource_objects.host.facts import (
 from resource_objects.host.linux import read_machine
 from resource_objects.host.model import provider_tree
 from resource_objects.host.rules import DeviceRule
+from tests.support.lengths import examples
 
 GIB = 1024 * MIB
 SMT = "HW_CPU_HYPERTHREADING"
@@ -61,7 +62,7 @@ def said(tree: ro.Provider) -> list[str]:
 
 def counts(provider: ro.Provider) -> str:
     """What a provider has; of devices how many there are of each class."""
-    devices = provider.inventories.get(ro.PCI_DEVICES)
+    devices = provider.inventories.get(ro.DEVICES)
     if devices is None:
         return str(provider.inventories)
     return ",".join(f"{each.resource_class}={each.total}" for each in devices.to_records())
@@ -123,7 +124,7 @@ def shapes(trees):
     return trees.shapes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_machine_offers_its_cpus_its_memory_once_and_the_devices_of_its_rules(
     data, trees, shapes
@@ -146,7 +147,7 @@ def test_any_machine_offers_its_cpus_its_memory_once_and_the_devices_of_its_rule
     }
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_syncing_any_machine_twice_changes_nothing(data, trees, shapes):
     machine = trees.expected(data.draw(shapes))
@@ -320,7 +321,7 @@ def test_whoever_has_a_virtual_function_keeps_others_from_the_card_and_the_other
         ledger.claim("job-1", ledger.snapshot().candidates("SRIOV_NET_VF=1"))
         assert not ledger.snapshot().candidates("CUSTOM_NIC=1")
         ledger.release("job-1")
-        ledger.claim("job-2", ledger.snapshot().candidates("PCI_DEVICES=CUSTOM_NIC"))
+        ledger.claim("job-2", ledger.snapshot().candidates("DEVICES=CUSTOM_NIC"))
         assert not ledger.snapshot().candidates("SRIOV_NET_VF=1")
 
 

@@ -11,8 +11,9 @@ from resource_objects import exceptions
 from resource_objects.host.facts import MIB, Core, Disk, Machine, NUMACell, Pages, PCIDevice
 from resource_objects.host.model import provider_tree
 from resource_objects.host.numa import numa_inventory
-from resource_objects.providers.located import Located, LocatedViews
+from resource_objects.providers.located import LocatedView, LocatedViews
 from resource_objects.resources.numa import NUMATopologyInventory, numa
+from tests.support.lengths import examples
 
 GIB = 1024 * MIB
 NUMA = "NUMA_TOPOLOGY"
@@ -39,13 +40,13 @@ def said(tree: ro.Provider) -> list[str]:
     return [str(provider) for provider in tree.walk()]
 
 
-def view_of(ledger: ro.Ledger, host: str = "box") -> Located:
+def view_of(ledger: ro.Ledger, host: str = "box") -> LocatedView:
     """The inventory of the cells of a host, as it is kept."""
     columns = ledger.backend.read(host)
     return LocatedViews(columns).of_tree(columns.providers.root_id[0], NUMA)
 
 
-def kept(view: Located) -> NUMATopologyInventory:
+def kept(view: LocatedView) -> NUMATopologyInventory:
     """The inventory of a view, without what the host as a whole has left."""
     found = view.inventory
     return NUMATopologyInventory(
@@ -192,7 +193,7 @@ def test_cells_come_and_go_with_what_is_asked_for():
         assert ledger.sync(provider_tree(box())).removed == 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_any_machine_is_kept_and_read_back_as_it_is(data, trees):
     machine = trees.expected(data.draw(trees.shapes()))
@@ -267,7 +268,7 @@ def test_where_huge_pages_are_is_not_known_the_host_keeps_ordinary_memory_apart(
         assert not view_of(ledger).inventory.can_provide(numa(cells=2, memory_mb=2050))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), skew=st.integers(-(1 << 30), 1 << 30))
 def test_no_topology_takes_what_the_host_has_not_and_the_host_serves_all_it_has(data, skew, trees):
     found = trees.expected(data.draw(trees.shapes()))

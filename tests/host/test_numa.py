@@ -13,6 +13,7 @@ from resource_objects.host.facts import MIB, Core, Machine, NUMACell, Pages
 from resource_objects.host.linux import read_machine
 from resource_objects.host.numa import numa_inventory
 from resource_objects.resources.numa import PagePool, numa
+from tests.support.lengths import examples
 
 GIB = 1024 * MIB
 
@@ -323,7 +324,7 @@ def shapes(trees):
     return trees.shapes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_machine_has_the_cells_of_its_facts(data, trees, shapes):
     machine = trees.expected(data.draw(shapes))
@@ -347,7 +348,7 @@ def test_any_machine_has_the_cells_of_its_facts(data, trees, shapes):
         assert [far for _, far in found.distances] == list(fact.distances)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_the_same_facts_give_the_same_inventory(data, trees, shapes):
     shape = data.draw(shapes)

@@ -16,7 +16,8 @@ from resource_objects.host.facts import Machine
 from resource_objects.host.linux import read_machine
 from resource_objects.host.model import provider_tree
 from resource_objects.host.numa import numa_inventory
-from resource_objects.providers.located import Located, LocatedViews
+from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 
 RESTRICTED = "32amd64-4s2n4c-cgroup2"
@@ -51,7 +52,7 @@ every_machine = pytest.mark.parametrize(
 )
 
 
-def kept(machine: Machine, **settings) -> Located:
+def kept(machine: Machine, **settings) -> LocatedView:
     """The inventory of the cells of a machine, after a ledger has kept them."""
     with ro.connect("memory://") as ledger:
         tree = provider_tree(machine, name="captured", numa=True, **settings)
@@ -61,7 +62,7 @@ def kept(machine: Machine, **settings) -> Located:
     return LocatedViews(columns).of_tree(columns.providers.root_id[0], "NUMA_TOPOLOGY")
 
 
-def without_room(view: Located) -> NUMATopologyInventory:
+def without_room(view: LocatedView) -> NUMATopologyInventory:
     found = view.inventory
     return NUMATopologyInventory(
         found.cells, usage=found.usage, resource_class=found.resource_class
@@ -99,7 +100,7 @@ def test_every_cell_can_be_filled(machine, name):
     counts = {cell.id: len(cell.dedicated) for cell in view.inventory.cells}
     for cell, count in counts.items():
         asked = numa(dedicated=count, memory_mb=1) if count else numa(memory_mb=1)
-        taken = view.inventory.fit(asked, within=[cell])
+        taken = view.inventory.fit(asked, context=Context(allowed=[cell]))
         assert view.inventory.consume(taken).memory_nodes == str(cell)
     assert view.inventory.free_dedicated == 0
     assert sum(counts.values()) == len(machine.cpus)

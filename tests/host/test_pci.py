@@ -9,8 +9,6 @@ import pathlib
 import pytest
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
-from resource_objects.host._pci import read_devices
-from resource_objects.host._sysfs import Tree
 from resource_objects.host.facts import (
     DeviceKind,
     Machine,
@@ -18,7 +16,8 @@ from resource_objects.host.facts import (
     NetworkInterface,
     PCIDevice,
 )
-from resource_objects.host.linux import read_machine
+from resource_objects.host.linux import read_devices, read_machine
+from resource_objects.host.sysfs import Tree
 
 DEVICES = "sys/devices/pci0000:00"
 PF, VF = "0000:60:00.0", "0000:60:02.0"

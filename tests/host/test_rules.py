@@ -175,7 +175,7 @@ def test_text_forms(text, rule):
         ("10de:*@=PGPU", "address of a device rule"),
         ("10de:*@eth0=PGPU", "address of a device rule"),
         ("10de:*=NUMA_TOPOLOGY", "resource class of a device rule"),
-        ("10de:*=PCI_DEVICES", "resource class of a device rule"),
+        ("10de:*=DEVICES", "resource class of a device rule"),
         ("10de:*=VCPU", "resource class of a device rule"),
         ("10de:*=MEMORY_MB", "resource class of a device rule"),
         ("144d:*=DISK_GB", "resource class of a device rule"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import resource_objects as ro
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.numa_hosts import cells
 
 
@@ -28,4 +28,15 @@ def numa_ledger(ledger: ro.Ledger) -> ro.Ledger:
     """A ledger with host0 and host1, each of two cells."""
     for name in ("host0", "host1"):
         ledger.sync(host_of(name, cells(), DISK_GB=100))
+    return ledger
+
+
+def by_consumer(claims: Iterable[ro.Claim]) -> dict[str, ro.Claim]:
+    """Return claims by the names of their consumers, in the same order."""
+    return {claim.consumer: claim for claim in claims}
+
+
+def paged(ledger: ro.Ledger, page: int) -> ro.Ledger:
+    """Return a ledger that reads so few rows, or trees, at once."""
+    ledger._store.page = ledger._store.tree_page = page
     return ledger

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import resource_objects as ro
-from resource_objects.providers.located import add_parts
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIAmount
 
-DEVICES, TOPOLOGY = "PCI_DEVICES", "NUMA_TOPOLOGY"
+DEVICES, TOPOLOGY = "DEVICES", "NUMA_TOPOLOGY"
 #: What a card is taken as whole, and a function split off it.
 CARD, FUNCTION = "CUSTOM_CARD", "SRIOV_NET_VF"
 
@@ -51,8 +50,8 @@ def host_of(devices: Iterable[ro.Device], name: str = "host0", cells: int = 0) -
             HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=64, socket=n // 2)
             for n in range(cells)
         ]
-        add_parts(host, TOPOLOGY, NUMATopologyInventory(made))
-    add_parts(host, DEVICES, ro.PCIInventory(devices))
+        host.add_parts(TOPOLOGY, NUMATopologyInventory(made))
+    host.add_parts(DEVICES, ro.PCIInventory(devices))
     return host
 
 

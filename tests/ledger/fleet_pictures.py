@@ -6,6 +6,7 @@ from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.search import Snapshot
+from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
 
 
@@ -43,7 +44,7 @@ def picture_of(snapshot: Snapshot) -> dict[str, Any]:
             for kind, parts in fleet.views.parts.items()
         },
         "views": _views(fleet),
-        "kin": [fleet.kin.of(fleet, place) for place in providers],
+        "equivalence": [equivalence(fleet).of(fleet, place) for place in providers],
     }
 
 
@@ -90,5 +91,5 @@ def _views(fleet: Fleet) -> list[Any]:
 def _more(fleet: Fleet, view: Any) -> str:
     """Return a view with more in use of its first part, where that can be said."""
     place = view.places[0]
-    some = {(place, fleet.class_of(number)): 0 for number in fleet.kin.inventories(place)}
+    some = {(place, fleet.class_of(number)): 0 for number in equivalence(fleet).inventories(place)}
     return str(fleet.views.beside(view, some).located.inventory)

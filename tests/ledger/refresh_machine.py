@@ -127,40 +127,40 @@ class RefreshMachine(RuleBasedStateMachine):
     @rule(which=_which, to=st.sampled_from([*HOSTS, "c", "zz", "a/gpu0", "z/gpu1"]))
     def rename(self, which: int, to: str) -> None:
         with self._writing() as ledger:
-            ledger.rename(self._name(which), to)
+            ledger.change(self._name(which), name=to)
 
     @rule(which=_which, parent=_which, top=st.sampled_from([False, False, True]))
     def reparent(self, which: int, parent: int, top: bool) -> None:
         with self._writing() as ledger:
-            ledger.reparent(self._name(which), None if top else self._name(parent))
+            ledger.change(self._name(which), parent=None if top else self._name(parent))
 
     @rule(which=_which, traits=_traits)
     def set_traits(self, which: int, traits: set[str]) -> None:
         with self._writing() as ledger:
-            ledger.set_traits(self._name(which), traits)
+            ledger.change(self._name(which), traits=traits)
 
     @rule(which=_which, aggregates=_aggregates)
     def set_aggregates(self, which: int, aggregates: set[str]) -> None:
         with self._writing() as ledger:
-            ledger.set_aggregates(self._name(which), aggregates)
+            ledger.change(self._name(which), aggregates=aggregates)
 
     @rule(which=_which, total=st.integers(1, 9))
     def set_inventories(self, which: int, total: int) -> None:
         with self._writing() as ledger:
-            ledger.set_inventories(self._name(which), f"VCPU={total},PGPU=1,CUSTOM_X={total}")
+            ledger.change(self._name(which), inventories=f"VCPU={total},PGPU=1,CUSTOM_X={total}")
 
     @rule(pool=_which, host=_which, aggregate=st.sampled_from(AGGREGATES))
     def share(self, pool: int, host: int, aggregate: str) -> None:
         """Make a pool of a class that nobody else has, and link a host to it."""
         with self._writing() as ledger:
             name = self._name(pool, roots=True)
-            ledger.set_inventories(name, "CUSTOM_POOLED=100")
-            ledger.share(name, [self._name(host, roots=True)], aggregate=aggregate)
+            ledger.change(name, inventories="CUSTOM_POOLED=100")
+            ledger.pools.share(name, hosts=[self._name(host, roots=True)], aggregate=aggregate)
 
     @rule(which=_which)
     def report(self, which: int) -> None:
         with self._writing() as ledger:
-            ledger.report(self._name(which), "CUSTOM_POOLED=90")
+            ledger.pools.report(self._name(which), "CUSTOM_POOLED=90")
 
     @rule(what=st.sampled_from(RENAMED), name=st.sampled_from(TRAITS))
     def rename_something(self, what: str, name: str) -> None:
@@ -169,13 +169,13 @@ class RefreshMachine(RuleBasedStateMachine):
                 old, new = (
                     ("CUSTOM_X", "CUSTOM_Y") if name == "CUSTOM_A" else ("CUSTOM_Y", "CUSTOM_X")
                 )
-                ledger.rename_class(old, new)
+                ledger.names.classes.rename(old, new)
             elif what == "trait":
-                ledger.rename_trait(name, TRAITS[TRAITS.index(name) - 1])
+                ledger.names.traits.rename(name, TRAITS[TRAITS.index(name) - 1])
             elif what == "aggregate":
-                ledger.rename_aggregate(AGGREGATES[0], AGGREGATES[1])
+                ledger.names.aggregates.rename(AGGREGATES[0], AGGREGATES[1])
             else:
-                ledger.ensure_trait(name)
+                ledger.names.traits.ensure(name)
 
     # --- use ---
 
@@ -203,7 +203,7 @@ class RefreshMachine(RuleBasedStateMachine):
         kinds = sorted(key.name for key in kept.inventories if not key.is_located)
         if not kinds or any(key.is_located for key in kept.inventories):
             root = next(self.other.trees(name))
-            return {root.name: "PCI_DEVICES=" + ("PGPU" if which % 2 else "SRIOV_NET_VF")}
+            return {root.name: "DEVICES=" + ("PGPU" if which % 2 else "SRIOV_NET_VF")}
         return {name: f"{kinds[which % len(kinds)]}=1"}
 
     # --- looking ---

@@ -41,7 +41,7 @@ def filled(ledger: ro.Ledger) -> None:
     share = Share(resource_class="VCPU", of="host0", of_class="VCPU", factor=2)
     host.add("host0/cell", "VCPU=4", shares=[share])
     ledger.sync(host, Provider("host1", "VCPU=8"), Provider("nfs", "DISK_GB=100"))
-    ledger.share("nfs", ["host0", "host1"])
+    ledger.pools.share("nfs", hosts=["host0", "host1"])
     ledger.claim("job-1", ledger.snapshot().candidates(ro.Request("VCPU=2,DISK_GB=10")))
     ledger.claim("job-2", [taken("host0/cell", "VCPU", 2), taken("host0", "PGPU", 1, "gpu0")])
     ledger.claim("job-3", {"host1": "VCPU=1", "nfs": "DISK_GB=5"})
@@ -49,7 +49,7 @@ def filled(ledger: ro.Ledger) -> None:
 
 def test_a_ledger_that_is_well_has_no_findings(ledger: ro.Ledger) -> None:
     filled(ledger)
-    found = ledger.audit(stale_after=HOUR).of("stale_pool")  # the pool never reported
+    found = ledger.audit(older_than=HOUR).of("stale_pool")  # the pool never reported
     assert [finding.provider for finding in found] == ["nfs"]
     assert ledger.audit() == Audit()
     assert str(ledger.audit()) == "nothing found"
@@ -58,7 +58,7 @@ def test_a_ledger_that_is_well_has_no_findings(ledger: ro.Ledger) -> None:
 
 def test_what_is_used_beyond_the_capacity_is_found(ledger: ro.Ledger) -> None:
     filled(ledger)
-    ledger.set_inventories("host1", "VCPU=8:reserved=8")
+    ledger.change("host1", inventories="VCPU=8:reserved=8")
     (finding,) = ledger.audit()
     assert finding.kind is FindingKind.OVER_CAPACITY
     assert (finding.provider, finding.resource_class) == ("host1", "VCPU")
@@ -68,7 +68,7 @@ def test_what_is_used_beyond_the_capacity_is_found(ledger: ro.Ledger) -> None:
 
 def test_what_is_held_of_a_pool_through_a_link_that_is_gone_is_found(ledger: ro.Ledger) -> None:
     filled(ledger)
-    ledger.unshare("nfs", ["host1"])
+    ledger.pools.unshare("nfs", hosts=["host1"])
     (finding,) = ledger.audit().of(FindingKind.UNSHARED)
     assert (finding.consumer, finding.provider, finding.found) == ("job-3", "nfs", 5)
     assert str(finding) == "nfs: job-3 holds 5 DISK_GB, which is not given to host1"
@@ -76,7 +76,7 @@ def test_what_is_held_of_a_pool_through_a_link_that_is_gone_is_found(ledger: ro.
 
 def test_of_a_pool_that_is_none_any_more_what_was_searched_is_found(ledger: ro.Ledger) -> None:
     filled(ledger)
-    ledger.unshare("nfs")
+    ledger.pools.unshare("nfs")
     # what somebody decided to take of two hosts may be meant so: job-3
     assert [finding.consumer for finding in ledger.audit().of("unshared")] == ["job-1"]
     assert spread(ledger.backend.read()) == ("job-1", "job-3")
@@ -99,15 +99,15 @@ def test_an_expired_claim_is_found(ledger: ro.Ledger) -> None:
 
 def test_a_pool_that_nobody_heard_of_is_found(ledger: ro.Ledger) -> None:
     filled(ledger)
-    ledger.report("nfs", "DISK_GB=100")
-    assert not ledger.audit(stale_after=HOUR)
-    (finding,) = ledger.audit(now=NOW + 2 * HOUR, stale_after=HOUR)
+    ledger.pools.report("nfs", "DISK_GB=100")
+    assert not ledger.audit(older_than=HOUR)
+    (finding,) = ledger.audit(now=NOW + 2 * HOUR, older_than=HOUR)
     assert (finding.kind, finding.provider) == (FindingKind.STALE_POOL, "nfs")
     assert finding.at == ledger.provider("nfs").reported_at
 
 
 def test_what_to_judge_by_is_checked(ledger: ro.Ledger) -> None:
-    for bad in ({"now": NOW.replace(tzinfo=None)}, {"stale_after": -HOUR}, {"stale_after": 7}):
+    for bad in ({"now": NOW.replace(tzinfo=None)}, {"older_than": -HOUR}, {"older_than": 7}):
         with pytest.raises(exceptions.InvalidField):
             ledger.audit(**bad)  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,11 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.ledger.feed import Feed
+from resource_objects.ledger.names import AggregateNames, NameList
+from resource_objects.ledger.pools import Pools
+from resource_objects.providers.plan import Plan
+from resource_objects.providers.reshape import Reshape
 
 HOUR = datetime.timedelta(hours=1)
 LATE = datetime.datetime.max.replace(tzinfo=datetime.timezone(-5 * HOUR))
@@ -82,29 +88,25 @@ WRONG: list[Any] = [
 GOOD: dict[str, dict[str, Any]] = {
     "sync": {"roots": [ro.Provider("host0", "VCPU=9")]},
     "diff": {"roots": [ro.Provider("host0", "VCPU=9")]},
-    "apply": {"plan": ro.Plan()},
-    "remove": {"name": "host1"},
-    "rename": {"name": "host0", "new": "host9"},
-    "reparent": {"name": "host1", "parent": "host0"},
-    "set_inventories": {"name": "host0", "inventories": "VCPU=9"},
-    "set_traits": {"name": "host0", "traits": ["CUSTOM_A"]},
-    "set_aggregates": {"name": "host0", "aggregates": ["r1"]},
-    "classes": {},
-    "traits": {},
-    "aggregates": {},
-    "ensure_class": {"name": "CUSTOM_B"},
-    "rename_class": {"name": "CUSTOM_KEPT", "new": "CUSTOM_B"},
-    "remove_class": {"name": "CUSTOM_KEPT"},
-    "ensure_trait": {"name": "CUSTOM_B"},
-    "rename_trait": {"name": "CUSTOM_KEPT", "new": "CUSTOM_B"},
-    "remove_trait": {"name": "CUSTOM_KEPT"},
-    "ensure_aggregate": {"name": "r2", "level": "rack"},
-    "rename_aggregate": {"name": "kept", "new": "r2"},
-    "remove_aggregate": {"name": "kept"},
-    "share": {"pool": "nfs", "with_": ["host0"]},
-    "unshare": {"pool": "nfs", "with_": ["host0"]},
-    "report": {"pool": "nfs", "inventories": "DISK_GB=9"},
-    "pools": {},
+    "apply": {"plan": Plan()},
+    "remove": {"provider": "host1"},
+    "change": {"provider": "host0", "inventories": "VCPU=9"},
+    "names.classes.list": {},
+    "names.traits.list": {},
+    "names.aggregates.list": {},
+    "names.classes.ensure": {"name": "CUSTOM_B"},
+    "names.classes.rename": {"name": "CUSTOM_KEPT", "new": "CUSTOM_B"},
+    "names.classes.remove": {"name": "CUSTOM_KEPT"},
+    "names.traits.ensure": {"name": "CUSTOM_B"},
+    "names.traits.rename": {"name": "CUSTOM_KEPT", "new": "CUSTOM_B"},
+    "names.traits.remove": {"name": "CUSTOM_KEPT"},
+    "names.aggregates.ensure": {"name": "r2", "level": "rack"},
+    "names.aggregates.rename": {"name": "kept", "new": "r2"},
+    "names.aggregates.remove": {"name": "kept"},
+    "pools.share": {"pool": "nfs", "hosts": ["host0"]},
+    "pools.unshare": {"pool": "nfs", "hosts": ["host0"]},
+    "pools.report": {"pool": "nfs", "inventories": "DISK_GB=9"},
+    "pools.list": {},
     "provider": {"name": "host0"},
     "inventories": {"name": "host0"},
     "assigned": {"consumer": "job"},
@@ -114,7 +116,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "held": {"consumer": "job"},
     "usage": {},
     "totals": {},
-    "over_capacity": {},
     "audit": {},
     "snapshot": {},
     "claim": {"consumer": "new", "found": {"host0": "VCPU=1"}},
@@ -125,23 +126,35 @@ GOOD: dict[str, dict[str, Any]] = {
     "swap": {"consumer": "job", "other": "job2"},
     "confirm": {"consumer": "job"},
     "renew": {"consumer": "job", "expires_in": HOUR},
-    "release": {"consumers": ["job"]},
+    "release": {"consumer": "job"},
+    "release_all": {"consumers": ["job"]},
     "expired": {},
     "release_expired": {},
-    "reshape": {"reshape": ro.Reshape()},
-    "cursor": {},
-    "changes": {"after": "0x64"},
-    "is_fresh": {},
-    "prune": {"older_than": datetime.timedelta(days=9)},
+    "reshape": {"reshape": Reshape()},
+    "feed.cursor": {},
+    "feed.changes": {"after": "0x64"},
+    "feed.is_fresh": {},
+    "feed.keep": {"age": datetime.timedelta(days=9)},
+    "feed.prune": {"older_than": datetime.timedelta(days=9)},
 }
 #: What takes or gives no value.
 OTHERS = {"close", "backend", "actor", "retries"}
+#: What a ledger keeps behind a name of its own.
+MEMBERS: dict[str, type] = {
+    "": ro.Ledger,
+    "pools.": Pools,
+    "feed.": Feed,
+    "names.classes.": NameList,
+    "names.traits.": NameList,
+    "names.aggregates.": AggregateNames,
+}
 
-METHODS = [
-    name
-    for name, _ in inspect.getmembers(ro.Ledger, inspect.isfunction)
+METHODS = {
+    f"{member}{name}": function
+    for member, kind in MEMBERS.items()
+    for name, function in inspect.getmembers(kind, inspect.isfunction)
     if not name.startswith("_") and name not in OTHERS
-]
+}
 
 
 @pytest.fixture
@@ -150,17 +163,17 @@ def kept(ledger: ro.Ledger) -> ro.Ledger:
     ledger.sync(host, ro.Provider("host1", "VCPU=8"), ro.Provider("nfs", "DISK_GB=9"))
     ledger.claim("job", {"host0": "VCPU=1"})
     ledger.claim("job2", {"host1": "VCPU=1"})
-    ledger.ensure_class("CUSTOM_KEPT")
-    ledger.ensure_trait("CUSTOM_KEPT")
-    ledger.ensure_aggregate("kept")
+    ledger.names.classes.ensure("CUSTOM_KEPT")
+    ledger.names.traits.ensure("CUSTOM_KEPT")
+    ledger.names.aggregates.ensure("kept")
     return ledger
 
 
 def call(ledger: ro.Ledger, method: str, parameter: str, value: Any) -> Any:
     """Call a method with one value in place of a good one, and read what it gives."""
-    asked = getattr(ledger, method)
+    asked = operator.attrgetter(method)(ledger)
     given = {**GOOD[method], parameter: value}
-    if method == "is_fresh" and parameter != "snapshot":
+    if method == "feed.is_fresh" and parameter != "snapshot":
         given["snapshot"] = ledger.snapshot()
     kinds = inspect.signature(asked).parameters
     rest: list[Any] = []
@@ -174,8 +187,10 @@ def call(ledger: ro.Ledger, method: str, parameter: str, value: Any) -> Any:
 
 def state(ledger: ro.Ledger) -> Any:
     """Return all that can be read."""
-    names = itertools.chain(ledger.classes(), ledger.traits(), ledger.aggregates())
-    return list(ledger.trees()), list(ledger.consumers()), list(names), ledger.cursor()
+    names = itertools.chain(
+        ledger.names.classes.list(), ledger.names.traits.list(), ledger.names.aggregates.list()
+    )
+    return list(ledger.trees()), list(ledger.consumers()), list(names), ledger.feed.cursor()
 
 
 def test_every_public_method_is_called() -> None:
@@ -185,33 +200,33 @@ def test_every_public_method_is_called() -> None:
 @pytest.mark.law(2, 8)
 @pytest.mark.parametrize("method", METHODS)
 def test_what_cannot_be_is_refused_and_changes_nothing(kept: ro.Ledger, method: str) -> None:
-    before, told, done = state(kept), kept.cursor(), 0
-    parameters = list(inspect.signature(getattr(kept, method)).parameters)
+    before, told, done = state(kept), kept.feed.cursor(), 0
+    parameters = list(inspect.signature(operator.attrgetter(method)(kept)).parameters)
     for parameter, value in itertools.product(parameters, WRONG):
         try:
             call(kept, method, parameter, value)
         except exceptions.ResourceObjectsError as refused:
             assert str(refused)
-            assert kept.cursor() == told
+            assert kept.feed.cursor() == told
         else:  # it was a value that does
-            done, told = done + 1, kept.cursor()
+            done, told = done + 1, kept.feed.cursor()
     assert done or state(kept) == before
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda ledger: ledger.prune(datetime.timedelta.max),
-        lambda ledger: ledger.prune(datetime.timedelta(days=365 * 3000)),
+        lambda ledger: ledger.feed.prune(datetime.timedelta.max),
+        lambda ledger: ledger.feed.prune(datetime.timedelta(days=365 * 3000)),
         lambda ledger: ledger.consumers(older_than=datetime.timedelta.max),
         lambda ledger: ledger.consumers(younger_than=datetime.timedelta.max),
         lambda ledger: ledger.consumers(state="released"),
-        lambda ledger: ledger.audit(stale_after=datetime.timedelta.max),
-        lambda ledger: ledger.pools(stale_after=datetime.timedelta.max),
+        lambda ledger: ledger.audit(older_than=datetime.timedelta.max),
+        lambda ledger: ledger.pools.list(older_than=datetime.timedelta.max),
         lambda ledger: ledger.claim("new", {"host0": "VCPU=1"}, expires_at=LATE),
         lambda ledger: ledger.expired(EARLY),
-        lambda ledger: ledger.is_fresh(None),
-        lambda ledger: ledger.share("nfs", []),
+        lambda ledger: ledger.feed.is_fresh(None),
+        lambda ledger: ledger.pools.share("nfs", hosts=[]),
     ],
 )
 def test_the_error_names_the_value(kept: ro.Ledger, ask: Callable[[ro.Ledger], Any]) -> None:
@@ -230,8 +245,8 @@ def test_room_is_not_less_than_nothing(kept: ro.Ledger, room: Any) -> None:
     "method",
     [
         name
-        for name in METHODS
-        if "generation" in inspect.signature(getattr(ro.Ledger, name)).parameters
+        for name, function in METHODS.items()
+        if "generation" in inspect.signature(function).parameters
     ],
 )
 def test_a_generation_is_a_whole_number(kept: ro.Ledger, method: str, wrong: Any) -> None:

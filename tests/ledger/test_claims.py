@@ -14,6 +14,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.orders import Write
+from tests.ledger.conftest import by_consumer, paged
 
 HOUR = datetime.timedelta(hours=1)
 NOW = datetime.datetime.now(datetime.UTC)
@@ -134,7 +135,7 @@ def test_what_is_no_claim_is_refused(ledger: ro.Ledger, bad: Any) -> None:
 def test_a_candidate_may_demand_the_definitions_it_was_found_at(ledger: ro.Ledger) -> None:
     hosts(ledger)
     old = found(ledger)
-    ledger.set_traits("host0", ["CUSTOM_BROKEN"])
+    ledger.change("host0", traits=["CUSTOM_BROKEN"])
     assert places(ledger.claim("calm", old[0])) == ["host0"]
     ledger.release("calm")
     with pytest.raises(exceptions.StaleDefinition):
@@ -150,7 +151,7 @@ def test_traits_of_who_is_above_count_too(ledger: ro.Ledger) -> None:
     host.add("host0/gpu", "PGPU=1")
     ledger.sync(host)
     old = ledger.snapshot().candidates(ro.Request("PGPU=1", required=["CUSTOM_A"]))
-    ledger.set_traits("host0", [])
+    ledger.change("host0", traits=[])
     with pytest.raises(exceptions.StaleDefinition, match="host0"):
         ledger.claim("job", old[0], unchanged=True)
 
@@ -159,7 +160,7 @@ def test_whoever_decides_elsewhere_says_which_definitions(ledger: ro.Ledger) -> 
     hosts(ledger)
     host = ledger.provider("host0")
     assert ledger.claim("job", {"host0": "VCPU=1"}, unchanged={"host0": host.generation or 0})
-    ledger.set_traits("host0", ["CUSTOM_A"])
+    ledger.change("host0", traits=["CUSTOM_A"])
     for key in ("host0", host.uuid):
         with pytest.raises(exceptions.StaleDefinition):
             ledger.claim("x", {"host1": "VCPU=1"}, unchanged={key: host.generation or 0})  # type: ignore[dict-item]
@@ -173,8 +174,10 @@ def test_whoever_decides_elsewhere_says_which_definitions(ledger: ro.Ledger) -> 
 @pytest.mark.law(2, 6)
 def test_several_take_at_once_each_where_there_is_room(ledger: ro.Ledger) -> None:
     hosts(ledger, 3)
-    claims = ledger.claim_all(
-        {f"job-{n}": found(ledger) for n in range(6)}, project="gang", expires_in=HOUR
+    claims = by_consumer(
+        ledger.claim_all(
+            {f"job-{n}": found(ledger) for n in range(6)}, project="gang", expires_in=HOUR
+        )
     )
     assert {name: places(claim) for name, claim in claims.items()} == {
         f"job-{n}": [f"host{n // 2}"] for n in range(6)
@@ -213,8 +216,8 @@ def test_a_gang_goes_around_who_is_gone_or_changed(ledger: ro.Ledger) -> None:
     hosts(ledger, 3)
     old = found(ledger, "VCPU=4")
     ledger.remove("host0")
-    ledger.set_traits("host1", ["CUSTOM_A"])
-    claims = ledger.claim_all({"a": old}, unchanged=True)
+    ledger.change("host1", traits=["CUSTOM_A"])
+    claims = by_consumer(ledger.claim_all({"a": old}, unchanged=True))
     assert places(claims["a"]) == ["host2"]
     with pytest.raises((exceptions.StaleDefinition, exceptions.ProviderNotFound)):
         ledger.claim_all({"b": old[:2]}, unchanged=True)
@@ -231,7 +234,7 @@ def test_a_gang_shares_what_is_above_it(ledger: ro.Ledger) -> None:
         ro.Candidate(host=f"host{n}", allocations=(taken(f"host{n}/cell", "VCPU", 2),))
         for n in range(3)
     ]
-    claims = ledger.claim_all(dict.fromkeys(["a", "b", "c"], ways))
+    claims = by_consumer(ledger.claim_all(dict.fromkeys(["a", "b", "c"], ways)))
     assert sorted(places(claim)[0] for claim in claims.values()) == [
         "host0/cell",
         "host1/cell",
@@ -265,7 +268,7 @@ def test_a_gang_learns_what_is_free_through_shares_at_once(
     cells(ledger, 12)
     both = ways(*((f"host{n}/cell", 1, "") for n in range(12)))
     seen = committing(ledger, monkeypatch, "claim")
-    claims = ledger.claim_all({f"job-{n}": both for n in range(24)})
+    claims = by_consumer(ledger.claim_all({f"job-{n}": both for n in range(24)}))
     assert len(seen) == 2
     assert [use.free for use in ledger.usage() if "/" not in use.provider] == [0] * 12
     assert places(claims["job-0"]) == places(claims["job-1"]) == ["host0/cell"]
@@ -276,12 +279,14 @@ def test_a_gang_counts_what_is_taken_beside_a_share(
 ) -> None:
     cells(ledger, 2, factor=2)
     seen = committing(ledger, monkeypatch, "claim")
-    claims = ledger.claim_all(
-        {
-            "a": ways(("host0", 1, "")),
-            "b": ways(("host0/cell", 1, ""), ("host1/cell", 1, "")),
-            "c": ways(("host0/cell", 1, ""), ("host0", 1, "")),
-        }
+    claims = by_consumer(
+        ledger.claim_all(
+            {
+                "a": ways(("host0", 1, "")),
+                "b": ways(("host0/cell", 1, ""), ("host1/cell", 1, "")),
+                "c": ways(("host0/cell", 1, ""), ("host0", 1, "")),
+            }
+        )
     )
     assert [places(claims[name])[0] for name in "abc"] == ["host0", "host1/cell", "host0"]
     assert len(seen) == 2
@@ -299,7 +304,7 @@ def test_a_gang_learns_from_who_is_faster(
         ledger.adjust("old", {"host1": "VCPU=3"})
 
     seen = committing(ledger, monkeypatch, "claim", lambda: None, faster)
-    claims = ledger.claim_all({"a": every, "b": all_of_them})
+    claims = by_consumer(ledger.claim_all({"a": every, "b": all_of_them}))
     assert [places(claims[name]) for name in "ab"] == [["host2"], ["host2"]]
     assert len(seen) == 3
 
@@ -309,7 +314,7 @@ def test_units_of_a_gang_are_its_own(ledger: ro.Ledger, monkeypatch: pytest.Monk
     ledger.claim("old", [taken("host0", "VCPU", 1, "cpu0")])
     every = ways(*(("host0", 1, f"cpu{n}") for n in range(4)))
     seen = committing(ledger, monkeypatch, "claim")
-    claims = ledger.claim_all(dict.fromkeys("abc", every))
+    claims = by_consumer(ledger.claim_all(dict.fromkeys("abc", every)))
     assert [claims[name].allocations[0].units for name in "abc"] == [
         ("cpu1",),
         ("cpu2",),
@@ -317,14 +322,14 @@ def test_units_of_a_gang_are_its_own(ledger: ro.Ledger, monkeypatch: pytest.Monk
     ]
     assert len(seen) <= 4
     with pytest.raises(exceptions.UnitTaken):
-        ledger.release("a", "b")
+        ledger.release_all(["a", "b"])
         ledger.claim_all(dict.fromkeys("ab", ways(("host0", 1, "cpu1"))))
 
 
 def test_amounts_that_no_rule_allows_are_gone_around(ledger: ro.Ledger) -> None:
     ledger.sync(Provider("host0", "VCPU=9:max_unit=2"), Provider("host1", "VCPU=9"))
     every = ways(("host0", 3, ""), ("host1", 3, ""))
-    claims = ledger.claim_all(dict.fromkeys("ab", every))
+    claims = by_consumer(ledger.claim_all(dict.fromkeys("ab", every)))
     assert [places(claims[name]) for name in "ab"] == [["host1"], ["host1"]]
 
 
@@ -335,8 +340,10 @@ def test_who_decides_elsewhere_leaves_room_for_a_gang(
     hosts(ledger, 2)
     uuid = ledger.provider("host0").uuid or ""
     seen = committing(ledger, monkeypatch, "claim")
-    claims = ledger.claim_all(
-        {"a": {uuid: "VCPU=3"}, "b": {"host0": "VCPU=1"}, "c": found(ledger, "VCPU=2")}
+    claims = by_consumer(
+        ledger.claim_all(
+            {"a": {uuid: "VCPU=3"}, "b": {"host0": "VCPU=1"}, "c": found(ledger, "VCPU=2")}
+        )
     )
     assert [places(claims[name]) for name in "abc"] == [["host0"], ["host0"], ["host1"]]
     assert len(seen) == 2
@@ -349,7 +356,7 @@ def test_a_gang_is_placed_greedily(ledger: ro.Ledger) -> None:
     anywhere, there = ways(("host0", 2, ""), ("host1", 2, "")), ways(("host0", 2, ""))
     with pytest.raises(exceptions.CapacityException):
         ledger.claim_all({"a": anywhere, "b": there})
-    assert list(ledger.claim_all({"b": there, "a": anywhere})) == ["b", "a"]
+    assert [one.consumer for one in ledger.claim_all({"b": there, "a": anywhere})] == ["b", "a"]
 
 
 @pytest.mark.parametrize("take", ["claim", "replace", "claim_all", "move"])
@@ -359,7 +366,7 @@ def test_a_generation_that_is_demanded_is_not_asked_for_again(
     """It never comes back, so that another way cannot help."""
     hosts(ledger, 3)
     ledger.claim("held", {"host2": "VCPU=1"})
-    ledger.set_traits("host2", ["CUSTOM_A"])
+    ledger.change("host2", traits=["CUSTOM_A"])
     seen = committing(ledger, monkeypatch, "claim" if take == "claim_all" else take)
     given: Any = ("held", found(ledger)) if take == "move" else ("job", found(ledger))
     with pytest.raises(exceptions.StaleDefinition, match="host2"):
@@ -382,9 +389,13 @@ def test_a_gang_that_is_none_is_refused(ledger: ro.Ledger) -> None:
 def test_a_repeated_gang_takes_once(ledger: ro.Ledger) -> None:
     hosts(ledger)
     operation = new_operation()
-    first = ledger.claim_all({"a": found(ledger), "b": found(ledger)}, operation=operation)
+    first = by_consumer(
+        ledger.claim_all({"a": found(ledger), "b": found(ledger)}, operation=operation)
+    )
     # in another order, and found afresh: the same consumers
-    again = ledger.claim_all({"b": found(ledger), "a": found(ledger)}, operation=operation)
+    again = by_consumer(
+        ledger.claim_all({"b": found(ledger), "a": found(ledger)}, operation=operation)
+    )
     assert again == first
     with pytest.raises(exceptions.OperationConflict):
         ledger.claim_all({"a": found(ledger)}, operation=operation)
@@ -467,7 +478,7 @@ def test_a_move_is_all_or_nothing(ledger: ro.Ledger) -> None:
     before = ledger.usage()
     for leaving in (None, "migration"):
         with pytest.raises(exceptions.CapacityException):
-            ledger.move("job", {"host1": "VCPU=3"}, leaving)
+            ledger.move("job", {"host1": "VCPU=3"}, leaving=leaving)
         assert ledger.usage() == before
     assert str(ledger.move("job", {"host1": "VCPU=2"})) == "job holds VCPU=2 of host1"
     assert ledger.usage()["host0", "VCPU"].used == 0
@@ -686,7 +697,7 @@ def test_whose_time_is_over_is_told_and_released(ledger: ro.Ledger) -> None:
         ledger.claim(f"job-{number}", {"host0": "VCPU=1"}, expires_at=until)
     late = NOW + 6 * HOUR
     assert [claim.consumer for claim in ledger.expired(late)] == ["job-1", "job-3", "job-5"]
-    assert [claim.consumer for claim in ledger.expired(late, page=2)] == [
+    assert [claim.consumer for claim in paged(ledger, 2).expired(late)] == [
         "job-1",
         "job-3",
         "job-5",
@@ -697,7 +708,7 @@ def test_whose_time_is_over_is_told_and_released(ledger: ro.Ledger) -> None:
         "job-3",
         "job-5",
     }
-    released = ledger.release_expired(late, page=2)
+    released = paged(ledger, 2).release_expired(late)
     assert [(claim.consumer, claim.state) for claim in released] == [
         ("job-1", "released"),
         ("job-3", "released"),
@@ -737,11 +748,11 @@ def test_what_was_released_is_told_though_a_later_page_fails(
         raise exceptions.DatabaseBusy("ledger")
 
     committing(ledger, monkeypatch, "release", lambda: None, busy, busy)
-    released = ledger.release_expired(NOW + HOUR, page=2)
+    released = paged(ledger, 2).release_expired(NOW + HOUR)
     assert [claim.consumer for claim in released] == ["job-0", "job-1"]
     with pytest.raises(exceptions.DatabaseBusy):
-        ledger.release_expired(NOW + HOUR, page=2)
-    assert len(ledger.release_expired(NOW + HOUR, page=2)) == 3
+        paged(ledger, 2).release_expired(NOW + HOUR)
+    assert len(paged(ledger, 2).release_expired(NOW + HOUR)) == 3
     assert ledger.release_expired(NOW + HOUR) == ()
 
 
@@ -778,9 +789,9 @@ def test_several_give_back_together_or_none_does(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim_all({"a": found(ledger), "b": found(ledger)})
     with pytest.raises(exceptions.ConsumerNotFound, match="c holds nothing"):
-        ledger.release("a", "b", "c")
+        ledger.release_all(["a", "b", "c"])
     assert ledger.held("a")
-    claims = ledger.release("a", "b")
+    claims = ledger.release_all(["a", "b"])
     assert [(claim.consumer, claim.state) for claim in claims] == [
         ("a", "released"),
         ("b", "released"),
@@ -794,7 +805,7 @@ def test_one_gives_back_and_its_claim_is_told(ledger: ro.Ledger) -> None:
     assert str(ledger.release("a")) == "a released VCPU=1 of host0"
     for bad in ([], ["a", "a"], [""]):
         with pytest.raises(exceptions.InvalidInput):
-            ledger.release(*bad)
+            ledger.release_all(bad)
 
 
 # --- together ---
@@ -828,3 +839,17 @@ def test_movers_and_swappers_at_once_lose_nothing(ledger: ro.Ledger) -> None:
     assert not problems
     assert not ledger.audit()
     assert [sum(held.values()) for held in ledger.usage().consumers.values()] == [3, 3, 3]
+
+
+def test_several_release_together_or_not_at_all(ledger: ro.Ledger) -> None:
+    hosts(ledger)
+    for name in ("a", "b"):
+        ledger.claim(name, {"host0": "VCPU=1"})
+    with pytest.raises(exceptions.ConsumerNotFound, match="nobody"):
+        ledger.release_all(["a", "nobody"])
+    assert set(ledger.usage().consumers) == {"a", "b"}
+    assert [one.consumer for one in ledger.release_all(iter(["b", "a"]))] == ["b", "a"]
+    assert not ledger.usage().consumers
+    for wrong in ("a", None, 7):
+        with pytest.raises(exceptions.InvalidField, match="consumers"):
+            ledger.release_all(wrong)  # type: ignore[arg-type]

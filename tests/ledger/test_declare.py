@@ -10,7 +10,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.ledger import new_operation
+from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.providers import Backend, Share
 from resource_objects.providers.orders import Write
 
@@ -165,7 +165,7 @@ def test_comparing_again_ends(ledger: ro.Ledger) -> None:
     numbers = iter(range(1, 100))
 
     def meddle() -> None:
-        ledger.set_inventories("host0", f"VCPU={next(numbers)}")
+        ledger.change("host0", inventories=f"VCPU={next(numbers)}")
 
     meddler = meddled(ledger, meddle, 100)
     with pytest.raises(exceptions.StaleDefinition, match="host0"):
@@ -176,8 +176,9 @@ def test_comparing_again_ends(ledger: ro.Ledger) -> None:
 def test_an_old_reading_is_refused_and_not_retried(ledger: ro.Ledger) -> None:
     ledger.sync(host("host0"), host("host1"))
     old = ledger.provider("host1")
-    ledger.set_traits("host1", ["CUSTOM_A"])
-    with pytest.raises(exceptions.StaleDefinition, match="read at generation 0, now 1"):
+    ledger.change("host1", traits=["CUSTOM_A"])
+    moved = f"read at generation {old.generation}, now {generation(ledger, 'host1')}"
+    with pytest.raises(exceptions.StaleDefinition, match=moved):
         ledger.sync(host("host0", "gpu0"), old)
     assert list(shape(ledger)) == ["host0", "host1"]
 
@@ -189,40 +190,44 @@ def test_inventories_are_replaced_and_the_rest_stays(ledger: ro.Ledger) -> None:
     ledger.sync(
         ro.Provider("host0", "VCPU=8,MEMORY_MB=9", traits=["CUSTOM_A"], aggregates=["r1"]),
     )
-    done = ledger.set_inventories("host0", "VCPU=16:allocation_ratio=1.5,DISK_GB=3")
+    before = generation(ledger, "host0")
+    done = ledger.change("host0", inventories="VCPU=16:allocation_ratio=1.5,DISK_GB=3")
     assert str(done) == "~ host0: VCPU=16:allocation_ratio=1.5 DISK_GB=3 -MEMORY_MB"
     kept = ledger.provider("host0")
     assert str(kept.inventories) == "VCPU=16:allocation_ratio=1.5,DISK_GB=3"
     assert (kept.traits, kept.aggregates) == ({"CUSTOM_A"}, {"r1"})
-    assert kept.generation == 1
+    assert kept.generation not in (None, before)
 
 
 def test_what_a_child_has_is_replaced_without_touching_its_tree(ledger: ro.Ledger) -> None:
     ledger.sync(host("host0", "gpu0", "gpu1"))
-    ledger.set_inventories("host0/gpu0", {"PGPU": ro.IntegerInventory(3)})
+    before = [generation(ledger, name) for name in ("host0", "host0/gpu0", "host0/gpu1")]
+    ledger.change("host0/gpu0", inventories={"PGPU": ro.IntegerInventory(3)})
     assert str(ledger.provider("host0/gpu0").inventories) == "PGPU=3"
-    assert [generation(ledger, name) for name in ("host0", "host0/gpu0", "host0/gpu1")] == [0, 1, 0]
+    after = [generation(ledger, name) for name in ("host0", "host0/gpu0", "host0/gpu1")]
+    assert (after[0], after[2]) == (before[0], before[2]) and after[1] != before[1]
 
 
 def test_a_provider_may_be_left_with_nothing(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8", traits=["CUSTOM_A"], aggregates=["r1"]))
-    ledger.set_inventories("host0", {})
-    ledger.set_traits("host0", [])
-    ledger.set_aggregates("host0", [])
+    seen = [generation(ledger, "host0")]
+    for nothing in ({"inventories": {}}, {"traits": []}, {"aggregates": []}):
+        ledger.change("host0", **nothing)  # type: ignore[arg-type]
+        seen.append(generation(ledger, "host0"))
     kept = ledger.provider("host0")
     assert (len(kept.inventories), kept.traits, kept.aggregates) == (0, set(), set())
-    assert kept.generation == 3
+    assert seen == sorted(set(seen)), "each write raises it"
 
 
 def test_traits_and_aggregates_are_replaced(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8", traits=["CUSTOM_A"], aggregates=["r1"]))
-    ledger.set_traits("host0", ["CUSTOM_B", "HW_CPU_X86_AVX2"])
-    ledger.set_aggregates("host0", ["r2", "room 7"])
+    ledger.change("host0", traits=["CUSTOM_B", "HW_CPU_X86_AVX2"])
+    ledger.change("host0", aggregates=["r2", "room 7"])
     kept = ledger.provider("host0")
     assert kept.traits == {"CUSTOM_B", "HW_CPU_X86_AVX2"}
     assert kept.aggregates == {"r2", "room 7"}
     assert str(kept.inventories) == "VCPU=8"
-    assert {one.name for one in ledger.aggregates()} == {"r1", "r2", "room 7"}
+    assert {one.name for one in ledger.names.aggregates.list()} == {"r1", "r2", "room 7"}
 
 
 def test_a_sync_that_says_nothing_of_aggregates_leaves_them(ledger: ro.Ledger) -> None:
@@ -236,12 +241,12 @@ def test_a_sync_that_says_nothing_of_aggregates_leaves_them(ledger: ro.Ledger) -
 @pytest.mark.parametrize(
     "change",
     [
-        lambda ledger, at: ledger.set_inventories("host0", "VCPU=1", generation=at),
-        lambda ledger, at: ledger.set_traits("host0", ["CUSTOM_B"], generation=at),
-        lambda ledger, at: ledger.set_aggregates("host0", ["r2"], generation=at),
-        lambda ledger, at: ledger.rename("host0", "host9", generation=at),
-        lambda ledger, at: ledger.reparent("host0", "host1", generation=at),
-        lambda ledger, at: ledger.report("host0", "VCPU=1", generation=at),
+        lambda ledger, at: ledger.change("host0", inventories="VCPU=1", generation=at),
+        lambda ledger, at: ledger.change("host0", traits=["CUSTOM_B"], generation=at),
+        lambda ledger, at: ledger.change("host0", aggregates=["r2"], generation=at),
+        lambda ledger, at: ledger.change("host0", name="host9", generation=at),
+        lambda ledger, at: ledger.change("host0", parent="host1", generation=at),
+        lambda ledger, at: ledger.pools.report("host0", "VCPU=1", generation=at),
     ],
     ids=["inventories", "traits", "aggregates", "rename", "reparent", "report"],
 )
@@ -249,12 +254,14 @@ def test_a_change_at_an_old_generation_is_refused(
     ledger: ro.Ledger, change: Callable[[ro.Ledger, int], Any]
 ) -> None:
     ledger.sync(host("host0"), host("host1"))
-    ledger.set_traits("host0", ["CUSTOM_A"])
-    before = list(ledger.trees())
-    with pytest.raises(exceptions.StaleDefinition, match=r"host0.*read at generation 0, now 1"):
-        change(ledger, 0)
+    old = generation(ledger, "host0")
+    ledger.change("host0", traits=["CUSTOM_A"])
+    now, before = generation(ledger, "host0"), list(ledger.trees())
+    refused = rf"host0.*read at generation {old}, now {now}"
+    with pytest.raises(exceptions.StaleDefinition, match=refused):
+        change(ledger, old)
     assert list(ledger.trees()) == before
-    assert change(ledger, 1)
+    assert change(ledger, now)
     assert list(ledger.trees()) != before
 
 
@@ -262,12 +269,12 @@ def test_the_generation_is_asked_again_when_somebody_is_faster(ledger: ro.Ledger
     ledger.sync(host("host0"))
 
     def meddle() -> None:
-        ledger.set_traits("host0", ["CUSTOM_A"])
+        ledger.change("host0", traits=["CUSTOM_A"])
 
     with pytest.raises(exceptions.StaleDefinition, match="host0"):
-        meddled(ledger, meddle).set_inventories("host0", "VCPU=1", generation=0)
-    ledger.set_traits("host0", [])
-    assert meddled(ledger, meddle).set_inventories("host0", "VCPU=2")
+        meddled(ledger, meddle).change("host0", inventories="VCPU=1", generation=0)
+    ledger.change("host0", traits=[])
+    assert meddled(ledger, meddle).change("host0", inventories="VCPU=2")
     kept = ledger.provider("host0")
     assert (str(kept.inventories), kept.traits) == ("VCPU=2", {"CUSTOM_A"})
 
@@ -276,21 +283,21 @@ def test_an_inventory_in_use_stays(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8,DISK_GB=10"))
     ledger.claim("job", {"host0": "DISK_GB=4"})
     with pytest.raises(exceptions.InventoryInUse, match="host0"):
-        ledger.set_inventories("host0", "VCPU=99")
+        ledger.change("host0", inventories="VCPU=99")
     assert str(ledger.provider("host0").inventories) == "VCPU=8,DISK_GB=10:used=4"
-    ledger.set_inventories("host0", "DISK_GB=1")
+    ledger.change("host0", inventories="DISK_GB=1")
     assert ledger.provider("host0").inventories["DISK_GB"].free == -3
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda ledger, name: ledger.set_inventories(name, "VCPU=1"),
-        lambda ledger, name: ledger.set_traits(name, []),
-        lambda ledger, name: ledger.set_aggregates(name, []),
-        lambda ledger, name: ledger.rename(name, "x"),
-        lambda ledger, name: ledger.reparent(name, None),
-        lambda ledger, name: ledger.reparent("host0", name),
+        lambda ledger, name: ledger.change(name, inventories="VCPU=1"),
+        lambda ledger, name: ledger.change(name, traits=[]),
+        lambda ledger, name: ledger.change(name, aggregates=[]),
+        lambda ledger, name: ledger.change(name, name="x"),
+        lambda ledger, name: ledger.change(name, parent=None),
+        lambda ledger, name: ledger.change("host0", parent=name),
         lambda ledger, name: ledger.remove(name),
     ],
 )
@@ -305,12 +312,12 @@ def test_what_is_not_there_cannot_change(
 
 def test_what_cannot_be_is_refused_before_anything_is_asked(ledger: ro.Ledger) -> None:
     for change in (
-        lambda: ledger.set_traits("nobody", ["AVX"]),
-        lambda: ledger.set_aggregates("nobody", "r1"),
-        lambda: ledger.set_aggregates("nobody", [""]),
-        lambda: ledger.set_inventories("nobody", "VCPU=x"),
-        lambda: ledger.rename("nobody", ""),
-        lambda: ledger.reparent("", None),
+        lambda: ledger.change("nobody", traits=["AVX"]),
+        lambda: ledger.change("nobody", aggregates="r1"),
+        lambda: ledger.change("nobody", aggregates=[""]),
+        lambda: ledger.change("nobody", inventories="VCPU=x"),
+        lambda: ledger.change("nobody", name=""),
+        lambda: ledger.change("", parent=None),
     ):
         with pytest.raises(exceptions.InvalidInput):
             change()
@@ -319,35 +326,37 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(ledger: ro.Ledger) -
 def test_a_provider_gets_another_name_and_keeps_what_is_held(ledger: ro.Ledger) -> None:
     ledger.sync(host("host0", "gpu0"))
     ledger.claim("job", {"host0": "VCPU=2", "host0/gpu0": "PGPU=1"})
-    uuid = ledger.provider("host0").uuid
-    assert str(ledger.rename("host0", "host9")) == "~ host9: name or parent"
+    uuid, first = ledger.provider("host0").uuid, generation(ledger, "host0")
+    assert str(ledger.change("host0", name="host9")) == "~ host9: name or parent"
     assert shape(ledger) == {"host9": None, "host0/gpu0": "host9"}
     assert ledger.provider("host9").uuid == uuid
     assert set(ledger.held("job").by_provider()) == {"host9", "host0/gpu0"}
-    assert not ledger.rename("host9", "host9")
-    ledger.rename(uuid or "", "host0")
-    assert ledger.provider("host0").generation == 2
+    second = generation(ledger, "host9")
+    assert not ledger.change("host9", name="host9")
+    assert generation(ledger, "host9") == second
+    ledger.change(uuid or "", name="host0")
+    assert len({first, second, generation(ledger, "host0")}) == 3
 
 
 def test_a_name_of_somebody_else_is_refused(ledger: ro.Ledger) -> None:
     ledger.sync(host("host0", "gpu0"), host("host1"))
     for name in ("host0/gpu0", "host1"):
         with pytest.raises(exceptions.ProviderExists, match=name):
-            ledger.rename("host0", name)
+            ledger.change("host0", name=name)
     assert list(shape(ledger)) == ["host0", "host0/gpu0", "host1"]
 
 
 @pytest.mark.parametrize("operation", [None, "6f0b6a52-3f0e-4b57-9d6e-0c6a2f1d7b11"])
 def test_a_change_with_an_operation_happens_once(ledger: ro.Ledger, operation: str | None) -> None:
     ledger.sync(host("host0"))
-    ledger.set_inventories("host0", "VCPU=1", operation=operation)
-    ledger.set_inventories("host0", "VCPU=2")
-    ledger.set_inventories("host0", "VCPU=1", operation=operation)
+    ledger.change("host0", inventories="VCPU=1", operation=operation)
+    ledger.change("host0", inventories="VCPU=2")
+    ledger.change("host0", inventories="VCPU=1", operation=operation)
     expected = "VCPU=1" if operation is None else "VCPU=2"
     assert str(ledger.provider("host0").inventories) == expected
     if operation:
         with pytest.raises(exceptions.OperationConflict, match="define of host0"):
-            ledger.rename("host0", "x", operation=operation)
+            ledger.change("host0", name="x", operation=operation)
 
 
 # --- shares within a tree ---
@@ -377,7 +386,7 @@ def test_what_is_taken_at_a_cell_is_used_at_the_host(ledger: ro.Ledger) -> None:
 
 def test_shares_follow_a_provider_that_gets_another_name(ledger: ro.Ledger) -> None:
     ledger.sync(celled())
-    ledger.rename("host0", "host9")
+    ledger.change("host0", name="host9")
     (first, _) = ledger.provider("host9").children
     assert first.shares == (Share(resource_class="VCPU", of="host9", of_class="VCPU"),)
     ledger.claim("job", {"host0/cell0": "VCPU=3"})
@@ -387,9 +396,9 @@ def test_shares_follow_a_provider_that_gets_another_name(ledger: ro.Ledger) -> N
 def test_a_shared_inventory_does_not_go_without_its_shares(ledger: ro.Ledger) -> None:
     ledger.sync(celled())
     with pytest.raises(exceptions.InvalidTree, match="shares of host0/cell0"):
-        ledger.set_inventories("host0", "MEMORY_MB=4")
+        ledger.change("host0", inventories="MEMORY_MB=4")
     with pytest.raises(exceptions.InvalidTree, match="shares of host0/cell1"):
-        ledger.set_inventories("host0/cell1", {})
+        ledger.change("host0/cell1", inventories={})
 
 
 def test_a_share_may_not_cross_trees(ledger: ro.Ledger) -> None:
@@ -397,10 +406,10 @@ def test_a_share_may_not_cross_trees(ledger: ro.Ledger) -> None:
     before = list(ledger.trees())
     for parent in (None, "host1"):
         with pytest.raises(exceptions.InvalidTree, match="VCPU uses 1 VCPU of host0"):
-            ledger.reparent("host0/cell0", parent)
+            ledger.change("host0/cell0", parent=parent)
     assert list(ledger.trees()) == before
-    ledger.reparent("host0/cell0", "host0/cell1")
-    assert ledger.reparent("host0", "host1")
+    ledger.change("host0/cell0", parent="host0/cell1")
+    assert ledger.change("host0", parent="host1")
     assert shape(ledger) == {
         "host1": None,
         "host0": "host1",
@@ -448,13 +457,16 @@ def test_a_provider_moves_within_its_tree(ledger: ro.Ledger) -> None:
     tree.add("a").add("a/x").add("a/x/y")
     tree.add("b")
     ledger.sync(tree)
-    done = ledger.reparent("a/x", "b")
+    before = {one.name: one.generation for one in ledger.providers()}
+    done = ledger.change("a/x", parent="b")
     assert (done.created, done.updated, done.removed) == (0, 1, 0)
     assert shape(ledger) == {"r": None, "a": "r", "b": "r", "a/x": "b", "a/x/y": "a/x"}
     assert {root for _, root in listed_shape(ledger).values()} == {"r"}
     generations = {one.name: one.generation for one in ledger.providers()}
-    assert generations == {"r": 0, "a": 1, "b": 1, "a/x": 1, "a/x/y": 0}
-    assert not ledger.reparent("a/x", "b")
+    raised = {name for name, number in generations.items() if number != before[name]}
+    assert raised == {"a", "b", "a/x"}
+    assert all(generations[name] == before[name] for name in ("r", "a/x/y"))
+    assert not ledger.change("a/x", parent="b")
 
 
 def test_a_subtree_becomes_a_tree_and_goes_below_another(ledger: ro.Ledger) -> None:
@@ -462,7 +474,7 @@ def test_a_subtree_becomes_a_tree_and_goes_below_another(ledger: ro.Ledger) -> N
     tree.add("a", "VCPU=2").add("a/x", "VCPU=3").add("a/x/y", "VCPU=4")
     ledger.sync(tree, host("other"))
     ledger.claim("job", {"a/x/y": "VCPU=1", "r": "VCPU=1"})
-    ledger.reparent("a", None)
+    ledger.change("a", parent=None)
     assert listed_shape(ledger) == {
         "r": (None, "r"),
         "a": (None, "a"),
@@ -470,8 +482,8 @@ def test_a_subtree_becomes_a_tree_and_goes_below_another(ledger: ro.Ledger) -> N
         "a/x/y": ("a/x", "a"),
         "other": (None, "other"),
     }
-    assert not ledger.reparent("a", None)
-    ledger.reparent("a/x", "other")
+    assert not ledger.change("a", parent=None)
+    ledger.change("a/x", parent="other")
     assert listed_shape(ledger) == {
         "r": (None, "r"),
         "a": (None, "a"),
@@ -481,7 +493,7 @@ def test_a_subtree_becomes_a_tree_and_goes_below_another(ledger: ro.Ledger) -> N
     }
     assert set(ledger.held("job").by_provider()) == {"a/x/y", "r"}
     assert ledger.usage("other")["a/x/y", "VCPU"].used == 1
-    ledger.reparent("other", "r")
+    ledger.change("other", parent="r")
     assert {root for _, root in listed_shape(ledger).values()} == {"r", "a"}
     ledger.release("job")
     assert ledger.remove("r").removed == 4
@@ -493,7 +505,7 @@ def test_a_tree_has_no_loops(ledger: ro.Ledger, parent: str) -> None:
     tree.add("a").add("a/x").add("a/x/y")
     ledger.sync(tree)
     with pytest.raises(exceptions.InvalidTree, match=f"got '{parent}', expected a provider not"):
-        ledger.reparent("r", parent)
+        ledger.change("r", parent=parent)
     assert ledger.provider("r").find("a/x/y")
 
 
@@ -503,9 +515,9 @@ def test_two_moves_at_once_make_no_loop(ledger: ro.Ledger) -> None:
         tree = ro.Provider(name)
         tree.add(f"{name}/x").add(f"{name}/x/y")
         ledger.sync(tree)
-    meddler = meddled(ledger, lambda: ledger.reparent("b", "a/x/y"))
+    meddler = meddled(ledger, lambda: ledger.change("b", parent="a/x/y"))
     with pytest.raises(exceptions.InvalidTree, match="a provider not below it"):
-        meddler.reparent("a", "b/x/y")
+        meddler.change("a", parent="b/x/y")
     assert {root for _, root in listed_shape(ledger).values()} == {"a"}
     assert len(list(ledger.provider("a").walk())) == 6
 
@@ -520,7 +532,7 @@ def test_a_child_made_below_what_moves_goes_with_it(ledger: ro.Ledger) -> None:
         now.find("a/x").add("a/x/new")
         ledger.sync(now)
 
-    meddled(ledger, meddle).reparent("a", None)
+    meddled(ledger, meddle).change("a", parent=None)
     assert listed_shape(ledger)["a/x/new"] == ("a/x", "a")
 
 
@@ -533,16 +545,16 @@ def test_a_tree_is_not_made_too_deep(ledger: ro.Ledger) -> None:
 
     ledger.sync(chain("a", 60), chain("b", 42))
     with pytest.raises(exceptions.InvalidTree, match=r"101 levels deep.*at most 100 levels"):
-        ledger.reparent("a0", "b41")
+        ledger.change("a0", parent="b41")
     assert [root.name for root in ledger.trees()] == ["a0", "b0"]
-    ledger.reparent("a0", "b40")
+    ledger.change("a0", parent="b40")
     assert [root.name for root in ledger.trees()] == ["b0"]
 
 
 @pytest.mark.law(4)
 def test_many_threads_that_declare_lose_nothing(url: str) -> None:
     """Every thread adds aggregates to every host; in the end all are there."""
-    with ro.connect(url, retries=ro.RetryPolicy(definitions=200)) as ledger:
+    with ro.connect(url, retries=RetryPolicy(definitions=200)) as ledger:
         ledger.sync(*(host(f"host{n}") for n in range(3)))
         failures: list[BaseException] = []
 
@@ -553,7 +565,7 @@ def test_many_threads_that_declare_lose_nothing(url: str) -> None:
                         kept = ledger.provider(name)
                         wanted = (kept.aggregates or frozenset()) | {f"r{number}"}
                         try:
-                            ledger.set_aggregates(name, wanted, generation=kept.generation)
+                            ledger.change(name, aggregates=wanted, generation=kept.generation)
                             break
                         except exceptions.StaleDefinition:
                             continue
@@ -568,3 +580,53 @@ def test_many_threads_that_declare_lose_nothing(url: str) -> None:
         assert failures == []
         for name in ("host0", "host1", "host2"):
             assert ledger.provider(name).aggregates == {"r0", "r1", "r2", "r3"}
+
+
+# --- several changes of a provider at once ---
+
+
+def test_a_change_may_say_all_at_once(ledger: ro.Ledger) -> None:
+    ledger.sync(host("host0", "gpu0"), host("host1"))
+    ledger.claim("job", {"host0/gpu0": "PGPU=1"})
+    before = ledger.feed.cursor()
+    done = ledger.change(
+        "host0/gpu0",
+        name="host1/gpu7",
+        parent="host1",
+        inventories="PGPU=2",
+        traits=["CUSTOM_A"],
+        aggregates=["r1"],
+    )
+    assert done.updated >= 1
+    assert shape(ledger) == {"host0": None, "host1": None, "host1/gpu7": "host1"}
+    gpu = ledger.provider("host1/gpu7")
+    assert (gpu.inventories["PGPU"].total, gpu.traits, gpu.aggregates) == (2, {"CUSTOM_A"}, {"r1"})
+    assert gpu.inventories["PGPU"].used == 1
+    assert set(ledger.held("job").by_provider()) == {"host1/gpu7"}
+    assert {change.kind for change in ledger.feed.changes(before)} == {"reparent"}
+    assert not ledger.change("host1/gpu7", name="host1/gpu7", parent="host1", inventories="PGPU=2")
+
+
+def test_a_change_of_several_happens_whole_or_not_at_all(ledger: ro.Ledger) -> None:
+    ledger.sync(host("host0", "gpu0"), host("host1"))
+    ledger.claim("job", {"host0/gpu0": "PGPU=1"})
+    kept = list(ledger.trees())
+    for wrong, error in (
+        ({"inventories": "CUSTOM_B=1", "parent": "host1"}, exceptions.InventoryInUse),
+        ({"name": "host1", "inventories": "PGPU=3"}, exceptions.ProviderExists),
+        ({"traits": ["NO_TRAIT"], "name": "other"}, exceptions.UnknownTrait),
+        ({"parent": "nobody", "name": "other"}, exceptions.ProviderNotFound),
+        ({"inventories": "PGPU=3", "generation": 9}, exceptions.StaleDefinition),
+    ):
+        with pytest.raises(error):
+            ledger.change("host0/gpu0", **wrong)  # type: ignore[arg-type]
+        assert list(ledger.trees()) == kept
+
+
+def test_a_change_of_nothing_changes_nothing(ledger: ro.Ledger) -> None:
+    ledger.sync(host("host0"))
+    before = ledger.feed.cursor()
+    assert not ledger.change("host0")
+    assert ledger.feed.cursor() == before
+    with pytest.raises(exceptions.ProviderNotFound):
+        ledger.change("nobody")

@@ -8,6 +8,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from tests.ledger.conftest import by_consumer
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -148,7 +149,7 @@ def test_devices_move_with_a_trail_that_is_confirmed_or_taken_back(lab: ro.Ledge
     lab.claim("job", {"host0": {DEVICES: ro.devices(CARD)}})
     before = taken(lab, "job")
     found = lab.snapshot().candidates({DEVICES: ro.devices(CARD)})
-    lab.move("job", found, "job-before")
+    lab.move("job", found, leaving="job-before")
     assert taken(lab, "job-before") == before
     assert set(taken(lab, "job")) == {("host0/0000:02:00.0", CARD)}
     lab.swap("job", "job-before")
@@ -177,7 +178,7 @@ def test_who_asks_for_less_keeps_some_of_what_it_has(lab: ro.Ledger) -> None:
 @pytest.mark.law(2)
 def test_a_gang_gets_its_devices_beside_each_other_or_nobody_does(lab: ro.Ledger) -> None:
     asked = {"host0": {DEVICES: ro.devices("PGPU")}}
-    claims = lab.claim_all({"a": asked, "b": asked})
+    claims = by_consumer(lab.claim_all({"a": asked, "b": asked}))
     assert {unit for one in claims.values() for a in one.allocations for unit in a.units} == {
         "0000:3b:00.0",
         "0000:5e:00.0",
@@ -209,7 +210,7 @@ def test_what_was_changed_by_number_since_is_told_as_counts(lab: ro.Ledger) -> N
 
 
 def test_nothing_is_taken_of_a_device_beside_the_amount_that_says_which(lab: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match="nothing beside PCI_DEVICES"):
+    with pytest.raises(exceptions.InvalidAmount, match="nothing beside DEVICES"):
         lab.claim(
             "job", {"host0": {DEVICES: ro.devices("PGPU")}, "host0/0000:5e:00.0": {"PGPU": 1}}
         )
@@ -276,6 +277,6 @@ def test_a_trait_of_the_host_is_had_by_its_devices_but_none_of_their_own(
 
 
 def test_a_trait_that_is_added_to_a_provider_is_one_of_its_devices(mixed: ro.Ledger) -> None:
-    mixed.set_traits("host0/0000:10:00.0", ["CUSTOM_TESTED"])
+    mixed.change("host0/0000:10:00.0", traits=["CUSTOM_TESTED"])
     found = mixed.snapshot().candidates({DEVICES: ro.devices("PGPU", traits=["CUSTOM_TESTED"])})
     assert chosen(found[0]).addresses == ("0000:10:00.0",)

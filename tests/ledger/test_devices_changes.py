@@ -13,9 +13,8 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.ledger.defining import DefineMethods
-from resource_objects.providers.findings import FindingKind
-from resource_objects.providers.located import add_parts
+from resource_objects.ledger.definitions import Definitions
+from resource_objects.providers.audit import FindingKind
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -140,7 +139,7 @@ def _function_of_another_class() -> ro.Provider:
 
 def _gpu_of_another_provider() -> ro.Provider:
     host = by_provider(**{GPU: [gpu(0x5E)], "moved": [gpu(0x3B)]})
-    add_parts(host, DEVICES, ro.PCIInventory(card(1)))
+    host.add_parts(DEVICES, ro.PCIInventory(card(1)))
     return host
 
 
@@ -161,7 +160,7 @@ def test_what_is_held_is_not_given_out_in_another_way(
     with pytest.raises(exceptions.InventoryInUse, match=OTHERWISE[change]):
         ledger.sync(change())
     assert states(ledger) == before
-    ledger.release("job", "port")
+    ledger.release_all(["job", "port"])
     ledger.sync(change())
     assert list(ledger.audit()) == []
 
@@ -248,7 +247,7 @@ def test_a_function_that_is_withheld_is_not_given_out(ledger: ro.Ledger) -> None
     inventory: Any = ledger.inventories("host0")[DEVICES]
     inventory.rediscover([d for d in inventory.devices if d.address != functions(1)[0]])
     host = ro.Provider("host0", "VCPU=8,DISK_GB=100")
-    add_parts(host, DEVICES, inventory)
+    host.add_parts(DEVICES, inventory)
     ledger.sync(host)
     assert list(ledger.audit()) == []
     everywhere = ({DEVICES: ro.devices(FUNCTION, 2)}, {FUNCTION: 2})
@@ -272,7 +271,7 @@ def test_a_function_that_is_withheld_is_not_given_out(ledger: ro.Ledger) -> None
 def unguarded(ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch) -> ro.Ledger:
     """A ledger that somebody changed while somebody else took devices: nobody looked."""
     claimed(ledger)
-    monkeypatch.setattr(DefineMethods, "_allowed", lambda *given: ())
+    monkeypatch.setattr(Definitions, "allowed", lambda *given: ())
     return ledger
 
 
@@ -300,9 +299,9 @@ def test_a_device_of_another_class_now_is_found(unguarded: ro.Ledger) -> None:
 def test_a_device_that_two_hold_is_found(unguarded: ro.Ledger) -> None:
     unguarded.sync(_gpu_of_another_provider())
     where = unguarded.provider("host0/moved").uuid or ""
-    from resource_objects.providers.orders import ClaimOrder, Delta, Operation, Write
+    from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 
-    order = ClaimOrder("other", (Delta(where, "PGPU", 1, (GPU,)),))
+    order = ConsumerOrder.claim("other", (Use(where, "PGPU", 1, (GPU,)),))
     unguarded.backend.commit(Write(Operation(), "claim", "other", orders=(order,)))
     assert FindingKind.UNIT_TWICE in kinds(unguarded)
 
@@ -320,11 +319,11 @@ def test_a_device_that_two_hold_is_found(unguarded: ro.Ledger) -> None:
 def test_which_units_of_a_card_an_audit_expects(
     ledger: ro.Ledger, units: tuple[str, ...], expected: list[FindingKind]
 ) -> None:
-    from resource_objects.providers.orders import ClaimOrder, Delta, Operation, Write
+    from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 
     ledger.sync(host_of(card(1)))
     where = ledger.provider(f"host0/{ONE}").uuid or ""
-    order = ClaimOrder("job", (Delta(where, CARD, 1, units),))
+    order = ConsumerOrder.claim("job", (Use(where, CARD, 1, units),))
     ledger.backend.commit(Write(Operation(), "claim", "job", orders=(order,)))
     assert kinds(ledger) == expected
     assert taken(ledger, "job")[f"host0/{ONE}", CARD][0] == 1

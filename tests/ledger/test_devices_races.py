@@ -9,8 +9,8 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.ledger.retries import RetryPolicy
-from resource_objects.testing.conformance.concurrency import together
+from resource_objects.ledger import RetryPolicy
+from resource_objects.testing.conformance.races import together
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -48,7 +48,7 @@ def check(ledger: ro.Ledger, winners: list[str]) -> None:
     units = [unit for name in winners for _, own in taken(ledger, name).values() for unit in own]
     assert len(set(units)) == len(units)
     assert list(ledger.audit()) == []
-    ledger.release(*winners)
+    ledger.release_all(winners)
     assert states(ledger) == {}
     assert [use.used for use in ledger.usage() if use.used] == []
 
@@ -88,7 +88,7 @@ def test_a_card_or_a_function_of_it_goes_to_exactly_one(
 @pytest.mark.law(4, 6)
 @pytest.mark.parametrize("how", ["searched", "counted", "direct"])
 def test_as_many_as_there_are_get_one_each(ledger: ro.Ledger, how: str) -> None:
-    ledger.retries = RetryPolicy(fits=20, searches=20)
+    ledger._store.retries = RetryPolicy(fits=20, searches=20)
     ledger.sync(host_of([*card(1, 2), *card(2, 2)]))
     winners = race(ledger, *(ASKS[how](ledger, FUNCTION) for _ in range(6)))
     assert len(winners) == 4
@@ -97,7 +97,7 @@ def test_as_many_as_there_are_get_one_each(ledger: ro.Ledger, how: str) -> None:
 
 @pytest.mark.law(2, 4)
 def test_cells_and_devices_go_together_or_not_at_all(ledger: ro.Ledger) -> None:
-    ledger.retries = RetryPolicy(fits=20)
+    ledger._store.retries = RetryPolicy(fits=20)
     ledger.sync(host_of([gpu(0x10, 0), gpu(0x20, 1)], cells=2))
     near = {TOPOLOGY: ro.numa(dedicated=3), DEVICES: ro.devices("PGPU", affinity="required")}
     winners = race(ledger, *({"host0": near} for _ in range(4)))

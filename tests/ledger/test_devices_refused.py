@@ -57,7 +57,7 @@ def test_who_holds_devices_that_are_asked_for_by_vendor(lab: ro.Ledger) -> None:
     lab.claim("a", {"host0": {DEVICES: ro.devices("PGPU", 2)}})
     lab.claim("c", {"host0": {DEVICES: ro.devices(FUNCTION)}})
     assert list(map(str, refused(lab, {DEVICES: ro.devices("10de:2330")}))) == [
-        "host0: PCI_DEVICES 10de.2330 asked 1, free 0 of 2 (a holds 2)"
+        "host0: DEVICES 10de.2330 asked 1, free 0 of 2 (a holds 2)"
     ]
 
 
@@ -103,7 +103,7 @@ def test_traits_that_are_missing_are_told_with_how_many_devices_are_asked_for(
     """Nova, c.4: traits of an alias."""
     request = Request({DEVICES: ro.devices("PGPU", 2)}, required=["CUSTOM_H100"])
     assert str(lab.snapshot().candidates(request).explain()) == (
-        "host0: PCI_DEVICES asked 2 with CUSTOM_H100, nobody who has it"
+        "host0: DEVICES asked 2 with CUSTOM_H100, nobody who has it"
     )
     own = {DEVICES: ro.devices("PGPU", 2, traits=["CUSTOM_H100"])}
     [reason] = refused(lab, own)
@@ -112,7 +112,7 @@ def test_traits_that_are_missing_are_told_with_how_many_devices_are_asked_for(
 
 @pytest.mark.law(6)
 def test_too_few_devices_with_a_trait_name_those_who_hold_some(lab: ro.Ledger) -> None:
-    lab.set_traits("host0/0000:3b:00.0", ["CUSTOM_H100"])
+    lab.change("host0/0000:3b:00.0", traits=["CUSTOM_H100"])
     lab.claim("a", {"host0": {DEVICES: ro.devices("PGPU", traits=["CUSTOM_H100"])}})
     request = Request({DEVICES: ro.devices("PGPU")}, required=["CUSTOM_H100"])
     told = str(lab.snapshot().candidates(request).explain())

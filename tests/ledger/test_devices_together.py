@@ -13,6 +13,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.requests import Request
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.ledger.device_hosts import (
     CARD,
@@ -42,7 +43,9 @@ def fill(ledger: ro.Ledger, consumer: str, *cells: int) -> None:
     """Let a consumer take all CPUs of some cells."""
     inventory = ledger.inventories("host0")[TOPOLOGY]
     asked = ro.numa(len(cells), dedicated=4 * len(cells))
-    ledger.claim(consumer, {"host0": {TOPOLOGY: inventory.fit_within(asked, cells)}})
+    ledger.claim(
+        consumer, {"host0": {TOPOLOGY: inventory.fit(asked, None, Context(allowed=cells))}}
+    )
 
 
 def where(ledger: ro.Ledger, consumer: str, host: str = "host0") -> frozenset[int]:
@@ -68,7 +71,7 @@ def test_devices_choose_the_cells(lab: ro.Ledger) -> None:
     found = lab.snapshot().candidates(near(2))
     assert found[0].located[TOPOLOGY].host_cells == {1}
     assert chosen(found[0]).addresses == ("0000:20:00.0", "0000:21:00.0")
-    assert lab.inventories("host0").fit(near(2))[TOPOLOGY] == found[0].located[TOPOLOGY]
+    assert lab.inventories("host0").fit(near(2)).bare()[TOPOLOGY] == found[0].located[TOPOLOGY]
     lab.claim("searched", found)
     assert told(lab, "searched") == found[0].located[DEVICES]
     before = lab.assigned("searched")
@@ -158,7 +161,7 @@ def test_a_required_trait_of_devices_chooses_the_cells_too(ledger: ro.Ledger) ->
 
 
 def test_a_required_trait_of_a_cell_chooses_the_devices_too(lab: ro.Ledger) -> None:
-    lab.set_traits("host0/numa0", ["CUSTOM_FAST"])
+    lab.change("host0/numa0", traits=["CUSTOM_FAST"])
     (found,) = lab.snapshot().candidates(Request(near(), required=["CUSTOM_FAST"]))
     assert chosen(found).addresses == ("0000:10:00.0",)
     refused = lab.snapshot().candidates(Request(near(2), required=["CUSTOM_FAST"]))
@@ -245,7 +248,7 @@ def test_several_are_put_beside_each_other(lab: ro.Ledger) -> None:
     lab.claim_all({"a": {"host0": near(1)}, "b": {"host0": near(1)}, "c": {"host0": near(1)}})
     cells = sorted(min(where(lab, name)) for name in "abc")
     assert cells == [0, 1, 1]
-    lab.release("a", "b", "c")
+    lab.release_all(["a", "b", "c"])
     with pytest.raises(exceptions.CapacityException):
         lab.claim_all({"a": {"host0": near(2)}, "b": {"host0": near(2)}})
     assert lab.usage("host0").consumers == {}

@@ -10,19 +10,21 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import new_operation
-from resource_objects.providers.feed import SHARDS, Change, Cursor
+from resource_objects.ledger.feed import Changes
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 
 
 def told(ledger: ro.Ledger, after: Cursor | str) -> list[str]:
     """Return what is told after a cursor, as ``kind subject``."""
-    found, _ = ledger.changes(after)
+    found = ledger.feed.changes(after)
     return [f"{change.kind} {change.subject}" for change in found]
 
 
-def all_changes(ledger: ro.Ledger, after: Cursor, limit: int) -> list[Change]:
-    found: list[Change] = []
+def all_changes(ledger: ro.Ledger, after: Cursor, limit: int) -> list[FeedEntry]:
+    found: list[FeedEntry] = []
     while True:
-        some, after = ledger.changes(after, limit=limit)
+        some = ledger.feed.changes(after, limit=limit)
+        after = some.cursor
         if not some:
             return found
         assert len(some) <= limit
@@ -30,16 +32,17 @@ def all_changes(ledger: ro.Ledger, after: Cursor, limit: int) -> list[Change]:
 
 
 def test_what_is_written_is_told(ledger: ro.Ledger) -> None:
-    start = ledger.cursor()
-    assert ledger.changes(start) == ((), start)
+    start = ledger.feed.cursor()
+    assert ledger.feed.changes(start) == Changes((), start)
     ledger.sync(ro.Provider("host0", "VCPU=8"))
     ledger.claim("job", {"host0": "VCPU=1"})
-    ledger.rename("host0", "host1")
+    ledger.change("host0", name="host1")
     ledger.release("job")
     assert told(ledger, start) == ["define host0", "claim job", "rename host0", "release job"]
-    found, now = ledger.changes(start)
-    assert now == ledger.cursor()
-    assert ledger.changes(now) == ((), now)
+    found = ledger.feed.changes(start)
+    now = found.cursor
+    assert now == ledger.feed.cursor()
+    assert ledger.feed.changes(now) == Changes((), now)
     uuid = ledger.provider("host1").uuid
     assert [change.providers for change in found] == [(uuid,)] * 4
     assert [change.consumers for change in found] == [(), ("job",), (), ("job",)]
@@ -48,28 +51,28 @@ def test_what_is_written_is_told(ledger: ro.Ledger) -> None:
 
 
 def test_a_cursor_may_be_kept_as_text(ledger: ro.Ledger) -> None:
-    text = str(ledger.cursor())
+    text = str(ledger.feed.cursor())
     ledger.sync(ro.Provider("host0", "VCPU=8"))
     assert told(ledger, text) == ["define host0"]
     for wrong in ("", "0", "1.2", 7, None):
         with pytest.raises(exceptions.InvalidText, match="cursor"):
-            ledger.changes(wrong)  # type: ignore[arg-type]
+            ledger.feed.changes(wrong)  # type: ignore[arg-type]
     for limit in (0, -1, "1", 10_001):
         with pytest.raises(exceptions.InvalidField, match="limit"):
-            ledger.changes(text, limit=limit)  # type: ignore[arg-type]
+            ledger.feed.changes(text, limit=limit)  # type: ignore[arg-type]
 
 
 def test_a_change_tells_who_did_it_and_which_operation(url: str) -> None:
     with ro.connect(url, actor="agent 7") as ledger:
-        start = ledger.cursor()
+        start = ledger.feed.cursor()
         operations = [new_operation() for _ in range(6)]
         ledger.sync(ro.Provider("host0", "VCPU=8"), operation=operations[0])
         ledger.claim("job", {"host0": "VCPU=1"}, operation=operations[1])
         ledger.adjust("job", {"host0": "VCPU=1"}, operation=operations[2])
         ledger.release("job", operation=operations[3])
-        ledger.report("host0", "VCPU=8", operation=operations[4])
-        ledger.ensure_aggregate("r1", operation=operations[5])
-        found, _ = ledger.changes(start)
+        ledger.pools.report("host0", "VCPU=8", operation=operations[4])
+        ledger.names.aggregates.ensure("r1", operation=operations[5])
+        found = ledger.feed.changes(start)
         by_id = {change.operation: change for change in found}
         assert set(by_id) == set(operations)
         assert {change.actor for change in found} == {"agent 7"}
@@ -86,27 +89,27 @@ def test_an_actor_is_printable_text(actor: str) -> None:
 
 
 def test_nobody_needs_an_actor(ledger: ro.Ledger) -> None:
-    start = ledger.cursor()
+    start = ledger.feed.cursor()
     ledger.sync(ro.Provider("host0", "VCPU=8"))
-    (change,) = ledger.changes(start)[0]
+    (change,) = ledger.feed.changes(start)
     assert change.actor is None
     assert str(change).endswith("define host0")
 
 
 def test_what_changes_nothing_is_not_told(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8"))
-    start = ledger.cursor()
+    start = ledger.feed.cursor()
     ledger.sync(ro.Provider("host0", "VCPU=8"))
-    ledger.set_traits("host0", [])
+    ledger.change("host0", traits=[])
     with pytest.raises(ro.CapacityException):
         ledger.claim("job", {"host0": "VCPU=99"})
     list(ledger.trees())
     ledger.snapshot()
-    assert ledger.cursor() == start
+    assert ledger.feed.cursor() == start
 
 
 def test_pages_tell_everything_in_the_order_of_each_shard(ledger: ro.Ledger) -> None:
-    start = ledger.cursor()
+    start = ledger.feed.cursor()
     ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(5)))
     for n in range(20):
         ledger.claim(f"job{n}", {f"host{n % 5}": "VCPU=1"})
@@ -123,9 +126,9 @@ def test_pages_tell_everything_in_the_order_of_each_shard(ledger: ro.Ledger) -> 
 
 def test_a_write_on_several_trees_is_told_in_each_shard(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8"), ro.Provider("host1", "VCPU=8"))
-    start = ledger.cursor()
+    start = ledger.feed.cursor()
     ledger.claim("job", {"host0": "VCPU=1", "host1": "VCPU=1"})
-    found, _ = ledger.changes(start)
+    found = ledger.feed.changes(start)
     assert len(found) == 2
     assert len({change.operation for change in found}) == 1
     uuids = {ledger.provider(name).uuid for name in ("host0", "host1")}
@@ -135,51 +138,53 @@ def test_a_write_on_several_trees_is_told_in_each_shard(ledger: ro.Ledger) -> No
 def test_a_cursor_of_another_ledger_has_expired(ledger: ro.Ledger) -> None:
     ahead = Cursor((5,) * SHARDS)
     with pytest.raises(exceptions.CursorExpired):
-        ledger.changes(ahead)
+        ledger.feed.changes(ahead)
 
 
 def test_a_snapshot_is_fresh_until_somebody_writes(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8"))
     snapshot = ledger.snapshot()
     part = ledger.snapshot("host0")
-    assert ledger.is_fresh(snapshot)
-    assert ledger.is_fresh(part)
+    assert ledger.feed.is_fresh(snapshot)
+    assert ledger.feed.is_fresh(part)
     assert snapshot.cursor is not None
     ledger.claim("job", {"host0": "VCPU=1"})
-    assert not ledger.is_fresh(snapshot)
-    assert not ledger.is_fresh(part)
+    assert not ledger.feed.is_fresh(snapshot)
+    assert not ledger.feed.is_fresh(part)
     assert told(ledger, snapshot.cursor) == ["claim job"]
-    assert ledger.is_fresh(ledger.snapshot())
+    assert ledger.feed.is_fresh(ledger.snapshot())
 
 
 def test_what_is_forgotten_expires_cursors_and_nothing_else(ledger: ro.Ledger) -> None:
-    start = ledger.cursor()
+    start = ledger.feed.cursor()
     operation = new_operation()
     ledger.sync(ro.Provider("host0", "VCPU=8"), operation=operation)
     ledger.claim("job", {"host0": "VCPU=1"})
-    assert ledger.prune(datetime.timedelta(hours=1)) == ledger.prune(datetime.timedelta(days=9))
+    assert ledger.feed.prune(datetime.timedelta(hours=1)) == ledger.feed.prune(
+        datetime.timedelta(days=9)
+    )
     assert len(told(ledger, start)) == 2
     generation = ledger.held("job").generation
-    pruned = ledger.prune(datetime.timedelta(microseconds=1))
-    assert (pruned.operations, pruned.changes) == (1, 2)
+    pruned = ledger.feed.prune(datetime.timedelta(microseconds=1))
+    assert (pruned.operations, pruned.changes) == (1, 1)  # not the last one
     with pytest.raises(exceptions.CursorExpired):
-        ledger.changes(start)
-    now = ledger.cursor()
-    assert ledger.changes(now) == ((), now)
+        ledger.feed.changes(start)
+    now = ledger.feed.cursor()
+    assert ledger.feed.changes(now) == Changes((), now)
     assert ledger.held("job").generation == generation
     ledger.release("job")
     assert told(ledger, now) == ["release job"]
     for wrong in (0, datetime.timedelta(0), datetime.timedelta(-1)):
         with pytest.raises(exceptions.InvalidField, match="older_than"):
-            ledger.prune(wrong)  # type: ignore[arg-type]
+            ledger.feed.prune(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.law(4)
 def test_a_reader_misses_nothing_of_many_writers(ledger: ro.Ledger) -> None:
     names = [f"host{n}" for n in range(3)]
     ledger.sync(*(ro.Provider(name, "VCPU=1000") for name in names))
-    cursor = ledger.cursor()
-    seen: list[Change] = []
+    cursor = ledger.feed.cursor()
+    seen: list[FeedEntry] = []
     done = threading.Event()
     failures: list[BaseException] = []
 
@@ -195,7 +200,8 @@ def test_a_reader_misses_nothing_of_many_writers(ledger: ro.Ledger) -> None:
         try:
             while True:
                 last = done.is_set()
-                found, cursor = ledger.changes(cursor, limit=4)
+                found = ledger.feed.changes(cursor, limit=4)
+                cursor = found.cursor
                 seen.extend(found)
                 if last and not found:
                     return
@@ -215,4 +221,4 @@ def test_a_reader_misses_nothing_of_many_writers(ledger: ro.Ledger) -> None:
     assert {change.subject for change in seen} == {
         f"job-{n}-{t}" for n in range(3) for t in range(15)
     }
-    assert cursor == ledger.cursor()
+    assert cursor == ledger.feed.cursor()

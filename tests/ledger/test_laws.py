@@ -13,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 import resource_objects as ro
+from tests.support.lengths import examples
 
 CLASSES = ("VCPU", "MEMORY_MB", "CUSTOM_SEAT")
 
@@ -99,7 +100,7 @@ def _file() -> Iterator[tuple[str, Path]]:
 
 @pytest.mark.law(5, 11)
 @pytest.mark.backend("sqlite")
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=examples(15))
 @hypothesis.given(_hosts, _claims)
 def test_reading_and_searching_never_write(hosts, claims) -> None:  # type: ignore[no-untyped-def]
     with _file() as (url, path):

@@ -12,12 +12,14 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.ledger import new_operation
-from resource_objects.providers.located import add_parts
 from resource_objects.resources.numa import (
     numa,
 )
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
+from tests.ledger.conftest import by_consumer
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, small, topology, used
+from tests.resources.numa.hosts import located
+from tests.support.lengths import examples
 
 # --- taken ---
 
@@ -107,21 +109,21 @@ def test_claim_then_release_restores_the_ledger(numa_ledger: ro.Ledger) -> None:
 
 
 def test_what_is_assigned_is_taken_as_it_is(numa_ledger: ro.Ledger) -> None:
-    said = "NUMA_TOPOLOGY=2:dedicated=4:on=1;0>15+1>13/0;2>7+3>4"
+    said = located("NUMA_TOPOLOGY=2:dedicated=4:on=1;0>15+1>13/0;2>7+3>4")
     numa_ledger.claim("job", {"host0": said})
     assert held(numa_ledger, "job") == {
         ("host0/numa1", "PCPU"): (2, ("cpu13", "cpu15")),
         ("host0/numa0", "PCPU"): (2, ("cpu4", "cpu7")),
     }
-    assert str(numa_ledger.assigned("job")["host0"]) == said  # down to the order of the CPUs
+    assert numa_ledger.assigned("job")["host0"] == said  # down to the order of the CPUs
 
 
 @pytest.mark.law(4, 6)
 def test_a_cpu_that_somebody_has_is_refused_with_who_has_it(numa_ledger: ro.Ledger) -> None:
-    numa_ledger.claim("first", {"host0": "NUMA_TOPOLOGY=1:dedicated=2:on=0;0>4+1>6"})
+    numa_ledger.claim("first", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=0;0>4+1>6")})
     before = used(numa_ledger)
     with pytest.raises(exceptions.UnitTaken) as refused:
-        numa_ledger.claim("second", {"host0": "NUMA_TOPOLOGY=1:dedicated=2:on=0;0>5+1>6"})
+        numa_ledger.claim("second", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=0;0>5+1>6")})
     [reason] = refused.value.reasons
     assert (reason.unit, reason.holders) == ("cpu6", (("first", 1),))
     assert used(numa_ledger) == before
@@ -141,7 +143,7 @@ def test_what_is_assigned_to_another_host_is_refused(
     numa_ledger: ro.Ledger, elsewhere: str
 ) -> None:
     with pytest.raises(exceptions.ForeignAmount):
-        numa_ledger.claim("job", {"host0": f"NUMA_TOPOLOGY={elsewhere}"})
+        numa_ledger.claim("job", {"host0": located(f"NUMA_TOPOLOGY={elsewhere}")})
     assert used(numa_ledger) == {}
 
 
@@ -164,8 +166,8 @@ def test_a_topology_is_of_one_host(numa_ledger: ro.Ledger) -> None:
     asked = {"host0": "NUMA_TOPOLOGY=1:dedicated=1", "host1": "NUMA_TOPOLOGY=1:dedicated=2"}
     with pytest.raises(exceptions.InvalidAmount, match=r"host0.*host1.*claim_all"):
         numa_ledger.claim("job", asked)
-    done = numa_ledger.claim_all(
-        {f"job-{host}": {host: amounts} for host, amounts in asked.items()}
+    done = by_consumer(
+        numa_ledger.claim_all({f"job-{host}": {host: amounts} for host, amounts in asked.items()})
     )
     assert {name: str(claim) for name, claim in done.items()} == {
         "job-host0": "job-host0 holds PCPU=1 of host0/numa0",
@@ -232,13 +234,13 @@ def test_an_operation_that_is_done_meanwhile_is_not_refused_for_its_own_claim(
     operation, wanted = new_operation(), {"host0": "NUMA_TOPOLOGY=2:dedicated=8"}
     done = numa_ledger.claim("job", wanted, operation=operation)
     gang, both = new_operation(), {"a": {"host1": "NUMA_TOPOLOGY=2:dedicated=8"}}
-    together = numa_ledger.claim_all(both, operation=gang)
+    together = by_consumer(numa_ledger.claim_all(both, operation=gang))
     outcome, asked = numa_ledger.backend.outcome, iter([True, False, True, False])
     monkeypatch.setattr(
         numa_ledger.backend, "outcome", lambda one: None if next(asked) else outcome(one)
     )
     assert numa_ledger.claim("job", wanted, operation=operation) == done
-    assert numa_ledger.claim_all(both, operation=gang) == together
+    assert by_consumer(numa_ledger.claim_all(both, operation=gang)) == together
 
 
 def test_a_topology_may_be_said_as_an_allocation_of_its_host(numa_ledger: ro.Ledger) -> None:
@@ -301,7 +303,7 @@ def test_pinned_and_floating_cpus_share_one_host(
         assert dict(refused.value.reasons[0].holders) == {"pinned": 6, "floating": 2}
 
 
-_OFTEN = settings(max_examples=40)
+_OFTEN = settings(max_examples=examples(40))
 _mixed = st.lists(
     st.sampled_from(["VCPU", "PCPU", "MEMORY_MB", "shared", "dedicated", "memory"]), max_size=24
 )
@@ -321,8 +323,8 @@ def test_floating_and_located_together_never_take_more_than_the_host_has(
             try:
                 ledger.claim(f"job-{number}", {"host0": amounts})
             except exceptions.CapacityException:
-                ledger.release(*[one.name for one in ledger.consumers()][:1])
-            assert not list(ledger.over_capacity())
+                ledger.release_all([one.name for one in ledger.consumers()][:1])
+            assert not list(ledger.usage(over_capacity=True))
             assert ledger.inventories("host0")[TOPOLOGY].room == {  # type: ignore[attr-defined]
                 use.resource_class: use.free
                 for use in ledger.usage("host0")
@@ -368,7 +370,7 @@ def test_a_request_without_a_topology_fits_exactly_when_the_host_as_a_whole_can_
 
 
 def test_traits_of_the_host_apply_to_a_topology(numa_ledger: ro.Ledger) -> None:
-    numa_ledger.set_traits("host1", ["CUSTOM_FAST"])
+    numa_ledger.change("host1", traits=["CUSTOM_FAST"])
     asked = "NUMA_TOPOLOGY=2:dedicated=4"
     find = numa_ledger.snapshot().candidates
     assert [one.host for one in find(ro.Request(asked))] == ["host0", "host1"]
@@ -386,7 +388,7 @@ def test_what_a_search_finds_is_taken_as_it_was_found(numa_ledger: ro.Ledger) ->
     assert claim.request == request
     told = numa_ledger.assigned("job")
     assert told == {
-        "host0": ro.Amounts(
+        "host0": located(
             "DISK_GB=5,NUMA_TOPOLOGY=2:shared=2:dedicated=4:memory=64:"
             "on=0;1>4+2>5;shared>0-3/1;4>12+5>13;shared>8-11"
         )
@@ -419,10 +421,10 @@ def test_what_a_search_finds_is_taken_as_it_was_found(numa_ledger: ro.Ledger) ->
 def test_what_cannot_be_is_refused_and_changes_nothing(
     numa_ledger: ro.Ledger, write: str, wrong: Any
 ) -> None:
-    before = numa_ledger.cursor()
+    before = numa_ledger.feed.cursor()
     with pytest.raises(exceptions.InvalidInput):
         getattr(numa_ledger, write)("job", wrong)
-    assert numa_ledger.cursor() == before
+    assert numa_ledger.feed.cursor() == before
 
 
 def test_a_host_is_named_once(numa_ledger: ro.Ledger) -> None:
@@ -437,7 +439,7 @@ def test_a_host_is_named_once(numa_ledger: ro.Ledger) -> None:
 
 def test_add_parts_shares_only_what_the_host_has() -> None:
     host = ro.Provider("host0", "PCPU=8")
-    parts = add_parts(host, TOPOLOGY, small())
+    parts = host.add_parts(TOPOLOGY, small())
     assert [str(share) for part in parts for share in part.shares] == [
         "PCPU uses 1 PCPU of host0"
     ] * 2

@@ -17,7 +17,7 @@ from resource_objects.providers.orders import Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.resources import Inventories
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held
 
 _PAGES = [PagePool(size_kib=4, total=2048 * 256), PagePool(size_kib=2048, total=1024)]
@@ -69,17 +69,17 @@ def test_cells_that_contradict_each_other_are_refused(
 def test_a_cell_that_is_changed_alone_is_compared_with_the_others(numa_ledger: ro.Ledger) -> None:
     wrong = NUMATopologyInventory([_cell(1, 6)])
     with pytest.raises(exceptions.InvalidTree, match="got \\[6, 7\\]"):
-        numa_ledger.set_inventories("host0/numa1", {TOPOLOGY: wrong})
-    numa_ledger.set_inventories("host0/numa1", {TOPOLOGY: NUMATopologyInventory([_cell(1, 16)])})
+        numa_ledger.change("host0/numa1", inventories={TOPOLOGY: wrong})
+    numa_ledger.change("host0/numa1", inventories={TOPOLOGY: NUMATopologyInventory([_cell(1, 16)])})
     assert [cell.id for cell in numa_ledger.inventories("host0")[TOPOLOGY].cells] == [0, 1]  # type: ignore[attr-defined]
 
 
 @pytest.mark.law(8)
 def test_the_cells_of_two_hosts_do_not_come_into_one_tree(numa_ledger: ro.Ledger) -> None:
     numa_ledger.sync(Provider("rack", "DISK_GB=1"))
-    numa_ledger.reparent("host0", "rack")
+    numa_ledger.change("host0", parent="rack")
     with pytest.raises(exceptions.InvalidTree, match="of rack"):
-        numa_ledger.reparent("host1", "rack")
+        numa_ledger.change("host1", parent="rack")
 
 
 def _with(dedicated: Any, shared: Any) -> Provider:
@@ -122,20 +122,20 @@ def test_a_cpu_that_is_held_and_shared_all_the_same_is_found(numa_ledger: ro.Led
     (finding,) = numa_ledger.audit()
     assert finding.kind == "unit_elsewhere"
     assert str(finding) == ("host0/numa0: cpu4 of PCPU is taken by a, and given out in another way")
-    numa_ledger.set_traits("host0", ["CUSTOM_A"])  # others are not kept from their work
+    numa_ledger.change("host0", traits=["CUSTOM_A"])  # others are not kept from their work
     numa_ledger.sync(_with([4, 5, 6, 7], [0, 1, 2, 3]))
     assert not numa_ledger.audit()
 
 
 def _body(old: str, new: str, cell: int) -> str:
     said = f"replace(body, '{old}', '{new}')"
-    return f"UPDATE kind_records SET body = {said} WHERE provider_id = {cell}"
+    return f"UPDATE structures SET body = {said} WHERE provider_id = {cell}"
 
 
 _ONE, _TWO = "host0/numa0", "host0/numa1"
 _DAMAGE = [
     pytest.param(
-        "UPDATE kind_records SET body = '{' WHERE provider_id = 2",
+        "UPDATE structures SET body = '{' WHERE provider_id = 2",
         [("contradiction", _ONE, None)],
         id="bad-description",
     ),
@@ -154,7 +154,7 @@ _DAMAGE = [
         id="fewer-than-counted",
     ),
     pytest.param(
-        "DELETE FROM kind_records WHERE provider_id = 2",
+        "DELETE FROM structures WHERE provider_id = 2",
         [("undescribed", _ONE, None)],
         id="no-description",
     ),
@@ -169,8 +169,8 @@ _DAMAGE = [
         id="unit-renamed",
     ),
     pytest.param(
-        "INSERT INTO allocation_units SELECT 3, 'cpu4', allocation_id FROM allocation_units"
-        " WHERE unit = 'cpu12'",
+        "INSERT INTO allocation_units SELECT 3, 'cpu4', consumer_id, class_id"
+        " FROM allocation_units WHERE unit = 'cpu12'",
         [("unit_twice", _TWO, "cpu4"), ("unit_missing", _TWO, None)],
         id="unit-at-two-cells",
     ),
@@ -218,7 +218,7 @@ def test_rows_that_contradict_each_other_are_found(
 def test_one_bad_description_does_not_hide_the_figures(
     damaged: Callable[[str], ro.Ledger], body: str
 ) -> None:
-    with damaged(f"UPDATE kind_records SET body = '{body}' WHERE provider_id = 2") as ledger:
+    with damaged(f"UPDATE structures SET body = '{body}' WHERE provider_id = 2") as ledger:
         usage = ledger.usage()
         assert usage[_ONE, "PCPU"].holders == (("a", 2),)
         assert {use.resource_class: use.used for use in usage if use.provider == _ONE} == {
@@ -229,6 +229,6 @@ def test_one_bad_description_does_not_hide_the_figures(
         }
         other = [use for use in usage if use.provider.startswith("host1")]
         assert list(ledger.usage("host1")) == other
-        assert list(ledger.over_capacity()) == []
+        assert list(ledger.usage(over_capacity=True)) == []
         assert [root.name for root in usage.providers] == ["host0", "host1"]
         assert "DISK_GB" in str(usage)

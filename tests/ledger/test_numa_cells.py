@@ -6,13 +6,15 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part
+from resource_objects.providers.plan import Plan
+from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part, Reshape
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyInventory,
 )
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, small, topology, used
+from tests.resources.numa.hosts import located, shown
 
 # --- cells that change ---
 
@@ -28,14 +30,14 @@ def test_a_cpu_that_goes_offline_while_it_is_taken_stays_its_owners(ledger: ro.L
     view = ledger.inventories("host0")[TOPOLOGY]
     assert view.usage[0].pinned == (1,)  # type: ignore[attr-defined]
     assert view.usage[0].loose == 1  # type: ignore[attr-defined]  # counted, wherever it is
-    ledger.claim("more", {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=0;0>2"})
+    ledger.claim("more", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>2")})
     with pytest.raises(exceptions.CapacityException):  # two of three are taken, and it is offline
-        ledger.claim("most", {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=0;0>3"})
+        ledger.claim("most", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>3")})
     with pytest.raises(exceptions.ForeignAmount):
-        ledger.claim("most", {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=0;0>0"})
+        ledger.claim("most", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>0")})
     ledger.adjust("job", {"host0": {TOPOLOGY: -where}})
-    ledger.claim("most", {"host0": "NUMA_TOPOLOGY=1:dedicated=2:on=0;0>1+1>3"})
-    assert not list(ledger.over_capacity())
+    ledger.claim("most", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=0;0>1+1>3")})
+    assert not list(ledger.usage(over_capacity=True))
 
 
 def test_more_cpus_taken_than_are_left_is_over_full_and_heals(ledger: ro.Ledger) -> None:
@@ -44,15 +46,15 @@ def test_more_cpus_taken_than_are_left_is_over_full_and_heals(ledger: ro.Ledger)
     inventory = small()
     inventory.update(cells=[inventory.cells[0].replace(dedicated=[3]), inventory.cells[1]])
     ledger.sync(host_of("host0", inventory))
-    assert [(u.provider, u.resource_class) for u in ledger.over_capacity()] == [
+    assert [(u.provider, u.resource_class) for u in ledger.usage(over_capacity=True)] == [
         ("host0/numa0", "PCPU")
     ]
-    assert str(topology(ledger, "job")).endswith("on=0;0>0+1>1+2>2+3>3")
+    assert shown(topology(ledger, "job")).endswith("on=0;0>0+1>1+2>2+3>3")
     with pytest.raises(exceptions.CapacityException):
         ledger.claim("more", {"host0": "NUMA_TOPOLOGY=2:dedicated=2"})
     assert ledger.claim("more", {"host0": "NUMA_TOPOLOGY=1:dedicated=1"})
     ledger.release("job")
-    assert not list(ledger.over_capacity())
+    assert not list(ledger.usage(over_capacity=True))
 
 
 def test_whose_core_is_not_known_any_more_is_told_as_counts(ledger: ro.Ledger) -> None:
@@ -63,7 +65,7 @@ def test_whose_core_is_not_known_any_more_is_told_as_counts(ledger: ro.Ledger) -
     inventory.update(cells=cores)
     ledger.sync(host_of("host0", inventory))
     ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=3"})
-    assert str(topology(ledger, "job")).endswith("on=0;0>0+1>2+2>1")
+    assert shown(topology(ledger, "job")).endswith("on=0;0>0+1>2+2>1")
     inventory.update(
         cells=[cores[0].replace(siblings=[(1, 3)], dedicated=[1, 3]), inventory.cells[1]]
     )
@@ -71,7 +73,7 @@ def test_whose_core_is_not_known_any_more_is_told_as_counts(ledger: ro.Ledger) -
     assert ledger.assigned("job") == {"host0/numa0": ro.Amounts("PCPU=3")}
     inventory.update(cells=[cores[0].replace(dedicated=[1, 3]), inventory.cells[1]])
     ledger.sync(host_of("host0", inventory))  # the cores are known: it only serves nobody anew
-    assert str(topology(ledger, "job")).endswith("on=0;0>0+1>2+2>1")
+    assert shown(topology(ledger, "job")).endswith("on=0;0>0+1>2+2>1")
 
 
 @pytest.mark.law(4)
@@ -86,7 +88,7 @@ def test_a_cpu_that_is_numbered_to_another_cell_is_not_given_twice(ledger: ro.Le
     )
     ledger.sync(host_of("host0", inventory))
     with pytest.raises(exceptions.UnitTaken, match=r"cpu3.*job holds 1"):
-        ledger.claim("other", {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=1;0>3"})
+        ledger.claim("other", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=1;0>3")})
     ledger.claim("other", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
     assert topology(ledger, "other").cpuset == "6-7"
     with pytest.raises(exceptions.CapacityException):
@@ -107,7 +109,7 @@ def test_cells_come_and_go(ledger: ro.Ledger) -> None:
         ledger.sync(host_of("host0", one))
     ledger.release("more")
     assert ledger.sync(host_of("host0", one)).removed == 1
-    assert str(topology(ledger, "job")).endswith("on=0;0>0+1>1+2>2+3>3")
+    assert shown(topology(ledger, "job")).endswith("on=0;0>0+1>1+2>2+3>3")
 
 
 def test_a_host_gets_cells_under_those_who_use_it(ledger: ro.Ledger) -> None:
@@ -135,7 +137,7 @@ def test_a_reshape_takes_counts_and_cpus_by_name_into_new_cells(ledger: ro.Ledge
         NewProvider(
             cell.name,
             "host0",
-            str(cell.inventories),
+            cell.inventories,
             shares=tuple(
                 NewShare(one.resource_class, one.of, one.of_class, one.factor)
                 for one in cell.shares
@@ -148,7 +150,7 @@ def test_a_reshape_takes_counts_and_cpus_by_name_into_new_cells(ledger: ro.Ledge
     )
     memory = (Part("host0/numa0"), Part("host0/numa1", consumers={"counted": 64}))
     moves = (Move("host0", "PCPU", cpus, total=0), Move("host0", "MEMORY_MB", memory, total=0))
-    ledger.reshape(ro.Reshape(moves, create))
+    ledger.reshape(Reshape(moves, create))
     assert held(ledger, "named") == {
         ("host0/numa0", "PCPU"): (1, ("cpu0",)),
         ("host0/numa1", "PCPU"): (1, ("cpu5",)),
@@ -161,7 +163,7 @@ def test_a_reshape_takes_counts_and_cpus_by_name_into_new_cells(ledger: ro.Ledge
 
 def test_cells_of_a_plan_come_back_from_its_file(ledger: ro.Ledger) -> None:
     plan = ledger.diff(host_of("host0", cells()))
-    ledger.apply(ro.Plan.from_json(plan.to_json()))
+    ledger.apply(Plan.from_json(plan.to_json()))
     assert ledger.inventories("host0")[TOPOLOGY].cells == cells().cells  # type: ignore[attr-defined]
 
 
@@ -170,8 +172,8 @@ def test_a_host_of_one_cell_may_keep_it_itself(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", {TOPOLOGY: NUMATopologyInventory([cell]), "DISK_GB": 5}))
     ledger.claim("job", {"host0": "PCPU=2,DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2"})
     ledger.claim("floating", {"host0": "PCPU=1"})
-    assert (
-        str(ledger.assigned("job")["host0"]) == "DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2:on=0;0>0+1>1"
+    assert ledger.assigned("job")["host0"] == located(
+        "DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2:on=0;0>0+1>1"
     )
     with pytest.raises(exceptions.CapacityException):
         ledger.claim("more", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})

@@ -11,16 +11,21 @@ from hypothesis import given, settings
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.orders import ClaimOrder, Delta, Operation, Write
+from resource_objects.ledger import RetryPolicy
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyAmount,
+    PlacedCell,
     numa,
 )
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
+from tests.ledger.conftest import by_consumer
 from tests.ledger.numa_hosts import TOPOLOGY, cells, topology, used
+from tests.resources.numa.hosts import located, shown
+from tests.support.lengths import examples
 
-_OFTEN = settings(max_examples=40)
+_OFTEN = settings(max_examples=examples(40))
 
 
 # --- told ---
@@ -65,7 +70,7 @@ def test_what_fit_said_is_what_the_ledger_tells_afterwards(
         for name, amount in said.items():
             request = ledger.held(name).request
             assert request is not None
-            assert request.resources[TOPOLOGY] == amount.unassigned()
+            assert request.resources.bare()[TOPOLOGY] == amount.unassigned()
 
 
 def _with_siblings(cell: HostCell, siblings: Any) -> HostCell:
@@ -168,14 +173,14 @@ def test_what_is_not_held_is_not_given_back(numa_ledger: ro.Ledger) -> None:
     assert used(numa_ledger) == before
 
 
-def _on(*cpus: int) -> list[ro.PlacedCell]:
-    return [ro.PlacedCell(0, pins=dict(enumerate(cpus)), shared=() if cpus else range(4))]
+def _on(*cpus: int) -> list[PlacedCell]:
+    return [PlacedCell(0, pins=dict(enumerate(cpus)), shared=() if cpus else range(4))]
 
 
 def test_a_topology_is_added_to_what_a_consumer_holds(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("job", numa_ledger.snapshot("host0").candidates("DISK_GB=5,VCPU=1"))
     numa_ledger.adjust("job", {"host0": "DISK_GB=1,NUMA_TOPOLOGY=2:dedicated=4"})
-    assert str(numa_ledger.assigned("job")["host0"]) == (
+    assert numa_ledger.assigned("job")["host0"] == located(
         "VCPU=1,DISK_GB=6,NUMA_TOPOLOGY=2:dedicated=4:on=0;0>4+1>5/1;2>12+3>13"
     )
     assert numa_ledger.held("job").request == ro.Request(
@@ -187,9 +192,9 @@ def test_a_topology_is_added_to_what_a_consumer_holds(numa_ledger: ro.Ledger) ->
     assert used(numa_ledger) == before
     gone = -topology(numa_ledger, "job")
     numa_ledger.adjust("job", {"host0": {TOPOLOGY: gone}, "host1": "NUMA_TOPOLOGY=1:dedicated=1"})
-    assert str(topology(numa_ledger, "job", "host1")) == "1:dedicated=1:on=0;0>4"
+    assert shown(topology(numa_ledger, "job", "host1")) == "1:dedicated=1:on=0;0>4"
     assert numa_ledger.adjust("new", {"host1": "NUMA_TOPOLOGY=1:dedicated=1"}).consumer == "new"
-    assert str(topology(numa_ledger, "new", "host1")) == "1:dedicated=1:on=1;0>12"
+    assert shown(topology(numa_ledger, "new", "host1")) == "1:dedicated=1:on=1;0>12"
 
 
 def test_one_that_stands_for_many_may_have_several(numa_ledger: ro.Ledger) -> None:
@@ -205,7 +210,7 @@ def test_one_that_stands_for_many_may_have_several(numa_ledger: ro.Ledger) -> No
 def test_a_topology_is_replaced_within_a_full_host(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"})
     numa_ledger.replace("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"})
-    assert str(topology(numa_ledger, "job")) == "1:dedicated=4:on=0;0>4+1>5+2>6+3>7"
+    assert shown(topology(numa_ledger, "job")) == "1:dedicated=4:on=0;0>4+1>5+2>6+3>7"
     numa_ledger.replace("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=6"})
     assert used(numa_ledger)["host0 PCPU"] == 6
     with pytest.raises(exceptions.CapacityException):
@@ -227,7 +232,7 @@ def test_a_topology_moves_between_hosts(numa_ledger: ro.Ledger) -> None:
     amounts = "NUMA_TOPOLOGY=2:dedicated=4"
     numa_ledger.claim("job", {"host0": amounts})
     before = topology(numa_ledger, "job")
-    numa_ledger.move("job", {"host1": amounts}, "old")
+    numa_ledger.move("job", {"host1": amounts}, leaving="old")
     assert topology(numa_ledger, "old") == before
     assert topology(numa_ledger, "job", "host1") == before  # the same, elsewhere
     numa_ledger.swap("job", "old")
@@ -237,7 +242,7 @@ def test_a_topology_moves_between_hosts(numa_ledger: ro.Ledger) -> None:
     numa_ledger.move("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"})  # where it is, for it goes
     assert used(numa_ledger)["host0 PCPU"] == 8
     with pytest.raises(exceptions.CapacityException):  # what it leaves stays taken
-        numa_ledger.move("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"}, "old")
+        numa_ledger.move("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"}, leaving="old")
 
 
 def test_a_topology_and_counts_change_places(numa_ledger: ro.Ledger) -> None:
@@ -257,7 +262,7 @@ def test_a_topology_and_counts_change_places(numa_ledger: ro.Ledger) -> None:
 def test_several_are_placed_beside_each_other(numa_ledger: ro.Ledger) -> None:
     wanted = {f"job-{n}": {"host0": "NUMA_TOPOLOGY=2:dedicated=4"} for n in (0, 1)}
     numa_ledger.claim_all(wanted)
-    assert [str(topology(numa_ledger, name)) for name in wanted] == [
+    assert [shown(topology(numa_ledger, name)) for name in wanted] == [
         "2:dedicated=4:on=0;0>4+1>5/1;2>12+3>13",
         "2:dedicated=4:on=0;0>6+1>7/1;2>14+3>15",
     ]
@@ -272,11 +277,11 @@ def test_several_are_placed_beside_what_was_found_for_others(numa_ledger: ro.Led
     """They want the same CPUs: who was found a place keeps it."""
     found = numa_ledger.snapshot("host0").candidates("NUMA_TOPOLOGY=1:dedicated=2")
     asked = {"host0": "NUMA_TOPOLOGY=1:dedicated=2"}
-    fixed = {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=0;0>6"}
-    done = numa_ledger.claim_all({"open": asked, "found": found, "fixed": fixed})
+    fixed = {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>6")}
+    done = by_consumer(numa_ledger.claim_all({"open": asked, "found": found, "fixed": fixed}))
     assert list(done) == ["open", "found", "fixed"]
-    assert str(topology(numa_ledger, "found")).endswith("on=0;0>4+1>5")
-    assert str(topology(numa_ledger, "open")).endswith("on=1;0>12+1>13")
+    assert shown(topology(numa_ledger, "found")).endswith("on=0;0>4+1>5")
+    assert shown(topology(numa_ledger, "open")).endswith("on=1;0>12+1>13")
 
 
 def test_another_candidate_is_tried_where_one_is_in_the_way(numa_ledger: ro.Ledger) -> None:
@@ -331,19 +336,19 @@ def test_it_is_put_elsewhere_if_somebody_was_faster(
         numa_ledger.claim_all({"job": wanted})
     else:
         getattr(numa_ledger, write)("job", wanted)
-    assert str(topology(numa_ledger, "job")) == "1:dedicated=2:on=1;0>13+1>14"
+    assert shown(topology(numa_ledger, "job")) == "1:dedicated=2:on=1;0>13+1>14"
 
 
 def _theft(ledger: ro.Ledger, number: int) -> Any:
     cell, cpu = [(0, 4), (1, 12), (0, 5)][number]
     uuid = ledger.backend.uuids([f"host0/numa{cell}"])[f"host0/numa{cell}"]
-    order = ClaimOrder(f"thief-{number}", (Delta(uuid, "PCPU", 1, (f"cpu{cpu}",)),))
+    order = ConsumerOrder.claim(f"thief-{number}", (Use(uuid, "PCPU", 1, (f"cpu{cpu}",)),))
     return Write(Operation(), "claim", order.consumer, orders=(order,))
 
 
 def test_how_often_is_the_retry_policys(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    policy = ro.RetryPolicy(fits=2, sleep=slept.append)
+    policy = RetryPolicy(fits=2, sleep=slept.append)
     with ro.connect(url, retries=policy) as ledger:
         ledger.sync(host_of("host0", cells()))
         read, count = ledger.backend.read, iter(range(100))
@@ -364,7 +369,7 @@ def test_how_often_is_the_retry_policys(url: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("fits", [-1, True, "1", None])
 def test_how_often_is_a_count(fits: Any) -> None:
     with pytest.raises(exceptions.InvalidField, match=r"RetryPolicy\.fits"):
-        ro.RetryPolicy(fits=fits)
+        RetryPolicy(fits=fits)
 
 
 def test_what_is_short_for_another_reason_is_not_tried_again(
@@ -375,8 +380,8 @@ def test_what_is_short_for_another_reason_is_not_tried_again(
         numa_ledger.claim("job", {"host0": "DISK_GB=101,NUMA_TOPOLOGY=1:dedicated=1"})
     assert reads == [2]  # the second to see that nothing had changed
     with pytest.raises(exceptions.UnitTaken):
-        numa_ledger.claim("first", {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=0;0>4"})
-        numa_ledger.claim("second", {"host0": "NUMA_TOPOLOGY=1:dedicated=1:on=0;0>4"})
+        numa_ledger.claim("first", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>4")})
+        numa_ledger.claim("second", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>4")})
     assert reads == [4]  # what is assigned has one place
 
 

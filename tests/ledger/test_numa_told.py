@@ -11,12 +11,13 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import Allocation
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, topology, used
+from tests.resources.numa.hosts import located, shown
 
 BOTH = {
     "as counts": "NUMA_TOPOLOGY=1:dedicated=2",
-    "assigned": "NUMA_TOPOLOGY=1:dedicated=2:on=0;0>5+1>4",
+    "assigned": located("NUMA_TOPOLOGY=1:dedicated=2:on=0;0>5+1>4"),
 }
 
 
@@ -79,7 +80,7 @@ def test_what_may_be_in_two_cells_is_told_as_counts(numa_ledger: ro.Ledger) -> N
     numa_ledger.adjust("job", {"host0/numa1": "VCPU=1"})
     assert numa_ledger.assigned("job") == {f"host0/numa{n}": ro.Amounts("VCPU=1") for n in (0, 1)}
     numa_ledger.adjust("job", {"host0/numa1": "VCPU=-1", "host1/numa0": "VCPU=2"})
-    assert str(topology(numa_ledger, "job")).startswith("1:shared=1:on=0")
+    assert shown(topology(numa_ledger, "job")).startswith("1:shared=1:on=0")
 
 
 def test_who_stays_where_it_is_may_hold_more_there(numa_ledger: ro.Ledger) -> None:
@@ -102,7 +103,7 @@ def test_who_held_a_cpu_that_went_offline_is_put_elsewhere(
     _define(numa_ledger, _with(0, dedicated=[5, 6, 7]), cells().cells[1])
     more = "NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=1"
     numa_ledger.replace("job", {"host0": more})
-    assert str(topology(numa_ledger, "job")).endswith("on=1;0>12+1>13")
+    assert shown(topology(numa_ledger, "job")).endswith("on=1;0>12+1>13")
     assert numa_ledger.assigned("job")["host0"]["DISK_GB"] == ro.IntegerAmount(1)
 
 

@@ -10,8 +10,9 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from resource_objects.testing.conformance.numa_model import host_of
+from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, topology, used
+from tests.resources.numa.hosts import located
 
 ASKED = ro.Request("NUMA_TOPOLOGY=1:dedicated=2")
 
@@ -89,7 +90,7 @@ def test_it_is_searched_afresh_where_cells_changed(
     found = numa_ledger.snapshot("host0").candidates(ASKED)
     unchanged: Any = {"host1": numa_ledger.provider("host1").generation} if is_mapping else False
     renumber(numa_ledger)
-    numa_ledger.claim("other", {"host0": "NUMA_TOPOLOGY=1:dedicated=2:on=1;0>4+1>5"})
+    numa_ledger.claim("other", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=1;0>4+1>5")})
     numa_ledger.claim("mine", found, unchanged=unchanged)
     assert topology(numa_ledger, "mine").cpuset == "12-13"
     assert list(numa_ledger.audit()) == []
@@ -278,7 +279,6 @@ def test_a_cell_says_which_units_it_has() -> None:
     cell = NUMATopologyInventory([HostCell(0, shared=[0], dedicated=[1, 2], memory_mb=64)])
     assert cell.units("PCPU") == {"cpu1", "cpu2"}
     assert (cell.units("VCPU"), cell.units("MEMORY_MB")) == (frozenset(), frozenset())
-    assert ro.Inventories("DISK_GB=5")["DISK_GB"].units("DISK_GB") is None
 
 
 # --- definitions that are demanded ---

@@ -21,13 +21,14 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.ledger import backend_for
-from resource_objects.providers.located import add_parts
+from resource_objects.providers.partitions import add_partition, mediated, split, thousandths
 from resource_objects.providers.reshape import Reshape
-from resource_objects.testing.conformance.concurrency import together
-from resource_objects.testing.conformance.workers import processes
-from resource_objects.testing.reference import columns_of, faults, hosts_that_fit
+from resource_objects.testing.conformance.races import processes, together
 from tests import databases
 from tests.conftest import require_server
+from tests.support.columns import columns_of
+from tests.support.lengths import examples
+from tests.support.naive_search import candidate_faults, hosts_that_fit
 
 SLICE, MEMORY = "CUSTOM_GPU_SLICE", "CUSTOM_GPU_MEMORY_SLICE"
 SLICES = {SLICE: 7, MEMORY: 8}
@@ -70,7 +71,7 @@ def gpus(count: int = 1, host: str = "host0") -> ro.Provider:
     """
     root = ro.Provider(host, "VCPU=64")
     for number in range(count):
-        ro.split(root.add(f"{host}/gpu{number}", "PGPU=1"), "PGPU", SLICES, PARTITIONS)
+        split(root.add(f"{host}/gpu{number}", "PGPU=1"), "PGPU", SLICES, PARTITIONS)
     return root
 
 
@@ -93,7 +94,7 @@ def used(ledger: ro.Ledger, provider: str = "host0") -> dict[str, int]:
 
 
 def left_as_it_was(ledger: ro.Ledger, *consumers: str) -> None:
-    """Release everything; check that nothing is used and nothing is wrong."""
+    """ConsumerOrder everything; check that nothing is used and nothing is wrong."""
     assert str(ledger.audit()) == "nothing found"
     for consumer in consumers:
         ledger.release(consumer)
@@ -221,7 +222,7 @@ def test_what_is_free_is_what_can_be_taken(ledger: ro.Ledger) -> None:
     snapshot = ledger.snapshot()
     assert [snapshot.free(name) for name in ("PGPU", SLICE, SMALL, LARGE)] == [0, 5, 5, 1]
     assert ledger.usage().consumers == {"a": {SMALL: 2}, "b": {"PGPU": 1}}
-    assert not list(ledger.over_capacity())
+    assert not list(ledger.usage(over_capacity=True))
     assert [one.name for one in ledger.providers(room=f"{SMALL}=1")] == ["host0/gpu0"]
     assert [one.name for one in ledger.providers(room="PGPU=1")] == []
 
@@ -233,7 +234,7 @@ def test_what_is_free_is_what_can_be_taken(ledger: ro.Ledger) -> None:
 def test_half_a_gpu(ledger: ro.Ledger) -> None:
     host = ro.Provider("host0")
     for number in range(2):
-        ro.thousandths(host.add(f"host0/gpu{number}", "PGPU=1"))
+        thousandths(host.add(f"host0/gpu{number}", "PGPU=1"))
     ledger.sync(host)
     assert claim(ledger, "a", f"{THOUSANDTHS}=500") == ["host0/gpu0"]
     assert claim(ledger, "b", "PGPU=1") == ["host0/gpu1"]
@@ -251,7 +252,7 @@ def test_half_a_gpu(ledger: ro.Ledger) -> None:
 def test_a_fraction_is_of_one_device(ledger: ro.Ledger) -> None:
     host = ro.Provider("host0")
     for number in range(2):
-        ro.thousandths(host.add(f"host0/gpu{number}", "PGPU=1"))
+        thousandths(host.add(f"host0/gpu{number}", "PGPU=1"))
     ledger.sync(host)
     for number in range(2):
         ledger.claim(f"job-{number}", {f"host0/gpu{number}": f"{THOUSANDTHS}=600"})
@@ -272,7 +273,7 @@ def nics(count: int = 1) -> ro.Provider:
     """
     host = ro.Provider("host0", "VCPU=64")
     for number in range(count):
-        ro.split(
+        split(
             host.add(f"host0/nic{number}", traits=[f"CUSTOM_PHYSNET_{number}"]),
             PF,
             {VF: 8, BANDWIDTH: 25_000_000},
@@ -322,10 +323,10 @@ def fpga() -> ro.Provider:
        +- .../region1       FPGA=1, of one region
     """
     host = ro.Provider("host0", "VCPU=64")
-    card = ro.split(host.add("host0/fpga0"), "CUSTOM_FPGA_CARD", {"CUSTOM_FPGA_REGION": 2})
+    card = split(host.add("host0/fpga0"), "CUSTOM_FPGA_CARD", {"CUSTOM_FPGA_REGION": 2})
     for number, traits in enumerate((["CUSTOM_BITSTREAM_AES"], [])):
         name = f"host0/fpga0/region{number}"
-        ro.add_partition(card, name, "FPGA", {"CUSTOM_FPGA_REGION": 1}, traits=traits)
+        add_partition(card, name, "FPGA", {"CUSTOM_FPGA_REGION": 1}, traits=traits)
     return host
 
 
@@ -353,7 +354,7 @@ def test_regions_of_an_fpga_exclude_its_card(ledger: ro.Ledger) -> None:
 @pytest.mark.law(1, 6)
 def test_types_of_a_mediated_device_share_its_measure(ledger: ro.Ledger) -> None:
     gpu = ro.Provider("gpu0")
-    ledger.sync(ro.mediated(gpu, {"nvidia-35": 16, "nvidia-38": 4}, whole="PGPU", mixed=True))
+    ledger.sync(mediated(gpu, {"nvidia-35": 16, "nvidia-38": 4}, whole="PGPU", mixed=True))
     claim(ledger, "a", "CUSTOM_NVIDIA_38=3")
     assert told(ledger, "CUSTOM_NVIDIA_35=5") == (
         "gpu0: CUSTOM_MDEV_SHARE asked 5, free 4 of 16 (a holds 12)"
@@ -370,7 +371,7 @@ def test_another_type_is_chosen_when_nothing_of_the_first_is_held(ledger: ro.Led
     counts = {"nvidia-35": 16, "nvidia-38": 4}
 
     def configure(name: str) -> None:
-        ledger.sync(ro.mediated(ro.Provider("gpu0"), counts, whole="PGPU", only=name))
+        ledger.sync(mediated(ro.Provider("gpu0"), counts, whole="PGPU", only=name))
 
     configure("nvidia-35")
     ledger.claim("a", {"gpu0": "CUSTOM_NVIDIA_35=1"})
@@ -384,7 +385,7 @@ def test_another_type_is_chosen_when_nothing_of_the_first_is_held(ledger: ro.Led
 
 
 def test_types_with_one_at_most_beside_them_are_kept_apart(ledger: ro.Ledger) -> None:
-    ledger.sync(ro.mediated(ro.Provider("gpu0"), {"whole": 1, "half": 2, "all": 1}))
+    ledger.sync(mediated(ro.Provider("gpu0"), {"whole": 1, "half": 2, "all": 1}))
     for first, second in itertools.permutations(("WHOLE", "HALF", "ALL"), 2):
         ledger.claim("a", {"gpu0": f"CUSTOM_{first}=1"})
         assert not ledger.snapshot().candidates(f"CUSTOM_{second}=1")
@@ -405,12 +406,12 @@ def placed_gpu(name: str = "host0/gpu0") -> ro.Provider:
     """A GPU with a provider for each place that a partition may have."""
     host = ro.Provider("host0")
     at = {f"CUSTOM_AT_{number}": 1 for number in range(8)}
-    gpu = ro.split(host.add(name), "PGPU", {SLICE: 7, **at})
+    gpu = split(host.add(name), "PGPU", {SLICE: 7, **at})
     for profile, (starts, length, slices) in PLACES.items():
         for start in starts:
             taken = {f"CUSTOM_AT_{number}": 1 for number in range(start, start + length)}
             uses = {SLICE: slices, **taken}
-            ro.add_partition(gpu, f"{name}/{profile}-{start}", f"CUSTOM_MIG_{profile}", uses)
+            add_partition(gpu, f"{name}/{profile}-{start}", f"CUSTOM_MIG_{profile}", uses)
     return host
 
 
@@ -530,7 +531,7 @@ def test_a_device_may_be_split_while_it_is_held_whole(ledger: ro.Ledger) -> None
     ledger.sync(host)
     ledger.claim("a", {"host0/gpu0": "PGPU=1"})
     [read] = ledger.trees("host0")
-    ro.split(read.find("host0/gpu0"), "PGPU", SLICES, PARTITIONS)
+    split(read.find("host0/gpu0"), "PGPU", SLICES, PARTITIONS)
     ledger.sync(read)
     assert used(ledger) == {
         "host0/gpu0 PGPU": 1,
@@ -552,7 +553,7 @@ def test_a_partition_that_is_held_stays(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.InventoryInUse):
         ledger.sync(plain)
     with pytest.raises(exceptions.InvalidTree):  # shares refer to what would go
-        ledger.set_inventories("host0/gpu0", "PGPU=1")
+        ledger.change("host0/gpu0", inventories="PGPU=1")
     assert used(ledger) == before
     ledger.release("a")
     ledger.sync(plain)
@@ -567,7 +568,7 @@ def test_what_a_held_partition_uses_may_change(ledger: ro.Ledger) -> None:
     def sized(memory: int) -> ro.Provider:
         host = ro.Provider("host0")
         uses = {SMALL: {SLICE: 1, MEMORY: memory}}
-        ro.split(host.add("host0/gpu0"), "PGPU", SLICES, uses)
+        split(host.add("host0/gpu0"), "PGPU", SLICES, uses)
         return host
 
     ledger.sync(sized(1))
@@ -633,7 +634,7 @@ def test_a_reshape_moves_partitions_as_far_as_slices_go(
     ledger: ro.Ledger, factor: int, there: dict[str, int], uses: int
 ) -> None:
     host = ro.Provider("host0")
-    ro.split(host.add("host0/gpu0"), "PGPU", {SLICE: 7}, {SMALL: {SLICE: 1}})
+    split(host.add("host0/gpu0"), "PGPU", {SLICE: 7}, {SMALL: {SLICE: 1}})
     ledger.sync(host)
     for name, count in (("a", 2), ("b", 1)):
         ledger.claim(name, {"host0/gpu0": f"{SMALL}={count}"})
@@ -668,17 +669,17 @@ def test_a_reshape_moves_partitions_as_far_as_slices_go(
 def test_a_device_with_an_address_is_had_whole_or_in_parts(ledger: ro.Ledger) -> None:
     """
     host0
-    +- host0/0000:01:00.0   PCI_DEVICES, counted as PGPU=1; CUSTOM_GPU_SLICE=7, CUSTOM_MIG_1G=7
-    +- host0/0000:02:00.0   PCI_DEVICES, counted as PGPU=1
+    +- host0/0000:01:00.0   DEVICES, counted as PGPU=1; CUSTOM_GPU_SLICE=7, CUSTOM_MIG_1G=7
+    +- host0/0000:02:00.0   DEVICES, counted as PGPU=1
     """
     host = ro.Provider("host0")
     devices = [
         ro.Device(f"0000:0{bus}:00.0", "10de", "2330", resource_class="PGPU") for bus in (1, 2)
     ]
-    first, second = add_parts(host, "PCI_DEVICES", ro.PCIInventory(devices))
-    ro.split(first, "PGPU", {SLICE: 7}, {SMALL: {SLICE: 1}})
+    first, second = host.add_parts("DEVICES", ro.PCIInventory(devices))
+    split(first, "PGPU", {SLICE: 7}, {SMALL: {SLICE: 1}})
     ledger.sync(host)
-    wanted = ro.Request({"PCI_DEVICES": ro.devices("PGPU")})
+    wanted = ro.Request({"DEVICES": ro.devices("PGPU")})
     assert claim(ledger, "part", f"{SMALL}=1") == [first.name]
     assert claim(ledger, "whole", wanted) == [second.name]
     assert not ledger.snapshot().candidates(wanted)
@@ -701,7 +702,7 @@ _requests = st.dictionaries(
 
 @pytest.mark.law(5, 6)
 @pytest.mark.backend("memory")
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=examples(60))
 @hypothesis.given(st.lists(_requests, max_size=4), _requests)
 def test_every_candidate_can_be_claimed_and_nothing_else_fits(
     held: list[dict[str, int]], request_: dict[str, int]
@@ -717,7 +718,7 @@ def test_every_candidate_can_be_claimed_and_nothing_else_fits(
         found = ledger.snapshot().candidates(request_)
         assert [one.host for one in found] == hosts_that_fit(columns, ro.Request(request_))
         if found:
-            assert faults(columns, ro.Request(request_), found[0]) == []
+            assert candidate_faults(columns, ro.Request(request_), found[0]) == []
             ledger.claim("last", found[0])
             ledger.release("last")
         else:

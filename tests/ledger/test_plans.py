@@ -14,7 +14,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import new_operation
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.definition import ProviderDefinition
-from resource_objects.providers.orders import ClaimOrder, Delta, Release, Replacement
+from resource_objects.providers.orders import ConsumerOrder, Use
 from resource_objects.providers.plan import Plan
 
 
@@ -50,7 +50,7 @@ def test_a_diff_is_applied_from_a_file(ledger: ro.Ledger) -> None:
 def test_a_plan_is_refused_if_the_ledger_moved_on(ledger: ro.Ledger) -> None:
     ledger.sync(tree())
     plan = ledger.diff(tree(inventories="VCPU=16"))
-    ledger.set_traits("host0", ["CUSTOM_A"])
+    ledger.change("host0", traits=["CUSTOM_A"])
     for dry_run in (True, False):
         with pytest.raises(exceptions.StaleDefinition, match="host0"):
             ledger.apply(plan, dry_run=dry_run)
@@ -71,7 +71,7 @@ def test_a_diff_is_of_trees(ledger: ro.Ledger, bad: list[Provider]) -> None:
 
 def test_a_class_that_a_pool_gives_is_not_planned_at_a_host(ledger: ro.Ledger) -> None:
     ledger.sync(Provider("host0", "VCPU=1"), Provider("nfs", "DISK_GB=9"))
-    ledger.share("nfs", ["host0"])
+    ledger.pools.share("nfs", hosts=["host0"])
     with pytest.raises(exceptions.CountedTwice):
         ledger.diff(Provider("host0", "VCPU=1,DISK_GB=9"))
 
@@ -151,13 +151,13 @@ def test_a_plan_that_cannot_be_is_refused(
     ledger: ro.Ledger, edit: Callable[[Any, Any], Any], said: str, dry_run: bool
 ) -> None:
     data = edited(ledger)
-    before, told = list(ledger.trees()), ledger.cursor()
+    before, told = list(ledger.trees()), ledger.feed.cursor()
     edit(data, {one.name: one.uuid for one in ledger.providers()})
     plan = Plan.from_dict(data)
     with pytest.raises(exceptions.InvalidPlan, match=said):
         ledger.apply(plan, dry_run=dry_run)
     assert list(ledger.trees()) == before
-    assert ledger.cursor() == told
+    assert ledger.feed.cursor() == told
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -210,8 +210,10 @@ def test_a_share_that_leads_to_what_a_plan_takes_away_is_refused(ledger: ro.Ledg
         ledger.apply(Plan.from_dict(data))
 
 
-def order(ledger: ro.Ledger, consumer: str, provider: str, amount: int) -> ClaimOrder:
-    return ClaimOrder(consumer, (Delta(ledger.provider(provider).uuid or "", "VCPU", amount),))
+def order(ledger: ro.Ledger, consumer: str, provider: str, amount: int) -> ConsumerOrder:
+    return ConsumerOrder.claim(
+        consumer, (Use(ledger.provider(provider).uuid or "", "VCPU", amount),)
+    )
 
 
 @pytest.mark.law(2)
@@ -221,7 +223,9 @@ def test_orders_of_a_plan_happen_together(ledger: ro.Ledger) -> None:
     uuid = ledger.provider("host0").uuid or ""
     plan = Plan(
         orders=(
-            Replacement("a", (Delta(uuid, "VCPU", 3),), generation=ledger.held("a").generation),
+            ConsumerOrder.replace(
+                "a", (Use(uuid, "VCPU", 3),), generation=ledger.held("a").generation
+            ),
             order(ledger, "b", "host0", 5),
         )
     )
@@ -248,7 +252,7 @@ def test_what_does_not_fit_is_refused_the_same_without_writing(
     with pytest.raises(exceptions.ConsumerExists):
         ledger.apply(Plan(orders=(order(ledger, "a", "host0", 1),)), dry_run=dry_run)
     with pytest.raises(exceptions.ConsumerNotFound):
-        ledger.apply(Plan(orders=(Release("z"),)), dry_run=dry_run)
+        ledger.apply(Plan(orders=(ConsumerOrder.release("z"),)), dry_run=dry_run)
     with pytest.raises(exceptions.ProviderInUse):
         ledger.apply(ledger.diff(tree(gpus=0)), dry_run=dry_run)
     with pytest.raises(exceptions.InventoryInUse):
@@ -274,14 +278,14 @@ def test_units_and_shares_are_looked_at_too(ledger: ro.Ledger, dry_run: bool) ->
     ledger.claim("a", [gpu])
     ledger.claim("b", {"host0/cell": "VCPU=1"})
     uuid = ledger.provider("host0").uuid or ""
-    plan = Plan(orders=(ClaimOrder("c", (Delta(uuid, "PGPU", 1, ("gpu0",)),)),))
+    plan = Plan(orders=(ConsumerOrder.claim("c", (Use(uuid, "PGPU", 1, ("gpu0",)),)),))
     with pytest.raises(exceptions.UnitTaken, match="gpu0, which is taken"):
         ledger.apply(plan, dry_run=dry_run)
     with pytest.raises(exceptions.CapacityException, match=r"host0: VCPU .*b holds 2"):
         ledger.apply(Plan(orders=(order(ledger, "c", "host0/cell", 2),)), dry_run=dry_run)
     with pytest.raises(exceptions.ProviderNotFound):
-        unknown = Delta("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 1)
-        ledger.apply(Plan(orders=(ClaimOrder("c", (unknown,)),)), dry_run=dry_run)
+        unknown = Use("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 1)
+        ledger.apply(Plan(orders=(ConsumerOrder.claim("c", (unknown,)),)), dry_run=dry_run)
     with pytest.raises(exceptions.InventoryInUse):  # what is used there is used through the share
         wanted = ledger.provider("host0")
         wanted.children[0].update(shares=[])
@@ -311,7 +315,7 @@ def test_a_repeated_operation_applies_once(ledger: ro.Ledger) -> None:
     assert ledger.apply(Plan.from_json(plan.to_json()), operation=operation) == first
     assert ledger.usage()["host0", "VCPU"].used == 3
     with pytest.raises(exceptions.OperationConflict):
-        ledger.apply(Plan(orders=(Release("b"),)), operation=operation)
+        ledger.apply(Plan(orders=(ConsumerOrder.release("b"),)), operation=operation)
 
 
 def test_a_plan_of_nothing_does_nothing(ledger: ro.Ledger) -> None:

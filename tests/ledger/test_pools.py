@@ -11,7 +11,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import new_operation
-from resource_objects.providers import Share
+from resource_objects.providers import Aggregate, Share
 from resource_objects.providers.pools import SHARES, Pool
 from tests.ledger.test_declare import meddled
 
@@ -31,7 +31,7 @@ def site(ledger: ro.Ledger) -> ro.Ledger:
 
 
 def pool(ledger: ro.Ledger, name: str = "nfs") -> Pool:
-    (found,) = (one for one in ledger.pools() if one.name == name)
+    (found,) = (one for one in ledger.pools.list() if one.name == name)
     return found
 
 
@@ -44,7 +44,7 @@ def has(ledger: ro.Ledger, name: str) -> str:
 
 def test_a_pool_is_made_in_one_write(site: ro.Ledger) -> None:
     meddler: Any = meddled(site, lambda: None, 0)
-    done = meddler.share("nfs", with_=["host0", "host1"])
+    done = meddler.pools.share("nfs", hosts=["host0", "host1"])
     assert (done.created, done.updated, done.removed) == (0, 3, 0)
     assert len(meddler.backend.writes) == 1
     kept = site.provider("nfs")
@@ -58,22 +58,22 @@ def test_a_pool_is_made_in_one_write(site: ro.Ledger) -> None:
         "VCPU=8,DISK_GB=10",
     ]
     assert pool(site).members == ("host0", "host1")
-    assert not site.share("nfs", with_=["host1", "host0"])
+    assert not site.pools.share("nfs", hosts=["host1", "host0"])
 
 
 def test_hosts_are_added_later_and_providers_go_by_uuid(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"], aggregate="storage 1")
+    site.pools.share("nfs", hosts=["host0"], aggregate="storage 1")
     assert pool(site).members == ("host0",)
     uuids = [site.provider(name).uuid or "" for name in ("nfs", "host2")]
-    site.share(uuids[0], with_=[uuids[1], "host2"], aggregate="storage 1")
+    site.pools.share(uuids[0], hosts=[uuids[1], "host2"], aggregate="storage 1")
     assert (pool(site).members, pool(site).aggregates) == (("host0", "host2"), {"storage 1"})
 
 
 def test_a_host_of_two_pools_has_the_resources_of_both(site: ro.Ledger) -> None:
     site.sync(ro.Provider("addresses", "IPV4_ADDRESS=100"))
-    site.share("nfs", with_=["host0"])
-    site.share("addresses", with_=["host0", "host1"])
-    assert {one.name: one.members for one in site.pools()} == {
+    site.pools.share("nfs", hosts=["host0"])
+    site.pools.share("addresses", hosts=["host0", "host1"])
+    assert {one.name: one.members for one in site.pools.list()} == {
         "nfs": ("host0",),
         "addresses": ("host0", "host1"),
     }
@@ -83,36 +83,36 @@ def test_what_is_used_at_a_host_is_not_taken_away(site: ro.Ledger) -> None:
     site.claim("job", {"host1": "DISK_GB=3"})
     before = list(site.trees())
     with pytest.raises(exceptions.InventoryInUse, match="host1"):
-        site.share("nfs", with_=["host0", "host1"])
+        site.pools.share("nfs", hosts=["host0", "host1"])
     assert list(site.trees()) == before
-    assert list(site.aggregates()) == [ro.Aggregate(name="r1")]
+    assert list(site.names.aggregates.list()) == [Aggregate(name="r1")]
 
 
 def test_a_pool_and_its_hosts_must_be_there(site: ro.Ledger) -> None:
-    for given in (("nobody", ["host0"]), ("nfs", ["host0", "nobody"])):
+    for pool, hosts in (("nobody", ["host0"]), ("nfs", ["host0", "nobody"])):
         with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
-            site.share(*given)
+            site.pools.share(pool, hosts=hosts)
         with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
-            site.unshare(*given)
+            site.pools.unshare(pool, hosts=hosts)
     with pytest.raises(exceptions.InvalidTree, match="hosts other than the pool"):
-        site.share("nfs", with_=["host0", "nfs"])
+        site.pools.share("nfs", hosts=["host0", "nfs"])
     for wrong in ("host0", None, 7, [], ()):
-        with pytest.raises(exceptions.InvalidField, match="with_"):
-            site.share("nfs", with_=wrong)  # type: ignore[arg-type]
-    assert list(site.pools()) == []
+        with pytest.raises(exceptions.InvalidField, match="hosts"):
+            site.pools.share("nfs", hosts=wrong)  # type: ignore[arg-type]
+    assert list(site.pools.list()) == []
 
 
 def test_sharing_again_after_a_lost_answer_does_it_once(site: ro.Ledger) -> None:
     operation = new_operation()
-    assert site.share("nfs", with_=["host0"], operation=operation)
-    site.unshare("nfs")
-    assert not site.share("nfs", with_=["host0"], operation=operation)
-    assert list(site.pools()) == []
+    assert site.pools.share("nfs", hosts=["host0"], operation=operation)
+    site.pools.unshare("nfs")
+    assert not site.pools.share("nfs", hosts=["host0"], operation=operation)
+    assert list(site.pools.list()) == []
 
 
 def test_a_host_that_changes_meanwhile_is_looked_at_again(site: ro.Ledger) -> None:
-    meddler = meddled(site, lambda: site.set_inventories("host0", "VCPU=1,DISK_GB=99"))
-    meddler.share("nfs", with_=["host0"])
+    meddler = meddled(site, lambda: site.change("host0", inventories="VCPU=1,DISK_GB=99"))
+    meddler.pools.share("nfs", hosts=["host0"])
     assert has(site, "host0") == "VCPU=1"
 
 
@@ -122,18 +122,18 @@ def test_a_host_that_changes_meanwhile_is_looked_at_again(site: ro.Ledger) -> No
 @pytest.mark.parametrize(
     "change",
     [
-        lambda ledger: ledger.set_inventories("host0", "VCPU=8,DISK_GB=1"),
+        lambda ledger: ledger.change("host0", inventories="VCPU=8,DISK_GB=1"),
         lambda ledger: ledger.sync(ro.Provider("host0", "VCPU=8,DISK_GB=1")),
         lambda ledger: ledger.sync(
             ro.Provider("host9", "VCPU=1"), ro.Provider("host0", "DISK_GB=1")
         ),
         lambda ledger: ledger.sync(ro.Provider("host9", "DISK_GB=1", aggregates=["nfs", "r1"])),
-        lambda ledger: ledger.set_aggregates("host2", ["r1", "nfs"]),
-        lambda ledger: ledger.report("nfs", "DISK_GB=1,VCPU=1"),
-        lambda ledger: ledger.set_inventories("nfs", "DISK_GB=1,VCPU=1"),
-        lambda ledger: ledger.set_aggregates("nfs", ["nfs", "r2"]),
-        lambda ledger: ledger.set_traits("spare", [SHARES]),
-        lambda ledger: ledger.share("spare", with_=["host1"], aggregate="r2"),
+        lambda ledger: ledger.change("host2", aggregates=["r1", "nfs"]),
+        lambda ledger: ledger.pools.report("nfs", "DISK_GB=1,VCPU=1"),
+        lambda ledger: ledger.change("nfs", inventories="DISK_GB=1,VCPU=1"),
+        lambda ledger: ledger.change("nfs", aggregates=["nfs", "r2"]),
+        lambda ledger: ledger.change("spare", traits=[SHARES]),
+        lambda ledger: ledger.pools.share("spare", hosts=["host1"], aggregate="r2"),
     ],
 )
 @pytest.mark.law(1)
@@ -144,7 +144,7 @@ def test_a_class_is_not_counted_at_a_host_and_at_its_pool(
         ro.Provider("spare", "DISK_GB=5", aggregates=["r2"]),
         ro.Provider("other", "DISK_GB=5", aggregates=["r2"]),
     )
-    site.share("nfs", with_=["host0", "host1"])
+    site.pools.share("nfs", hosts=["host0", "host1"])
     before = list(site.trees())
     with pytest.raises(
         exceptions.CountedTwice,
@@ -156,9 +156,9 @@ def test_a_class_is_not_counted_at_a_host_and_at_its_pool(
 
 
 def test_the_error_names_host_class_and_pool(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
+    site.pools.share("nfs", hosts=["host0"])
     with pytest.raises(exceptions.CountedTwice) as caught:
-        site.set_inventories("host0", "DISK_GB=1")
+        site.change("host0", inventories="DISK_GB=1")
     assert (caught.value.subject, caught.value.detail) == (
         "DISK_GB",
         "at host0, which has it from nfs",
@@ -166,61 +166,61 @@ def test_the_error_names_host_class_and_pool(site: ro.Ledger) -> None:
 
 
 def test_what_is_no_double_count_is_allowed(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
+    site.pools.share("nfs", hosts=["host0"])
     site.sync(ro.Provider("nfs2", "DISK_GB=9", traits=[SHARES], aggregates=["nfs"]))
-    assert [one.members for one in site.pools()] == [("host0",), ("host0",)]
-    site.set_inventories("host0", "VCPU=9,MEMORY_MB=5")
-    site.set_inventories("nfs", "DISK_GB=1,IPV4_ADDRESS=9")
-    site.set_aggregates("host1", ["r1", "r2"])
-    site.unshare("nfs", with_=["host0"])
-    site.set_inventories("host0", "DISK_GB=10")
+    assert [one.members for one in site.pools.list()] == [("host0",), ("host0",)]
+    site.change("host0", inventories="VCPU=9,MEMORY_MB=5")
+    site.change("nfs", inventories="DISK_GB=1,IPV4_ADDRESS=9")
+    site.change("host1", aggregates=["r1", "r2"])
+    site.pools.unshare("nfs", hosts=["host0"])
+    site.change("host0", inventories="DISK_GB=10")
 
 
 def test_a_pool_that_is_none_any_more_counts_as_a_host(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
+    site.pools.share("nfs", hosts=["host0"])
     site.sync(ro.Provider("nfs2", "DISK_GB=9", traits=[SHARES], aggregates=["nfs"]))
     with pytest.raises(exceptions.CountedTwice, match="at nfs2, which has it from nfs"):
-        site.set_traits("nfs2", [])
+        site.change("nfs2", traits=[])
 
 
 def test_a_pool_that_is_made_meanwhile_is_seen(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host1"])
-    meddler = meddled(site, lambda: site.share("nfs", with_=["host0"]))
+    site.pools.share("nfs", hosts=["host1"])
+    meddler = meddled(site, lambda: site.pools.share("nfs", hosts=["host0"]))
     with pytest.raises(exceptions.CountedTwice, match="at host0, which has it from nfs"):
-        meddler.set_inventories("host0", "DISK_GB=11")
+        meddler.change("host0", inventories="DISK_GB=11")
 
 
 def test_a_pool_that_begins_to_give_a_class_meanwhile_is_seen(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
-    meddler = meddled(site, lambda: site.report("nfs", "DISK_GB=1,MEMORY_MB=1"))
+    site.pools.share("nfs", hosts=["host0"])
+    meddler = meddled(site, lambda: site.pools.report("nfs", "DISK_GB=1,MEMORY_MB=1"))
     with pytest.raises(
         exceptions.CountedTwice, match=r"MEMORY_MB.*at host0, which has it from nfs"
     ):
-        meddler.set_inventories("host0", "VCPU=8,MEMORY_MB=11")
+        meddler.change("host0", inventories="VCPU=8,MEMORY_MB=11")
     assert has(site, "host0") == "VCPU=8"
 
 
 def test_a_host_that_begins_to_count_a_class_meanwhile_is_seen(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
-    meddler = meddled(site, lambda: site.set_inventories("host0", "VCPU=8,MEMORY_MB=11"))
+    site.pools.share("nfs", hosts=["host0"])
+    meddler = meddled(site, lambda: site.change("host0", inventories="VCPU=8,MEMORY_MB=11"))
     with pytest.raises(
         exceptions.CountedTwice, match=r"MEMORY_MB.*at host0, which has it from nfs"
     ):
-        meddler.report("nfs", "DISK_GB=1,MEMORY_MB=1")
+        meddler.pools.report("nfs", "DISK_GB=1,MEMORY_MB=1")
     assert has(site, "nfs") == "DISK_GB=1000"
 
 
 def test_nothing_more_is_asked_where_nobody_gains(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0", "host1"])
+    site.pools.share("nfs", hosts=["host0", "host1"])
 
     def refuse(*given: Any) -> Any:
         raise AssertionError(given)
 
     meddler: Any = meddled(site, lambda: None, 0)
     meddler.backend.list_providers = refuse
-    meddler.set_inventories("host0", "VCPU=99:reserved=2")
-    meddler.set_traits("host1", ["CUSTOM_A"])
-    meddler.report("nfs", "DISK_GB=900")
+    meddler.change("host0", inventories="VCPU=99:reserved=2")
+    meddler.change("host1", traits=["CUSTOM_A"])
+    meddler.pools.report("nfs", "DISK_GB=900")
     meddler.sync(ro.Provider("host7", "VCPU=1"), ro.Provider("host0", "VCPU=7"))
 
 
@@ -241,7 +241,7 @@ def rack(site: ro.Ledger) -> ro.Ledger:
 
 
 def test_sharing_takes_a_class_away_from_all_below_the_hosts(rack: ro.Ledger) -> None:
-    rack.share("nfs", with_=["rack"])
+    rack.pools.share("nfs", hosts=["rack"])
     assert {one.name: str(one) for one in rack.provider("rack").walk()} == {
         "rack": "rack: MEMORY_MB=64",
         "blade0": "blade0: VCPU=4",
@@ -261,17 +261,17 @@ def test_what_is_used_below_a_host_is_not_taken_away(rack: ro.Ledger) -> None:
     rack.claim("job", {"blade1/part": "DISK_GB=1"})
     before = list(rack.trees())
     with pytest.raises(exceptions.InventoryInUse, match="blade1/"):
-        rack.share("nfs", with_=["rack"])
+        rack.pools.share("nfs", hosts=["rack"])
     assert list(rack.trees()) == before
 
 
 def test_what_is_beside_or_above_a_host_is_not_taken_away_but_refused(rack: ro.Ledger) -> None:
     before = list(rack.trees())
     with pytest.raises(exceptions.CountedTwice, match="at blade1/disk, which has it from nfs"):
-        rack.share("nfs", with_=["blade0"])
+        rack.pools.share("nfs", hosts=["blade0"])
     rack.sync(ro.Provider("above", "DISK_GB=7", children=[ro.Provider("below", "VCPU=1")]))
     with pytest.raises(exceptions.CountedTwice, match="at above, which has it from nfs"):
-        rack.share("nfs", with_=["below"])
+        rack.pools.share("nfs", hosts=["below"])
     rack.remove("above")
     assert list(rack.trees()) == before
 
@@ -280,21 +280,21 @@ def test_what_is_beside_or_above_a_host_is_not_taken_away_but_refused(rack: ro.L
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        (lambda ledger: ledger.set_inventories("blade1", "VCPU=4,DISK_GB=1"), "blade1"),
-        (lambda ledger: ledger.set_inventories("rack", "DISK_GB=1"), "rack"),
-        (lambda ledger: ledger.reparent("spare", "blade0"), "spare"),
-        (lambda ledger: ledger.reparent("blade0", "spare"), "spare"),
-        (lambda ledger: ledger.report("nfs", "DISK_GB=1,MEMORY_MB=1"), "rack"),
-        (lambda ledger: ledger.set_aggregates("other", ["nfs"]), "other/disk"),
-        (lambda ledger: ledger.set_traits("more", [SHARES]), "host2"),
+        (lambda ledger: ledger.change("blade1", inventories="VCPU=4,DISK_GB=1"), "blade1"),
+        (lambda ledger: ledger.change("rack", inventories="DISK_GB=1"), "rack"),
+        (lambda ledger: ledger.change("spare", parent="blade0"), "spare"),
+        (lambda ledger: ledger.change("blade0", parent="spare"), "spare"),
+        (lambda ledger: ledger.pools.report("nfs", "DISK_GB=1,MEMORY_MB=1"), "rack"),
+        (lambda ledger: ledger.change("other", aggregates=["nfs"]), "other/disk"),
+        (lambda ledger: ledger.change("more", traits=[SHARES]), "host2"),
     ],
 )
 def test_a_class_is_not_counted_anywhere_in_a_tree_that_has_it_from_a_pool(
     rack: ro.Ledger, change: Callable[[ro.Ledger], Any], where: str
 ) -> None:
-    rack.share("nfs", with_=["rack"])
-    rack.set_aggregates("blade0", ["nfs"])
-    rack.set_aggregates("rack", [])
+    rack.pools.share("nfs", hosts=["rack"])
+    rack.change("blade0", aggregates=["nfs"])
+    rack.change("rack", aggregates=[])
     other = ro.Provider("other", "VCPU=1", children=[ro.Provider("other/disk", "DISK_GB=3")])
     host2 = rack.provider("host2")
     host2.add("host2/cell", "VCPU=1", aggregates=["r9"])
@@ -310,42 +310,42 @@ def test_a_pool_in_a_tree_counts_for_itself(site: ro.Ledger) -> None:
     tree = ro.Provider("site", children=[ro.Provider("site/nfs", "DISK_GB=9", traits=[SHARES])])
     tree.add("site/host", "VCPU=1")
     site.sync(tree)
-    site.share("site/nfs", with_=["site"])
+    site.pools.share("site/nfs", hosts=["site"])
     assert has(site, "site/nfs") == "DISK_GB=9"
     with pytest.raises(exceptions.CountedTwice, match="at site/host"):
-        site.set_inventories("site/host", "DISK_GB=1")
+        site.change("site/host", inventories="DISK_GB=1")
     site.sync(
         ro.Provider("store", "IPV4_ADDRESS=9", children=[ro.Provider("store/a", "IPV4_ADDRESS=5")])
     )
-    site.share("store", with_=["site/host"])  # what is below a pool is no host of it
+    site.pools.share("store", hosts=["site/host"])  # what is below a pool is no host of it
     assert not site.audit()
 
 
 def test_a_tree_that_leaves_a_host_behind_may_count_again(rack: ro.Ledger) -> None:
-    rack.share("nfs", with_=["rack"])
-    rack.reparent("blade0", None)
-    rack.set_inventories("blade0", "VCPU=4,DISK_GB=1")
+    rack.pools.share("nfs", hosts=["rack"])
+    rack.change("blade0", parent=None)
+    rack.change("blade0", inventories="VCPU=4,DISK_GB=1")
     with pytest.raises(exceptions.CountedTwice, match="at blade0"):
-        rack.reparent("blade0", "rack")
+        rack.change("blade0", parent="rack")
 
 
 def test_what_begins_to_be_counted_below_a_host_meanwhile_is_seen(rack: ro.Ledger) -> None:
-    rack.share("nfs", with_=["rack"])
-    meddler = meddled(rack, lambda: rack.set_inventories("blade0", "VCPU=4,FPGA=11"))
+    rack.pools.share("nfs", hosts=["rack"])
+    meddler = meddled(rack, lambda: rack.change("blade0", inventories="VCPU=4,FPGA=11"))
     with pytest.raises(exceptions.CountedTwice, match=r"FPGA.*at blade0"):
-        meddler.report("nfs", "DISK_GB=1,FPGA=1")
+        meddler.pools.report("nfs", "DISK_GB=1,FPGA=1")
 
 
 def test_the_audit_lists_what_two_writes_at_once_may_do(site: ro.Ledger) -> None:
     """A pool gives more, or a tree counts more, while a host joins: neither sees the other."""
-    site.share("nfs", with_=["host0"])
-    site.set_inventories("host1", "MEMORY_MB=8")
-    meddled(site, lambda: site.set_aggregates("host1", ["nfs"])).report(
+    site.pools.share("nfs", hosts=["host0"])
+    site.change("host1", inventories="MEMORY_MB=8")
+    meddled(site, lambda: site.change("host1", aggregates=["nfs"])).pools.report(
         "nfs", "DISK_GB=1,MEMORY_MB=1"
     )
     site.sync(ro.Provider("host3", "VCPU=1", children=[ro.Provider("host3/ssd", "VCPU=1")]))
-    meddled(site, lambda: site.set_aggregates("host3", ["nfs"])).set_inventories(
-        "host3/ssd", "DISK_GB=1"
+    meddled(site, lambda: site.change("host3", aggregates=["nfs"])).change(
+        "host3/ssd", inventories="DISK_GB=1"
     )
     assert str(site.audit()).splitlines() == [
         "host1: MEMORY_MB is counted here and at the pool nfs",
@@ -357,11 +357,11 @@ def test_the_audit_lists_what_two_writes_at_once_may_do(site: ro.Ledger) -> None
 
 
 def test_a_report_says_when_and_keeps_the_rest(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
+    site.pools.share("nfs", hosts=["host0"])
     assert pool(site).reported_at is None
     assert pool(site).age is None
     started = datetime.datetime.now(datetime.UTC)
-    done = site.report("nfs", "DISK_GB=900:reserved=100")
+    done = site.pools.report("nfs", "DISK_GB=900:reserved=100")
     assert str(done) == "~ nfs: DISK_GB=900:reserved=100"
     found, kept = pool(site), site.provider("nfs")
     assert found.reported_at == kept.reported_at
@@ -374,10 +374,10 @@ def test_a_report_says_when_and_keeps_the_rest(site: ro.Ledger) -> None:
 
 
 def test_a_report_that_changes_nothing_is_a_report(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
-    assert not site.report("nfs", "DISK_GB=1000")
+    site.pools.share("nfs", hosts=["host0"])
+    assert not site.pools.report("nfs", "DISK_GB=1000")
     first = pool(site)
-    assert not site.report("nfs", "DISK_GB=1000")
+    assert not site.pools.report("nfs", "DISK_GB=1000")
     again = pool(site)
     assert first.reported_at is not None
     assert again.reported_at is not None
@@ -386,38 +386,38 @@ def test_a_report_that_changes_nothing_is_a_report(site: ro.Ledger) -> None:
 
 
 def test_what_a_pool_has_may_shrink_below_use(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0"])
+    site.pools.share("nfs", hosts=["host0"])
     site.claim("job", {"host0": "VCPU=1", "nfs": "DISK_GB=50"})
-    site.report("nfs", "DISK_GB=20")
-    assert [(use.provider, use.free) for use in site.over_capacity()] == [("nfs", -30)]
+    site.pools.report("nfs", "DISK_GB=20")
+    assert [(use.provider, use.free) for use in site.usage(over_capacity=True)] == [("nfs", -30)]
     with pytest.raises(exceptions.InventoryInUse, match="nfs"):
-        site.report("nfs", "MEMORY_MB=1")
+        site.pools.report("nfs", "MEMORY_MB=1")
 
 
 def test_a_report_is_of_somebody(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.ProviderNotFound, match="nfs"):
-        ledger.report("nfs", "DISK_GB=1")
+        ledger.pools.report("nfs", "DISK_GB=1")
 
 
 def test_stale_pools_are_listed(site: ro.Ledger) -> None:
     site.sync(ro.Provider("silent", "DISK_GB=1", traits=[SHARES]))
-    site.share("nfs", with_=["host0"])
-    site.report("nfs", "DISK_GB=1")
-    assert [one.name for one in site.pools()] == ["nfs", "silent"]
-    assert [one.name for one in site.pools(stale_after=DAY)] == ["silent"]
-    assert [one.name for one in site.pools(stale_after=0 * DAY)] == ["nfs", "silent"]
+    site.pools.share("nfs", hosts=["host0"])
+    site.pools.report("nfs", "DISK_GB=1")
+    assert [one.name for one in site.pools.list()] == ["nfs", "silent"]
+    assert [one.name for one in site.pools.list(older_than=DAY)] == ["silent"]
+    assert [one.name for one in site.pools.list(older_than=0 * DAY)] == ["nfs", "silent"]
     for wrong in (5, -DAY, "1d"):
-        with pytest.raises(exceptions.InvalidField, match="stale_after"):
-            site.pools(stale_after=wrong)  # type: ignore[arg-type]
+        with pytest.raises(exceptions.InvalidField, match="older_than"):
+            site.pools.list(older_than=wrong)  # type: ignore[arg-type]
 
 
 def test_a_pool_says_itself_as_plain_data(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host1", "host0"])
+    site.pools.share("nfs", hosts=["host1", "host0"])
     told = pool(site).to_dict()
     assert told | {"uuid": None} == {
         "name": "nfs",
         "uuid": None,
-        "generation": 1,
+        "generation": site.provider("nfs").generation,
         "inventories": "DISK_GB=1000",
         "aggregates": ["nfs"],
         "members": ["host0", "host1"],
@@ -425,7 +425,7 @@ def test_a_pool_says_itself_as_plain_data(site: ro.Ledger) -> None:
         "age": None,
     }
     assert str(pool(site)) == "nfs: DISK_GB=1000 for host0, host1"
-    site.report("nfs", "DISK_GB=1")
+    site.pools.report("nfs", "DISK_GB=1")
     assert pool(site).to_dict()["age"] >= 0
 
 
@@ -433,33 +433,33 @@ def test_a_pool_says_itself_as_plain_data(site: ro.Ledger) -> None:
 
 
 def test_a_host_leaves_a_pool_also_while_it_is_used(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0", "host1"])
+    site.pools.share("nfs", hosts=["host0", "host1"])
     site.claim("job", {"host1": "VCPU=1", "nfs": "DISK_GB=5"})
-    assert site.unshare("nfs", with_=["host1"]).updated == 1
+    assert site.pools.unshare("nfs", hosts=["host1"]).updated == 1
     assert pool(site).members == ("host0",)
     assert site.provider("host1").aggregates == {"r1"}
     assert str(site.held("job")) == "job holds VCPU=1 of host1, DISK_GB=5 of nfs"
-    assert not site.unshare("nfs", with_=["host1"])
+    assert not site.pools.unshare("nfs", hosts=["host1"])
 
 
 def test_a_pool_is_no_pool_any_more(site: ro.Ledger) -> None:
-    site.share("nfs", with_=["host0", "host1"])
-    site.share("nfs", with_=["host2"], aggregate="more")
+    site.pools.share("nfs", hosts=["host0", "host1"])
+    site.pools.share("nfs", hosts=["host2"], aggregate="more")
     assert pool(site).members == ("host0", "host1", "host2")
-    assert site.unshare("nfs").updated == 4
-    assert list(site.pools()) == []
+    assert site.pools.unshare("nfs").updated == 4
+    assert list(site.pools.list()) == []
     kept = site.provider("nfs")
     assert (kept.traits, kept.aggregates) == ({"CUSTOM_SLOW"}, frozenset())
     assert [site.provider(f"host{n}").aggregates for n in range(3)] == [set(), {"r1"}, set()]
-    site.remove_aggregate("nfs")
-    assert not site.unshare("nfs")
+    site.names.aggregates.remove("nfs")
+    assert not site.pools.unshare("nfs")
 
 
 def test_what_another_pool_gives_stays(site: ro.Ledger) -> None:
     site.sync(ro.Provider("addresses", "IPV4_ADDRESS=100"))
-    site.share("nfs", with_=["host0", "host1"], aggregate="room")
-    site.share("addresses", with_=["host0"], aggregate="room")
-    site.unshare("nfs")
+    site.pools.share("nfs", hosts=["host0", "host1"], aggregate="room")
+    site.pools.share("addresses", hosts=["host0"], aggregate="room")
+    site.pools.unshare("nfs")
     assert pool(site, "addresses").members == ("host0", "host1")
     assert site.provider("nfs").aggregates == frozenset()
 
@@ -473,8 +473,11 @@ def test_hosts_below_a_root_and_pools_with_shares_keep_their_trees(site: ro.Ledg
         shares=[Share(resource_class="VCPU", of="rack", of_class="VCPU")],
     )
     site.sync(tree)
-    site.share("nfs", with_=["rack/blade"])
+    before = site.provider("rack")
+    site.pools.share("nfs", hosts=["rack/blade"])
     kept = site.provider("rack")
     assert kept.children[0].shares == tree.children[0].shares
     assert (has(site, "rack"), has(site, "rack/blade")) == ("VCPU=8", "VCPU=4")
-    assert [kept.generation, kept.children[0].generation] == [0, 1]
+    assert kept.generation == before.generation
+    blades = before.children[0].generation, kept.children[0].generation
+    assert None not in blades and blades[0] != blades[1]

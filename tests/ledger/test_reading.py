@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,8 +11,11 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import new_operation
-from resource_objects.providers.orders import ClaimOrder, Delta, Operation
+from resource_objects.providers import Consumer
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use
+from resource_objects.providers.pools import SHARES
 from resource_objects.providers.provider import Share
+from tests.ledger.conftest import paged
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -66,13 +69,13 @@ def test_trees_come_in_the_order_they_were_made(ledger: ro.Ledger) -> None:
         ledger.sync(ro.Provider(name, "VCPU=1"))
     assert named(ledger.trees()) == ["b", "c", "a"]
     for page in (1, 2, 3, 4):
-        assert list(ledger.trees(page=page)) == list(ledger.trees())
+        assert list(paged(ledger, page).trees()) == list(ledger.trees())
 
 
 def test_trees_are_read_in_pages(ledger: ro.Ledger) -> None:
     ledger.sync(*(ro.Provider(f"host{n}", "VCPU=1") for n in range(10)))
     counting, asked = counted(ledger)
-    stream = counting.trees(page=4)
+    stream = paged(counting, 4).trees()
     assert asked == []
     next(stream)
     assert asked == ["list_providers", "read"]
@@ -97,15 +100,15 @@ def test_some_trees_are_read_by_any_of_their_providers(fleet: ro.Ledger) -> None
     uuid = fleet.provider("host2").uuid or ""
     given = ("host3/cell", uuid, "host0", "host0/gpu", "host2")
     for page in (1, 2, 100):
-        assert named(fleet.trees(*given, page=page)) == ["host3", "host2", "host0"]
+        assert named(paged(fleet, page).trees(*given)) == ["host3", "host2", "host0"]
     with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
         list(fleet.trees("host0", "nobody"))
 
 
 def test_a_tree_that_goes_below_another_meanwhile_comes_with_that_one(fleet: ro.Ledger) -> None:
-    stream = fleet.trees(page=2)
+    stream = paged(fleet, 2).trees()
     assert next(stream).name == "host0"
-    fleet.reparent("host3", "host2")
+    fleet.change("host3", parent="host2")
     fleet.remove("host1")
     assert named(stream) == ["host1", "host2"]  # the first page was read before
 
@@ -165,7 +168,7 @@ def test_providers_are_listed_by_what_they_are(
 ) -> None:
     for page in (1, 2, 500):
         # those that one call made are in no order
-        assert sorted(named(fleet.providers(**asked, page=page))) == expected.split()
+        assert sorted(named(paged(fleet, page).providers(**asked))) == expected.split()
 
 
 def test_a_listed_provider_tells_of_itself(fleet: ro.Ledger) -> None:
@@ -174,7 +177,8 @@ def test_a_listed_provider_tells_of_itself(fleet: ro.Ledger) -> None:
     root = fleet.provider("host0")
     assert (found.name, found.uuid) == ("host0/gpu", root.children[0].uuid)
     assert (found.parent, found.parent_uuid) == ("host0", root.uuid)
-    assert (found.root, found.root_uuid, found.generation) == ("host0", root.uuid, 0)
+    assert (found.root, found.root_uuid) == ("host0", root.uuid)
+    assert found.generation == root.children[0].generation
     assert str(found.inventories) == "PGPU=1:used=1"
     assert (found.traits, found.aggregates) == ({"CUSTOM_H100"}, {"gpus"})
     assert (found.reported_at, found.allocation_writes) == (None, 1)
@@ -210,8 +214,9 @@ def test_room_is_what_is_free_there_and_where_it_is_shared(fleet: ro.Ledger) -> 
         {"any_of": ["CUSTOM_A"]},
         {"room": "VCPU=x"},
         {"room": "NOPE=1"},
-        {"page": 0},
-        {"page": 10_001},
+        {"limit": 0},
+        {"limit": "5"},
+        {"after": ""},
     ],
 )
 def test_a_filter_that_cannot_be_is_refused_when_it_is_asked(
@@ -234,9 +239,9 @@ def busy(fleet: ro.Ledger) -> ro.Ledger:
         ("c", "host1", "VCPU", 2, "p2", "u1", "INSTANCE"),
         ("d", "host2", "VCPU", 3, None, None, None),
     ):
-        order = ClaimOrder(
+        order = ConsumerOrder.claim(
             name,
-            (Delta(uuids[place], kind, amount),),
+            (Use(uuids[place], kind, amount),),
             project=project,
             user=user,
             consumer_type=consumer_type,
@@ -274,17 +279,17 @@ def test_consumers_are_listed_by_whose_they_are_and_where(
     busy: ro.Ledger, asked: dict[str, Any], expected: str
 ) -> None:
     for page in (1, 3, 500):
-        assert named(busy.consumers(**asked, page=page)) == expected.split()
+        assert named(paged(busy, page).consumers(**asked)) == expected.split()
 
 
 def test_a_consumer_tells_what_it_holds(busy: ro.Ledger) -> None:
     (found,) = busy.consumers(name="c")
-    assert isinstance(found, ro.Consumer)
+    assert isinstance(found, Consumer)
     assert (found.project, found.user, found.consumer_type) == ("p2", "u1", "INSTANCE")
     assert found.claim == busy.held("c")
     assert (found.uuid, found.generation) == (found.claim.consumer_uuid, found.claim.generation)
     assert str(found) == "c holds VCPU=2 of host1"
-    assert ro.Consumer.obj_from_primitive(found.obj_to_primitive()) == found
+    assert Consumer.obj_from_primitive(found.obj_to_primitive()) == found
 
 
 def test_a_consumer_keeps_the_request_it_was_made_for(fleet: ro.Ledger) -> None:
@@ -306,7 +311,8 @@ def test_a_consumer_keeps_the_request_it_was_made_for(fleet: ro.Ledger) -> None:
         {"younger_than": datetime.datetime.now(datetime.UTC)},
         {"tree": ""},
         {"provider": 7},
-        {"page": "5"},
+        {"limit": "5"},
+        {"after": ""},
     ],
 )
 def test_consumers_that_cannot_be_asked_for_are_refused(
@@ -351,11 +357,12 @@ def test_what_is_used_by_shares_is_summed_once(fleet: ro.Ledger) -> None:
 
 
 def test_what_is_over_full_is_listed_with_who_holds_it(busy: ro.Ledger) -> None:
-    assert list(busy.over_capacity()) == []
-    busy.set_inventories("host2", "VCPU=2")
-    busy.set_inventories("host0", "VCPU=1:reserved=1,MEMORY_MB=7")
+    assert list(busy.usage(over_capacity=True)) == []
+    busy.change("host2", inventories="VCPU=2")
+    busy.change("host0", inventories="VCPU=1:reserved=1,MEMORY_MB=7")
     found = [
-        (use.provider, use.resource_class, use.free, use.holders) for use in busy.over_capacity()
+        (use.provider, use.resource_class, use.free, use.holders)
+        for use in busy.usage(over_capacity=True)
     ]
     assert found == [
         ("host0", "VCPU", -1, (("a", 1),)),
@@ -363,7 +370,7 @@ def test_what_is_over_full_is_listed_with_who_holds_it(busy: ro.Ledger) -> None:
     ]
     assert named(busy.providers(over_capacity=True)) == ["host0", "host2"]
     busy.release("a")
-    assert [use.provider for use in busy.over_capacity()] == ["host2"]
+    assert [use.provider for use in busy.usage(over_capacity=True)] == ["host2"]
 
 
 def test_reading_the_usage_of_what_is_not_there_says_so(ledger: ro.Ledger) -> None:
@@ -376,15 +383,93 @@ def test_reading_the_usage_of_what_is_not_there_says_so(ledger: ro.Ledger) -> No
 
 @pytest.mark.law(11)
 def test_reading_writes_nothing(busy: ro.Ledger) -> None:
-    before = busy.cursor()
+    before = busy.feed.cursor()
     list(busy.trees())
     list(busy.providers(room="VCPU=1"))
     list(busy.consumers())
-    list(busy.pools())
-    list(busy.classes())
-    list(busy.over_capacity())
+    list(busy.pools.list())
+    list(busy.names.classes.list())
+    list(busy.usage(over_capacity=True))
     busy.totals("project")
     busy.usage()
     busy.held("a")
     busy.snapshot()
-    assert busy.cursor() == before
+    assert busy.feed.cursor() == before
+
+
+# --- limit and after, in all lists ---
+
+
+@pytest.fixture
+def many(ledger: ro.Ledger) -> ro.Ledger:
+    """A ledger with seven of everything that is listed, read two at a time."""
+    for number in range(7):
+        ledger.sync(
+            ro.Provider(f"host{number}", "VCPU=8"), ro.Provider(f"nfs{number}", "DISK_GB=9")
+        )
+        ledger.pools.share(f"nfs{number}", hosts=[f"host{number}"])
+        ledger.names.classes.ensure(f"CUSTOM_C{number}")
+        ledger.names.traits.ensure(f"CUSTOM_T{number}")
+        ledger.claim(f"job-{number}", {f"host{number}": "VCPU=1"}, expires_at=EARLY)
+    return paged(ledger, 2)
+
+
+EARLY = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+LISTS: dict[str, tuple[Callable[..., Iterator[Any]], str]] = {
+    "providers": (lambda ledger, **more: ledger.providers(**more), "name"),
+    "hosts": (lambda ledger, **more: ledger.providers(forbidden=[SHARES], **more), "name"),
+    "trees": (lambda ledger, **more: ledger.trees(**more), "name"),
+    "consumers": (lambda ledger, **more: ledger.consumers(**more), "name"),
+    "expired": (lambda ledger, **more: ledger.expired(**more), "consumer"),
+    "classes": (lambda ledger, **more: ledger.names.classes.list(**more), "name"),
+    "traits": (lambda ledger, **more: ledger.names.traits.list(**more), "name"),
+    "aggregates": (lambda ledger, **more: ledger.names.aggregates.list(**more), "name"),
+    "pools": (lambda ledger, **more: ledger.pools.list(**more), "name"),
+}
+
+
+@pytest.mark.parametrize("listed", LISTS)
+def test_every_list_may_be_bounded_and_gone_on_with(many: ro.Ledger, listed: str) -> None:
+    ask, key = LISTS[listed]
+    every = [getattr(one, key) for one in ask(many)]
+    assert len(set(every)) == len(every) >= 7
+    for limit in (1, 2, 3, 10_000):
+        assert [getattr(one, key) for one in ask(many, limit=limit)] == every[:limit]
+    seen: list[str] = []
+    while some := [getattr(o, key) for o in ask(many, limit=3, after=seen[-1] if seen else None)]:
+        seen += some
+    assert seen == every
+
+
+@pytest.mark.parametrize("listed", ["providers", "trees", "pools"])
+def test_a_list_goes_on_after_a_provider_that_is_there(many: ro.Ledger, listed: str) -> None:
+    ask, _ = LISTS[listed]
+    uuid = many.provider("nfs3").uuid
+    assert named(ask(many, after=uuid)) == named(ask(many, after="nfs3"))
+    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+        list(ask(many, after="nobody"))
+
+
+@pytest.mark.parametrize("listed", LISTS)
+@pytest.mark.parametrize("wrong", [0, -1, True, "3", 1.0])
+def test_a_limit_is_a_count_from_one(many: ro.Ledger, listed: str, wrong: Any) -> None:
+    with pytest.raises(exceptions.InvalidField, match="limit"):
+        LISTS[listed][0](many, limit=wrong)
+
+
+def test_expired_claims_are_released_as_many_as_one_likes(many: ro.Ledger) -> None:
+    assert [one.consumer for one in many.release_expired(limit=3)] == ["job-0", "job-1", "job-2"]
+    assert len(many.release_expired()) == 4
+
+
+def test_trees_that_are_named_are_not_bounded_as_well(many: ro.Ledger) -> None:
+    with pytest.raises(exceptions.InvalidField, match="trees"):
+        list(many.trees("host0", limit=1))
+
+
+def test_what_is_over_full_is_told_of_one_tree_too(busy: ro.Ledger) -> None:
+    busy.change("host0", inventories="VCPU=1:reserved=1,MEMORY_MB=7")
+    everywhere = list(busy.usage(over_capacity=True))
+    assert list(busy.usage("host0", over_capacity=True)) == everywhere
+    assert set(busy.usage(over_capacity=True).consumers) <= {"a", "b", "c", "d"}

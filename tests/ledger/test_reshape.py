@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
+from resource_objects.ledger.plans import compile_reshape, concerned
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.columns import KindColumns
 from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part, Reshape
-from resource_objects.providers.reshaping import compile_reshape, concerned
 
 
 def taken(provider: str, kind: str, amount: int, *units: str) -> Allocation:
@@ -486,7 +486,7 @@ def test_who_comes_in_between_is_moved_too(
     coming = [
         lambda: ledger.claim("late", [taken("host0", "PGPU", 1, "gpu4")]),
         lambda: ledger.adjust("job-2", [taken("host0", "PGPU", 1, "gpu5")]),
-        lambda: ledger.set_traits("host0", ["CUSTOM_A"]),
+        lambda: ledger.change("host0", traits=["CUSTOM_A"]),
     ]
     commit = ledger.backend.commit
 

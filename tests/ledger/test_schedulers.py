@@ -6,6 +6,7 @@ import pathlib
 
 import resource_objects as ro
 from benchmarks import schedulers, servers
+from resource_objects.ledger import RetryPolicy
 
 
 def ledger_of(folder: pathlib.Path, hosts: int) -> str:
@@ -48,7 +49,7 @@ def test_a_lost_race_goes_to_the_next_candidate(tmp_path: pathlib.Path) -> None:
 
 def test_a_claim_of_which_all_is_gone_is_given_up(tmp_path: pathlib.Path) -> None:
     url = ledger_of(tmp_path, 1)
-    policy = ro.RetryPolicy(searches=0)
+    policy = RetryPolicy(searches=0)
     with ro.connect(url, retries=policy) as ledger, ro.connect(url) as other:
         one = schedulers.Scheduler(ledger, schedulers.Jobs("jobs", 1, 1), "name", 1)
         between(one, lambda: other.claim("another", {"host-0": "VCPU=1"}))

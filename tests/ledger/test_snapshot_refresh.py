@@ -16,19 +16,26 @@ from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
 from resource_objects.search import Snapshot
-from resource_objects.testing.conformance.freshness import reparent
+from resource_objects.search.equivalence import equivalence
+from resource_objects.testing.conformance.feed import reparent
 from tests import databases
-from tests.backends.small_backend import SmallBackend
 from tests.ledger import refresh_machine as machines
 from tests.ledger.fleet_pictures import picture_of
+from tests.support.lengths import examples
 
 _SETTINGS = hypothesis.settings(
-    max_examples=20,
+    max_examples=examples(20),
     stateful_step_count=25,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 
 Opened = Callable[[], tuple[ro.Ledger, ro.Ledger]]
+
+
+class PlainBackend(MemoryBackend):
+    """A backend that reads what was changed by the way that every backend has."""
+
+    read_changed = Backend.read_changed
 
 
 class Plain(MemoryBackend):
@@ -46,12 +53,14 @@ def _pair(backend: Backend) -> tuple[ro.Ledger, ro.Ledger]:
 
 @pytest.mark.law(1, 11)
 @pytest.mark.parametrize("kind", [MemoryBackend, Plain])
+@pytest.mark.drawn
 def test_any_writes_in_memory(kind: type[MemoryBackend]) -> None:
     machine = machines.refresh_machine(lambda: _pair(kind()))
     hypothesis.stateful.run_state_machine_as_test(machine, settings=_SETTINGS)
 
 
 @pytest.mark.law(1, 11)
+@pytest.mark.drawn
 def test_any_writes_by_two_connections(tmp_path: Path) -> None:
     numbers = itertools.count()
 
@@ -105,7 +114,7 @@ def test_a_long_walk_on_a_database(
 
 
 def test_a_long_walk_on_a_backend_of_somebody_else(tmp_path: Path) -> None:
-    ways = _walk(lambda: _pair(SmallBackend.open(f"small://{tmp_path}/ledger")), 1, 20)
+    ways = _walk(lambda: _pair(PlainBackend.open("memory://")), 1, 20)
     assert ways == {"read", "patched", "replaced"}
 
 
@@ -137,22 +146,22 @@ def test_nothing_new_is_the_same_snapshot(lab: ro.Ledger) -> None:
 
 def test_what_was_used_is_patched(lab: ro.Ledger) -> None:
     first = lab.snapshot()
-    assert first.candidates("PGPU=1") and first._fleet.kin and len(first._fleet.roots) == 3
+    assert first.candidates("PGPU=1") and equivalence(first._fleet) and len(first._fleet.roots) == 3
     lab.claim("job-1", {"host0": "VCPU=1", "host1/gpu": "PGPU=1"})
     lab.claim("job-2", {"host0": "VCPU=2"})
     second = lab.snapshot()
-    assert _told(second) == (len(lab.changes(first.cursor)[0]), 2, "patched")
+    assert _told(second) == (len(lab.feed.changes(first.cursor)), 2, "patched")
     assert not second.refreshed.is_full
     assert (first.used("VCPU"), second.used("VCPU"), second.free("PGPU")) == (0, 3, 2)
     # of what nobody can have changed there is one copy
-    for name in ("names", "parent", "traits", "shares", "pools", "roots", "kin"):
+    for name in ("names", "parent", "traits", "shares", "pools", "roots"):
         assert getattr(first._fleet, name) is getattr(second._fleet, name)
     assert first._fleet.inventories.capacity is second._fleet.inventories.capacity
 
 
 def test_a_definition_that_changed_is_replaced(lab: ro.Ledger) -> None:
     lab.snapshot()
-    lab.set_traits("host1/gpu", ["CUSTOM_B"])
+    lab.change("host1/gpu", traits=["CUSTOM_B"])
     lab.sync(ro.Provider("host00", "VCPU=4"))
     lab.remove("host2")
     found = lab.snapshot()
@@ -162,8 +171,8 @@ def test_a_definition_that_changed_is_replaced(lab: ro.Ledger) -> None:
 
 def test_the_same_definition_again_reads_no_more_than_its_tree(lab: ro.Ledger) -> None:
     lab.snapshot()
-    lab.reparent("host1/gpu", "host0")
-    lab.reparent("host1/gpu", "host1")
+    lab.change("host1/gpu", parent="host0")
+    lab.change("host1/gpu", parent="host1")
     assert _told(lab.snapshot())[1:] == (2, "replaced")
 
 
@@ -184,7 +193,7 @@ def test_rows_that_are_no_more_stay_away(lab: ro.Ledger) -> None:
     lab.claim("job", {"host0": "VCPU=1"})
     lab.snapshot()
     for trait in ("CUSTOM_B", "CUSTOM_C", "CUSTOM_D"):
-        lab.set_traits("host0", [trait])
+        lab.change("host0", traits=[trait])
         found = lab.snapshot()
         assert found.refreshed.way == "replaced"
         assert picture_of(found) == picture_of(Snapshot(lab.backend.read()))
@@ -194,7 +203,7 @@ def test_rows_that_are_no_more_stay_away(lab: ro.Ledger) -> None:
 
 def test_names_alone_read_everything(lab: ro.Ledger) -> None:
     lab.snapshot()
-    lab.rename_trait("CUSTOM_A", "CUSTOM_NEW")
+    lab.names.traits.rename("CUSTOM_A", "CUSTOM_NEW")
     found = lab.snapshot()
     assert _told(found) == (1, 3, "read") and found.refreshed.is_full
     assert list(found._fleet.traits) == ["CUSTOM_NEW"]
@@ -219,6 +228,10 @@ def test_very_many_trees_are_read_with_all_others(ledger: ro.Ledger) -> None:
     assert _told(ledger.snapshot()) == (60, 60, "patched")
     for name in names[60:150]:
         ledger.claim(name, {name: "VCPU=1"})
+    # what is used is in the feed, however many they are
+    assert _told(ledger.snapshot()) == (90, 90, "patched")
+    for name in names[60:150]:
+        ledger.change(name, traits=["CUSTOM_A"])
     assert _told(ledger.snapshot()) == (90, 200, "read")
     assert ledger.snapshot().used("VCPU") == 150
 
@@ -227,11 +240,11 @@ def test_a_view_over_a_tree_is_gathered_until_it_is_touched(ledger: ro.Ledger) -
     for name in ("a", "b"):
         ledger.sync(machines.SHAPES[-1](name, 1))
     first = ledger.snapshot()._fleet.views
-    ledger.claim("job", {"b": "PCI_DEVICES=PGPU"})
+    ledger.claim("job", {"b": "DEVICES=PGPU"})
     ledger.sync(ro.Provider("aa", "VCPU=1"))
     ledger.claim("job-2", {"aa": "VCPU=1"})
     second = ledger.snapshot()._fleet.views
-    old, new = ([views.of_tree("PCI_DEVICES", n) for n in range(3)] for views in (first, second))
+    old, new = ([views.of_tree("DEVICES", n) for n in range(3)] for views in (first, second))
     assert old[2] is None and new[1] is None
     assert new[0].located is old[0].located
     assert str(old[1].located.inventory) != str(new[2].located.inventory)

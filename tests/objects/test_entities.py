@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from resource_objects import base, exceptions, fields
 from resource_objects._ovo import exception as ovo_exception
 from resource_objects.resources import IntegerAmount, IntegerInventory, Inventories
-from resource_objects.testing import strategies as ro_st
+from resource_objects.resources.integer import follow_total
+from tests.support import strategies
 
 PREFIX = "test_entities"
 
@@ -165,7 +166,7 @@ def test_fields_that_depend_on_each_other_change_together() -> None:
 
 @pytest.mark.law(2)
 @given(
-    ro_st.integer_inventories(max_total=100),
+    strategies.integer_inventories(max_total=100),
     st.dictionaries(
         st.sampled_from(sorted(IntegerInventory.fields)),
         st.integers(-1, 120) | st.sampled_from([None, "1.5", Decimal("0.1"), True, "VCPU"]),
@@ -176,8 +177,12 @@ def test_an_update_happens_whole_or_not_at_all(
 ) -> None:
     before = state(inventory)
     figures = {name: getattr(inventory, name) for name in inventory.fields}
+    stated = dict(figures)
+    total = changes.get("total")
+    if type(total) is int and total > 0:  # who may take all of it still may
+        stated["max_unit"] = follow_total(inventory.max_unit, inventory.total, total)
     try:
-        wanted = IntegerInventory(**{**figures, **changes})
+        wanted = IntegerInventory(**{**stated, **changes})
     except exceptions.InvalidInput:
         with pytest.raises(exceptions.InvalidInput):
             inventory.update(**changes)

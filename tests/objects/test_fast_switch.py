@@ -27,6 +27,7 @@ PROGRAM = """
 import copy, json, pickle, sys
 from resource_objects import _fast, base, exceptions
 import resource_objects as ro
+from resource_objects.resources import SlotResource
 
 amount = ro.IntegerAmount(3)
 inventory = ro.IntegerInventory(8, reserved=1, allocation_ratio="1.5", used=2)
@@ -35,7 +36,7 @@ inventory.consume(amount)
 inventories = ro.Inventories("VCPU=8:allocation_ratio=1.15,CUSTOM_A=2:max_unit=1")
 inventories.consume("VCPU=2")
 made = [amount, inventory, inventories, ro.Amounts("VCPU=2,DISK_GB=1"), ro.Limits("VCPU=0"),
-        ro.resource("VCPU"), ro.SlotResource("CUSTOM_SLOT"), copy.deepcopy(inventory)]
+        ro.resource("VCPU"), SlotResource("CUSTOM_SLOT"), copy.deepcopy(inventory)]
 said = {"fast": _fast.ENABLED, "primitives": [], "older": [], "again": [], "errors": []}
 for one in made:
     primitive = one.obj_to_primitive()
@@ -97,6 +98,7 @@ def test_it_stays_small_enough_to_read() -> None:
     assert len(Path(_fast.__file__).read_text(encoding="utf-8").splitlines()) < 400
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not _fast.ENABLED, reason="this is the run without it")
 def test_the_algebra_holds_without_it(tmp_path: Path) -> None:
     (tmp_path / "few_examples.py").write_text(FEW_EXAMPLES, encoding="utf-8")

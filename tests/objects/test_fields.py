@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from resource_objects import base, exceptions, fields
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from tests.objects.versions import PREFIX, Disk, Shelf, Tape
 
 UTC = datetime.UTC
@@ -271,7 +272,19 @@ def strict(schema: dict[str, Any]) -> dict[str, Any]:
         Amounts("VCPU=2"),
         Inventories("VCPU=2:used=1"),
         Amounts("NUMA_TOPOLOGY=2:dedicated=4:thread_policy=require:page_size=2MB"),
-        Inventories("NUMA_TOPOLOGY=0;shared=0-3;siblings=0+2|1+3;memory=64;distances=0>10"),
+        Inventories(
+            NUMA_TOPOLOGY=NUMATopologyInventory(
+                [
+                    HostCell(
+                        0,
+                        shared=range(4),
+                        siblings=[(0, 2), (1, 3)],
+                        memory_mb=64,
+                        distances={0: 10},
+                    )
+                ]
+            )
+        ),
     ],
 )
 def test_the_json_schema_takes_what_is_sent(ours: base.ResourceObject) -> None:
@@ -282,7 +295,7 @@ def test_the_json_schema_takes_what_is_sent(ours: base.ResourceObject) -> None:
 @pytest.mark.parametrize(
     ("field_name", "bad"),
     [
-        ("total", 0),
+        ("total", -1),
         ("total", "8"),
         ("reserved", -1),
         ("max_unit", 0),

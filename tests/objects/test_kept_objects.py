@@ -25,6 +25,7 @@ from resource_objects.providers import (
 )
 from resource_objects.resources import IntegerAmount
 from tests.objects.versions import data_of, version_of
+from tests.resources.numa.hosts import located
 
 pytestmark = pytest.mark.law(10)
 
@@ -88,7 +89,7 @@ LOCATED = ro.Candidate(
     host="host0",
     allocations=(ALLOCATION,),
     generations=((HOST, 3),),
-    located=ro.Amounts("NUMA_TOPOLOGY=1:shared=2:on=0;shared>0-1"),
+    located=located("NUMA_TOPOLOGY=1:shared=2:on=0;shared>0-1"),
 )
 CLAIM_WIRE = wire(
     "Claim",

@@ -23,8 +23,8 @@ from resource_objects.resources import (
     Limits,
     SlotResource,
 )
-from resource_objects.testing import strategies as ro_st
 from tests.objects.versions import Disk, Label, Shelf, Tape
+from tests.support import strategies
 
 
 def wire(name: str, data: dict[str, Any], changes: list[str] | None = None) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_the_pinned_wire_form_is_read(ours: base.ResourceObject, pinned: dict[st
         assert again.obj_to_primitive() == pinned
 
 
-@given(ro_st.inventories())
+@given(strategies.inventories())
 def test_inventories_come_back_with_every_figure(inventories: Inventories) -> None:
     again = Inventories.obj_from_primitive(json.loads(json.dumps(inventories.obj_to_primitive())))
     assert again == inventories

@@ -16,7 +16,7 @@ from hypothesis import given
 from resource_objects import base, exceptions, fields
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import fields as ovo_fields
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
 
 class Enumerated:
@@ -66,7 +66,7 @@ def test_each_reads_what_the_other_sends(name: str) -> None:
     assert read.resource_class == name
 
 
-@given(ro_st.resource_class_names())
+@given(strategies.resource_class_names())
 def test_ours_takes_every_class_there_will_be_and_an_old_enum_those_it_has(name: str) -> None:
     ours = Labelled(resource_class=name)
     assert Labelled.obj_from_primitive(ours.obj_to_primitive()) == ours

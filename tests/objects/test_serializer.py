@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from resource_objects import base, exceptions
 from resource_objects._ovo import base as ovo
 from resource_objects.resources import Amounts, IntegerAmount, Inventories
-from resource_objects.testing import strategies as ro_st
 from tests.objects.versions import (
     PREFIX,
     V12,
@@ -27,6 +26,7 @@ from tests.objects.versions import (
     read,
     version_of,
 )
+from tests.support import strategies
 
 pytestmark = pytest.mark.law(10)
 
@@ -38,7 +38,12 @@ def over_the_wire(entity: Any, serializer: base.ResourceObjectSerializer = SERIA
     return serializer.deserialize_entity("context", json.loads(text))
 
 
-objects = st.one_of(ro_st.integer_amounts(), ro_st.amounts(), ro_st.limits(), ro_st.inventories())
+objects = st.one_of(
+    strategies.integer_amounts(),
+    strategies.amounts(),
+    strategies.limits(),
+    strategies.inventories(),
+)
 plain = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 nested = st.recursive(
     objects | plain,

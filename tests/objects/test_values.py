@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import Amounts, IntegerAmount, IntegerResource, Limits, SlotResource
 from resource_objects.resources.pci import Device
-from resource_objects.testing import strategies as ro_st
 from tests.objects.versions import Disk, Tape
+from tests.support import strategies
 
 VALUES: dict[str, base.Value] = {
     "IntegerAmount": IntegerAmount(3),
@@ -32,9 +32,9 @@ each_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def pairs() -> st.SearchStrategy[base.Value]:
     """Values of which two drawn ones are often equal."""
     return st.one_of(
-        ro_st.integer_amounts(-2, 2),
-        ro_st.amounts(max_size=2),
-        ro_st.limits(max_size=2),
+        strategies.integer_amounts(-2, 2),
+        strategies.amounts(max_size=2),
+        strategies.limits(max_size=2),
         st.builds(Disk, size_mb=st.integers(1, 2), rpm=st.sampled_from([None, 0])),
         st.builds(Tape, length=st.integers(1, 2), label=st.sampled_from(["", "a"])),
     )

@@ -11,18 +11,17 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.providers import jointly
-from resource_objects.providers.blame import who_has
+from resource_objects.providers.attribution import who_has
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.located import Located, LocatedViews, add_parts
-from resource_objects.providers.orders import Delta
-from resource_objects.providers.supposing import held_in, with_taken, without
-from resource_objects.resources import Amount
+from resource_objects.providers.dry_run import held_in, with_taken, without_consumer
+from resource_objects.providers.located import LocatedView, LocatedViews, fit_jointly
+from resource_objects.providers.orders import Use
+from resource_objects.resources import Amount, located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from resource_objects.resources.pci import PCI_DEVICES, PCIInventory
+from resource_objects.resources.pci import PCIInventory
 from resource_objects.resources.records import KeptPart
 
-DEVICES, TOPOLOGY = "PCI_DEVICES", "NUMA_TOPOLOGY"
+DEVICES, TOPOLOGY = "DEVICES", "NUMA_TOPOLOGY"
 CARD, FUNCTION = "CUSTOM_CARD", "SRIOV_NET_VF"
 ONE, PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
 
@@ -46,14 +45,14 @@ def lab() -> ro.Ledger:
     """Return a ledger with a host of two cells: a GPU near each, one anywhere, and a card."""
     host = ro.Provider("host0", "VCPU=4,PCPU=4")
     cells = [HostCell(n, dedicated=[2 * n, 2 * n + 1]) for n in (0, 1)]
-    add_parts(host, TOPOLOGY, NUMATopologyInventory(cells))
-    add_parts(host, DEVICES, PCIInventory([gpu(0x10, 0), gpu(0x20, 1), gpu(0x30), *card()]))
+    host.add_parts(TOPOLOGY, NUMATopologyInventory(cells))
+    host.add_parts(DEVICES, PCIInventory([gpu(0x10, 0), gpu(0x20, 1), gpu(0x30), *card()]))
     ledger = ro.connect("memory://")
     ledger.sync(host)
     return ledger
 
 
-def views_of(columns: Columns) -> dict[str, Located]:
+def views_of(columns: Columns) -> dict[str, LocatedView]:
     views = LocatedViews(columns)
     [root] = views.trees(DEVICES)
     return views.over(root)
@@ -72,8 +71,8 @@ def near(count: int = 1, affinity: str = "required") -> dict[str, Amount]:
 @pytest.mark.law(5)
 def test_views_are_decided_as_the_inventories_are() -> None:
     ledger = lab()
-    found = jointly.fit(near(2, "legacy"), views_of(ledger.backend.read()))
-    expected = ledger.inventories("host0").fit(near(2, "legacy"))
+    found = fit_jointly(near(2, "legacy"), views_of(ledger.backend.read()))
+    expected = ledger.inventories("host0").fit(near(2, "legacy")).bare()
     assert found == {name: expected[name] for name in found}
 
 
@@ -84,14 +83,14 @@ def test_views_are_decided_as_the_inventories_are() -> None:
 def test_parts_of_either_may_be_all_that_is_used(
     kind: str, places: list[int], cell: int, address: str
 ) -> None:
-    found = jointly.fit(near(), views_of(lab().backend.read()), {kind: places})
+    found = fit_jointly(near(), views_of(lab().backend.read()), {kind: places})
     assert found[TOPOLOGY].host_cells == {cell}
     assert getattr(found[DEVICES], "addresses") == (address,)  # noqa: B009  # of the kind
 
 
 def test_no_way_within_parts_is_refused_and_says_where() -> None:
     with pytest.raises(exceptions.CapacityException) as refused:
-        jointly.fit(near(), views_of(lab().backend.read()), {TOPOLOGY: [0], DEVICES: [2, 3]})
+        fit_jointly(near(), views_of(lab().backend.read()), {TOPOLOGY: [0], DEVICES: [2, 3]})
     [reason] = refused.value.reasons
     assert (reason.rule, reason.where, reason.resource) == (Rule.AFFINITY, "host0", "PGPU")
 
@@ -101,11 +100,11 @@ def test_nothing_changes_by_a_decision() -> None:
     views = views_of(lab().backend.read())
     before = {name: view.inventory.obj_clone() for name, view in views.items()}
     assigned = views[DEVICES].inventory.fit(ro.devices(CARD))
-    jointly.fit(near(), views)
+    fit_jointly(near(), views)
     views[DEVICES].inventory.consume(assigned)
     held = {DEVICES: assigned}
     taken = views[DEVICES].inventory.obj_clone()
-    jointly.fit({TOPOLOGY: ro.numa(dedicated=1)}, views, held=held)
+    fit_jointly({TOPOLOGY: ro.numa(dedicated=1)}, views, held=held)
     assert views[DEVICES].inventory == taken
     assert views[TOPOLOGY].inventory == before[TOPOLOGY]
 
@@ -115,10 +114,10 @@ def test_what_is_held_is_what_is_asked_is_near_to() -> None:
     cells = views[TOPOLOGY].inventory.consume(ro.numa(dedicated=2))
     asked = {DEVICES: ro.devices("PGPU", affinity="required")}
     [here] = cells.host_cells
-    found = jointly.fit(asked, views, held={TOPOLOGY: cells})[DEVICES]
+    found = fit_jointly(asked, views, held={TOPOLOGY: cells})[DEVICES]
     assert getattr(found, "addresses") == (f"0000:{here + 1}0:00.0",)  # noqa: B009
     with pytest.raises(exceptions.CapacityException, match="PGPU asked 2, at most 1 near"):
-        jointly.fit(
+        fit_jointly(
             {DEVICES: ro.devices("PGPU", 2, affinity="required")}, views, held={TOPOLOGY: cells}
         )
 
@@ -127,8 +126,8 @@ def test_a_device_for_one_use_is_held_by_who_asks_for_cells_near_it() -> None:
     once = gpu(0x10, 1).replace(one_time_use=True)
     host = ro.Provider("host0", "PCPU=4")
     cells = [HostCell(n, dedicated=[2 * n, 2 * n + 1]) for n in (0, 1)]
-    add_parts(host, TOPOLOGY, NUMATopologyInventory(cells))
-    add_parts(host, DEVICES, PCIInventory([once]))
+    host.add_parts(TOPOLOGY, NUMATopologyInventory(cells))
+    host.add_parts(DEVICES, PCIInventory([once]))
     ledger = ro.connect("memory://")
     ledger.sync(host)
     ledger.claim("job", {"host0": {DEVICES: ro.devices("PGPU", affinity="required")}})
@@ -147,7 +146,7 @@ def read(units: Mapping[str, tuple[str, ...]], **used: int) -> PCIInventory:
         for one in part.inventory.to_records()
     )
     share = {CARD: (3 - used.get(FUNCTION, 0)) // 3}
-    return PCI_DEVICES.gather([KeptPart(records, part.inventory.describe(), units, None, share)])
+    return ro.DEVICES.from_parts([KeptPart(records, part.inventory.describe(), units, None, share)])
 
 
 @pytest.mark.law(1, 4)
@@ -184,7 +183,7 @@ def test_a_device_is_taken_of_whichever_part_it_was_taken() -> None:
             {"PGPU": ("0000:01:00.0",)},
         ),
     ]
-    assert PCI_DEVICES.gather(kept).state("0000:01:00.0") == "allocated"
+    assert ro.DEVICES.from_parts(kept).state("0000:01:00.0") == "allocated"
 
 
 def test_something_else_uses_up_a_device() -> None:
@@ -192,7 +191,7 @@ def test_something_else_uses_up_a_device() -> None:
     records, body = part.inventory.to_records(), part.inventory.describe()
     for left, state in ((0, "unavailable"), (1, "available")):
         kept = KeptPart(records, body, {}, None, {"PGPU": left})
-        assert PCI_DEVICES.gather([kept]).state("0000:01:00.0") == state
+        assert ro.DEVICES.from_parts([kept]).state("0000:01:00.0") == state
 
 
 # --- supposed ---
@@ -205,9 +204,9 @@ def test_devices_are_supposed_to_be_taken_or_not() -> None:
     columns = ledger.backend.read()
     [held] = held_in(columns, "job")
     assert held.units == (ONE, *PARTS)
-    free = without(columns, "job")
+    free = without_consumer(columns, "job")
     assert _states(free) == {}
-    again = with_taken(free, [Delta(*held.key, held.amount, held.units)])
+    again = with_taken(free, [Use(*held.key, held.amount, held.units)])
     assert _states(again) == _states(columns) != {}
 
 
@@ -247,7 +246,7 @@ def test_which_devices_are_in_the_way(asked: Any, rule: Rule, expected: set[str]
     inventory = PCIInventory([*card(), gpu(0x40)], resource_class=DEVICES)
     inventory.consume(ro.devices(CARD))
     name = DEVICES if rule is Rule.AT_ONCE else next(iter(asked.located))
-    found = inventory.in_the_way(asked, exceptions.Reason(rule, 1, 0, 0, name))
+    found = inventory.blocking_units(asked, exceptions.Reason(rule, 1, 0, 0, name))
     assert {unit for units in found.values() for unit in units} == expected
 
 
@@ -258,10 +257,10 @@ def test_how_many_of_a_class_some_units_are() -> None:
     inventory = PCIInventory([*card(), gpu(0x40)])
     assert inventory.unit_count(CARD, (ONE, *PARTS)) == 1
     assert inventory.unit_count(FUNCTION, PARTS[:2]) == 2
-    assert inventory.companions(CARD) == {ONE: frozenset(PARTS)}
-    assert inventory.companions(FUNCTION) == inventory.companions("PGPU") == {}
-    assert ro.Inventories("VCPU=4")["VCPU"].unit_count("VCPU", ("a", "b")) == 2
-    assert ro.Inventories("VCPU=4")["VCPU"].companions("VCPU") == {}
+    assert inventory.dependent_units(CARD) == {ONE: frozenset(PARTS)}
+    assert inventory.dependent_units(FUNCTION) == inventory.dependent_units("PGPU") == {}
+    assert located.unit_count(ro.IntegerInventory(4), "VCPU", ("a", "b")) == 2
+    assert located.dependent_units(ro.IntegerInventory(4), "VCPU") == {}
 
 
 def test_some_units_that_are_free() -> None:
@@ -275,4 +274,3 @@ def test_some_units_that_are_free() -> None:
     inventory.consume(ro.devices(FUNCTION))
     assert inventory.some_units(0, CARD, 1) is None
     assert inventory.some_units(0, FUNCTION, 1) == (PARTS[1],)
-    assert ro.Inventories("VCPU=4")["VCPU"].some_units(0, "VCPU", 2) == ()

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import Provider, Share
-from resource_objects.providers.mediated import mediated, type_class
-from resource_objects.providers.partitions import add_partition, split, thousandths
+from resource_objects.providers.partitions import (
+    add_partition,
+    mediated,
+    split,
+    thousandths,
+    type_class,
+)
 
 SLICE, MEMORY = "CUSTOM_GPU_SLICE", "CUSTOM_GPU_MEMORY_SLICE"
 SLICES = {SLICE: 7, MEMORY: 8}

@@ -15,15 +15,13 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import DefinitionChanges, Provider, Share, diff
 from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    Delta,
+    ConsumerOrder,
     Operation,
-    Release,
-    Replacement,
+    StoredRequest,
+    Use,
 )
 from resource_objects.providers.plan import Plan
-from resource_objects.testing import strategies
+from tests.support.strategies import consumer_names, inventories, resource_class_names, uuids
 
 HOST = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
 OTHER = "2fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
@@ -48,18 +46,20 @@ def changes() -> DefinitionChanges:
 
 def orders() -> tuple[Any, ...]:
     return (
-        ClaimOrder(
+        ConsumerOrder.claim(
             "job-1",
-            (Delta(HOST, "VCPU", 2),),
+            (Use(HOST, "VCPU", 2),),
             project="p",
             user="u",
             consumer_type="vm",
             expires_at=UNTIL,
-            request=json.dumps(ro.Request("VCPU=2").obj_to_primitive()),
+            request=StoredRequest(ro.Request("VCPU=2")),
         ),
-        Adjustment("job-2", (Delta(HOST, "VCPU", -1, ("cpu1",)),), aggregate=True, generation=7),
-        Replacement("job-3", (Delta(OTHER, "FPGA", 1, ("a", "b")),), generation=9),
-        Release("job-4", 2),
+        ConsumerOrder.adjust(
+            "job-2", (Use(HOST, "VCPU", -1, ("cpu1",)),), aggregate=True, generation=7
+        ),
+        ConsumerOrder.replace("job-3", (Use(OTHER, "FPGA", 1, ("a", "b")),), generation=9),
+        ConsumerOrder.release("job-4", 2),
     )
 
 
@@ -79,23 +79,23 @@ def test_a_plan_is_the_same_after_json() -> None:
 
 
 _deltas = st.builds(
-    Delta,
-    strategies.uuids(),
-    strategies.resource_class_names(),
+    Use,
+    uuids(),
+    resource_class_names(),
     st.integers(1, 2**63 - 1),
-    st.lists(strategies.consumer_names(), max_size=3, unique=True).map(tuple),
+    st.lists(consumer_names(), max_size=3, unique=True).map(tuple),
 )
 _some = st.lists(_deltas, min_size=1, max_size=3, unique_by=lambda delta: delta.key).map(tuple)
 _orders = (
     st.builds(
-        ClaimOrder,
-        strategies.consumer_names(),
+        ConsumerOrder.claim,
+        consumer_names(),
         _some,
-        project=st.none() | strategies.consumer_names(),
+        project=st.none() | consumer_names(),
         expires_at=st.none() | st.datetimes(timezones=st.just(datetime.UTC)),
     )
-    | st.builds(Replacement, strategies.consumer_names(), _some, generation=st.none())
-    | st.builds(Release, strategies.consumer_names(), st.none() | st.integers(0, 2**63 - 1))
+    | st.builds(ConsumerOrder.adjust, consumer_names(), _some, generation=st.none())
+    | st.builds(ConsumerOrder.release, consumer_names(), st.none() | st.integers(0, 2**63 - 1))
 )
 
 
@@ -107,7 +107,7 @@ def test_orders_of_any_shape_are_the_same_after_json(made: list[Any]) -> None:
 
 
 @pytest.mark.law(10)
-@hypothesis.given(strategies.inventories(max_total=2**20), st.booleans())
+@hypothesis.given(inventories(max_total=2**20), st.booleans())
 def test_definitions_of_any_shape_are_the_same_after_json(
     had: ro.Inventories, is_new: bool
 ) -> None:
@@ -205,20 +205,20 @@ def _definition(data: dict[str, Any]) -> dict[str, Any]:
             "offset",
         ),
         (lambda d: d["orders"][0].update(request="{}"), exceptions.InvalidField, "request"),
-        (lambda d: d["orders"][0].update(deltas=[]), exceptions.InvalidAmount, "at least one"),
-        (lambda d: d["orders"][0].update(deltas={}), exceptions.InvalidField, "a list"),
+        (lambda d: d["orders"][0].update(uses=[]), exceptions.InvalidAmount, "at least one"),
+        (lambda d: d["orders"][0].update(uses={}), exceptions.InvalidField, "a list"),
         (
-            lambda d: d["orders"][0]["deltas"][0].update(amount=1.5),
+            lambda d: d["orders"][0]["uses"][0].update(amount=1.5),
             exceptions.InvalidField,
-            r"orders\[0\].deltas\[0\].amount: got 1.5, expected an integer",
+            r"orders\[0\].uses\[0\].amount: got 1.5, expected an integer",
         ),
         (
-            lambda d: d["orders"][0]["deltas"][0].update(amount=-1),
+            lambda d: d["orders"][0]["uses"][0].update(amount=-1),
             exceptions.InvalidAmount,
             "an integer from 1",
         ),
         (
-            lambda d: d["orders"][0]["deltas"][0].update(provider_uuid="host0"),
+            lambda d: d["orders"][0]["uses"][0].update(provider_uuid="host0"),
             exceptions.InvalidField,
             "a uuid",
         ),
@@ -278,7 +278,7 @@ def test_a_key_that_comes_twice_is_refused() -> None:
 
 
 @pytest.mark.law(8)
-@pytest.mark.parametrize("parts", [("changes", ()), (None, ("order",)), (None, (Release,))])
+@pytest.mark.parametrize("parts", [("changes", ()), (None, ("order",)), (None, (ConsumerOrder,))])
 def test_a_plan_is_made_of_changes_and_orders(parts: Any) -> None:
     with pytest.raises(exceptions.InvalidField):
         Plan(*parts)

@@ -13,7 +13,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import Allocation, Provider, Share
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.orders import Release
+from resource_objects.providers.orders import ConsumerOrder
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.row_diff import diff_rows, holdings, kept_definitions
 
@@ -106,7 +106,7 @@ def test_a_plan_demands_the_consumers_it_was_made_with() -> None:
         before = ledger.backend.read()
         claims = ledger.backend.held_by(["job-1", "job-2"])
         plan = diff_rows(before, Columns(), claims)
-        assert plan.orders[1] == Release("job-2", claims["job-2"].generation)
+        assert plan.orders[1] == ConsumerOrder.release("job-2", claims["job-2"].generation)
         ledger.adjust("job-2", {"host0/cell": "VCPU=1"})
         for dry_run in (True, False):
             with pytest.raises(exceptions.StaleConsumer, match="job-2"):
@@ -117,7 +117,7 @@ def test_a_plan_demands_the_consumers_it_was_made_with() -> None:
 def test_a_plan_is_for_the_definitions_it_was_made_from() -> None:
     with filled() as ledger:
         before = ledger.backend.read()
-        ledger.set_traits("host0", ["CUSTOM_C"])
+        ledger.change("host0", traits=["CUSTOM_C"])
         plan = diff_rows(before, Columns())
         for dry_run in (True, False):
             with pytest.raises(exceptions.StaleDefinition, match="host0"):

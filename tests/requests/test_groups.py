@@ -11,7 +11,7 @@ from resource_objects import exceptions
 from resource_objects.base import ResourceObject
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import IntegerAmount
-from resource_objects.testing import requests
+from tests.support import strategies
 
 FULL = Request(
     "VCPU=2,DISK_GB=10",
@@ -43,12 +43,12 @@ def test_everything_is_said_in_one_line():
     )
 
 
-@given(requests.requests())
+@given(strategies.requests())
 def test_a_request_says_how_to_make_it_again(request):
     assert eval(repr(request), {"Request": Request, "RequestGroup": RequestGroup}) == request
 
 
-@given(requests.requests())
+@given(strategies.requests())
 def test_there_and_back(request):
     assert ResourceObject.obj_from_primitive(request.obj_to_primitive()) == request
     assert pickle.loads(pickle.dumps(request)) == request

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request, RequestGroup, query
-from resource_objects.testing.requests import queries
+from tests.support.strategies import queries
 
 A, B, C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
 UUID = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"

@@ -14,10 +14,11 @@ import pytest
 
 from resource_objects import base, fields
 from resource_objects.exceptions import CapacityException, Reason, Rule
-from resource_objects.resources import Amount, Inventory, together
+from resource_objects.resources import Amount, Inventory, located
+from resource_objects.resources.context import ANYWHERE, CellMap, Context
+from resource_objects.resources.located import Affine
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
 from resource_objects.resources.records import AmountRecord, InventoryRecord
-from resource_objects.resources.together import Cells
 from tests.resources.numa.hosts import host, on, plain
 
 LAMP = "CUSTOM_LAMP"
@@ -81,10 +82,10 @@ class LampsNear:
         self.asked += 1
         return sum(self.counts.get(cell, 0) for cell in cells) >= self.wanted
 
-    def helpful(self, cells: Collection[int]) -> frozenset[int]:
+    def extensions(self, cells: Collection[int]) -> frozenset[int]:
         return frozenset(cell for cell, count in self.counts.items() if count) - frozenset(cells)
 
-    def alike(self, cell: int) -> Hashable:
+    def symmetry_key(self, cell: int) -> Hashable:
         return self.counts.get(cell, 0)
 
 
@@ -102,7 +103,7 @@ class CountedLamps(LampsNear):
 
 
 @base.register
-class LampInventory(Inventory):
+class LampInventory(Affine, Inventory):
     """Free lamps by host cell."""
 
     WIRE_PREFIX = "test_lamps"
@@ -118,46 +119,33 @@ class LampInventory(Inventory):
     def __init__(self, free: Mapping[int, int], **figures: Any) -> None:
         super().__init__(free=dict(free), **figures)
 
-    def fit(self, amount: Amount, limit: Amount | None = None) -> LampAmount:
-        return self._fit(amount, self.part_ids())
-
-    def part_ids(self) -> tuple[int, ...]:
-        return tuple(cell for cell, _ in self.free)
-
-    def fit_within(self, amount: Amount, ids: Collection[int]) -> LampAmount:
-        return self._fit(amount, ids)
-
-    def device_counts(self) -> Mapping[int, int]:
-        return dict(self.free)
-
-    def near(self, amount: Amount, cells: Cells) -> LampsNear | None:
-        return self.near_within(amount, cells, None)
-
-    def near_within(
-        self, amount: Amount, cells: Cells, ids: Collection[int] | None
-    ) -> LampsNear | None:
-        assert isinstance(amount, LampAmount)
-        free = {cell: count for cell, count in self.free if ids is None or cell in ids}
-        return self.near_kind(free, amount)
-
-    def fit_near(
-        self,
-        amount: Amount,
-        limit: Amount | None,
-        cells: Cells,
-        chosen: Collection[int],
-        within: Collection[int] | None,
+    def fit(
+        self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
     ) -> LampAmount:
         assert isinstance(amount, LampAmount)
-        free = [cell for cell, _ in self.free if within is None or cell in within]
+        allowed = context.allowed
+        free = [cell for cell, _ in self.free if allowed is None or cell in allowed]
+        if context.chosen is None:
+            return self._fit(amount, free)
+        chosen = context.chosen.ids
         near = [cell for cell in free if cell in chosen]
         if not amount.is_near:
             return self._fit(amount, [*near, *(cell for cell in free if cell not in near)])
         counts = dict(amount.placed) or dict(self.free)
-        there = sum(counts.get(cell, 0) for cell in chosen if within is None or cell in within)
+        there = sum(counts.get(cell, 0) for cell in chosen if allowed is None or cell in allowed)
         if there < amount.count:
             raise CapacityException.of([Reason(Rule.AFFINITY, amount.count, there, 0, LAMP)])
         return self._fit(amount, near)
+
+    def device_counts(self) -> Mapping[int, int]:
+        return dict(self.free)
+
+    def affinity(
+        self, amount: Amount, cells: CellMap, allowed: Collection[int] | None = None
+    ) -> LampsNear | None:
+        assert isinstance(amount, LampAmount)
+        free = {cell: count for cell, count in self.free if allowed is None or cell in allowed}
+        return self.near_kind(free, amount)
 
     def _fit(self, amount: Amount, ids: Iterable[int]) -> LampAmount:
         assert isinstance(amount, LampAmount)
@@ -173,7 +161,7 @@ class LampInventory(Inventory):
             raise CapacityException.of([Reason(Rule.CAPACITY, amount.count, every, 0, LAMP)])
         return amount.replace(placed=sorted(placed))
 
-    def _take(self, assigned: Amount) -> None:
+    def take(self, assigned: Amount) -> None:
         assert isinstance(assigned, LampAmount)
         sign = 1 if assigned.gives_back else -1
         free = dict(self.free)
@@ -195,6 +183,22 @@ class CountedLampInventory(LampInventory):
         return LampInventory.obj_name()
 
 
+class Anywhere:
+    """What is near to all cells, and draws to those where there is some."""
+
+    def __init__(self, counts: Mapping[int, int]) -> None:
+        self.counts = counts
+
+    def is_met(self, cells: Collection[int]) -> bool:
+        return True
+
+    def extensions(self, cells: Collection[int]) -> frozenset[int]:
+        return frozenset()
+
+    def symmetry_key(self, cell: int) -> Hashable:
+        return None
+
+
 class Scattered:
     """So many colours, of which each cell has some: a cover, which is hard in general."""
 
@@ -209,11 +213,11 @@ class Scattered:
     def is_met(self, cells: Collection[int]) -> bool:
         return not self._missing(cells)
 
-    def helpful(self, cells: Collection[int]) -> frozenset[int]:
+    def extensions(self, cells: Collection[int]) -> frozenset[int]:
         missing = min(self._missing(cells))
         return frozenset(c for c, some in enumerate(self._of_cell) if missing in some)
 
-    def alike(self, cell: int) -> Hashable:
+    def symmetry_key(self, cell: int) -> Hashable:
         return frozenset(self._of_cell[cell])
 
 
@@ -244,7 +248,7 @@ def decide(
     asked = {NUMA: topology, **({} if lamps is None else {LAMP: lamps})}
     before = copy.deepcopy((cells, there, asked))
     try:
-        return together.fit(asked, {NUMA: cells, LAMP: there}, **how)
+        return located.fit_together(asked, {NUMA: cells, LAMP: there}, **how)
     finally:
         assert (cells, there, asked) == before
 

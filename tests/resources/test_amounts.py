@@ -19,9 +19,9 @@ from resource_objects.resources import (
     resource,
 )
 from resource_objects.resources.records import AmountRecord
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
-modest = ro_st.amounts(-(2**61), 2**61)
+modest = strategies.amounts(-(2**61), 2**61)
 both_kinds = pytest.mark.parametrize("kind", [Amounts, Limits])
 NOTHING = Amounts()
 
@@ -56,14 +56,14 @@ class Colour(Amount):
 
 
 @pytest.mark.law(7)
-@given(ro_st.amounts())
+@given(strategies.amounts())
 def test_text_gives_the_amounts_back(amounts: Amounts) -> None:
     assert Amounts.parse(str(amounts)) == amounts
     assert Amounts(str(amounts)) == amounts
     assert eval(repr(amounts)) == amounts
 
 
-@given(ro_st.limits())
+@given(strategies.limits())
 def test_text_gives_the_limits_back(limits: Limits) -> None:
     assert Limits.parse(str(limits)) == limits
     assert eval(repr(limits)) == limits
@@ -248,7 +248,7 @@ def test_a_limit_is_not_negative() -> None:
 # --- the mapping ---
 
 
-@given(ro_st.amounts())
+@given(strategies.amounts())
 def test_it_is_a_mapping_whose_keys_may_be_resources_or_names(amounts: Amounts) -> None:
     assert isinstance(amounts, Mapping)
     assert len(amounts) == len(list(amounts)) == len(amounts.keys())

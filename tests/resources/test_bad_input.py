@@ -26,7 +26,7 @@ from resource_objects.resources import (
     resource,
 )
 from resource_objects.resources.traits import known_traits
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
 pytestmark = pytest.mark.law(8)
 
@@ -34,11 +34,11 @@ pytestmark = pytest.mark.law(8)
 anything: st.SearchStrategy[Any] = st.one_of(
     st.from_type(type).flatmap(st.from_type),
     st.sampled_from([None, True, 0, -1, 1, 1.0, "1", "VCPU", "CUSTOM_", "none", [], {}, (), 2**63]),
-    ro_st.integer_amounts(),
-    ro_st.integer_inventories(),
-    ro_st.amounts(max_size=1),
-    ro_st.inventories(max_size=1),
-    ro_st.resource_class_names(),
+    strategies.integer_amounts(),
+    strategies.integer_inventories(),
+    strategies.amounts(max_size=1),
+    strategies.inventories(max_size=1),
+    strategies.resource_class_names(),
     st.just(resource("VCPU")),
     st.just(IntegerAmount),
 )

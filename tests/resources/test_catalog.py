@@ -21,7 +21,7 @@ from resource_objects.resources import (
     standard_resources,
 )
 from resource_objects.resources.traits import known_traits
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
 
 @pytest.mark.parametrize("name", os_resource_classes.STANDARDS)
@@ -57,7 +57,7 @@ def test_a_class_of_a_newer_release_is_there_before_it_is_described(
         resource("QUBIT")
 
 
-@given(ro_st.custom_resource_classes())
+@given(strategies.custom_names())
 def test_any_custom_class_is_there(name: str) -> None:
     found = resource(name)
     assert (found.name, found.type, found.units) == (name, "custom", "units")

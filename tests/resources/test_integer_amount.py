@@ -15,10 +15,10 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.resources import Amount, IntegerAmount
 from resource_objects.resources.records import AmountRecord
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
-amounts = ro_st.integer_amounts(-(2**61), 2**61)
-anything = ro_st.integer_amounts()
+amounts = strategies.integer_amounts(-(2**61), 2**61)
+anything = strategies.integer_amounts()
 
 
 @given(anything)

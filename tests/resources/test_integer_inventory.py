@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.resources import IntegerAmount, IntegerInventory, IntegerResource
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
 
 @dataclasses.dataclass
@@ -52,7 +52,7 @@ def figures(inventory: IntegerInventory) -> dict[str, Any]:
     return {name: getattr(inventory, name) for name in inventory.fields}
 
 
-small = ro_st.integer_inventories(max_total=24)
+small = strategies.integer_inventories(max_total=24)
 near = st.integers(-60, 60)
 limits = st.none() | st.integers(0, 60)
 
@@ -60,7 +60,7 @@ limits = st.none() | st.integers(0, 60)
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[IntegerInventory, int, int | None]:
     """Return an inventory and an amount and limit near its bounds."""
-    inventory = draw(small | ro_st.integer_inventories())
+    inventory = draw(small | strategies.integer_inventories())
     bounds = [inventory.free, inventory.capacity, inventory.min_unit, -inventory.used]
     bounds.append(inventory.max_unit or 1)
     close = st.sampled_from(bounds).flatmap(lambda bound: st.integers(bound - 1, bound + 1))
@@ -186,7 +186,7 @@ def test_equality_is_about_figures_not_labels_or_changes(
         hash(one)
 
 
-@given(ro_st.integer_inventories())
+@given(strategies.integer_inventories())
 def test_records_and_text_give_the_inventory_back(inventory: IntegerInventory) -> None:
     vcpu = IntegerResource("VCPU")
     assert vcpu.parse_inventory(vcpu.format_inventory(inventory)) == inventory
@@ -206,7 +206,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.held: list[IntegerAmount] = []
 
-    @initialize(total=st.integers(1, 30), ratio=ro_st.ratios())
+    @initialize(total=st.integers(1, 30), ratio=strategies.ratios())
     def begin(self, total: int, ratio: Any) -> None:
         self.inventory = IntegerInventory(total, allocation_ratio=ratio, resource_class="VCPU")
 

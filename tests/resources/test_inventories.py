@@ -22,7 +22,9 @@ from resource_objects.resources import (
     SlotResource,
     resource,
 )
-from resource_objects.testing import strategies as ro_st
+from resource_objects.resources.numa import numa
+from resource_objects.resources.pci import devices
+from tests.support import strategies as ro_st
 
 CLASSES = ["VCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_A"]
 
@@ -177,7 +179,7 @@ def test_a_kind_that_fails_while_it_takes_undoes_what_was_taken_before() -> None
     class Breaking(IntegerInventory):
         WIRE_PREFIX = "test_inventories"
 
-        def _take(self, assigned: Any) -> None:
+        def take(self, assigned: Any) -> None:
             raise RuntimeError("broken kind")
 
     base.register(Breaking)
@@ -357,3 +359,43 @@ def test_a_primitive_without_labels_is_labelled() -> None:
 def test_a_plain_number_is_what_the_resource_makes_of_it() -> None:
     slot = SlotResource("CUSTOM_SLOT")
     assert Inventories({slot: 2})["CUSTOM_SLOT"] == slot.make_inventory(2)
+
+
+# --- what is not there ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["CUSTOM_FPGA", "DISK_GB", "NUMA_TOPOLOGY", "DEVICES"])
+def test_what_is_not_there_is_an_empty_inventory(name: str) -> None:
+    """An absent amount is zero: the loop says no, and nothing else shows what is not there."""
+    place = Inventories("VCPU=8")
+    asked = {"NUMA_TOPOLOGY": numa(shared=1), "DEVICES": devices("PGPU")}
+    amount = asked.get(name, IntegerAmount(1))
+    found = place[name]
+    assert found == resource(name).make_inventory() and found.resource_class == name
+    assert not found.can_provide(amount)
+    with pytest.raises(CapacityException):
+        found.consume(amount)
+    assert not place.can_provide({name: amount})
+    assert name not in place and place.get(name) is None and place.get(name, 7) == 7
+    assert len(place) == 1 and list(place.names()) == ["VCPU"] and str(place) == "VCPU=8"
+    assert place[resource(name)] == found
+
+
+def test_a_place_that_declares_no_slots_has_none() -> None:
+    assert not Inventories("VCPU=8")[SlotResource("CUSTOM_SLOT")].can_provide(IntegerAmount(1))
+
+
+def test_a_word_that_is_no_class_is_named() -> None:
+    with pytest.raises(exceptions.UnknownResourceClass, match="MEMORY"):
+        Inventories("VCPU=8")["MEMORY"]
+    with pytest.raises(exceptions.InvalidResourceClass):
+        Inventories("VCPU=8")[8]  # type: ignore[index]
+
+
+def test_nothing_is_kept_nowhere() -> None:
+    place = Inventories("VCPU=8")
+    for name in ("DISK_GB", "NUMA_TOPOLOGY"):
+        with pytest.raises(exceptions.InvalidInventory, match="what is not there is left out"):
+            place[name] = resource(name).make_inventory()
+    with pytest.raises(exceptions.InvalidInventory, match="total"):
+        place["DISK_GB"].to_records()

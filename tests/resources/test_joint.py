@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
+from resource_objects.resources.numa import NUMATopologyLimit
 
 BASE = ro.PagePool(size_kib=4, total=1048576)
 
@@ -161,7 +162,7 @@ def test_a_limit_on_the_counts_binds_a_topology_too() -> None:
     inventories = host()
     assert inventories.can_provide("NUMA_TOPOLOGY=1:shared=2", {"VCPU": 2})
     assert not inventories.can_provide("NUMA_TOPOLOGY=1:shared=2", {"VCPU": 1})
-    per_cell = ro.NUMATopologyLimit(vcpus={0: 1, 1: 1})
+    per_cell = NUMATopologyLimit(vcpus={0: 1, 1: 1})
     assert not inventories.can_provide("NUMA_TOPOLOGY=1:shared=2", {"NUMA_TOPOLOGY": per_cell})
     with pytest.raises(exceptions.WrongAmountKind):
         ro.Limits({"NUMA_TOPOLOGY": ro.numa(shared=1)})
@@ -195,7 +196,7 @@ def test_taking_and_giving_back_restores_everything(
     assert inventories == before
 
 
-def test_a_limit_on_the_counts_sends_a_topology_to_the_cell_that_needs_less() -> None:
+def test_a_topology_goes_to_the_cell_that_needs_less_and_limits_on_counts_bind_it() -> None:
     smt = ro.HostCell(0, dedicated=range(4), siblings=[(0, 1), (2, 3)])
     inventories = ro.Inventories(
         {
@@ -204,7 +205,7 @@ def test_a_limit_on_the_counts_sends_a_topology_to_the_cell_that_needs_less() ->
         }
     )
     asked = "NUMA_TOPOLOGY=1:dedicated=2:thread_policy=isolate"
-    assert inventories.fit(asked)["NUMA_TOPOLOGY"].memory_nodes == "0"
+    assert inventories.fit(asked)["NUMA_TOPOLOGY"].memory_nodes == "1"
     assert inventories.fit(asked, {"PCPU": 2})["NUMA_TOPOLOGY"].memory_nodes == "1"
     assert not inventories.can_provide(asked, {"PCPU": 1})
 
@@ -220,11 +221,11 @@ def test_rules_of_one_claim_on_the_host_do_not_bind_what_is_taken_of_a_cell() ->
     assert inventories.can_provide("PCPU=3,NUMA_TOPOLOGY=1:dedicated=3")
 
 
-def test_the_loop_cannot_know_of_threads_left_empty_and_counts_what_was_asked() -> None:
-    """Who takes isolated vCPUs asks all at once; the page on NUMA says so."""
+def test_the_loop_counts_threads_left_empty_too() -> None:
+    """The count says what was asked; the topology itself draws the CPUs it leaves empty."""
     inventories = host(smt=True)
     through_the_loop(ro.Request("NUMA_TOPOLOGY=1:dedicated=2:thread_policy=isolate"), inventories)
-    assert used(inventories) == {"PCPU": 2}
+    assert used(inventories) == {"PCPU": 4}
     assert len(inventories["NUMA_TOPOLOGY"].usage[0].pinned) == 4
 
 

@@ -84,8 +84,8 @@ def test_plug_ins_are_listed_without_being_imported(run: Run) -> None:
         "CUSTOM_SITE_MISNAMED",
         "CUSTOM_SITE_NO_RESOURCE",
         "CUSTOM_SITE_PORTS",
+        "DEVICES",
         "NUMA_TOPOLOGY",
-        "PCI_DEVICES",
         "SITE_WIDGET",
     ]
     assert modules == []

@@ -23,7 +23,7 @@ from resource_objects.ratio import (
     to_millionths,
     to_ratio,
 )
-from resource_objects.testing import strategies as ro_st
+from tests.support import strategies
 
 pytestmark = pytest.mark.law(7)
 
@@ -43,7 +43,7 @@ def test_millionths_there_and_back(given_millionths: int) -> None:
     assert Fraction(ratio) == Fraction(given_millionths, MILLION)
 
 
-@given(ro_st.ratios())
+@given(strategies.ratios())
 def test_a_ratio_is_the_same_in_every_form(ratio: Decimal) -> None:
     assert to_ratio(ratio) == ratio
     assert to_ratio(str(ratio)) == ratio
@@ -53,7 +53,7 @@ def test_a_ratio_is_the_same_in_every_form(ratio: Decimal) -> None:
     assert ratio_from_float_column(float(ratio)) == ratio
 
 
-@given(ro_st.ratios())
+@given(strategies.ratios())
 def test_a_ratio_is_kept_in_one_way(ratio: Decimal) -> None:
     kept = to_ratio(f"{ratio:f}")
     assert str(kept) == f"{kept:f}" == str(to_ratio(Decimal(f"{ratio:f}")))
@@ -169,7 +169,7 @@ def test_millionths_that_are_none_are_refused(bad: Any) -> None:
 # --- the thread's decimal context belongs to the program around us ---
 
 
-@given(ro_st.ratios(), st.sampled_from([1, 2, 3, 28]), st.booleans())
+@given(strategies.ratios(), st.sampled_from([1, 2, 3, 28]), st.booleans())
 def test_no_result_depends_on_the_decimal_context(ratio: Decimal, prec: int, traps: bool) -> None:
     text, number = f"{ratio:f}", to_millionths(ratio)
     everything = list(decimal.getcontext().traps) if traps else []
@@ -183,7 +183,7 @@ def test_no_result_depends_on_the_decimal_context(ratio: Decimal, prec: int, tra
 # --- columns of floats ---
 
 
-@given(ro_st.ratios().filter(lambda ratio: len(ratio.as_tuple().digits) <= 6))
+@given(strategies.ratios().filter(lambda ratio: len(ratio.as_tuple().digits) <= 6))
 @example(Decimal("1.15"))
 @example(Decimal("0.000001"))
 def test_a_ratio_of_six_digits_survives_a_column_of_32_bits(ratio: Decimal) -> None:
@@ -206,7 +206,7 @@ def test_a_single_is_read_as_numpy_shows_it_or_refused(value: float) -> None:
         assert single(float(ratio_from_float_column(value))) == value
 
 
-@given(ro_st.ratios())
+@given(strategies.ratios())
 def test_a_column_of_64_bits_is_never_taken_for_one_of_32(ratio: Decimal) -> None:
     assert ratio_from_float_column(float(ratio)) == ratio
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.search.semantics import OURS, PLACEMENT, Reach
-from resource_objects.testing.scenario import Ask, Scenario
+from resource_objects.search.conditions.base import OURS, PLACEMENT, Reach
+from tests.support.drawn_cases import Ask, DrawnCase
 
 HERE = Path(__file__).parent
 PAGES = HERE.parents[1] / "doc" / "source" / "explanation"
-SCENARIOS = {path.stem: Scenario.read(path) for path in sorted(HERE.glob("*.txt"))}
+SCENARIOS = {path.stem: DrawnCase.read(path) for path in sorted(HERE.glob("*.txt"))}
 FIELDS = [field.name for field in dataclasses.fields(OURS)]
 
 

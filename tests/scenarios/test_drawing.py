@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import Provider
-from resource_objects.testing import strategies
-from resource_objects.testing.columns import columns_of
-from resource_objects.testing.drawing import Drawing, Held, draw
+from tests.support.columns import columns_of
+from tests.support.drawing import Drawing, Held, draw
+from tests.support.lengths import examples
+from tests.support.strategies import consumer_names, inventories, labels, provider_names
 
 LAB = """
 host0             VCPU 8 ratio 1.5 used 2 by job-1, MEMORY_MB 4096   aggregates: rack1, "my rack"
@@ -26,14 +27,14 @@ nfs               pool, DISK_GB 1000   aggregates: rack1
 def trees(draw_from, names: list[str], depth: int = 0) -> Provider:
     """Return a tree of some of the names, which it takes from the list."""
     name = names.pop()
-    figures = strategies.inventories(100, max_size=2)
+    figures = inventories(100, max_size=2)
     below = draw_from(st.integers(0, 2 if depth < 3 else 0))
     return Provider(
         name,
         draw_from(figures),
         traits=draw_from(st.sets(st.sampled_from(["CUSTOM_A", "CUSTOM_B", "HW_NUMA_ROOT",
                                                   "MISC_SHARES_VIA_AGGREGATE"]))),
-        aggregates=draw_from(st.sets(strategies.labels(), max_size=2)),
+        aggregates=draw_from(st.sets(labels(), max_size=2)),
         children=[draw_from(trees(names, depth + 1)) for _ in range(below) if names],
     )  # fmt: skip
 
@@ -41,7 +42,7 @@ def trees(draw_from, names: list[str], depth: int = 0) -> Provider:
 @st.composite
 def drawings(draw_from) -> Drawing:
     """Return drawings of a few small trees with any names, of which anything may be held."""
-    names = draw_from(st.lists(strategies.provider_names(), min_size=1, max_size=8, unique=True))
+    names = draw_from(st.lists(provider_names(), min_size=1, max_size=8, unique=True))
     names = [name for name in names if not ro.names.is_uuid(name)] or ["host0"]
     roots = []
     while names and len(roots) < 3:
@@ -55,12 +56,12 @@ def drawings(draw_from) -> Drawing:
     held = []
     for provider, kind in draw_from(st.lists(st.sampled_from(places), max_size=4, unique=True)
                                     if places else st.just([])):  # fmt: skip
-        for consumer in draw_from(st.sets(strategies.consumer_names(), min_size=1, max_size=2)):
+        for consumer in draw_from(st.sets(consumer_names(), min_size=1, max_size=2)):
             held.append(Held(consumer, provider, kind, draw_from(st.integers(1, 99))))
     return Drawing(tuple(roots), tuple(held))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(drawings())
 def test_what_is_drawn_is_read_again(drawing: Drawing) -> None:
     assert Drawing.parse(str(drawing)) == drawing
@@ -163,7 +164,7 @@ WRONG = {
     "indented": ("a\n    b", 2, "a branch before the name"),
     "no total": ("a  VCPU", 1, "how much there is of VCPU"),
     "a total of words": ("a  VCPU many", 1, "how much there is of VCPU"),
-    "a total of nothing": ("a  VCPU 0", 1, "an integer from 1"),
+    "a total of nothing": ("a  VCPU 0", 1, "something: what is not there is left out"),
     "figures that contradict": ("a  VCPU 8 max 9", 1, "from the min_unit of 1"),
     "an unknown figure": ("a  VCPU 8 most 9", 1, "one of reserved, ratio, min"),
     "a figure twice": ("a  VCPU 8 min 2 min 3", 1, "each figure once"),

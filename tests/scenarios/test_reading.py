@@ -6,7 +6,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.testing.scenario import Ask, Claim, Release, Scenario
+from tests.support.drawn_cases import Ask, Claim, DrawnCase, Release
 
 LAB = """
 host0          VCPU 8
@@ -37,11 +37,11 @@ candidates:
 def run(text: str) -> list[str]:
     """Return what fails in a scenario."""
     with ro.connect("memory://") as ledger:
-        return [str(failure) for failure in Scenario.parse(text).failures(ledger)]
+        return [str(failure) for failure in DrawnCase.parse(text).failures(ledger)]
 
 
 def test_what_it_says_is_read() -> None:
-    scenario = Scenario.parse(LAB, source="lab.txt")
+    scenario = DrawnCase.parse(LAB, source="lab.txt")
     assert scenario.why == "devices add up, whichever they are."
     assert scenario.known_from == "nobody"
     assert scenario.differences == ("splits_devices", "per_host")
@@ -56,13 +56,13 @@ def test_what_it_says_is_read() -> None:
 
 def test_what_is_as_it_says_fails_nowhere() -> None:
     assert run(LAB) == []
-    Scenario.parse(LAB).run()
+    DrawnCase.parse(LAB).run()
 
 
 def test_a_line_that_is_deeper_goes_on_with_the_one_above() -> None:
     text = LAB.replace("PGPU=1 of host0/gpu1, ", "PGPU=1 of host0/gpu1,\n    ")
     assert text != LAB
-    (ask, *_), (same, *_) = Scenario.parse(text).steps, Scenario.parse(LAB).steps
+    (ask, *_), (same, *_) = DrawnCase.parse(text).steps, DrawnCase.parse(LAB).steps
     assert isinstance(ask, Ask) and isinstance(same, Ask)
     assert ask.answers[0] == same.answers[0]
 
@@ -94,7 +94,7 @@ def test_a_failed_run_raises_with_all_that_failed() -> None:
         ro.connect("memory://") as ledger,
         pytest.raises(AssertionError, match=r"(?s)line 15.*expected:.*a claim"),
     ):
-        Scenario.parse(
+        DrawnCase.parse(
             LAB.replace("placement: none", "placement: InvalidRequest").replace(
                 "  refused: CapacityException: free 0 of 1\n", ""
             )
@@ -126,7 +126,7 @@ WRONG = {
 def test_a_wrong_scenario_says_where_and_what_was_expected(what: str) -> None:
     text, expected = WRONG[what]
     with pytest.raises(exceptions.InvalidText, match=r"lab\.txt, line [0-9]+: got ") as caught:
-        Scenario.parse(text, source="lab.txt")
+        DrawnCase.parse(text, source="lab.txt")
     assert expected in str(caught.value)
 
 
@@ -135,3 +135,15 @@ def test_nothing_of_a_request_is_executed() -> None:
     assert run(text) == []
     text = "a\n\nWhy: x\nrequest: VCPU=1\noptions: limit=exit()\nours: InvalidText: exit()"
     assert run(text) == []
+
+
+@pytest.mark.parametrize("count", [300, 900, 3000, 50000])
+@pytest.mark.parametrize("sign", ["-", "not ", "("])
+def test_signs_within_signs_are_refused(sign: str, count: int) -> None:
+    value = f"{sign * count}1"
+    text = f"a\n\nWhy: x\nrequest: VCPU=1\noptions: limit={value}\nours: InvalidText: got"
+    try:
+        failed = run(text)
+    except exceptions.InvalidText:  # where not even Python reads it
+        return
+    assert failed == []

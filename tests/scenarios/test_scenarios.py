@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.testing.drawing import Drawing
-from resource_objects.testing.scenario import Scenario
 from tests.databases import Scratch
+from tests.support.drawing import Drawing
+from tests.support.drawn_cases import DrawnCase
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -33,14 +33,14 @@ def ledger(request: pytest.FixtureRequest, scratch: Scratch) -> Iterator[ro.Ledg
 @pytest.mark.law(6)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_it_is_as_the_scenario_says(path: Path, ledger: ro.Ledger) -> None:
-    Scenario.read(path).run(ledger)
+    DrawnCase.read(path).run(ledger)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_drawn_is_what_is_built_and_what_is_drawn_of_it(
     path: Path, ledger: ro.Ledger
 ) -> None:
-    scenario = Scenario.read(path)
+    scenario = DrawnCase.read(path)
     scenario.build(ledger)
     assert Drawing.of(ledger) == scenario.drawing.by_name()
     assert Drawing.parse(str(scenario.drawing)) == scenario.drawing

@@ -14,8 +14,8 @@ from typing import Any
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import IntegerInventory
-from resource_objects.testing.fleets import uuid_of
-from resource_objects.testing.kept import SHARING
+from tests.support.columns import SHARING
+from tests.support.fleets import uuid_of
 
 ERROR = "an error"
 

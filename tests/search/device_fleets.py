@@ -10,11 +10,10 @@ import random
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.located import add_parts
 from resource_objects.requests import Request
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 
-DEVICES = "PCI_DEVICES"
+DEVICES = "DEVICES"
 TOPOLOGY = "NUMA_TOPOLOGY"
 TRAITS = ["CUSTOM_A", "CUSTOM_B"]
 CLASSES = ["PGPU", "CUSTOM_GPU", "SRIOV_NET_VF", "CUSTOM_CARD", "CUSTOM_VF"]
@@ -59,10 +58,10 @@ def _host(chance, name, traits):
             HostCell(n, dedicated=[2 * n, 2 * n + 1], memory_mb=16, socket=sockets[n])
             for n in range(count)
         ]
-        add_parts(host, TOPOLOGY, NUMATopologyInventory(cells))
+        host.add_parts(TOPOLOGY, NUMATopologyInventory(cells))
     devices = list(_devices(chance, max(1, count)))
     if devices:
-        for part in add_parts(host, DEVICES, ro.PCIInventory(devices)):
+        for part in host.add_parts(DEVICES, ro.PCIInventory(devices)):
             if traits:
                 part.update(traits=[*part.traits, *_traits(chance, 4, traits)])
     host.check_shares()

@@ -10,7 +10,7 @@ import random
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.located import LocatedViews, add_parts
+from resource_objects.providers.located import LocatedViews
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
@@ -52,7 +52,7 @@ def _host(chance, name):
     if cells:
         inventory = NUMATopologyInventory(cells, cpu_ratio=chance.choice([1, 1, 2]))
     host = ro.Provider(name, _own(chance, inventory), traits=_traits(chance, 4))
-    parts = add_parts(host, TOPOLOGY, inventory) if inventory else ()
+    parts = host.add_parts(TOPOLOGY, inventory) if inventory else ()
     for part in parts:
         part.update(traits=_traits(chance, 3))
     if "DISK_GB" not in host.inventories and _once_in(chance, 2):

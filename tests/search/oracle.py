@@ -5,9 +5,8 @@ from __future__ import annotations
 from resource_objects import search
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request
-from resource_objects.testing import canonical, enumerator
-from resource_objects.testing.canonical import Form
-from resource_objects.testing.enumerator import Found
+from tests.support.enumerator import Form, Found, candidates, found_of
+from tests.support.enumerator import forms as enumerator_forms
 
 #: More than any generated host has.
 ALL = 1_000_000
@@ -17,17 +16,17 @@ def listed(columns: Columns, request: Request, per_host: int | None = ALL) -> li
     """Return all candidates of the search, as the enumerator writes them."""
     found = search.Snapshot(columns).candidates(request, limit=None, per_host=per_host)
     assert not found.cut_short, request
-    return [canonical.found_of(columns, one) for one in found]
+    return [found_of(columns, one) for one in found]
 
 
 def right(columns: Columns, request: Request) -> list[Found]:
     """Return all candidates of the enumerator."""
-    return enumerator.candidates(columns, request)
+    return candidates(columns, request)
 
 
 def forms(columns: Columns, request: Request, found: list[Found]) -> set[Form]:
     """Return the forms of candidates, after seeing that no two have the same."""
-    told = canonical.forms(columns, request, found)
+    told = enumerator_forms(columns, request, found)
     assert len(set(told)) == len(told), f"listed twice: {request}"
     return set(told)
 
@@ -36,7 +35,7 @@ def check_complete(columns: Columns, request: Request) -> list[Found]:
     """Hold a complete listing to the enumerator; return what is right."""
     expected, found = right(columns, request), listed(columns, request)
     _check_each(request, expected, found)
-    wanted = set(canonical.forms(columns, request, expected))
+    wanted = set(enumerator_forms(columns, request, expected))
     missing = wanted - forms(columns, request, found)
     assert not missing, f"missing: {sorted(map(str, missing))[:3]} of {request}"
     return expected

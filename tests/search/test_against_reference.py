@@ -13,8 +13,10 @@ from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.search import Snapshot
-from resource_objects.testing import reference
 from tests.search import generated
+from tests.support import naive_search
+from tests.support.columns import columns_of
+from tests.support.lengths import examples
 
 TRAITS, CLASSES, SHARING = generated.TRAITS, generated.CLASSES, generated.SHARING
 
@@ -87,7 +89,7 @@ def fleets(draw):
     """Two hosts at most, and in every other fleet a pool or two."""
     roots = [draw(trees(f"host{n}")) for n in range(draw(st.integers(0, 2)))]
     pools = draw(st.just(0) | st.integers(1, 2))
-    return reference.columns_of([*roots, *(draw(trees(f"pool{n}", True)) for n in range(pools))])
+    return columns_of([*roots, *(draw(trees(f"pool{n}", True)) for n in range(pools))])
 
 
 @st.composite
@@ -99,12 +101,12 @@ def requests(draw):
 
 
 @pytest.mark.law(5)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(fleets(), requests())
 def test_the_same_hosts_are_found(columns, request):
     found = Snapshot(columns).candidates(request, limit=None)
     assert not found.cut_short
-    assert [candidate.host for candidate in found] == reference.hosts_that_fit(columns, request)
+    assert [candidate.host for candidate in found] == naive_search.hosts_that_fit(columns, request)
 
 
 @pytest.mark.law(5, 6)
@@ -113,12 +115,12 @@ def test_the_same_hosts_are_found(columns, request):
 def test_the_same_hosts_are_found_whatever_is_shared(make, start):
     for seed in range(start, start + 250):
         roots, request = make(seed)
-        columns = reference.columns_of(roots)
+        columns = columns_of(roots)
         found = Snapshot(columns).candidates(request, limit=None)
-        fits = reference.hosts_that_fit(columns, request)
+        fits = naive_search.hosts_that_fit(columns, request)
         assert [candidate.host for candidate in found] == fits, seed
         for candidate in found:
-            assert reference.faults(columns, request, candidate) == [], seed
+            assert naive_search.candidate_faults(columns, request, candidate) == [], seed
         check_told(columns, request, found)
 
 
@@ -134,29 +136,31 @@ def tagged_devices(draw):
     return root
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(tagged_devices(), st.sets(st.sampled_from("ABCDE"), min_size=2), st.integers(1, 2))
 def test_every_way_to_answer_for_traits_is_considered(root, tags, amount):
     names = {child.name.partition("/")[0] for child in root.children}
     request = Request(dict.fromkeys(names, amount), required=[f"CUSTOM_{tag}" for tag in tags])
-    columns = reference.columns_of([root])
+    columns = columns_of([root])
     found = Snapshot(columns).candidates(request)
-    assert [candidate.host for candidate in found] == reference.hosts_that_fit(columns, request)
-    assert all(not reference.faults(columns, request, candidate) for candidate in found)
+    assert [candidate.host for candidate in found] == naive_search.hosts_that_fit(columns, request)
+    assert all(
+        not naive_search.candidate_faults(columns, request, candidate) for candidate in found
+    )
     assert found or found.explain().reasons
 
 
 @pytest.mark.law(6)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(fleets(), requests())
 def test_every_candidate_is_one_that_may_be_claimed(columns, request):
     for candidate in Snapshot(columns).candidates(request):
-        assert reference.faults(columns, request, candidate) == []
+        assert naive_search.candidate_faults(columns, request, candidate) == []
         assert candidate.amounts == request.resources
 
 
 @pytest.mark.law(6)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(fleets(), requests())
 def test_every_refused_host_has_a_reason(columns, request):
     check_told(columns, request, Snapshot(columns).candidates(request, limit=None))
@@ -179,10 +183,10 @@ def check_told(columns, request, found):
 
 
 @pytest.mark.law(9)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(fleets(), requests(), st.integers(1, 12))
 def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(columns, request, budget):
-    fits = reference.hosts_that_fit(columns, request)
+    fits = naive_search.hosts_that_fit(columns, request)
     found = Snapshot(columns).candidates(request, limit=None, budget=budget)
     assert found.steps <= budget
     explanation = found.explain()
@@ -195,7 +199,7 @@ def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(columns, reques
 
 
 @pytest.mark.law(9)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(fleets(), requests())
 def test_the_same_question_has_the_same_answer(columns, request):
     snapshot = Snapshot(columns)

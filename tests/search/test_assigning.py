@@ -11,11 +11,11 @@ import pytest
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search import Snapshot, assigning
-from resource_objects.search.assigning import Assigning
-from resource_objects.search.budget import Budget, Exhausted
-from resource_objects.search.question import lay
-from resource_objects.testing.columns import columns_of
+from resource_objects.search import Snapshot, backtracking
+from resource_objects.search.assignment import Assigning
+from resource_objects.search.backtracking import Budget, Exhausted
+from resource_objects.search.problem import lay
+from tests.support.columns import columns_of
 
 TRAITS = ["CUSTOM_A", "CUSTOM_B"]
 PGPU_OF_HOST = Share(resource_class="PGPU", of="h", of_class="VCPU", factor=1)
@@ -199,5 +199,5 @@ def test_how_many_dead_ends_are_remembered_changes_no_way(monkeypatch, room):
         root, request = generated(random.Random(seed))
         every = list(asked(root, request)[0].ways())
         with monkeypatch.context() as patched:
-            patched.setattr(assigning, "REMEMBERED", room)
+            patched.setattr(backtracking, "REMEMBERED", room)
             assert list(asked(root, request)[0].ways()) == every, seed

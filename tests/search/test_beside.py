@@ -8,21 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects.search.asked import Asked, Draw, Giver
-from resource_objects.search.beside import less, ways
-from resource_objects.search.budget import Budget, Exhausted
+from resource_objects.search.backtracking import Budget, Exhausted
+from resource_objects.search.conditions.amounts import Draw, Source, TreeDemand
+from resource_objects.search.solver import alternatives, residual
+from tests.support.lengths import examples
 
 
 @st.composite
 def givers(draw):
     step = draw(st.integers(1, 2))
     low = step * draw(st.integers(1, 3))
-    return Giver(low, step * draw(st.integers(0, 4)), step, draw(st.booleans()))
+    return Source(low, step * draw(st.integers(0, 4)), step, draw(st.booleans()))
 
 
 def asked(amount, some):
     everybody = (1 << len(some)) - 1
-    return Asked(amount, range(len(some)), tuple(some), everybody, ())
+    return TreeDemand(amount, range(len(some)), tuple(some), everybody, ())
 
 
 def every_way(amount, some):
@@ -35,16 +36,16 @@ def every_way(amount, some):
             yield tuple((place, parts[place]) for place in taking)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(1, 6), st.lists(givers(), max_size=4))
 def test_every_way_comes_once(amount, some):
-    found = list(ways(asked(amount, some), (1 << len(some)) - 1, Budget(10**6)))
+    found = list(alternatives(asked(amount, some), (1 << len(some)) - 1, Budget(10**6)))
     assert sorted(found) == sorted(every_way(amount, some))
 
 
 def test_givers_that_are_left_out_give_nothing():
-    some = [Giver(1, 4, 1, True)] * 3
-    assert set(ways(asked(2, some), 0b101, Budget(100))) == {
+    some = [Source(1, 4, 1, True)] * 3
+    assert set(alternatives(asked(2, some), 0b101, Budget(100))) == {
         ((0, 2),),
         ((2, 2),),
         ((0, 1), (2, 1)),
@@ -52,9 +53,9 @@ def test_givers_that_are_left_out_give_nothing():
 
 
 def test_a_huge_amount_is_cut_short_and_not_written_out():
-    some = [Giver(1, 2**40, 1, True)] * 2
+    some = [Source(1, 2**40, 1, True)] * 2
     with pytest.raises(Exhausted):
-        list(ways(asked(2**40, some), 0b11, Budget(1000)))
+        list(alternatives(asked(2**40, some), 0b11, Budget(1000)))
 
 
 def test_what_is_used_leaves_givers_less_here_and_where_they_draw():
@@ -62,16 +63,16 @@ def test_what_is_used_leaves_givers_less_here_and_where_they_draw():
     giver 0     of inventory 0, uses 2 of inventory 7 each
     giver 1     of inventory 1
     """
-    two = Asked(
+    two = TreeDemand(
         4,
         range(2),
-        (Giver(2, 8, 2, True), Giver(1, 5, 1, True)),
+        (Source(2, 8, 2, True), Source(1, 5, 1, True)),
         0b11,
         (),
         draws=(Draw(0, 7, 2, 20),),
     )
     left = {0: 9, 1: 5, 7: 20}.__getitem__
-    assert [giver.high for giver in less(two, {}, left).givers] == [8, 5]
-    assert [giver.high for giver in less(two, {7: 6}, left).givers] == [6, 5]
-    assert [giver.high for giver in less(two, {0: 6, 7: 3, 1: 6}, left).givers] == [2, -1]
-    assert less(two, {7: 6}, left).draws == (Draw(0, 7, 2, 14),)
+    assert [giver.high for giver in residual(two, {}, left).givers] == [8, 5]
+    assert [giver.high for giver in residual(two, {7: 6}, left).givers] == [6, 5]
+    assert [giver.high for giver in residual(two, {0: 6, 7: 3, 1: 6}, left).givers] == [2, -1]
+    assert residual(two, {7: 6}, left).draws == (Draw(0, 7, 2, 14),)

@@ -6,9 +6,10 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Provider
-from resource_objects.search import Snapshot, matcher
-from resource_objects.search.budget import Budget, Exhausted
-from resource_objects.testing.reference import columns_of
+from resource_objects.search import Snapshot
+from resource_objects.search import search as matcher
+from resource_objects.search.backtracking import Budget, Exhausted
+from tests.support.columns import columns_of
 
 #: asked of :func:`hard`: no parts of it add up to this, which only trying can tell
 HARD = "VGPU=20999"
@@ -28,6 +29,13 @@ def hard(name):
 
 def easy(name):
     return Provider(name, "VGPU=30000")
+
+
+def shared(name):
+    """A host whose two devices share, which takes steps to find out."""
+    root = Provider(name)
+    root.update(children=[Provider(f"{name}/{n}", "VGPU=20000") for n in range(2)])
+    return root
 
 
 def search(*roots, **options):
@@ -93,15 +101,22 @@ def test_a_reached_limit_is_not_cut_short():
 
 @pytest.mark.law(9)
 def test_hosts_that_the_budget_does_not_reach_are_undecided():
-    roots = [easy(f"host{n}") for n in range(10)]
-    found = search(*roots, budget=5)
+    roots = [shared(f"host{n}") for n in range(10)]
+    found = search(*roots, budget=9)
     assert [candidate.host for candidate in found] == ["host0", "host1"]
     assert found.explain().undecided == tuple(f"host{n}" for n in range(2, 10))
 
 
 @pytest.mark.law(9)
+def test_hosts_that_arrays_decide_take_no_steps():
+    found = search(shared("host0"), *[easy(f"host{n}") for n in range(1, 9)], budget=1)
+    assert [candidate.host for candidate in found] == [f"host{n}" for n in range(1, 9)]
+    assert found.explain().undecided == ("host0",)
+
+
+@pytest.mark.law(9)
 def test_many_undecided_hosts_are_counted():
-    found = search(*[easy(f"host{n:02}") for n in range(30)], budget=1)
+    found = search(*[shared(f"host{n:02}") for n in range(30)], budget=1)
     assert str(found.explain()).splitlines()[-1] == "and 10 more hosts undecided"
 
 

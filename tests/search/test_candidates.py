@@ -18,8 +18,9 @@ from resource_objects.providers.orders import Operation
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts, IntegerAmount
 from resource_objects.search import Candidate, Snapshot
-from resource_objects.testing.reference import columns_of
 from tests.search import generated
+from tests.support.columns import columns_of
+from tests.support.lengths import examples
 
 
 def taken(provider="host0", resource_class="VCPU", amount=2):
@@ -114,7 +115,7 @@ def requests(draw):
 
 
 @pytest.mark.law(6)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.tuples(hosts("host0"), hosts("host1")), st.lists(requests(), min_size=1, max_size=6))
 def test_every_candidate_can_be_claimed_on_an_unchanged_ledger(roots, asked):
     with ro.connect("memory://") as ledger:
@@ -184,7 +185,7 @@ def test_a_candidate_tells_the_definitions_it_was_decided_on():
     host.add("host0/numa1", "VCPU=8")
     with ro.connect("memory://") as ledger:
         ledger.sync(host)
-        ledger.set_traits("host0", ["CUSTOM_A", "CUSTOM_B"])
+        ledger.change("host0", traits=["CUSTOM_A", "CUSTOM_B"])
         (found,) = ledger.snapshot().candidates(Request("PGPU=1", required=["CUSTOM_A"]))
         kept = {one.name: one for one in ledger.provider("host0").walk()}
     above = [kept[name] for name in ("host0/numa0/gpu0", "host0/numa0", "host0")]

@@ -20,18 +20,22 @@ import resource_objects as ro
 from resource_objects import exceptions, search
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.testing import canonical, fleets
-from resource_objects.testing.columns import columns_of
 from tests.search import oracle
 from tests.search.compatibility_cases import CASES, Case, tree
+from tests.support import enumerator
+from tests.support.columns import columns_of
+from tests.support.fleets import Case as fleets_Case
+from tests.support.fleets import alike, cases, fleet
+from tests.support.fleets import request as fleets_request
+from tests.support.lengths import examples, some
 
 READINGS = pytest.mark.parametrize("compatibility", [None, "placement"], ids=["ours", "placement"])
 
 
 def generated(seed: int, compatibility: str | None = None) -> tuple[list[ro.Provider], Request]:
     chance = random.Random(seed)
-    roots = fleets.fleet(chance, shares=compatibility is None and seed % 4 != 0)
-    return roots, fleets.request(chance, roots, compatibility=compatibility)
+    roots = fleet(chance, shares=compatibility is None and seed % 4 != 0)
+    return roots, fleets_request(chance, roots, compatibility=compatibility)
 
 
 def tell(found: list[object]) -> None:
@@ -60,7 +64,7 @@ def test_an_unknown_tree_is_an_error_by_ours_and_nothing_by_placement() -> None:
 
 @pytest.mark.law(5, 6)
 @READINGS
-@pytest.mark.parametrize("start", range(0, 2000, 250))
+@pytest.mark.parametrize("start", some(range(0, 2000, 250), 2))
 def test_every_candidate_is_listed_once(start: int, compatibility: str | None) -> None:
     for seed in range(start, start + 250):
         roots, request = generated(seed, compatibility)
@@ -69,13 +73,13 @@ def test_every_candidate_is_listed_once(start: int, compatibility: str | None) -
 
 @pytest.mark.law(5, 6)
 @READINGS
-@pytest.mark.parametrize("start", range(0, 240, 60))
+@pytest.mark.parametrize("start", some(range(0, 240, 60), 2))
 def test_every_candidate_of_equal_devices_is_listed_once(
     start: int, compatibility: str | None
 ) -> None:
     for seed in range(start, start + 60):
         shares = compatibility is None and seed % 2 == 0
-        case = fleets.alike(random.Random(seed), shares=shares, compatibility=compatibility)
+        case = alike(random.Random(seed), shares=shares, compatibility=compatibility)
         oracle.check_complete(columns_of(case.roots), case.request)
 
 
@@ -107,21 +111,21 @@ def test_groups_may_be_together_beside_the_unnamed_one(compatibility: str | None
 def test_every_candidate_is_listed_once_in_the_smallest_case(
     compatibility: str | None, data: st.DataObject
 ) -> None:
-    made = fleets.cases(shares=compatibility is None, compatibility=compatibility)
+    made = cases(shares=compatibility is None, compatibility=compatibility)
     case = data.draw(made)
     tell(oracle.check_complete(columns_of(case.roots), case.request))
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("start", range(0, 2000, 250))
+@pytest.mark.parametrize("start", some(range(0, 2000, 250), 2))
 def test_exactly_the_hosts_that_can_are_found(start: int) -> None:
     for seed in range(start, start + 250):
         roots, request = generated(seed)
         oracle.check_hosts(columns_of(roots), request)
 
 
-@given(fleets.cases())
-def test_exactly_the_hosts_that_can_are_found_in_the_smallest_case(case: fleets.Case) -> None:
+@given(cases())
+def test_exactly_the_hosts_that_can_are_found_in_the_smallest_case(case: fleets_Case) -> None:
     tell(oracle.check_hosts(columns_of(case.roots), case.request))
 
 
@@ -139,12 +143,12 @@ def test_one_candidate_per_host_is_what_is_asked_in_python_and_all_by_placement(
 
 @pytest.mark.law(9)
 @READINGS
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_the_same_question_has_the_same_answer(
     compatibility: str | None, data: st.DataObject
 ) -> None:
-    case = data.draw(fleets.cases(compatibility=compatibility))
+    case = data.draw(cases(compatibility=compatibility))
     columns = columns_of(case.roots)
     snapshot = search.Snapshot(columns)
     found = list(snapshot.candidates(case.request, limit=None, per_host=oracle.ALL))
@@ -155,19 +159,19 @@ def test_the_same_question_has_the_same_answer(
 
 @pytest.mark.law(9)
 @READINGS
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_a_limit_takes_the_first_of_them(compatibility: str | None, data: st.DataObject) -> None:
-    case = data.draw(fleets.cases(compatibility=compatibility))
+    case = data.draw(cases(compatibility=compatibility))
     limit = data.draw(st.integers(1, 5))
     snapshot = search.Snapshot(columns_of(case.roots))
     found = list(snapshot.candidates(case.request, limit=None, per_host=3))
     assert list(snapshot.candidates(case.request, limit=limit, per_host=3)) == found[:limit]
 
 
-@settings(max_examples=50)
-@given(fleets.cases())
-def test_hosts_take_turns(case: fleets.Case) -> None:
+@settings(max_examples=examples(50))
+@given(cases())
+def test_hosts_take_turns(case: fleets_Case) -> None:
     found = oracle.listed(columns_of(case.roots), case.request, per_host=4)
     hosts = [one.host for one in found]
     turn = [hosts[:at].count(host) for at, host in enumerate(hosts)]
@@ -177,12 +181,12 @@ def test_hosts_take_turns(case: fleets.Case) -> None:
 
 @pytest.mark.law(9)
 @READINGS
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_a_search_that_is_cut_short_says_so_and_never_no(
     compatibility: str | None, data: st.DataObject
 ) -> None:
-    case = data.draw(fleets.cases(compatibility=compatibility))
+    case = data.draw(cases(compatibility=compatibility))
     budget = data.draw(st.integers(1, 200))
     columns = columns_of(case.roots)
     right = oracle.right(columns, case.request)
@@ -191,9 +195,9 @@ def test_a_search_that_is_cut_short_says_so_and_never_no(
     )
     assert found.steps <= budget
     event("cut short" if found.cut_short else "complete")
-    forms = set(canonical.forms(columns, case.request, right))
+    forms = set(enumerator.forms(columns, case.request, right))
     try:
-        told = [canonical.found_of(columns, one) for one in found]
+        told = [enumerator.found_of(columns, one) for one in found]
     except exceptions.SearchLimitReached:
         assert found.cut_short
         return
@@ -203,9 +207,9 @@ def test_a_search_that_is_cut_short_says_so_and_never_no(
 
 
 @pytest.mark.parametrize("order", ["name", "pack", "spread", "random"])
-@settings(max_examples=50)
-@given(case=fleets.cases(), seed=st.integers(0, 3))
-def test_an_order_changes_the_order_alone(order: str, case: fleets.Case, seed: int) -> None:
+@settings(max_examples=examples(50))
+@given(case=cases(), seed=st.integers(0, 3))
+def test_an_order_changes_the_order_alone(order: str, case: fleets_Case, seed: int) -> None:
     snapshot = search.Snapshot(columns_of(case.roots))
     more = {"order": order, "seed": seed if order == "random" else None}
     found = snapshot.candidates(case.request, limit=None, **more)
@@ -228,12 +232,12 @@ EASIER = {
 
 
 @READINGS
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_what_is_asked_less_strictly_is_found_wherever_it_was(
     compatibility: str | None, data: st.DataObject
 ) -> None:
-    case = data.draw(fleets.cases(compatibility=compatibility))
+    case = data.draw(cases(compatibility=compatibility))
     name = data.draw(st.sampled_from(sorted(EASIER)))
     groups = tuple(group.replace(**{name: EASIER[name]}) for group in case.request.groups)
     easier = case.request.replace(
@@ -241,9 +245,9 @@ def test_what_is_asked_less_strictly_is_found_wherever_it_was(
     )
     columns = columns_of(case.roots)
     before = set(oracle.listed(columns, case.request))
-    after = canonical.forms(columns, easier, oracle.listed(columns, easier))
+    after = enumerator.forms(columns, easier, oracle.listed(columns, easier))
     # seen by the easier request more groups may be alike, so each is told by its rules
-    assert set(canonical.forms(columns, easier, before)) <= set(after)
+    assert set(enumerator.forms(columns, easier, before)) <= set(after)
 
 
 # --- claims ---
@@ -251,7 +255,7 @@ def test_what_is_asked_less_strictly_is_found_wherever_it_was(
 
 @pytest.mark.law(6)
 @READINGS
-@pytest.mark.parametrize("start", range(0, 160, 40))
+@pytest.mark.parametrize("start", some(range(0, 160, 40), 2))
 def test_every_candidate_can_be_claimed(start: int, compatibility: str | None) -> None:
     claimed = 0
     for seed in range(start, start + 40):
@@ -299,8 +303,8 @@ def _use_some(ledger: ro.Ledger, chance: random.Random) -> None:
 
 
 @pytest.mark.law(5)
-@given(fleets.cases())
-def test_asking_changes_nothing(case: fleets.Case) -> None:
+@given(cases())
+def test_asking_changes_nothing(case: fleets_Case) -> None:
     columns = columns_of(case.roots)
     kept, request = copy.deepcopy(columns), copy.deepcopy(case.request)
     snapshot = search.Snapshot(columns)

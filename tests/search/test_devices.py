@@ -7,12 +7,11 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.providers.located import add_parts
 from resource_objects.requests import Request
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIInventory, PCIResource
 
-DEVICES, TOPOLOGY = "PCI_DEVICES", "NUMA_TOPOLOGY"
+DEVICES, TOPOLOGY = "DEVICES", "NUMA_TOPOLOGY"
 
 
 def gpu(bus, node=None, **said):
@@ -39,22 +38,22 @@ def host(name, *devices, cells=0, traits=()):
     found = ro.Provider(name, own, traits=traits)
     made = [HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=64) for n in range(cells)]
     if made:
-        add_parts(found, TOPOLOGY, NUMATopologyInventory(made))
+        found.add_parts(TOPOLOGY, NUMATopologyInventory(made))
     if devices:
-        add_parts(found, DEVICES, PCIInventory(devices))
+        found.add_parts(DEVICES, PCIInventory(devices))
     return found
 
 
 @pytest.fixture
 def gathered(monkeypatch):
     """How many parts there are of each inventory of devices that is gathered."""
-    gather, log = PCIResource.gather, []
+    gather, log = PCIResource.from_parts, []
 
     def logged(self, parts, room=None):
         log.append(len(parts))
         return gather(self, parts, room)
 
-    monkeypatch.setattr(PCIResource, "gather", logged)
+    monkeypatch.setattr(PCIResource, "from_parts", logged)
     return log
 
 
@@ -108,7 +107,7 @@ def test_counts_look_only_at_hosts_that_are_found(fleet, gathered):
 
 
 def test_those_with_a_trait_are_counted(fleet, gathered):
-    fleet.set_traits("host8/0000:10:00.0", ["CUSTOM_H100"])
+    fleet.change("host8/0000:10:00.0", traits=["CUSTOM_H100"])
     gathered.clear()
     one = Request({DEVICES: ro.devices("PGPU")}, required=["CUSTOM_H100"])
     assert fleet.snapshot().candidates(one)
@@ -257,4 +256,4 @@ def test_devices_that_differ_in_the_address_alone_are_listed_once(compatibility)
 
 def test_cards_of_one_kind_are_alike():
     inventory = PCIInventory([*card(1), *card(2)])
-    assert inventory.alike(0) == inventory.alike(1) is not None
+    assert inventory.symmetry_key(0) == inventory.symmetry_key(1) is not None

@@ -8,18 +8,18 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.requests import Request
-from resource_objects.search import semantics
-from resource_objects.testing import canonical, enumerator, fleets, reference
-from resource_objects.testing.columns import columns_of
+from resource_objects.search.conditions import base
 from tests.search import generated
 from tests.search.compatibility_cases import CASES, Case, told, tree
+from tests.support import enumerator, fleets, naive_search
+from tests.support.columns import columns_of
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.row for case in CASES])
 def test_all_candidates_of_a_row(case: Case) -> None:
     columns = columns_of(case.fleet)
-    ours = enumerator.candidates(columns, case.request, semantics.OURS)
-    theirs = enumerator.candidates(columns, case.request, semantics.PLACEMENT)
+    ours = enumerator.candidates(columns, case.request, base.OURS)
+    theirs = enumerator.candidates(columns, case.request, base.PLACEMENT)
     assert told(columns, ours, host=True) == sorted(case.ours)
     assert sorted(set(told(columns, theirs, host=False))) == sorted(case.placement)
 
@@ -33,7 +33,7 @@ def test_an_unknown_tree_is_an_error_by_ours_and_nothing_by_theirs() -> None:
     columns, request = columns_of([tree("h", "VCPU=4")]), Request("VCPU=1", in_tree="i")
     with pytest.raises(exceptions.ProviderNotFound, match="i"):
         enumerator.candidates(columns, request)
-    assert enumerator.candidates(columns, request, semantics.PLACEMENT) == []
+    assert enumerator.candidates(columns, request, base.PLACEMENT) == []
 
 
 @pytest.mark.parametrize("compatibility", [None, "placement"], ids=["ours", "placement"])
@@ -47,7 +47,7 @@ def test_about_as_much_is_possible_as_is_not(compatibility: str | None) -> None:
         found = enumerator.candidates(columns, request)
         possible += bool(found)
         many += len(found) > 3
-        swapped += len(set(canonical.forms(columns, request, found))) < len(found)
+        swapped += len(set(enumerator.forms(columns, request, found))) < len(found)
     assert 90 < possible < 210
     assert many > 20
     assert swapped > 15
@@ -61,7 +61,7 @@ def test_it_agrees_with_the_reference_on_which_hosts_there_are(start: int) -> No
             roots, request = make(seed)
             columns = columns_of([root for root in roots if root.name.startswith("host")])
             hosts = {one.host for one in enumerator.candidates(columns, request)}
-            assert sorted(hosts) == reference.hosts_that_fit(columns, request), seed
+            assert sorted(hosts) == naive_search.hosts_that_fit(columns, request), seed
 
 
 @pytest.mark.parametrize("compatibility", [None, "placement"], ids=["ours", "placement"])
@@ -75,12 +75,12 @@ def test_swapping_what_is_interchangeable_makes_another_candidate(
         request = fleets.request(chance, roots, compatibility=compatibility)
         columns = columns_of(roots)
         found = enumerator.candidates(columns, request)
-        for one, other in canonical.pairs(columns):
+        for one, other in enumerator.pairs(columns):
             for candidate in found:
                 made = _swapped(candidate, one, other)
                 assert made in found, (seed, one, other)
                 swapped += made != candidate
-                both = canonical.forms(columns, request, [candidate, made])
+                both = enumerator.forms(columns, request, [candidate, made])
                 assert both[0] == both[1], seed
     assert swapped > 200
 

@@ -10,7 +10,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
-from resource_objects.testing.reference import columns_of
+from tests.support.columns import columns_of
 
 A, B, C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
 
@@ -135,13 +135,36 @@ def test_a_forbidden_trait_that_everybody_has_is_named():
     ]
 
 
-def test_forbidden_traits_that_exclude_everybody_together_are_all_named():
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"forbidden": [A, B]}, f"without {A} without {B}"),
+        ({"forbidden": [B], "required": [C]}, f"with {C} without {B}"),
+        ({"traits_of": {"PGPU": [C, f"!{B}"]}}, f"with {C} without {B}"),
+    ],
+)
+def test_conditions_that_exclude_each_other_are_one_reason(conditions, words):
+    """Somebody has each of A, B and C, somebody lacks each: none is missing by itself."""
     root = host(gpus=1, trait=A)
-    root.add("host0/other", "PGPU=1", traits=[B])
-    reasons = explained(root, Request("PGPU=1", forbidden=[A, B])).reasons
-    assert [(reason.rule, reason.trait) for reason in reasons] == [
-        (Rule.TRAIT_FORBIDDEN, A),
-        (Rule.TRAIT_FORBIDDEN, B),
+    root.add("host0/other", "PGPU=1", traits=[B, C])
+    assert told(root, Request("PGPU=1", **conditions)) == [
+        f"host0: PGPU asked 1 {words}, nobody meets all of that"
+    ]
+
+
+def test_only_the_conditions_that_exclude_are_told_together():
+    root = host(gpus=1, trait=A)
+    root.add("host0/other", "PGPU=1", traits=[B, C])
+    groups = [RequestGroup("PGPU=1", suffix="_1", forbidden=[A, B, C])]
+    assert told(root, Request(groups=groups)) == [
+        f"host0: group _1: PGPU asked 1 without {A} without {C}, nobody meets all of that"
+    ]
+
+
+def test_a_condition_that_excludes_by_itself_is_told_alone():
+    root = host(gpus=2, trait=A)
+    assert told(root, Request("PGPU=1", forbidden=[A, B])) == [
+        f"host0: PGPU asked 1 without {A}, everybody has it"
     ]
 
 
@@ -316,4 +339,13 @@ def test_devices_whose_rest_is_no_step_have_nothing_to_give():
     for number in range(3):
         root.add(f"host0/gpu{number}", "PGPU=1:step_size=2")
     told = str(Snapshot(columns_of([root])).candidates("PGPU=2").explain())
-    assert told == "host0: PGPU asked 2, free 0 of 0"
+    assert told == "host0: PGPU asked 2, only 0 of what is free goes in steps"
+
+
+def test_what_is_free_is_told_truly_where_the_step_forbids_it():
+    """4 of 5 are free, and 2 of 5: 3 go in steps of 3, and 6 are asked."""
+    root = Provider("host0", "VCPU=8")
+    for number, used in enumerate((1, 3)):
+        root.add(f"host0/gpu{number}", f"VGPU=5:used={used}:step_size=3")
+    told = str(Snapshot(columns_of([root])).candidates("VGPU=6").explain())
+    assert told == "host0: VGPU asked 6, only 3 of what is free goes in steps"

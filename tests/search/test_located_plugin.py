@@ -10,11 +10,12 @@ import resource_objects as ro
 from resource_objects import base, exceptions, fields, plugins
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import Provider
-from resource_objects.providers.located import add_parts
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Inventory, Resource, catalog
 from resource_objects.resources.abstract import on_class_or_instance
+from resource_objects.resources.context import ANYWHERE
+from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
 
@@ -56,7 +57,7 @@ class RingAmount(Amount):
 
 
 @base.register
-class RingInventory(Inventory):
+class RingInventory(Located, Inventory):
     """Switches: total and used lanes of each."""
 
     WIRE_PREFIX = "test_located_plugin"
@@ -68,13 +69,11 @@ class RingInventory(Inventory):
         "used": fields.Field(fields.TupleOf(fields.StrictInteger(0, 99))),
     }
 
-    def fit(self, amount, limit=None):
-        return self.fit_within(amount, self.part_ids())
-
     def part_ids(self):
         return tuple(range(len(self.totals)))
 
-    def fit_within(self, amount, ids):
+    def _fit(self, amount, limit, context):
+        ids = self.part_ids() if context.allowed is None else sorted(context.allowed)
         for switch in ids:
             if self.totals[switch] - self.used[switch] >= amount.lanes:
                 return amount.replace(switch=switch)
@@ -92,8 +91,11 @@ class RingInventory(Inventory):
             for n, total in enumerate(self.totals)
         )
 
-    def spread(self, assigned):
+    def to_allocations(self, assigned):
         return ((assigned.switch, (AmountRecord(LANE, assigned.lanes),)),)
+
+    def from_allocations(self, amount, held, context=ANYWHERE):
+        return amount
 
     def to_records(self):
         (total,), (used,) = self.totals, self.used
@@ -124,13 +126,13 @@ class RingResource(Resource):
         return RingInventory(totals=totals, used=[0] * len(totals))
 
     def inventory_from_records(self, records):
-        return self.gather([records])
+        return self.from_parts([records])
 
     def inventory_from_kept(self, records, description):
         totals, used = zip(*((one.total, one.used) for one in records), strict=True)
         return RingInventory(totals=totals, used=used)
 
-    def gather(self, parts, room=None):
+    def from_parts(self, parts, room=None):
         records = [record for part in parts for record in part.records]
         return self.inventory_from_kept(records, None)
 
@@ -174,7 +176,7 @@ def host(*totals, name="host0"):
     +- switch1      CUSTOM_RING: CUSTOM_LANE=8
     """
     root = Provider(name, "VCPU=8")
-    add_parts(root, RING, RING.make_inventory(*totals))
+    root.add_parts(RING, RING.make_inventory(*totals))
     return root
 
 
@@ -221,7 +223,7 @@ def both(lanes, cpus):
     """A host with a switch and a cell, whose CPUs use lanes of the switch too."""
     root = host(lanes)
     inventory = NUMATopologyInventory([HostCell(0, dedicated=range(cpus))])
-    (cell,) = add_parts(root, "NUMA_TOPOLOGY", inventory)
+    (cell,) = root.add_parts("NUMA_TOPOLOGY", inventory)
     cell.update(shares=[Share(resource_class="PCPU", of="host0/switch0", of_class=LANE)])
     return root
 

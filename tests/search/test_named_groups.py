@@ -14,19 +14,21 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.ledger.found import asked_beside
+from resource_objects.ledger.demand import merged_request
 from resource_objects.providers import Provider
-from resource_objects.providers.located import add_parts
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
-from resource_objects.search import Snapshot, hosting, named, ways
-from resource_objects.search.budget import CutShort
-from resource_objects.search.building import FewUnits
-from resource_objects.testing import fleets
-from resource_objects.testing.columns import columns_of
+from resource_objects.search import Snapshot, tree_search
+from resource_objects.search import tree_search as hosting
+from resource_objects.search import tree_search as ways
+from resource_objects.search.backtracking import CutShort
+from resource_objects.search.conditions import groups as named
+from resource_objects.search.tree_search import FewUnits
 from tests.search import device_fleets, numa_fleets, oracle
 from tests.search.compatibility_cases import gpus, pool, tree
+from tests.support import fleets
+from tests.support.columns import columns_of
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 AMOUNTS = {"MEMORY_MB": [2, 16, 64]}
@@ -174,7 +176,7 @@ def test_more_of_a_host_is_asked_for_and_what_is_located_has_one_way_beside_each
     host = Provider("h", "VCPU=8,MEMORY_MB=64")
     for number, kind in enumerate(("PGPU=1", "PGPU=1:max_unit=1", "PGPU=2")):
         host.add(f"h/{number}", kind)
-    add_parts(host, TOPOLOGY, cells(4))
+    host.add_parts(TOPOLOGY, cells(4))
     ledger.sync(host)
     request = Request("NUMA_TOPOLOGY=1:dedicated=2", groups=[group("_1", "PGPU=1")])
     found = ledger.snapshot().candidates(request, per_host=9)
@@ -186,7 +188,7 @@ def test_a_cell_gives_a_consumer_its_cpus_by_name_or_by_number():
     """Two dedicated CPUs in each cell, which the host does not count itself."""
     ledger = ro.connect("memory://")
     host = Provider("h", "DISK_GB=8")
-    add_parts(host, TOPOLOGY, cells(2, 2))
+    host.add_parts(TOPOLOGY, cells(2, 2))
     ledger.sync(host)
     request = Request("NUMA_TOPOLOGY=1:dedicated=1", groups=[group("_1", "PCPU=1")])
     (found,) = ledger.snapshot().candidates(request)
@@ -220,7 +222,7 @@ def test_what_one_way_uses_as_its_own_is_not_what_another_uses_because_of_shares
 
 
 def test_who_has_too_few_units_beside_one_way_may_have_them_beside_another(monkeypatch):
-    built = hosting.candidate
+    built = tree_search.candidate
 
     def few(*given):
         made = built(*given)
@@ -339,7 +341,7 @@ def test_hosts_that_only_their_pools_serve_are_each_told_of():
 
 def test_who_is_undecided_is_not_told_as_not_looked_at_as_well(monkeypatch):
     """h0 is undecided; h1 and h2 are found, which is all that is asked for; h3 is not looked at."""
-    decide, asked = ways.decide, []
+    decide, asked = tree_search.decide, []
 
     def decided(*given):
         asked.append(given)
@@ -348,11 +350,14 @@ def test_who_is_undecided_is_not_told_as_not_looked_at_as_well(monkeypatch):
         return decide(*given)
 
     monkeypatch.setattr(ways, "decide", decided)
-    kept = Snapshot(columns_of([tree(f"h{number}", "VCPU=4") for number in range(4)]))
-    found = kept.candidates("VCPU=1", limit=2)
+    roots = [Provider(f"h{number}") for number in range(4)]
+    for root in roots:  # two share, which arrays do not decide
+        for device in range(2):
+            root.add(f"{root.name}/{device}", "PGPU=1")
+    found = Snapshot(columns_of(roots)).candidates("PGPU=2", limit=2)
     assert [one.host for one in found] == ["h1", "h2"]
     assert str(found.explain()).splitlines() == [
-        "h0: undecided, the budget of 1000000 steps ran out",
+        "h0: undecided, the budget of 30000 steps ran out",
         "and 1 more host not looked at: the limit was reached",
     ]
 
@@ -408,13 +413,12 @@ def test_a_claim_keeps_the_whole_request(compatibility):
     assert moved.request == request
     assert moved.amounts == ro.Amounts("VCPU=2,PGPU=2")
     every = {"b": ledger.snapshot().candidates(request), "c": {"host2": "VCPU=1"}}
-    assert [one.request for one in ledger.claim_all(every).values()] == [request, None]
+    assert [one.request for one in ledger.claim_all(every)] == [request, None]
 
 
 def test_what_is_asked_besides_leaves_the_groups_as_they_are():
     ledger = lab()
-    add_parts(
-        host := ledger.provider("host0"),
+    (host := ledger.provider("host0")).add_parts(
         TOPOLOGY,
         cells(4),
     )
@@ -432,7 +436,7 @@ def test_what_locates_a_class_takes_the_place_of_what_was_asked_of_who_gives_it(
     before = Request(
         "DISK_GB=2,PCPU=1", traits_of={"PCPU": ["CUSTOM_A"], "DISK_GB": ["CUSTOM_B"]}
     ).with_group("_1", "PGPU=1")
-    told = asked_beside(before, Request("NUMA_TOPOLOGY=1:dedicated=2"))
+    told = merged_request(before, Request("NUMA_TOPOLOGY=1:dedicated=2"))
     assert str(told) == "DISK_GB=2,NUMA_TOPOLOGY=1:dedicated=2 DISK_GB with=CUSTOM_B; _1: PGPU=1"
 
 
@@ -452,3 +456,23 @@ def test_a_lost_race_is_searched_anew_in_the_same_order_with_the_next_seed(monke
     ((request, options),) = again
     assert request == PAIR
     assert options == found.options.again() and options.seed == 6 and options.per_host == 3
+
+
+@pytest.mark.parametrize("compatibility", [None, "placement"])
+@pytest.mark.parametrize("wanted", [0, 5, 11])
+def test_what_the_unnamed_group_needs_is_not_given_to_named_ones_first(wanted, compatibility):
+    root = Provider("host0", "VCPU=1")
+    for number in range(12):
+        traits = [f"CUSTOM_N{number}", *(["CUSTOM_A"] if number == wanted else [])]
+        root.add(f"host0/gpu{number:02}", "PGPU=1", traits=traits)
+    unlike = [group(f"_{n}", "PGPU=1", forbidden=[f"CUSTOM_OTHER_{n}"]) for n in range(8)]
+    request = Request(
+        "PGPU=1",
+        required=["CUSTOM_A"],
+        groups=unlike,
+        group_policy="none",
+        compatibility=compatibility,
+    )
+    found = Snapshot(columns_of([root])).candidates(request, limit=1)
+    assert found.steps < 200
+    assert found[0].mappings[""] == (f"host0/gpu{wanted:02}",)

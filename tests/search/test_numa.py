@@ -13,7 +13,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
-from resource_objects.providers.located import LocatedViews, add_parts
+from resource_objects.providers.located import LocatedViews
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
@@ -23,11 +23,14 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
     PagePool,
     numa,
-    question,
+    problem,
 )
 from resource_objects.search import Snapshot
-from resource_objects.testing import numa_reference, numa_strategies, reference
 from tests.search import numa_fleets
+from tests.support import naive_search
+from tests.support.lengths import examples
+from tests.support.numa_reference import faults, has_placement
+from tests.support.numa_strategies import numa_questions
 
 TOPOLOGY, PAGES = "NUMA_TOPOLOGY", "CUSTOM_HUGEPAGES_2048KB"
 NEAR, FAST = "CUSTOM_NEAR", "CUSTOM_FAST"
@@ -60,7 +63,7 @@ def host(name="host0", given=None, own="VCPU=4,PCPU=8,MEMORY_MB=2048,DISK_GB=100
     +- numa1        the same
     """
     root = Provider(name, own, **said)
-    add_parts(root, TOPOLOGY, NUMATopologyInventory(given or cells()))
+    root.add_parts(TOPOLOGY, NUMATopologyInventory(given or cells()))
     return root
 
 
@@ -81,8 +84,10 @@ def ask(ledger, request, **options):
     """Return the candidates as text, after the reference has agreed with them."""
     columns, request = ledger.backend.read(), Request.of(request)
     found = Snapshot(columns).candidates(request, **options)
-    assert [one.host for one in found] == reference.hosts_that_fit(columns, request)
-    assert [reference.faults(columns, request, one) for one in found] == [[]] * len(found)
+    assert [one.host for one in found] == naive_search.hosts_that_fit(columns, request)
+    assert [naive_search.candidate_faults(columns, request, one) for one in found] == [[]] * len(
+        found
+    )
     return [str(one) for one in found]
 
 
@@ -423,7 +428,7 @@ def test_a_decision_that_does_not_end_is_no_refusal(monkeypatch):
     ledger = kept(host(given=near, own="PCPU=20"), Provider("bare", "PCPU=4"))
     asked = {TOPOLOGY: numa(2, dedicated=2, physnets=networks)}
     assert len(ledger.snapshot().candidates(asked)) == 1
-    monkeypatch.setattr(question, "BUDGET", 0)
+    monkeypatch.setattr(problem, "BUDGET", 0)
     found = ledger.snapshot().candidates(asked, limit=None)
     assert found.cut_short
     assert found.explain().undecided == ("host0",)
@@ -535,7 +540,7 @@ def test_a_trait_that_only_cells_elsewhere_have_is_told_of_the_topology():
 def test_a_host_whose_cells_contradict_each_other_does_not_keep_others_from_being_found():
     """A sync refuses such a host; rows that somebody else changed are read all the same."""
     root = Provider("bad", "VCPU=8")
-    add_parts(root, TOPOLOGY, NUMATopologyInventory(cells()))
+    root.add_parts(TOPOLOGY, NUMATopologyInventory(cells()))
     columns = kept(root, host()).backend.read()
     names = dict(zip(columns.providers.provider_id, columns.providers.name, strict=True))
     rows = columns.inventories
@@ -610,12 +615,12 @@ def test_what_is_found_is_what_trying_everything_finds_and_can_be_claimed(start)
         columns = ledger.backend.read()
         snapshot = Snapshot(columns)
         found = snapshot.candidates(request, limit=None)
-        assert [one.host for one in found] == reference.hosts_that_fit(columns, request), seed
+        assert [one.host for one in found] == naive_search.hosts_that_fit(columns, request), seed
         explained = dict(found.explain().by_host())
         refused = set(snapshot.hosts).difference(one.host for one in found)
         assert all(explained[name] for name in refused), seed
         for one in found:
-            assert reference.faults(columns, request, one) == [], seed
+            assert naive_search.candidate_faults(columns, request, one) == [], seed
             ledger.claim("taker", one)
             ledger.release("taker")
 
@@ -627,7 +632,7 @@ def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(budget):
         ledger, request = numa_fleets.fleet(seed)
         columns = ledger.backend.read()
         found = Snapshot(columns).candidates(request, limit=None, budget=budget)
-        fits = reference.hosts_that_fit(columns, request)
+        fits = naive_search.hosts_that_fit(columns, request)
         refused = {name for name, _ in found.explain().by_host()}
         assert found.steps <= budget
         assert not refused.intersection(fits), seed
@@ -635,26 +640,22 @@ def test_a_small_budget_never_changes_a_yes_or_no_into_the_other(budget):
 
 
 @pytest.mark.law(5)
-@settings(max_examples=150)
-@given(
-    numa_strategies.numa_questions(
-        max_cells=3, max_guests=2, has_room=False, serves_either_way=False
-    )
-)
+@settings(max_examples=examples(150))
+@given(numa_questions(max_cells=3, max_guests=2, has_room=False, serves_either_way=False))
 def test_a_kept_inventory_gives_the_same_answer_as_itself(question):
     """What is used is put into the columns, so that it may be more than there is."""
     inventory, amount, _ = question
     columns = _columns_of(inventory)
     found = Snapshot(columns).candidates({TOPOLOGY: amount})
-    assert bool(found) == numa_reference.has_placement(inventory, amount)
+    assert bool(found) == has_placement(inventory, amount)
     for one in found:
-        assert numa_reference.faults(inventory, one.located[TOPOLOGY]) == []
+        assert faults(inventory, one.located[TOPOLOGY]) == []
 
 
 def _columns_of(inventory):
     """Return what a backend returns of a host that has only cells, with what is used of them."""
     root = Provider("host", "DISK_GB=1")
-    add_parts(root, TOPOLOGY, inventory)
+    root.add_parts(TOPOLOGY, inventory)
     columns = kept(root).backend.read()
     names = dict(zip(columns.providers.name, columns.providers.provider_id, strict=True))
     used, units = {}, []

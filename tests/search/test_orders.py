@@ -15,9 +15,12 @@ from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search.order import MOST, Options, Order
-from resource_objects.testing import fleets
-from resource_objects.testing.columns import columns_of
 from tests.search import device_fleets, numa_fleets
+from tests.support.columns import columns_of
+from tests.support.fleets import cases
+from tests.support.fleets import fleet as fleets_fleet
+from tests.support.fleets import request as fleets_request
+from tests.support.lengths import examples
 
 TRAITS = ["CUSTOM_A", "CUSTOM_B"]
 
@@ -47,11 +50,11 @@ seeds = st.sampled_from([None, 0, 1, 2**70])
 
 @pytest.mark.law(9)
 @pytest.mark.parametrize("compatibility", [None, "placement"], ids=["ours", "placement"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(order=orders, seed=seeds, chance=st.randoms(use_true_random=False))
 def test_every_order_finds_the_same_hosts_and_the_same_again(compatibility, order, seed, chance):
-    roots = fleets.fleet(chance, shares=compatibility is None)
-    request = fleets.request(chance, roots, compatibility=compatibility)
+    roots = fleets_fleet(chance, shares=compatibility is None)
+    request = fleets_request(chance, roots, compatibility=compatibility)
     kept = snapshot(*roots)
     plain = kept.candidates(request, limit=None, per_host=10**6)
     found = kept.candidates(request, limit=None, per_host=10**6, order=order, seed=seed)
@@ -99,7 +102,7 @@ def full(capacity: int, used: int, request: int = 0) -> float:
     return (used + request) / capacity if capacity else 0.0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(*(st.tuples(st.integers(1, 20), st.integers(0, 20)) for _ in range(2))),
@@ -209,7 +212,7 @@ def test_each_trait_that_some_provider_of_a_host_has_counts_once():
 # --- near the best ---
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10**9), st.integers(1, 7))
 def test_a_seed_shuffles_those_near_the_best_and_lets_no_other_in(seed, among):
     kept = snapshot(*(Provider(f"host{n:02}", f"VCPU=40:used={n}") for n in range(20)))
@@ -221,8 +224,8 @@ def test_a_seed_shuffles_those_near_the_best_and_lets_no_other_in(seed, among):
 
 
 @pytest.mark.law(9)
-@settings(max_examples=40)
-@given(order=orders, seed=seeds, limit=st.integers(1, 6), case=fleets.cases())
+@settings(max_examples=examples(40))
+@given(order=orders, seed=seeds, limit=st.integers(1, 6), case=cases())
 def test_a_limit_takes_the_first_in_any_order(order, seed, limit, case):
     kept = snapshot(*case.roots)
     options = {"per_host": 3, "order": order, "seed": seed}
@@ -257,3 +260,14 @@ def test_what_is_no_order_is_refused_by_name(given_, told):
 def test_what_is_no_seed_is_refused(seed):
     with pytest.raises(exceptions.InvalidRequest, match="seed"):
         snapshot(Provider("h", "VCPU=1")).candidates("VCPU=1", seed=seed)
+
+
+def test_schedulers_that_say_a_seed_want_different_hosts():
+    kept = snapshot(*(Provider(f"host{n:02}", "VCPU=8") for n in range(64)))
+
+    def first(order, seed=None):
+        return hosts(kept, "VCPU=1", order=Order(order, among=16), seed=seed)[0]
+
+    for order in ("pack", "spread"):
+        assert {first(order) for _ in range(4)} == {"host00"}  # all but one lose the race
+        assert len({first(order, seed) for seed in range(16)}) > 8

@@ -6,9 +6,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.providers import Provider
-from resource_objects.requests import Request
+from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
-from resource_objects.testing.reference import columns_of, faults, hosts_that_fit
+from tests.support.columns import columns_of
+from tests.support.naive_search import candidate_faults, hosts_that_fit
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 SSD, RAID = "CUSTOM_SSD", "CUSTOM_RAID"
@@ -19,7 +20,9 @@ def found_in(roots, request, held=()):
     columns, request = columns_of(roots, held), Request.of(request)
     found = Snapshot(columns).candidates(request, limit=None)
     assert [candidate.host for candidate in found] == hosts_that_fit(columns, request)
-    assert [faults(columns, request, candidate) for candidate in found] == [[]] * len(found)
+    assert [candidate_faults(columns, request, candidate) for candidate in found] == [[]] * len(
+        found
+    )
     return found
 
 
@@ -88,8 +91,8 @@ def test_what_only_pools_have_is_found_once_at_the_pool():
     (found,) = found_in(lab, "DISK_GB=10")
     assert (found.host, str(found)) == ("nfs", "DISK_GB=10 of nfs")
     assert told(lab, "DISK_GB=2000") == [
-        "host0: DISK_GB asked 2000, there is none",
-        "host1: DISK_GB asked 2000, there is none",
+        "host0: nfs: DISK_GB asked 2000, free 1000 of 1000",
+        "host1: nfs: DISK_GB asked 2000, free 1000 of 1000",
         "nfs: DISK_GB asked 2000, free 1000 of 1000",
     ]
 
@@ -242,7 +245,21 @@ def test_a_candidate_of_a_pool_can_be_claimed():
         ledger.sync(host(), pool())
         request = Request("VCPU=2,DISK_GB=10")
         snapshot = ledger.snapshot()
-        assert snapshot.cursor == ledger.cursor()
+        assert snapshot.cursor == ledger.feed.cursor()
         claim = ledger.claim("job-1", snapshot.candidates(request), unchanged=True)
         assert str(claim) == "job-1 holds VCPU=2 of host0, DISK_GB=10 of nfs"
         assert ledger.snapshot().used("DISK_GB") == 10
+
+
+def test_a_pool_that_is_full_is_not_told_as_none():
+    held = [("job-1", "nfs", "DISK_GB", 995)]
+    full = "nfs: DISK_GB asked 10, free 5 of 1000 (job-1 holds 995)"
+    assert told([host(), pool()], "DISK_GB=10", held) == [f"host0: {full}", full]
+    named = Request(groups=[RequestGroup("DISK_GB=10", suffix="_1")])
+    assert told([host(), pool()], named, held)[0] == full.replace("nfs: ", "host0: nfs: group _1: ")
+
+
+def test_a_host_that_gives_nothing_itself_says_that_pools_may():
+    assert told([host(), pool()], "DISK_GB=10") == [
+        "host0: DISK_GB asked 10, pools may have it but the host gives nothing itself"
+    ]

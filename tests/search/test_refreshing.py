@@ -20,10 +20,8 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.provider import Share
-from resource_objects.search import Snapshot, reading
-from resource_objects.search.patching import patched
-from resource_objects.search.refreshing import Following
-from resource_objects.search.replacing import replaced
+from resource_objects.search import Snapshot, fleet_build
+from resource_objects.search.refresh import Following, patched, replaced
 from resource_objects.search.snapshot import Refresh
 from resource_objects.search.views import _of_providers
 from tests.ledger.device_hosts import gpu, host_of
@@ -41,7 +39,7 @@ def lab() -> Columns:
         plain = ro.Provider("host2", "VCPU=4", traits=["CUSTOM_B"], aggregates=["r1"])
         ledger.sync(host, host_of([gpu(1), gpu(2)], "host1"), plain)
         ledger.claim("job-1", {"host0/part": "VCPU=1", "host2": "VCPU=2"})
-        ledger.claim("job-2", {"host1": "PCI_DEVICES=PGPU"})
+        ledger.claim("job-2", {"host1": "DEVICES=PGPU"})
         return ledger.backend.read()
 
 
@@ -103,18 +101,18 @@ def test_a_definition_that_differs_is_not_patched(what: str) -> None:
     if what == "another class":  # nobody shares what goes
         before = changed(before, "shares", lambda rows: rows.clear())
     after = changed(before, table, change)
-    old = reading.read(before)
-    new = reading.read(of_tree(after, "host00" if what == "name" else host))
+    old = fleet_build.read(before)
+    new = fleet_build.read(of_tree(after, "host00" if what == "name" else host))
     tree = old.hosts.index(host)
     assert patched(old, new, np.array([tree])) is None
     gone = np.arange(len(old.hosts)) == tree
-    assert shown(replaced(old, new, gone)) == shown(reading.read(after))
+    assert shown(replaced(old, new, gone)) == shown(fleet_build.read(after))
 
 
 @pytest.mark.parametrize("host", ["host0", "host1", "host2"])
 def test_a_tree_that_is_the_same_may_be_patched_or_replaced(host: str) -> None:
     columns = lab()
-    old, new = reading.read(columns), reading.read(of_tree(columns, host))
+    old, new = fleet_build.read(columns), fleet_build.read(of_tree(columns, host))
     tree = old.hosts.index(host)
     same = patched(old, new, np.array([tree]))
     assert same is not None and same.inventories is old.inventories
@@ -124,7 +122,7 @@ def test_a_tree_that_is_the_same_may_be_patched_or_replaced(host: str) -> None:
 
 def test_everything_may_go_and_come() -> None:
     columns = lab()
-    fleet, nothing = reading.read(columns), reading.read(Columns())
+    fleet, nothing = fleet_build.read(columns), fleet_build.read(Columns())
     every, none = np.ones(3, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     assert shown(replaced(fleet, nothing, every)) == shown(nothing)
     assert shown(replaced(nothing, fleet, none)) == shown(fleet)

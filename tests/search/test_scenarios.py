@@ -8,7 +8,8 @@ from resource_objects import exceptions
 from resource_objects.providers import Provider
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.testing.reference import columns_of, faults, hosts_that_fit
+from tests.support.columns import columns_of
+from tests.support.naive_search import candidate_faults, hosts_that_fit
 
 A, B, C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
 
@@ -19,7 +20,9 @@ def ask(roots, request, **options):
     request = Request.of(request)
     found = Snapshot(columns).candidates(request, **options)
     assert [candidate.host for candidate in found] == hosts_that_fit(columns, request)
-    assert [faults(columns, request, candidate) for candidate in found] == [[]] * len(found)
+    assert [candidate_faults(columns, request, candidate) for candidate in found] == [[]] * len(
+        found
+    )
     return [str(candidate) for candidate in found]
 
 

@@ -12,7 +12,8 @@ from resource_objects.providers.columns import ShareColumns
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.testing.reference import columns_of, faults, hosts_that_fit
+from tests.support.columns import columns_of
+from tests.support.naive_search import candidate_faults, hosts_that_fit
 
 
 def ask(roots, request, **options):
@@ -21,7 +22,9 @@ def ask(roots, request, **options):
     request = Request.of(request)
     found = Snapshot(columns).candidates(request, **options)
     assert [candidate.host for candidate in found] == hosts_that_fit(columns, request)
-    assert [faults(columns, request, candidate) for candidate in found] == [[]] * len(found)
+    assert [candidate_faults(columns, request, candidate) for candidate in found] == [[]] * len(
+        found
+    )
     return [str(candidate) for candidate in found]
 
 
@@ -434,3 +437,19 @@ def test_a_share_of_what_is_not_there_is_refused(row):
     odd = ShareColumns(*([value] for value in row), [1])
     with pytest.raises(exceptions.InvalidRow):
         Snapshot(type(columns)(columns.providers, columns.inventories, shares=odd))
+
+
+def test_all_who_hold_shared_devices_are_named():
+    root = Provider("host0", "VCPU=1")
+    for number in range(2):
+        name = f"host0/gpu{number}"
+        share = Share(resource_class="VGPU", of=name, of_class="CUSTOM_SLICE")
+        gpu = Provider(name, "CUSTOM_SLICE=7,VGPU=7", shares=[share])
+        root.update(children=[*root.children, gpu])
+    held = [(f"job-{n}", f"host0/gpu{n % 2}", "CUSTOM_SLICE", 2) for n in range(5)]
+    found = Snapshot(columns_of([root], held)).candidates("VGPU=8")
+    (reason,) = found.explain().reasons
+    assert (reason.resource, reason.requested, reason.free, reason.bound) == (
+        "CUSTOM_SLICE", 8, 4, 14)  # fmt: skip
+    assert reason.where == "host0"
+    assert reason.holders == tuple((f"job-{n}", 2) for n in range(5))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.search.budget import Budget, Exhausted
+from resource_objects.search.backtracking import Budget, Exhausted
 from resource_objects.search.split import combine, split
 
 PLENTY = 1_000_000

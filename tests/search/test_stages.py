@@ -11,9 +11,9 @@ import pytest
 from resource_objects.providers import Provider
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.search.stages import Stage
-from resource_objects.testing import fleets
-from resource_objects.testing.columns import columns_of
+from resource_objects.search.explain import Stage
+from tests.support import fleets
+from tests.support.columns import columns_of
 
 
 def lab(*gpus: int) -> Snapshot:

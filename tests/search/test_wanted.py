@@ -12,9 +12,9 @@ from resource_objects.providers.columns import UnitColumns
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, Amounts, IntegerAmount
 from resource_objects.resources.records import AmountRecord
-from resource_objects.search import Snapshot, question
-from resource_objects.search.wanted import Wanted, located, wanted
-from resource_objects.testing.reference import columns_of
+from resource_objects.search import Snapshot, problem
+from resource_objects.search.problem import Wanted, located_of, wanted
+from tests.support.columns import columns_of
 
 
 @base.register
@@ -102,10 +102,10 @@ def test_what_lies_over_a_tree_is_located_and_its_counts_are_not_wanted():
         ("VCPU", 1),
         ("DISK_GB", 9),
     ]
-    assert {name: str(amount) for name, amount in located(request).items()} == {
+    assert {name: str(amount) for name, amount in located_of(request).items()} == {
         "NUMA_TOPOLOGY": "2:dedicated=4:memory=64"
     }
-    assert not located(Request("VCPU=1"))
+    assert not located_of(Request("VCPU=1"))
 
 
 # --- units ----------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def search(ask, roots, records, taken=()):
 
 def _stand_in(request):
     """A request that passes for one: its kind of amounts is no plug-in's."""
-    stand_in = question.Request("VCPU=1")
+    stand_in = problem.Request("VCPU=1")
     object.__setattr__(stand_in, "_obj_groups", request.groups)
     return stand_in
 

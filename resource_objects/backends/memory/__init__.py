@@ -4,14 +4,11 @@ For tests, simulations and programs that keep their own persistence. Same behavi
 databases; gone when it is closed.
 
 =====================  ============================================================================
-``backend``            :class:`MemoryBackend`: the lock, the assignment that makes a write happen
-``state``              what is kept
-``draft``, ``tables``  what a write makes of it, laid over it until then
-``names``, ``rename``  resource classes, traits and aggregates: made, renamed, removed
-``define``             definitions in, with ``shares`` and ``moves`` to other trees
-``orders``             orders carried out
-``feed``               the change feed told, read and forgotten
-``read``, ``lists``    columns, pages and totals out
+``backend``            :class:`MemoryBackend`: the lock, the assignment that makes a write happen;
+                       orders carried out
+``state``              what is kept, what a write makes of it until then, and the change feed
+``definitions``        definitions in, with shares and moves to other trees; names
+``reading``            columns, pages and totals out
 =====================  ============================================================================
 """
 

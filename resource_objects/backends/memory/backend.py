@@ -5,17 +5,30 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import threading
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import Self
 
 from resource_objects import exceptions
-from resource_objects.backends.memory import define, feed, lists, names, orders, read
-from resource_objects.backends.memory.draft import Draft
-from resource_objects.backends.memory.state import Recorded, State
-from resource_objects.providers.backend import Backend, ClaimRecord, Operation, Outcome
+from resource_objects.backends.memory import definitions, reading
+from resource_objects.backends.memory.state import (
+    Draft,
+    Recorded,
+    State,
+    Taken,
+    changes_after,
+    count_after,
+    cursor_of,
+    forget,
+    named_today,
+    tell,
+    touched_after,
+    with_provider_names,
+)
+from resource_objects.providers.backend import Backend, Operation, Outcome
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Change, Cursor
+from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -25,9 +38,12 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.orders import NameKind, Write
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, NameKind, Write
+from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
 
 URL = "memory://"
+#: how many operations are done until what is old is forgotten, and how much of it at once
+EVERY, BATCH = 64, 256
 
 
 class MemoryBackend(Backend):
@@ -42,10 +58,10 @@ class MemoryBackend(Backend):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._state = State()
-        self._order = lists.Order()
+        self._order = reading.PageOrder()
         self._pending: Draft | None = None
         self._closed = False
-        names.add_standard(self._state)
+        definitions.add_standard(self._state)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -59,7 +75,7 @@ class MemoryBackend(Backend):
         with self._lock:
             self._closed = True
             self._pending = None
-            self._order = lists.Order()
+            self._order = reading.PageOrder()
             self._state = State()
 
     # --- reading ---
@@ -67,7 +83,7 @@ class MemoryBackend(Backend):
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return everything kept, or some trees (see the contract)."""
         with self._lock:
-            return read.read(self._open(), trees, allocations)
+            return reading.read_trees(self._open(), trees, allocations)
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""
@@ -80,37 +96,37 @@ class MemoryBackend(Backend):
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers (see the contract)."""
         with self._lock:
-            return lists.list_providers(self._open(), self._order, wanted, limit, after)
+            return reading.page_of_providers(self._open(), self._order, wanted, limit, after)
 
     def list_consumers(
         self, wanted: ConsumerFilter, limit: int, after: str | None = None
-    ) -> tuple[ClaimRecord, ...]:
+    ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers (see the contract)."""
         with self._lock:
-            return lists.list_consumers(self._open(), self._order, wanted, limit, after)
+            return reading.page_of_consumers(self._open(), self._order, wanted, limit, after)
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
     ) -> tuple[ListedName, ...]:
         """Return a page of resource classes, traits or aggregates (see the contract)."""
         with self._lock:
-            return lists.list_names(self._open(), kind, limit, after)
+            return reading.page_of_names(self._open(), kind, limit, after)
 
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return what the consumers of a filter use (see the contract)."""
         with self._lock:
-            return lists.totals(self._open(), self._order, wanted, by)
+            return reading.totals_of_consumers(self._open(), self._order, wanted, by)
 
-    def held(self, consumer: str) -> ClaimRecord | None:
+    def held(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""
         return self.held_by([consumer]).get(consumer)
 
-    def held_by(self, consumers: Collection[str]) -> dict[str, ClaimRecord]:
+    def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return what several consumers hold, by name."""
         with self._lock:
             state = self._open()
             return {
-                name: orders.named_today(state, state.claims[name])
+                name: named_today(state, state.claims[name])
                 for name in consumers
                 if name in state.claims
             }
@@ -124,25 +140,25 @@ class MemoryBackend(Backend):
     def cursor(self) -> Cursor:
         """Return where the change feed is now."""
         with self._lock:
-            return feed.cursor(self._open())
+            return cursor_of(self._open())
 
-    def changes(self, after: Cursor, limit: int) -> tuple[Change, ...]:
+    def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Return changes after a cursor (see the contract)."""
         with self._lock:
-            return feed.changes(self._open(), after, limit)
+            return changes_after(self._open(), after, limit)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that were touched after a cursor (see the contract)."""
         with self._lock:
             state = self._open()
-            now, count = feed.cursor(state), feed.count(state, after)
-            keys = choose(feed.touched(state, after)) if count <= most else None
-            columns = None if keys is None else read.read_uuids(state, keys)
+            now, count = cursor_of(state), count_after(state, after)
+            keys = choose(touched_after(state, after)) if count <= most else None
+            columns = None if keys is None else reading.read_trees_of(state, keys)
             return Changed(now, count, columns)
 
     # --- writing ---
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, whole or not at all (see the contract)."""
         with self._lock:
             state = self._open()
@@ -151,16 +167,26 @@ class MemoryBackend(Backend):
                 done.outcome.require(write.operation.id, write.kind, write.subject)
                 return done.outcome.claims
             draft = Draft(state)
+            write.operation.require_known(draft.now, state.retention)
             claims = _work_out(draft, write)
             self._make(draft)
+            if draft.number % EVERY == 0:
+                draft = Draft(state)
+                forget(state, draft, draft.now - state.retention, BATCH)
+                self._make(draft)
             return claims
+
+    def retain(self, age: datetime.timedelta) -> None:
+        """Keep operations and changes for so long from now on (see the contract)."""
+        with self._lock:
+            self._open().retention = age
 
     def prune(self, before: datetime.datetime) -> Pruned:
         """Forget what is older than a moment (see the contract)."""
         with self._lock:
             state = self._open()
             draft = Draft(state)
-            pruned = feed.prune(state, draft, before)
+            pruned = forget(state, draft, before)
             self._make(draft)
             return pruned
 
@@ -186,22 +212,22 @@ class MemoryBackend(Backend):
         return self._state
 
 
-def _work_out(draft: Draft, write: Write) -> tuple[ClaimRecord, ...]:
+def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
     """Put all that a write changes into a draft, or raise."""
     _check_unchanged(draft, write)
     for uuid in write.reported:
         _report(draft, uuid)
     for change in write.names:
-        names.change(draft, change)
+        definitions.change_name(draft, change)
     if write.definitions is not None:
-        define.begin(draft, write.definitions)
-    claims = orders.carry_out(draft, write.orders)
+        definitions.begin_definitions(draft, write.definitions)
+    claims = carry_out(draft, write.orders)
     if write.definitions is not None:
-        define.end(draft, write.definitions)
+        definitions.end_definitions(draft, write.definitions)
     draft.touch_renamed()
     outcome = Outcome(write.kind, write.subject, claims)
     draft.operations.put(write.operation.id, Recorded(draft.number, draft.now, outcome))
-    feed.tell(draft, write)
+    tell(draft, write)
     return claims
 
 
@@ -210,7 +236,7 @@ def _check_unchanged(draft: Draft, write: Write) -> None:
         kept = draft.providers.get(uuid)
         if kept is None:
             raise exceptions.StaleDefinition(uuid, "it is gone")
-        define.check_generation(kept, kept.name, generation)
+        definitions.check_generation(kept, kept.name, generation)
 
 
 def _report(draft: Draft, uuid: str) -> None:
@@ -218,4 +244,114 @@ def _report(draft: Draft, uuid: str) -> None:
     if kept is None:
         raise exceptions.ProviderNotFound(uuid)
     draft.providers.put(uuid, dataclasses.replace(kept, reported_at=draft.now))
-    draft.touch(uuid)
+    draft.of_tree(uuid).reports.add(uuid)
+
+
+# --- orders ---------------------------------------------------------------------------------------
+#
+# Orders carried out: what they come to is settled, then put into the draft.
+
+
+def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[ConsumerRecord, ...]:
+    """Carry out orders together; return a record for each. Cost: linear in what they are about."""
+    if not orders:
+        return ()
+    kept = {
+        order.consumer: _with_names(draft, claim)
+        for order in orders
+        if (claim := draft.claims.get(order.consumer)) is not None
+    }
+    places, names = _places(draft, keys_of(orders, kept))
+    settlement = settle(
+        orders,
+        kept,
+        places,
+        names,
+        draft.now,
+        holders=lambda keys: _holders(draft, keys),
+        takers=lambda units: _takers(draft, units),
+    )
+    _use_inventories(draft, settlement, places)
+    for settled in settlement.consumers:
+        _give_back(draft, settled)
+    return tuple([_hold(draft, settled) for settled in settlement.consumers])
+
+
+def _with_names(draft: Draft, claim: ConsumerRecord) -> ConsumerRecord:
+    names = {held.provider_uuid: draft.providers[held.provider_uuid].name for held in claim.held}
+    return with_provider_names(claim, names)
+
+
+def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[str, str]]:
+    """Return the inventories of some places and of their shares, and the providers' names."""
+    places: dict[Key, Place] = {}
+    names: dict[str, str] = {}
+    waiting = list(keys)
+    for key in waiting:  # grows while it is read: what they share
+        kept, row = draft.providers.get(key[0]), draft.rows.get(key)
+        if kept is not None:
+            names[key[0]] = kept.name
+        if kept is not None and row is not None and key not in places:
+            places[key] = Place(kept.name, row.record, row.shares)
+            waiting += [of for of, _ in row.shares]
+    return places, names
+
+
+def _holders(draft: Draft, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:
+    found: dict[Key, Iterable[tuple[str, int]]] = {}
+    for key in keys:
+        amounts: dict[str, int] = defaultdict(int, draft.holders.get(key))
+        for source, factor in draft.sharers.get(key).items():
+            for consumer, amount in draft.holders.get(source).items():
+                amounts[consumer] += amount * factor
+        found[key] = amounts.items()
+    return found
+
+
+def _takers(draft: Draft, units: Collection[Unit]) -> dict[Unit, str]:
+    found = {unit: draft.units.one(*unit) for unit in units}
+    return {unit: taken.consumer for unit, taken in found.items() if taken is not None}
+
+
+def _use_inventories(draft: Draft, settlement: Settlement, places: Mapping[Key, Place]) -> None:
+    """Write what is used of each inventory, directly and in all."""
+    direct: dict[Key, int] = defaultdict(int)  # also of places where only units or holders change
+    for settled in settlement.consumers:
+        for change in settled.changes:
+            direct[change.key] += change.after - change.before
+            for of, _ in places[change.key].shares:
+                direct[of] += 0
+    for key, more in direct.items():
+        row, net = draft.rows[key], settlement.nets.get(key, 0)
+        record = dataclasses.replace(row.record, used=row.record.used + net) if net else row.record
+        now = dataclasses.replace(
+            row, record=record, direct=row.direct + more, writes=row.writes + 1
+        )
+        draft.rows.put(key, now)
+
+
+def _give_back(draft: Draft, settled: Settled) -> None:
+    if settled.is_gone:
+        draft.claim_ids.put(settled.claim.uuid, None)
+    for change in settled.changes:
+        for unit in change.given:
+            draft.units.put(change.key[0], unit, None)
+
+
+def _hold(draft: Draft, settled: Settled) -> ConsumerRecord:
+    """Write what a consumer holds; return its claim."""
+    claim = dataclasses.replace(settled.claim, generation=draft.number)
+    draft.claims.put(claim.consumer, None if settled.is_gone else claim)
+    if not settled.is_gone:
+        if draft.claim_ids.get(claim.uuid) not in (None, claim.consumer):
+            raise exceptions.OperationConflict(claim.uuid, "a claim of this id exists")
+        draft.claim_ids.put(claim.uuid, claim.consumer)
+    if not settled.changes:
+        for held in claim.held:
+            draft.of_tree(held.provider_uuid).claims.add(claim.consumer)
+    for change in settled.changes:
+        draft.of_tree(change.key[0]).uses.append(change)
+        draft.holders.put(change.key, claim.consumer, change.after or None)
+        for unit in change.taken:
+            draft.units.put(change.key[0], unit, Taken(claim.consumer, change.key[1]))
+    return claim

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import heapq
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from resource_objects.providers.feed import Change
-from resource_objects.providers.listing import ListedName
-from resource_objects.providers.orders import ClaimRecord, Key, NameKind, Outcome
+from resource_objects.providers.backend import RETENTION
+from resource_objects.providers.changed import Touched
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
+from resource_objects.providers.listing import ListedName, Pruned
+from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome, Write
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
 
@@ -76,14 +80,16 @@ class State:
     children: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     rows: dict[Key, Row] = dataclasses.field(default_factory=dict)
     sharers: dict[Key, dict[Key, int]] = dataclasses.field(default_factory=dict)  # {of: {by: k}}
-    claims: dict[str, ClaimRecord] = dataclasses.field(default_factory=dict)  # by consumer
+    claims: dict[str, ConsumerRecord] = dataclasses.field(default_factory=dict)  # by consumer
     claim_ids: dict[str, str] = dataclasses.field(default_factory=dict)  # whose each claim is
     holders: dict[Key, dict[str, int]] = dataclasses.field(default_factory=dict)
     units: dict[str, dict[str, Taken]] = dataclasses.field(default_factory=dict)  # by provider
     operations: dict[str, Recorded] = dataclasses.field(default_factory=dict)
-    changes: dict[int, dict[int, Change]] = dataclasses.field(default_factory=dict)  # by shard
+    changes: dict[int, dict[int, FeedEntry]] = dataclasses.field(default_factory=dict)  # by shard
     heads: dict[int, int] = dataclasses.field(default_factory=dict)
-    oldest: dict[int, int] = dataclasses.field(default_factory=dict)  # last change forgotten
+    last: dict[int, int] = dataclasses.field(default_factory=dict)  # operation at each head
+    retention: datetime.timedelta = RETENTION
+    epoch: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
     # numbers are given out once, whatever becomes of the write
     provider_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
     name_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
@@ -113,3 +119,298 @@ class State:
         for kept in waiting:  # grows while it is read: breadth first
             yield kept
             waiting += [self.providers[uuid] for uuid in self.children.get(kept.uuid, ())]
+
+
+def named_today(state: State, claim: ConsumerRecord) -> ConsumerRecord:
+    """Return a claim with the names its providers have now."""
+    names = {held.provider_uuid: state.providers[held.provider_uuid].name for held in claim.held}
+    return with_provider_names(claim, names)
+
+
+def with_provider_names(claim: ConsumerRecord, names: Mapping[str, str]) -> ConsumerRecord:
+    """Return a claim that calls its providers by these names."""
+    if all(held.provider == names[held.provider_uuid] for held in claim.held):
+        return claim
+    held = tuple(dataclasses.replace(h, provider=names[h.provider_uuid]) for h in claim.held)
+    return dataclasses.replace(claim, held=held)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+#
+# Changes laid over what is kept, as one write will leave it.
+#
+# Nothing kept changes before ``apply``, which can be done twice: so an interrupt in the middle of
+# it only means to do it again.
+
+
+_K = TypeVar("_K")
+_I = TypeVar("_I")
+_V = TypeVar("_V")
+
+
+class Table(Generic[_K, _V]):
+    """A dict as a write will leave it; None is gone."""
+
+    __slots__ = ("changed", "kept")
+
+    def __init__(self, kept: dict[_K, _V]) -> None:
+        self.kept = kept
+        self.changed: dict[_K, _V | None] = {}
+
+    def get(self, key: _K) -> _V | None:
+        """Return what will be there."""
+        return self.changed[key] if key in self.changed else self.kept.get(key)
+
+    def __getitem__(self, key: _K) -> _V:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def put(self, key: _K, value: _V | None) -> None:
+        """Set a value, or drop it if it is None."""
+        self.changed[key] = value
+
+    def items(self) -> Iterator[tuple[_K, _V]]:
+        """Yield everything that will be there. Cost: linear in what is kept."""
+        for key in {**self.kept, **self.changed}:
+            value = self.get(key)
+            if value is not None:
+                yield key, value
+
+    def changes_keys(self) -> bool:
+        """Whether something comes or goes."""
+        return any(value is None or key not in self.kept for key, value in self.changed.items())
+
+    def apply(self) -> None:
+        """Make it so; twice is as good as once."""
+        for key, value in self.changed.items():
+            _lay(self.kept, key, value)
+
+
+class Nested(Generic[_K, _I, _V]):
+    """A dict of dicts as a write will leave it; None is gone, empty dicts are too."""
+
+    __slots__ = ("changed", "kept")
+
+    def __init__(self, kept: dict[_K, dict[_I, _V]]) -> None:
+        self.kept = kept
+        self.changed: dict[_K, dict[_I, _V | None]] = {}
+
+    def get(self, key: _K) -> dict[_I, _V]:
+        """Return a copy of what will be there. Cost: linear in it."""
+        found = dict(self.kept.get(key, {}))
+        for inner, value in self.changed.get(key, {}).items():
+            _lay(found, inner, value)
+        return found
+
+    def one(self, key: _K, inner: _I) -> _V | None:
+        """Return one value that will be there."""
+        changed = self.changed.get(key, {})
+        return changed[inner] if inner in changed else self.kept.get(key, {}).get(inner)
+
+    def put(self, key: _K, inner: _I, value: _V | None) -> None:
+        """Set a value, or drop it if it is None."""
+        self.changed.setdefault(key, {})[inner] = value
+
+    def apply(self) -> None:
+        """Make it so; twice is as good as once."""
+        for key, changed in self.changed.items():
+            kept = self.kept.setdefault(key, {})
+            for inner, value in changed.items():
+                _lay(kept, inner, value)
+            _lay(self.kept, key, kept or None)
+
+
+def _lay(table: dict[_K, _V], key: _K, value: _V | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+# --- draft ----------------------------------------------------------------------------------------
+#
+# The draft that a write works on: all of it, before any of it happens.
+
+
+class Draft:
+    """What is kept as one write will leave it, and which keys the feed will name."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.now = datetime.datetime.now(datetime.UTC)
+        self.number = next(state.operation_numbers)
+        self.names = Table(state.names)
+        self.providers = Table(state.providers)
+        self.uuid_of = Table(state.uuid_of)
+        self.children = Nested(state.children)
+        self.rows = Table(state.rows)
+        self.sharers = Nested(state.sharers)
+        self.claims = Table(state.claims)
+        self.claim_ids = Table(state.claim_ids)
+        self.holders = Nested(state.holders)
+        self.units = Nested(state.units)
+        self.operations = Table(state.operations)
+        self.changes = Nested(state.changes)
+        self.heads = Table(state.heads)
+        self.last = Table(state.last)
+        self.told: dict[int, Told] = {}  #: by shard
+        #: uuids of providers whose definition says a name that is another now
+        self.renamed: set[str] = set()
+
+    def apply(self) -> None:
+        """Make it so; twice is as good as once."""
+        for table in (
+            self.names,
+            self.providers,
+            self.uuid_of,
+            self.children,
+            self.rows,
+            self.sharers,
+            self.claims,
+            self.claim_ids,
+            self.holders,
+            self.units,
+            self.operations,
+            self.changes,
+            self.heads,
+            self.last,
+        ):
+            table.apply()
+
+    def top(self, uuid: str) -> Kept:
+        """Return the root of the tree of a provider, which is there."""
+        kept = self.providers[uuid]
+        while kept.parent_uuid is not None:
+            kept = self.providers[kept.parent_uuid]
+        return kept
+
+    def bumped(self, kept: Kept) -> Kept:
+        """Return a provider at the generation after the one it was at: one write, one step."""
+        return dataclasses.replace(kept, generation=self.providers.kept[kept.uuid].generation + 1)
+
+    def rename(self, kept: Kept) -> None:
+        """Put a provider whose definition says another name now at its next generation."""
+        self.providers.put(kept.uuid, self.bumped(kept))
+        self.renamed.add(kept.uuid)
+
+    def touch_renamed(self) -> None:
+        """Note whom a rename touched, if the same write does more; alone it names nobody."""
+        if self.told:
+            for uuid in self.renamed:
+                if self.providers.get(uuid) is not None:
+                    self.touch(uuid)
+
+    def touch(self, uuid: str, root: int | None = None) -> None:
+        """Note that the definition of a provider, which is there, is changed.
+
+        :param root: number of the root it has or had, where that is not the one it has now
+        """
+        self.of_tree(uuid, root).definitions.add(uuid)
+
+    def of_tree(self, uuid: str, root: int | None = None) -> Told:
+        """Return what is told to the tree of a provider."""
+        number = self.top(uuid).number if root is None else root
+        return self.told.setdefault(shard_of(number), Told())
+
+
+@dataclasses.dataclass(slots=True)
+class Told:
+    """What one shard of the feed is told of a write."""
+
+    uses: list[Change] = dataclasses.field(default_factory=list)
+    definitions: set[str] = dataclasses.field(default_factory=set)
+    reports: set[str] = dataclasses.field(default_factory=set)
+    claims: set[str] = dataclasses.field(default_factory=set)
+
+
+# --- feed -----------------------------------------------------------------------------------------
+#
+# The change feed in memory: told with every write, read on from a cursor, forgotten when old.
+
+
+def tell(draft: Draft, write: Write) -> None:
+    """Add what a write changed to the feed, one entry for each shard."""
+    operation = write.operation
+    for shard, told in (draft.told or {0: Told()}).items():
+        number = (draft.heads.get(shard) or 0) + 1
+        draft.heads.put(shard, number)
+        draft.last.put(shard, draft.number)
+        entry = FeedEntry(
+            shard,
+            number,
+            draft.now,
+            operation.id,
+            write.kind,
+            write.subject,
+            operation.actor,
+            draft.number,
+            tuple(told.uses),
+            tuple(sorted(told.definitions)),
+            tuple(sorted(told.reports)),
+            tuple(sorted(told.claims)),
+        )
+        draft.changes.put(shard, number, entry)
+
+
+def cursor_of(state: State) -> Cursor:
+    """Return where the feed is."""
+    return Cursor(
+        tuple(state.heads.get(shard, 0) for shard in range(SHARDS)),
+        tuple(state.last.get(shard, 0) for shard in range(SHARDS)),
+        state.epoch,
+    )
+
+
+def changes_after(state: State, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
+    """Return entries after a cursor, the oldest first, each shard in its order.
+
+    Cost: linear in those returned.
+    """
+    parts = [_of_shard(state, after, shard) for shard in after.waiting(cursor_of(state))]
+    merged = heapq.merge(*parts, key=lambda entry: entry.at)
+    return tuple(itertools.islice(merged, limit))
+
+
+def count_after(state: State, after: Cursor) -> int:
+    """Return how many entries there are after a cursor."""
+    return sum(after.waiting(cursor_of(state)).values())
+
+
+def touched_after(state: State, after: Cursor) -> Touched:
+    """Return whom the entries after a cursor touched. Cost: linear in these entries."""
+    waiting = after.waiting(cursor_of(state))
+    return Touched.of(entry for shard in waiting for entry in _of_shard(state, after, shard))
+
+
+def _of_shard(state: State, after: Cursor, shard: int) -> list[FeedEntry]:
+    told = state.changes.get(shard, {})
+    first, upto = after.heads[shard], state.heads[shard]
+    here = {n: told[n].generation for n in range(max(1, first), upto + 1) if n in told}
+    after.check(shard, here, upto)
+    return [told[number] for number in range(first + 1, upto + 1)]
+
+
+def forget(
+    state: State, draft: Draft, before: datetime.datetime, most: int | None = None
+) -> Pruned:
+    """Forget operations and entries older than a moment, at most so many operations.
+
+    The last entry of each shard stays: it tells which history it is. Cost: linear in what is
+    forgotten.
+    """
+    stay = set(state.last.values())
+    old = itertools.takewhile(lambda one: one[1].at < before, state.operations.items())
+    operations = [id for id, done in itertools.islice(old, most) if done.number not in stay]
+    for id in operations:
+        draft.operations.put(id, None)
+    count = 0
+    for shard, told in state.changes.items():
+        # from the oldest on, so that what is left has no gap
+        old_entries = itertools.takewhile(lambda one: one[1].at < before, told.items())
+        for number, _ in itertools.islice(old_entries, most):
+            if number < state.heads[shard]:
+                draft.changes.put(shard, number, None)
+                count += 1
+    return Pruned(len(operations), count)

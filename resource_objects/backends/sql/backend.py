@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
-from collections.abc import Callable, Collection
-from typing import Self, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import (
-    commit,
+    claims,
+    definitions,
+    engine,
     feed,
-    history,
-    listing,
+    lists,
     migrations,
     names,
-    operations,
-    read,
-    server,
-    sqlite,
-    totals,
-    urls,
+    reading,
+    tables,
 )
-from resource_objects.backends.sql.classes import Catalogue
-from resource_objects.backends.sql.consumers import held_by
+from resource_objects.backends.sql.claims import Consumer, Places, decide, held_by
 from resource_objects.backends.sql.engine import Database
+from resource_objects.backends.sql.errors import Retries, Transient, on_duplicate
 from resource_objects.backends.sql.migrations import Standing
-from resource_objects.backends.sql.retry import Retries
+from resource_objects.backends.sql.names import Catalogue
+from resource_objects.backends.sql.statements import (
+    Sized,
+    chunks,
+    draw_number,
+    listed,
+    moment,
+    now_of,
+    together,
+)
 from resource_objects.providers.backend import Backend
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Change, Cursor
+from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -42,7 +50,16 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.orders import ClaimRecord, NameKind, Operation, Outcome, Write
+from resource_objects.providers.orders import (
+    FRESH,
+    ConsumerOrder,
+    ConsumerRecord,
+    NameKind,
+    Operation,
+    Outcome,
+    Write,
+)
+from resource_objects.providers.settle import Settled, Settlement, keys_of
 
 T = TypeVar("T")
 
@@ -67,6 +84,7 @@ class SQLBackend(Backend):
         self._database = database
         self._retries = retries
         self._catalogue = Catalogue()
+        self._epoch: int | None = None
 
     @classmethod
     def open(cls, url: str, *, retries: Retries | None = None) -> Self:
@@ -113,9 +131,9 @@ class SQLBackend(Backend):
 
     @classmethod
     def _connect(cls, url: str, retries: Retries | None) -> Self:
-        parsed = urls.parse(url)
+        parsed = engine.parse_url(url)
         embedded = parsed.get_backend_name() == "sqlite"
-        connect = sqlite.connect if embedded else server.connect
+        connect = engine.connect_file if embedded else engine.connect_server
         return cls(connect(parsed), retries or Retries())
 
     def _admit(self) -> None:
@@ -139,7 +157,7 @@ class SQLBackend(Backend):
         found = self._reading(migrations.standing)
         if found is Standing.TOO_NEW:
             raise exceptions.SchemaTooNew(self._database.where, found.value)
-        if found is Standing.FOREIGN:
+        if found in (Standing.FOREIGN, Standing.BEFORE):
             raise exceptions.DatabaseUnavailable(self._database.where, found.value)
         return found
 
@@ -154,10 +172,10 @@ class SQLBackend(Backend):
 
     def _upgrade(self) -> list[str]:
         if self._database.embedded:
-            sqlite.use_wal(self._database)
+            engine.use_wal(self._database)
             upgrading = self._database.writing()
         else:
-            upgrading = server.upgrading(self._database)
+            upgrading = engine.upgrading(self._database)
         with upgrading as connection:
             done = migrations.upgrade(connection)
             _furnish(connection)
@@ -171,82 +189,92 @@ class SQLBackend(Backend):
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return everything kept, or some trees, at one moment (see the contract)."""
+        epoch = self._ledger_epoch()
         return self._reading(
-            lambda connection: read.read(connection, self._catalogue, trees, allocations)
+            lambda connection: reading.read(connection, self._catalogue, epoch, trees, allocations)
         )
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""
-        return self._reading(lambda connection: read.uuids(connection, names))
+        return self._reading(lambda connection: reading.uuids(connection, names))
 
     def list_providers(
         self, wanted: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers (see the contract)."""
         return self._reading(
-            lambda connection: listing.providers(connection, self._catalogue, wanted, limit, after)
+            lambda connection: lists.list_providers(
+                connection, self._catalogue, wanted, limit, after
+            )
         )
 
     def list_consumers(
         self, wanted: ConsumerFilter, limit: int, after: str | None = None
-    ) -> tuple[ClaimRecord, ...]:
+    ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers with what they hold (see the contract)."""
         return self._reading(
-            lambda connection: listing.consumers(connection, self._catalogue, wanted, limit, after)
+            lambda connection: lists.list_consumers(
+                connection, self._catalogue, wanted, limit, after
+            )
         )
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
     ) -> tuple[ListedName, ...]:
         """Return a page of resource classes, traits or aggregates (see the contract)."""
-        return self._reading(lambda connection: names.listed(connection, kind, limit, after))
+        return self._reading(lambda connection: names.list_names(connection, kind, limit, after))
 
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return what the consumers of a filter use (see the contract)."""
         return self._reading(
-            lambda connection: totals.totals(connection, self._catalogue, wanted, by)
+            lambda connection: lists.totals(connection, self._catalogue, wanted, by)
         )
 
-    def held(self, consumer: str) -> ClaimRecord | None:
+    def held(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""
         return self.held_by([consumer]).get(consumer)
 
-    def held_by(self, consumers: Collection[str]) -> dict[str, ClaimRecord]:
+    def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return what several consumers hold, by name, at one moment. Cost: three queries."""
         return self._reading(lambda connection: held_by(connection, consumers))
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return what an operation did, None if none of that id is recorded."""
-        return self._reading(lambda connection: operations.find(connection, operation.id))
+        return self._reading(lambda connection: claims.find_outcome(connection, operation.id))
 
     def cursor(self) -> Cursor:
         """Return where the change feed is now. Cost: one small statement."""
-        return self._reading(feed.heads)
+        epoch = self._ledger_epoch()
+        return self._reading(lambda connection: feed.read_cursor(connection, epoch))
 
-    def changes(self, after: Cursor, limit: int) -> tuple[Change, ...]:
+    def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Return the next changes after a cursor (see the contract). Cost: two statements."""
-        return self._reading(lambda connection: feed.changes(connection, after, limit))
+        epoch = self._ledger_epoch()
+        return self._reading(lambda connection: feed.read_changes(connection, epoch, after, limit))
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that were touched after a cursor, in one transaction (see the contract).
 
         Cost: one small statement if nothing was written, else two, and ten more for the trees.
         """
+        epoch = self._ledger_epoch()
         return self._reading(
-            lambda connection: read.read_changed(connection, self._catalogue, after, most, choose)
+            lambda connection: reading.read_changed(
+                connection, self._catalogue, epoch, after, most, choose
+            )
         )
 
     # --- writing ---
 
-    def commit(self, write: Write) -> tuple[ClaimRecord, ...]:
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, whole or not at all (see the contract).
 
         Whether it was done before is asked after a failure only: the first try of an operation,
         which is nearly every one, does not pay for it.
         """
         try:
-            return self._writing(
-                lambda connection: commit.commit(connection, self._catalogue, write)
+            done_now = self._writing(
+                lambda connection: commit_write(connection, self._catalogue, write)
             )
         except _NOT_ASKED:
             raise
@@ -256,12 +284,27 @@ class SQLBackend(Backend):
                 raise
             done.require(write.operation.id, write.kind, write.subject)
             return done.claims
+        if draw_number() % feed.EVERY == 0:
+            # the write is done, whatever becomes of this: what stays, another one forgets
+            with contextlib.suppress(exceptions.LedgerError):
+                self._writing(feed.forget_some)
+        return done_now
+
+    def retain(self, age: datetime.timedelta) -> None:
+        """Keep operations and changes for so long from now on (see the contract)."""
+        self._writing(lambda connection: feed.retain(connection, age))
 
     def prune(self, before: datetime.datetime) -> Pruned:
         """Forget operations and changes older than a moment, a few at a time (see the contract)."""
-        return history.prune(self._reading, self._writing, before)
+        return feed.prune(self._writing, before)
 
     # --- transactions ---
+
+    def _ledger_epoch(self) -> int:
+        """Return which ledger it is, read once."""
+        if self._epoch is None:
+            self._epoch = self._reading(feed.read_epoch)
+        return self._epoch
 
     def _reading(self, ask: Callable[[Connection], T]) -> T:
         def attempt() -> T:
@@ -285,3 +328,317 @@ def _is_furnished(connection: Connection) -> bool:
 def _furnish(connection: Connection) -> None:
     names.ensure_standard(connection)
     feed.ensure_heads(connection)
+
+
+# --- a write --------------------------------------------------------------------------------------
+#
+# From its first lock to its last row, in one transaction (D8):
+#
+# 1. providers that are defined, must be unchanged, or report are locked and looked at;
+# 2. names are changed (``names``) and definitions applied (``definitions``), for which inventories
+#    are locked, those of the orders with them;
+# 3. orders are carried out (``claims``): what their consumers hold is read, the inventories
+#    concerned are found and locked, by number, in one statement, it is decided, the operation is
+#    recorded, which ends here if it was done before, ``used`` is changed by the net amounts,
+#    guarded, and consumers, allocations and units are written;
+# 4. what definitions remove is removed;
+# 5. the change feed is told (``feed``).
+#
+# The number of statements does not grow with the number of rows. The claim of one consumer, which
+# is what is done most, takes seven of them with SQLite. PostgreSQL is sent two: one that finds and
+# locks, and one that has all changes.
+
+
+def commit_write(
+    connection: Connection, catalogue: Catalogue, write: Write
+) -> tuple[ConsumerRecord, ...]:
+    """Carry out a write, whole or not at all; return a record per order (see the contract)."""
+    told = feed.Told()
+    number = draw_number()
+    _check_age(connection, write)
+    if _is_alone(write):
+        with _together(connection, write):
+            records = _carry_out(connection, write, number, told)
+            feed.tell(connection, number, told)
+        return records
+    definition, locked = None, None
+    now = now_of(connection)
+    if write.definitions:
+        definition = definitions.Definition(connection, catalogue, write.definitions, number, now)
+        locked = definition.lock(relied_on(write))
+    if write.unchanged or write.reported:
+        hold_unchanged(connection, write, now, told, locked)
+    renamed = (
+        names.change_names(connection, catalogue, write.names, number) if write.names else set()
+    )
+    if definition is not None:
+        definition.apply(_inventories_of_orders(connection, write))
+    records = ()
+    if write.orders:
+        records = _carry_out(connection, write, number, told)
+    else:
+        with on_duplicate(_duplicates(write)):
+            claims.record_operation(connection, write, number, now)
+    if definition is not None:
+        definition.remove()
+        for uuid, roots in definition.touched().items():
+            told.provider(uuid, roots)
+    if renamed and told:  # alone it names nobody, however many there are
+        for uuid, root in reading.roots(connection, renamed).items():
+            told.provider(uuid, [root])
+    feed.tell(connection, number, told)
+    return records
+
+
+def _check_age(connection: Connection, write: Write) -> None:
+    """Refuse an operation that may have been done and forgotten since; see ``is_forgotten``.
+
+    Cost: nothing for one that was made within the hour.
+    """
+    made = write.operation.made_at
+    if made is None or datetime.datetime.now(datetime.UTC) - made < FRESH:
+        return
+    if claims.find_outcome(connection, write.operation.id) is not None:
+        raise claims.DoneBefore(write.operation.id)
+    keeps = datetime.timedelta(seconds=feed.retention(connection))
+    write.operation.require_known(now_of(connection), keeps)
+
+
+def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
+    """Return the numbers of the inventories that orders are about, to be locked with others.
+
+    They are looked at again when the orders are carried out. Cost: two to four statements.
+    """
+    if not write.orders or connection.dialect.name == "sqlite":
+        return set()
+    kept = claims.find_consumers(connection, [order.consumer for order in write.orders], Places())
+    records = {name: one.record for name, one in kept.items()}
+    return claims.numbers_of_places(connection, keys_of(write.orders, records))
+
+
+def _carry_out(
+    connection: Connection, write: Write, number: int, told: feed.Told
+) -> tuple[ConsumerRecord, ...]:
+    """Carry out the orders of a write; return what became of each consumer."""
+    at = Places()
+    kept: dict[str, Consumer] = {}
+    if not _is_one_claim(write):
+        kept = claims.find_consumers(connection, [order.consumer for order in write.orders], at)
+    settlement = _settlement(connection, write, kept, at)
+    assert at.now is not None, "it is read with the places"
+    with on_duplicate(_duplicates(write)):
+        claims.record_operation(connection, write, number, at.now)
+        nets = _nets(settlement, at)
+        if nets:
+            claims.change_used(connection, nets)
+        numbers = claims.put(connection, settlement.consumers, kept, at, number)
+    for order, settled in zip(write.orders, settlement.consumers, strict=True):
+        _tell(order, settled, numbers[settled.claim.consumer], at, told)
+    return tuple(
+        [dataclasses.replace(one.claim, generation=number) for one in settlement.consumers]
+    )
+
+
+def _tell(order: ConsumerOrder, settled: Settled, number: int, at: Places, told: feed.Told) -> None:
+    """Tell the trees of what a consumer holds what changed for it."""
+    for change in settled.changes:
+        told.use(at.roots[change.key[0]], order.mode, number, change)
+    if not settled.changes:
+        roots = {at.roots[held.provider_uuid] for held in settled.claim.held}
+        told.claim(roots, order.mode, number)
+
+
+def _together(connection: Connection, write: Write) -> contextlib.AbstractContextManager[None]:
+    """Send the changes of a write together, where the database takes them so."""
+    return together(connection, _duplicates(write))
+
+
+def _duplicates(write: Write) -> dict[str, exceptions.LedgerError]:
+    """Return what is raised where a row of this write is there already.
+
+    A consumer made by somebody else meanwhile is found at the next try, unless it is a claim.
+    """
+    found: dict[str, exceptions.LedgerError] = {
+        "operations.uuid": claims.DoneBefore(write.operation.id)
+    }
+    if write.orders:
+        first = write.orders[0]
+        told = first.uuid if len(write.orders) == 1 and first.uuid else write.operation.id
+        taken = exceptions.OperationConflict(told, "a claim of this id exists")
+        found["consumers.uuid"] = taken
+        if _is_one_claim(write):
+            found["consumers.name"] = exceptions.ConsumerExists(first.consumer)
+    return found
+
+
+def _is_one_claim(write: Write) -> bool:
+    """Return whether nothing needs to be known of consumers: the new one is no duplicate, or is."""
+    return len(write.orders) == 1 and write.orders[0].is_claim
+
+
+def _is_alone(write: Write) -> bool:
+    """Return whether it is the claim or the release of one consumer, and nothing else."""
+    order = write.orders[0] if len(write.orders) == 1 else None
+    others = write.definitions, write.unchanged, write.reported, write.names
+    return order is not None and (order.is_claim or order.is_release) and not any(others)
+
+
+# --- what it comes to ---
+
+
+def _settlement(
+    connection: Connection, write: Write, kept: Mapping[str, Consumer], at: Places
+) -> Settlement:
+    """Lock the inventories concerned and decide."""
+    records = {name: one.record for name, one in kept.items()}
+    keys = keys_of(write.orders, records)
+    for consumer in kept.values():
+        for key, holding in consumer.holdings.items():
+            if key in keys:
+                at.by_key.setdefault(key, holding.at)
+    claims.find_places(connection, at, keys)
+    if at.now is None:
+        at.now = now_of(connection)
+    try:
+        return decide(connection, write.orders, records, at, at.now)
+    except exceptions.ResourceObjectsError:
+        _check_consumers(connection, write, kept)
+        raise
+
+
+def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Consumer]) -> None:
+    """Look at consumers again before a refusal: it must be about what they hold now."""
+    asked = [order.consumer for order in write.orders]
+    if _is_one_claim(write):
+        if claims.is_there(connection, asked[0]):
+            raise exceptions.ConsumerExists(asked[0]) from None
+    elif connection.dialect.name != "sqlite" and not claims.are_unchanged(connection, asked, kept):
+        raise Transient(exceptions.DatabaseBusy(asked[0], "somebody else changes it all the time"))
+
+
+def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
+    """Return the net change of each inventory that is written, by number.
+
+    It may be 0, where consumers change places: that is a write too, and counted.
+    """
+    return {
+        at.by_key[key].inventory_id: settlement.nets.get(key, 0)
+        for settled in settlement.consumers
+        for change in settled.changes
+        for key in (change.key, *(of for of, _ in at.by_key[change.key].shares))
+    }
+
+
+# --- standing -------------------------------------------------------------------------------------
+#
+# Providers that a write demands to be as they were read, and those that report.
+#
+# Locks: these providers, by number, in one statement. A write of definitions locks providers too:
+# it locks all of them at once (``define``), and here they are only looked at.
+
+
+_providers = tables.resource_providers.c
+
+
+def _locate_query(uuids: int) -> sa.Select[int]:
+    return sa.select(_providers.id).where(listed(_providers.uuid, "uuids", uuids))
+
+
+def _read_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
+    return (
+        sa.select(
+            _providers.id,
+            _providers.uuid,
+            _providers.name,
+            _providers.root_id,
+            _providers.generation,
+        )
+        .where(listed(_providers.id, "ids", ids))
+        .order_by(_providers.id)
+    )
+
+
+def _report_query(ids: int) -> sa.Update:
+    return (
+        sa.update(tables.resource_providers)
+        .where(listed(_providers.id, "ids", ids))
+        .values(reported_at=sa.bindparam("at"))
+    )
+
+
+_LOCATE = Sized(_locate_query)
+_SHARE = Sized(lambda ids: _read_query(ids).with_for_update(read=True))
+_LOCK = Sized(lambda ids: _read_query(ids).with_for_update())
+_REPORT = Sized(_report_query)
+
+
+class Kept(NamedTuple):
+    """A locked provider as kept."""
+
+    id: int
+    uuid: str
+    name: str
+    root_id: int
+    generation: int
+
+
+def relied_on(write: Write) -> set[str]:
+    """Return the uuids of the providers that must be unchanged, and of those that report."""
+    return {*write.reported, *(uuid for uuid, _ in write.unchanged)}
+
+
+def hold_unchanged(
+    connection: Connection,
+    write: Write,
+    now: datetime.datetime,
+    told: feed.Told,
+    there: Mapping[str, Any] | None = None,
+) -> None:
+    """Check the providers that must be unchanged, and write that others have reported.
+
+    Claims that only look do not wait for each other. Cost: two statements, to report one more.
+
+    :param there: those that are there, by uuid, if they are locked; else they are locked now
+    :raises StaleDefinition: if one is not at the generation it must have
+    :raises ProviderNotFound: if one that reported is not there
+    """
+    if there is None:
+        there = _locked(connection, sorted(relied_on(write)), _LOCK if write.reported else _SHARE)
+    for uuid, generation in write.unchanged:
+        if uuid not in there:
+            raise exceptions.StaleDefinition(uuid, "it is gone")
+        found = there[uuid]
+        if found.generation != generation:
+            raise exceptions.StaleDefinition(
+                found.name, f"read at generation {generation}, now {found.generation}"
+            )
+    _report(connection, write.reported, there, now, told)
+
+
+def _locked(connection: Connection, uuids: Sequence[str], query: Sized) -> dict[str, Kept]:
+    """Lock providers, by number as everybody does; return those that are there, by uuid."""
+    numbers = [
+        number for part in chunks(uuids) for (number,) in _LOCATE.rows(connection, uuids=part)
+    ]
+    return {
+        row[1]: Kept(*row)
+        for part in chunks(sorted(numbers))
+        for row in query.rows(connection, ids=part)
+    }
+
+
+def _report(
+    connection: Connection,
+    uuids: Sequence[str],
+    there: Mapping[str, Any],
+    now: datetime.datetime,
+    told: feed.Told,
+) -> None:
+    numbers = []
+    for uuid in uuids:
+        if uuid not in there:
+            raise exceptions.ProviderNotFound(uuid)
+        numbers.append(there[uuid].id)
+        told.report(uuid, there[uuid].root_id)
+    for part in chunks(numbers):
+        _REPORT.run(connection, {"at": moment(connection, now)}, ids=part)

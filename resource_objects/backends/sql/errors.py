@@ -1,25 +1,95 @@
-"""What drivers, SQLAlchemy and oslo.db raise, in the words of the library.
+"""The one policy by which a whole transaction is tried again.
 
-oslo.db translates much, but not all that matters here: a locked SQLite file, PostgreSQL's
-serialization failures and refused connections, MariaDB's violated CHECKs and Galera's lost quorum
-come through raw. So the driver's own error is asked for its code, which unlike its text does not
-change with language and version.
-
-Sources: https://sqlite.org/rescode.html, PostgreSQL's appendix "Error Codes", MariaDB's "Error
-Codes".
+A deadlock, a serialization failure or a lock that somebody else holds says nothing about the
+change itself: the transaction was rolled back whole, so it is simply run again. Sleeps grow and
+are drawn at random, or writers that met once meet again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import random
+import re
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 import sqlalchemy.exc
 from oslo_db import exception as oslo
 
 from resource_objects import exceptions
-from resource_objects.backends.sql.retry import Transient
+from resource_objects.exceptions import InvalidField, LedgerError
+
+T = TypeVar("T")
+
+
+class Transient(Exception):
+    """A transaction was rolled back and may be tried again; ``final`` is raised at the end."""
+
+    def __init__(self, final: LedgerError) -> None:
+        super().__init__(str(final))
+        self.final = final
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retries:
+    """How often and how long a transaction is tried: ``tries`` times, within ``seconds``.
+
+    Before try n + 1 it sleeps a random time of up to ``first_sleep * 2**n``, at most
+    ``longest_sleep``. ``seconds`` bounds when a try may begin, not how long it takes.
+
+    :raises InvalidField: for less than one try, or a time below 0
+
+    >>> Retries(tries=3).run(lambda: "done")
+    'done'
+    """
+
+    tries: int = 20
+    seconds: float = 30.0
+    first_sleep: float = 0.002
+    longest_sleep: float = 0.25
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    uniform: Callable[[float, float], float] = random.uniform
+
+    def __post_init__(self) -> None:
+        if type(self.tries) is not int or self.tries < 1:
+            raise InvalidField("Retries.tries", self.tries, "an integer from 1")
+        for name in ("seconds", "first_sleep", "longest_sleep"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value >= 0:  # nor NaN
+                raise InvalidField(f"Retries.{name}", value, "seconds, at least 0")
+
+    def run(self, attempt: Callable[[], T]) -> T:
+        """Return what ``attempt`` returns, calling it again after each :class:`Transient`.
+
+        :raises LedgerError: the last transient error's ``final``, when the tries are used up
+        """
+        began = self.clock()
+        for tried in range(1, self.tries + 1):
+            try:
+                return attempt()
+            except Transient as error:
+                if tried == self.tries or self.clock() - began >= self.seconds:
+                    raise error.final from error.__cause__
+            self.sleep(self.uniform(0, min(self.longest_sleep, self.first_sleep * 2**tried)))
+        raise AssertionError("tries is at least 1")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+#
+# What drivers, SQLAlchemy and oslo.db raise, in the words of the library.
+#
+# oslo.db translates much, but not all that matters here: a locked SQLite file, PostgreSQL's
+# serialization failures and refused connections, MariaDB's violated CHECKs and Galera's lost quorum
+# come through raw. So the driver's own error is asked for its code, which unlike its text does not
+# change with language and version.
+#
+# Sources: https://sqlite.org/rescode.html, PostgreSQL's appendix "Error Codes", MariaDB's "Error
+# Codes".
+
 
 #: What SQLAlchemy and oslo.db raise, and SQLite where it is asked without them.
 DATABASE_ERRORS = (sqlalchemy.exc.SQLAlchemyError, oslo.DBError, sqlite3.Error)
@@ -96,25 +166,36 @@ def _is_disconnect(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def on_duplicate(instead: exceptions.LedgerError) -> Iterator[None]:
-    """Raise ``instead`` where a unique constraint refuses what the block writes."""
+def on_duplicate(instead: Mapping[str, exceptions.LedgerError]) -> Iterator[None]:
+    """Raise one of ``instead`` where a unique constraint refuses what the block writes.
+
+    :param instead: by ``table.column``, as :func:`duplicated` says it
+    """
     try:
         yield
     except exceptions.ResourceObjectsError:
         raise
     except Exception as error:
-        if _codes(driver_error(error)) & _DUPLICATE:
-            raise instead from error
-        raise
+        found = instead.get(duplicated(error) or "")
+        if found is None:
+            raise
+        raise found from error
 
 
-def duplicated_table(error: BaseException) -> str | None:
-    """Return the table whose unique constraint refused a row, by what psycopg says of it."""
-    said = getattr(error, "diag", None)
-    if said is None or not _codes(error) & _DUPLICATE:
+def duplicated(error: BaseException) -> str | None:
+    """Return ``table.column`` of the unique constraint that refused a row, the first column of it.
+
+    PostgreSQL and MariaDB name the constraint (``uniq_<table>0<column>...``, the primary key by
+    ``pkey`` or ``PRIMARY``), SQLite the columns.
+    """
+    found = driver_error(error)
+    if not _codes(found) & _DUPLICATE:
         return None
-    found: str | None = said.table_name
-    return found
+    said = " ".join(map(str, found.args))
+    constraint = re.search(r"uniq_([a-z_]+)0([a-z_]+)", said)
+    columns = re.search(r"UNIQUE constraint failed: (\w+)\.(\w+)", said)
+    match = constraint or columns
+    return None if match is None else f"{match[1]}.{match[2]}"
 
 
 def driver_error(error: BaseException) -> BaseException:

@@ -1,54 +1,69 @@
-"""The change feed as rows: written by every write, as its last step (D9).
+"""The change feed as rows: written by every write, as its last step (D9), read and forgotten.
 
 The writing transaction counts the heads of the shards it touched up, which locks them until it
-ends, and writes one row for each. So within a shard the rows are there in the order of their
-numbers, without gaps. Heads are the last locks a write takes, in the order of the shards: nobody
-waits for another in a circle, and nobody waits long.
+ends, and writes its rows there under that number. So within a shard the rows are there in the order
+of their numbers, without gaps. Heads are the last locks a write takes, in the order of the shards:
+nobody waits for another in a circle, and nobody waits long. A head also says which operation
+counted it last: a database that has lost writes has others there (:class:`Cursor`).
+
+What is old is forgotten with its operations, a few at a time. Nobody notes how far: whoever reads
+from a place on sees a gap.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import schema
-from resource_objects.backends.sql.chunks import check_size
+from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import (
+    Insert,
     Sized,
     Statement,
-    chosen,
+    chunks,
+    drawn_at,
     from_moment,
     listed,
     moment,
+    now_of,
+    sent_together,
 )
-from resource_objects.backends.sql.together import sent_together
-from resource_objects.providers.changed import Touched as Told
-from resource_objects.providers.feed import SHARDS, Change, Cursor, shard_of
-from resource_objects.providers.orders import Write
+from resource_objects.providers.changed import Touched
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
+from resource_objects.providers.listing import Pruned
+from resource_objects.providers.orders import Change, Mode
 
-_heads = schema.change_heads.c
-_changes = schema.changes.c
+T = TypeVar("T")
 
+_heads = tables.change_heads.c
+_changes = tables.changes.c
+_operations = tables.operations.c
+_consumers = tables.consumers.c
+_info = tables.ledger_info.c
+
+#: the name of a consumer that was forgotten before another write of it was
+_FORGOTTEN = "forgotten"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+_DEFINITION, _REPORT, _NAMES = "definition", "report", "names"
 
-_READ_HEADS = Statement(sa.select(_heads.shard, _heads.head, _heads.oldest))
-_SAID = ("created_at", "operation", "kind", "subject", "actor")
-_COLUMNS = ("shard", "number", *_SAID, "touched")
+_READ_HEADS = Statement(sa.select(_heads.shard, _heads.head, _heads.operation_id))
+_EPOCH = Statement(sa.select(_info.epoch))
 
 
 def _lock_heads_query(shards: int) -> sa.Select[*tuple[Any, ...]]:
     return (
         sa.select(_heads.shard)
         # of so small a table MySQL would read and lock all
-        .with_hint(schema.change_heads, "FORCE INDEX (PRIMARY)", "mysql")
+        .with_hint(tables.change_heads, "FORCE INDEX (PRIMARY)", "mysql")
         .where(listed(_heads.shard, "shards", shards))
         .order_by(_heads.shard)
         .with_for_update()
@@ -57,92 +72,114 @@ def _lock_heads_query(shards: int) -> sa.Select[*tuple[Any, ...]]:
 
 def _count_up_query(shards: int) -> sa.Update:
     return (
-        sa.update(schema.change_heads)
+        sa.update(tables.change_heads)
         .where(listed(_heads.shard, "shards", shards))
-        .values(head=_heads.head + 1)
+        .values(head=_heads.head + 1, operation_id=sa.bindparam("operation"))
     )
-
-
-def _tell_query(shards: int, touched: int, heads: Any = _heads) -> sa.Insert:
-    # INSERT INTO changes SELECT shard, head, ... FROM change_heads WHERE shard IN (:shards):
-    # the number is the head that was just counted up, and never leaves the database
-    said = [sa.bindparam(name, type_=_changes[name].type) for name in _SAID]
-    told = chosen(heads.shard, "shards", "touched", touched, _changes.touched.type)
-    found = sa.select(heads.shard, heads.head, *said, told).where(
-        listed(heads.shard, "shards", shards)
-    )
-    return sa.insert(schema.changes).from_select(_COLUMNS, found, include_defaults=False)
 
 
 _LOCK_HEADS = Sized(_lock_heads_query)
 _COUNT_UP = Sized(_count_up_query)
-_TELL = Sized(_tell_query)
-# changes sent together do not see each other: the second one reads what the first one returns
-_COUNTED = sa.table("counted", sa.column("shard", sa.Integer), sa.column("head", sa.BigInteger)).c
-_COUNT_UP_TOGETHER = Sized(
+_HEADS_OF = Sized(
+    lambda shards: sa.select(_heads.shard, _heads.head).where(
+        listed(_heads.shard, "shards", shards)
+    )
+)
+_COLUMNS = (
+    *("shard", "number", "part", "operation_id", "what", "consumer_id", "provider_uuid"),
+    *("resource_class", "used_before", "used_after", "taken", "given"),
+)
+_PUT = Insert(tables.changes, *_COLUMNS)
+# changes sent together do not see each other: these rows read what the counting up returns
+_COUNT_UP_RETURNING = Sized(
     lambda shards: _count_up_query(shards).returning(_heads.shard, _heads.head), name="counted"
 )
-_TELL_TOGETHER = Sized(lambda shards, touched: _tell_query(shards, touched, _COUNTED))
 
 
 # --- writing ---
 
 
-class Touched:
-    """What a write touched, by shard: providers and consumers."""
+class Told:
+    """What a write changed, as rows by shard."""
 
-    __slots__ = ("_by_shard",)
+    __slots__ = ("_parts", "_rows")
 
     def __init__(self) -> None:
-        self._by_shard: dict[int, tuple[set[str], set[str]]] = {}
+        self._rows: list[tuple[int, tuple[Any, ...]]] = []
+        self._parts: dict[tuple[int, str, Any], None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._by_shard)
+        return bool(self._rows)
 
-    def provider(self, uuid: str, roots: Iterable[int]) -> None:
-        """Name a provider in the shards of some trees, by the numbers of their roots."""
-        for root in roots:
-            self._at(root)[0].add(uuid)
+    def use(self, root: int, what: Mode, consumer: int, change: Change) -> None:
+        """Tell the tree of a root what a consumer uses there now."""
+        units = (_ENCODER.encode(some) if some else None for some in (change.taken, change.given))
+        row = (what.value, consumer, *change.key, change.before, change.after, *units)
+        self._rows.append((shard_of(root), row))
 
-    def consumer(self, name: str, roots: Iterable[int]) -> None:
-        """Name a consumer in the shards of some trees."""
-        for root in roots:
-            self._at(root)[1].add(name)
+    def claim(self, roots: Iterable[int], what: Mode, consumer: int) -> None:
+        """Tell trees that the claim of a consumer changed, but nothing that it uses."""
+        for shard in sorted({shard_of(root) for root in roots}):
+            self._rows.append((shard, (what.value, consumer, *_NOTHING)))
 
-    def _at(self, root: int) -> tuple[set[str], set[str]]:
-        shard = shard_of(root)
-        found = self._by_shard.get(shard)
-        if found is None:
-            found = self._by_shard[shard] = (set(), set())
-        return found
+    def provider(self, uuid: str, roots: Iterable[int], what: str = _DEFINITION) -> None:
+        """Tell the trees of some roots that the definition of a provider changed."""
+        for shard in sorted({shard_of(root) for root in roots}):
+            if (shard, what, uuid) not in self._parts:
+                self._parts[shard, what, uuid] = None
+                self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
 
-    def texts(self) -> dict[int, str]:
-        """Return what is kept for each shard, by number; a write of no tree is told in shard 0."""
-        return {
-            shard: _ENCODER.encode([sorted(part) for part in parts])
-            for shard, parts in sorted(self._by_shard.items())
-        } or {0: "[[],[]]"}
+    def report(self, uuid: str, root: int) -> None:
+        """Tell the tree of a root that the owner of a provider reported."""
+        self.provider(uuid, [root], _REPORT)
+
+    def rows(self) -> list[tuple[int, int, tuple[Any, ...]]]:
+        """Return ``(shard, part, values)``; a write of no tree is told in shard 0."""
+        found = self._rows or [(0, (_NAMES, None, *_NOTHING))]
+        return [(shard, part, values) for part, (shard, values) in enumerate(found)]
 
 
-def tell(connection: Connection, write: Write, now: datetime.datetime, touched: Touched) -> None:
-    """Count the heads up and write a row for each shard. Cost: two statements, at most three."""
-    texts = touched.texts()
-    check_size(texts.values())
-    said = {
-        "created_at": moment(connection, now),
-        "operation": write.operation.id,
-        "kind": write.kind,
-        "subject": write.subject,
-        "actor": write.operation.actor,
-    }
-    shards = list(texts)
-    if len(texts) > 1 and connection.dialect.name != "sqlite":
+_NOTHING = (None,) * 6
+
+
+def tell(connection: Connection, operation: int, told: Told) -> None:
+    """Count the heads up and write the rows. Cost: three statements, on several shards one more."""
+    rows = told.rows()
+    shards = sorted({shard for shard, _, _ in rows})
+    if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
-    count_up, put = _COUNT_UP, _TELL
-    if sent_together(connection) is not None:
-        count_up, put = _COUNT_UP_TOGETHER, _TELL_TOGETHER
-    count_up.must_match(connection, len(shards), partial(_no_head, len(shards)), shards=shards)
-    put.run(connection, said, shards=shards, touched=list(texts.values()))
+    sent = sent_together(connection)
+    refused = partial(_no_head, len(shards))
+    values = {"operation": operation}
+    if sent is None:
+        heads = _counted_up(connection, values, shards)
+        if len(heads) != len(shards):
+            raise refused(len(heads))
+        _PUT.many(connection, [(s, heads[s], part, operation, *row) for s, part, row in rows])
+        return
+    _COUNT_UP_RETURNING.must_match(connection, len(shards), refused, values, shards=shards)
+    columns = list(zip(*((s, part, operation, *row) for s, part, row in rows), strict=True))
+    sent.add(_PUT_TOGETHER, [list(column) for column in columns])
+
+
+# INSERT INTO changes SELECT shard, head, ... FROM what was told JOIN the heads just counted up
+_PUT_TOGETHER = f"""INSERT INTO changes ({", ".join(_COLUMNS)})
+ SELECT told.shard, counted.head, told.part, told.operation_id, told.what, told.consumer_id,
+ told.provider_uuid, told.resource_class, told.used_before, told.used_after, told.taken, told.given
+ FROM unnest(%s::int[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[],
+ %s::bigint[], %s::bigint[], %s::json[], %s::json[])
+ AS told (shard, part, operation_id, what, consumer_id, provider_uuid, resource_class,
+ used_before, used_after, taken, given) JOIN counted ON counted.shard = told.shard"""
+
+
+def _counted_up(
+    connection: Connection, values: Mapping[str, Any], shards: Sequence[int]
+) -> dict[int, int]:
+    """Count heads up; return what they are then. Cost: a statement, on MariaDB two."""
+    if connection.dialect.name == "mysql":  # which returns nothing of an UPDATE
+        _COUNT_UP.run(connection, values, shards=shards)
+        return dict(_HEADS_OF.rows(connection, shards=shards))
+    return dict(_COUNT_UP_RETURNING.rows(connection, values, shards=shards))
 
 
 def _no_head(asked: int, counted: int) -> exceptions.DatabaseUnavailable:
@@ -161,79 +198,135 @@ def ensure_heads(connection: Connection) -> None:
     missing = missing_heads(connection)
     if not missing:
         return
-    first, last = sa.func.min(_changes.number), sa.func.max(_changes.number)
-    told = sa.select(_changes.shard, first - 1, last).group_by(_changes.shard)
-    found = {shard: (oldest, head) for shard, oldest, head in connection.execute(told)}
-    rows = []
-    for shard in missing:
-        oldest, head = found.get(shard, (0, 0))
-        rows.append({"shard": shard, "head": head, "oldest": oldest})
-    connection.execute(sa.insert(schema.change_heads), rows)
+    last = sa.select(_changes.shard, sa.func.max(_changes.number)).group_by(_changes.shard)
+    found: dict[int, int] = dict(tuple(row) for row in connection.execute(last))
+    rows = [{"shard": shard, "head": found.get(shard, 0), "operation_id": 0} for shard in missing]
+    connection.execute(sa.insert(tables.change_heads), rows)
 
 
 # --- reading ---
 
 
-def heads(connection: Connection) -> Cursor:
+def read_cursor(connection: Connection, epoch: int) -> Cursor:
     """Return where the feed is at the moment of this transaction. Cost: one small statement."""
-    return Cursor(_read_heads(connection)[0])
+    heads, last = [0] * SHARDS, [0] * SHARDS
+    for shard, head, operation in _READ_HEADS.rows(connection, {}):
+        heads[shard], last[shard] = head, operation
+    return Cursor(tuple(heads), tuple(last), epoch)
 
 
-def _read_heads(connection: Connection) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the head of each shard, and the number of the last change forgotten."""
-    found, oldest = [0] * SHARDS, [0] * SHARDS
-    for shard, head, forgotten in _READ_HEADS.rows(connection, {}):
-        found[shard], oldest[shard] = head, forgotten
-    return tuple(found), tuple(oldest)
+def read_epoch(connection: Connection) -> int:
+    """Return which ledger it is. Cost: one small statement."""
+    for (epoch,) in _EPOCH.rows(connection, {}):
+        return int(epoch)
+    raise exceptions.DatabaseUnavailable("ledger_info", "it has no row")
 
 
-def changes(connection: Connection, after: Cursor, limit: int) -> tuple[Change, ...]:
-    """Return the next changes after a cursor, at most ``limit`` (see the contract).
+def read_changes(
+    connection: Connection, epoch: int, after: Cursor, limit: int
+) -> tuple[FeedEntry, ...]:
+    """Return the next entries after a cursor, at most ``limit`` (see the contract).
 
-    Cost: two statements, which read at most about twice as many rows as are returned.
+    Cost: two statements, which read at most about twice as many entries as are returned.
     """
-    now, oldest = _read_heads(connection)
-    waiting = _waiting(after, now, oldest)
+    waiting = after.waiting(read_cursor(connection, epoch))
     most = _share_out(waiting.values(), 2 * limit)
-    ranges = [
-        (shard, after.heads[shard], after.heads[shard] + min(number, most))
-        for shard, number in waiting.items()
-    ]
-    if not ranges:
-        return ()
-    found = [_change(row) for row in _CHANGES.rows(connection, **_as_lists(ranges))]
-    return tuple(_in_order_of_time(found)[:limit])
+    upto = {s: after.heads[s] + min(number, most) for s, number in waiting.items()}
+    return tuple(_in_order_of_time(_entries(connection, after, upto))[:limit])
 
 
-def touched(connection: Connection, after: Cursor, most: int) -> tuple[Cursor, int, Told | None]:
-    """Return where the feed is, how many changes come after a cursor, and whom they touched.
+def read_touched(
+    connection: Connection, epoch: int, after: Cursor, most: int
+) -> tuple[Cursor, int, Touched | None]:
+    """Return where the feed is, how many entries come after a cursor, and whom they touched.
 
     The last is None if they are more than ``most``: then they are not read.
 
-    Cost: one small statement if there are none, else two, the second linear in the changes.
+    Cost: one small statement if there are none, else two, the second linear in the entries.
     """
-    now, oldest = _read_heads(connection)
-    waiting = _waiting(after, now, oldest)
+    now = read_cursor(connection, epoch)
+    waiting = after.waiting(now)
     count = sum(waiting.values())
     if count > most:
-        return Cursor(now), count, None
-    ranges = [(shard, after.heads[shard], now[shard]) for shard in waiting]
-    rows = _TOUCHED.rows(connection, **_as_lists(ranges)) if ranges else ()
-    return Cursor(now), count, Told.of_parts(json.loads(text) for (text,) in rows)
+        return now, count, None
+    upto = {shard: now.heads[shard] for shard in waiting}
+    return now, count, Touched.of(_entries(connection, after, upto))
 
 
-def _waiting(after: Cursor, now: Sequence[int], oldest: Sequence[int]) -> dict[int, int]:
-    """Return how many changes each shard has after a cursor, of those that have some."""
-    if len(after.heads) != SHARDS:
-        raise exceptions.CursorExpired(str(after), "it is of another ledger")
-    for shard, head in enumerate(after.heads):
-        if head > now[shard]:
-            raise exceptions.CursorExpired(str(after), f"it is ahead of shard {shard}")
-        if head < oldest[shard]:
-            raise exceptions.CursorExpired(
-                str(after), f"changes of shard {shard} to {oldest[shard]} are forgotten"
-            )
-    return {shard: now[shard] - head for shard, head in enumerate(after.heads) if now[shard] > head}
+def _entries(connection: Connection, after: Cursor, upto: Mapping[int, int]) -> list[FeedEntry]:
+    """Return the entries of some shards after a cursor, by shard and number."""
+    if not upto:
+        return []
+    ranges = {
+        "shards": list(upto),
+        "above": [after.heads[shard] - 1 for shard in upto],  # its own place too: is it the same
+        "upto": list(upto.values()),
+    }
+    rows = _ROWS.rows(connection, **ranges)
+    found: list[FeedEntry] = []
+    seen: dict[int, dict[int, int]] = {shard: {} for shard in upto}
+    for (shard, number), group in itertools.groupby(rows, key=lambda row: (row[0], row[1])):
+        parts = list(group)
+        seen[shard][number] = parts[0][2]
+        if number > after.heads[shard]:
+            found.append(_entry(shard, number, parts))
+    for shard, last in upto.items():
+        after.check(shard, seen[shard], last)
+    return found
+
+
+def _rows_query(shards: int, above: int, upto: int) -> sa.Select[*tuple[Any, ...]]:
+    def after(position: int) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            _changes.shard == sa.bindparam(f"shards_{position}"),
+            _changes.number > sa.bindparam(f"above_{position}"),
+            _changes.number <= sa.bindparam(f"upto_{position}"),
+        )
+
+    return (
+        sa.select(_changes.shard, _changes.number, _changes.operation_id)
+        .add_columns(_operations.created_at, _operations.uuid, _operations.kind)
+        .add_columns(_operations.subject, _operations.actor)
+        .add_columns(_changes.what, _consumers.name, _changes.provider_uuid)
+        .add_columns(_changes.resource_class, _changes.used_before, _changes.used_after)
+        .add_columns(_changes.taken, _changes.given)
+        .join_from(tables.changes, tables.operations, _operations.id == _changes.operation_id)
+        .outerjoin(tables.consumers, _consumers.id == _changes.consumer_id)
+        .where(sa.or_(*(after(position) for position in range(shards))))
+        .order_by(_changes.shard, _changes.number, _changes.part)
+    )
+
+
+_ROWS = Sized(_rows_query)
+
+
+def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry:
+    uses: list[Change] = []
+    named: dict[str, set[str]] = {_DEFINITION: set(), _REPORT: set(), _NAMES: set()}
+    claims: set[str] = set()
+    for *_, what, consumer, uuid, kind, before, after, taken, given in parts:
+        if what in named:
+            named[what].add(uuid)
+        elif uuid is None:
+            claims.add(consumer or _FORGOTTEN)
+        else:
+            units = (tuple(json.loads(some)) if some else () for some in (taken, given))
+            uses.append(Change(consumer or _FORGOTTEN, (uuid, kind), before, after, *units))
+    _, _, generation, at, operation, kind, subject, actor, *_ = parts[0]
+    return FeedEntry(
+        shard,
+        number,
+        from_moment(at),
+        operation,
+        kind,
+        subject,
+        actor,
+        generation,
+        tuple(uses),
+        tuple(sorted(named[_DEFINITION])),
+        tuple(sorted(named[_REPORT])),
+        tuple(sorted(claims)),
+    )
 
 
 def _share_out(waiting: Iterable[int], room: int) -> int:
@@ -254,12 +347,12 @@ def _share_out(waiting: Iterable[int], room: int) -> int:
     return level
 
 
-def _in_order_of_time(found: Iterable[Change]) -> list[Change]:
+def _in_order_of_time(found: Iterable[FeedEntry]) -> list[FeedEntry]:
     """Sort changes by time, those of a shard by number: clocks differ, and waiting takes time.
 
     A change counts as no older than those before it in its shard.
     """
-    keyed: list[tuple[tuple[datetime.datetime, int, int], Change]] = []
+    keyed: list[tuple[tuple[datetime.datetime, int, int], FeedEntry]] = []
     for shard, ones in itertools.groupby(found, key=lambda change: change.shard):
         latest = datetime.datetime.min.replace(tzinfo=datetime.UTC)
         for one in ones:
@@ -268,44 +361,103 @@ def _in_order_of_time(found: Iterable[Change]) -> list[Change]:
     return [change for _, change in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _after_query(shards: int, *columns: sa.Column[Any]) -> sa.Select[*tuple[Any, ...]]:
-    def after(position: int) -> sa.ColumnElement[bool]:
-        return sa.and_(
-            _changes.shard == sa.bindparam(f"shards_{position}"),
-            _changes.number > sa.bindparam(f"above_{position}"),
-            _changes.number <= sa.bindparam(f"upto_{position}"),
-        )
+# --- forgetting -----------------------------------------------------------------------------------
 
-    return sa.select(*columns).where(sa.or_(*(after(position) for position in range(shards))))
+#: how many operations one transaction forgets
+BATCH = 256
+#: how many operations are done, nearly, until somebody forgets what is old
+EVERY = 64
 
-
-_CHANGES = Sized(
-    lambda shards, above, upto: _after_query(
-        shards, *(_changes[name] for name in _COLUMNS)
-    ).order_by(_changes.shard, _changes.number)
+_OLD = Statement(
+    # by number, which grows with time: nothing younger is looked at
+    sa.select(_operations.id)
+    .where(_operations.id < sa.bindparam("below"), _operations.created_at < sa.bindparam("before"))
+    # the last entry of each shard stays: it tells which history it is
+    .where(_operations.id.not_in(sa.select(_heads.operation_id)))
+    .order_by(_operations.id)
+    .limit(sa.bindparam("batch", type_=sa.Integer))
 )
-_TOUCHED = Sized(lambda shards, above, upto: _after_query(shards, _changes.touched))
-
-
-def _as_lists(ranges: Sequence[tuple[int, int, int]]) -> dict[str, list[int]]:
-    columns = zip(*ranges, strict=True)
-    return {
-        name: list(column)
-        for name, column in zip(("shards", "above", "upto"), columns, strict=True)
-    }
-
-
-def _change(row: Sequence[Any]) -> Change:
-    shard, number, at, operation, kind, subject, actor, touched = row
-    providers, consumers = json.loads(touched)
-    return Change(
-        shard,
-        number,
-        from_moment(at),
-        operation,
-        kind,
-        subject,
-        actor,
-        tuple(providers),
-        tuple(consumers),
+_FORGET_CHANGES = Sized(
+    lambda ids: sa.delete(tables.changes).where(listed(_changes.operation_id, "ids", ids))
+)
+_GONE = Sized(
+    lambda ids: (
+        sa.select(_changes.consumer_id)
+        .where(listed(_changes.operation_id, "ids", ids), _changes.consumer_id.is_not(None))
+        .distinct()
     )
+)
+_FORGET_CONSUMERS = Sized(
+    lambda ids, gone: sa.delete(tables.consumers).where(
+        listed(_consumers.id, "ids", ids), listed(_consumers.gone, "gone", gone)
+    )
+)
+_FORGET_OPERATIONS = Sized(
+    lambda ids: sa.delete(tables.operations).where(listed(_operations.id, "ids", ids))
+)
+_RETENTION = Statement(sa.select(_info.retention))
+
+
+class Run(Protocol):
+    """Runs work in a transaction of one kind, again if need be."""
+
+    def __call__(self, work: Callable[[Connection], T], /) -> T:
+        """Return what the work returns."""
+
+
+def prune(writing: Run, before: datetime.datetime) -> Pruned:
+    """Forget operations and changes older than a moment. Cost: linear in what is forgotten."""
+    operations = changes = 0
+    forgotten = Pruned(BATCH, 0)
+    while forgotten.operations == BATCH:
+        forgotten = writing(functools.partial(_forget, before=before))
+        operations += forgotten.operations
+        changes += forgotten.changes
+    return Pruned(operations, changes)
+
+
+def forget_some(connection: Connection) -> Pruned:
+    """Forget at most :data:`BATCH` operations that are older than the ledger keeps them."""
+    keeps = datetime.timedelta(seconds=retention(connection))
+    return _forget(connection, now_of(connection) - keeps)
+
+
+def retain(connection: Connection, age: datetime.timedelta) -> None:
+    """Keep operations and changes for so long."""
+    seconds = int(age.total_seconds())
+    connection.execute(sa.update(tables.ledger_info).values(retention=seconds))
+
+
+def retention(connection: Connection) -> int:
+    """Return for how many seconds operations and changes are kept."""
+    return int(_RETENTION.rows(connection, {})[0][0])
+
+
+def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
+    below = drawn_at(before + _SKEW)
+    values = {"before": moment(connection, before), "below": below, "batch": BATCH}
+    ids = [number for (number,) in _OLD.rows(connection, values)]
+    if not ids:
+        return Pruned(0, 0)
+    consumers = [number for (number,) in _GONE.rows(connection, ids=ids)]
+    entries = _count_entries(connection, ids)
+    _FORGET_CHANGES.run(connection, ids=ids)
+    for part in chunks(consumers):
+        _FORGET_CONSUMERS.run(connection, ids=part, gone=ids)
+    _FORGET_OPERATIONS.run(connection, ids=ids)
+    return Pruned(len(ids), entries)
+
+
+#: how far the clock of who numbers an operation may be ahead of the database's
+_SKEW = datetime.timedelta(days=1)
+_ENTRIES = Sized(
+    lambda ids: (
+        sa.select(_changes.shard, _changes.number)
+        .where(listed(_changes.operation_id, "ids", ids))
+        .distinct()
+    )
+)
+
+
+def _count_entries(connection: Connection, ids: Collection[int]) -> int:
+    return len(_ENTRIES.rows(connection, ids=list(ids)))

@@ -1,28 +1,195 @@
-"""Resource classes, traits and aggregates by name: made, renamed, removed, listed.
+"""Numbers of names: resource classes, traits and aggregates.
 
-Standard names are put in when a writer opens the ledger, and never change; see ``classes``.
+A backend keeps the numbers of *standard* names that it looked up, because their rows are neither
+changed nor removed. Any other name may be renamed or removed by another process at any time, so it
+is looked up in each transaction anew, all of them by one small statement.
+
+It keeps only what it *found*: a number made by a transaction of its own may never be committed,
+and would then be somebody else's.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import os_resource_classes
 import sqlalchemy as sa
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from resource_objects import exceptions
 from resource_objects import names as shapes
-from resource_objects.backends.sql import kinds, rows, schema
-from resource_objects.backends.sql.chunks import chunks
-from resource_objects.backends.sql.classes import Catalogue, Names
+from resource_objects.backends.sql import statements, tables
+from resource_objects.backends.sql.errors import Transient
+from resource_objects.backends.sql.statements import Statement, chunks
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import NameAction, NameChange, NameKind
 from resource_objects.resources import resource
+from resource_objects.resources.records import KindRecord
 from resource_objects.resources.traits import known_traits, standard_traits
+
+
+class Names:
+    """The numbers of the names in one table.
+
+    :param standard: returns the names whose rows never change
+    """
+
+    def __init__(self, table: Table, standard: Callable[[], Collection[str]]) -> None:
+        columns = table.c
+        by_name = columns.name.in_(sa.bindparam("wanted", expanding=True))
+        by_number = columns.id.in_(sa.bindparam("wanted", expanding=True))
+        self._by_name = sa.select(columns.name, columns.id).where(by_name)
+        self._by_number = sa.select(columns.name, columns.id).where(by_number)
+        self._insert = _insert_unless_there(table)
+        self._standard = standard
+        self._made: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+
+    def find(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
+        """Return ``{name: number}`` of the names that are there.
+
+        Cost: nothing for standard names found before, else one query.
+        """
+        known = self._numbers
+        found = {name: known[name] for name in names if name in known}
+        missing = [name for name in names if name not in found]
+        return found | self._look(connection, missing) if missing else found
+
+    def names(self, connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
+        """Return ``{number: name}`` of these numbers. Cost: as :meth:`find`."""
+        wanted = set(numbers)
+        known = self._names
+        found = {number: known[number] for number in wanted if number in known}
+        for part in chunks(sorted(wanted - found.keys())):
+            for name, number in connection.execute(self._by_number, {"wanted": part}):
+                found[number] = name
+                self._keep(name, number)
+        return found
+
+    def ensure(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
+        """Return ``{name: number}`` of all names, inserting those that are not there.
+
+        Inserters of one name wait for each other; all insert in the same order.
+        """
+        found = self.find(connection, names)
+        missing = sorted(set(names) - found.keys())
+        if not missing:
+            return found
+        self._made.update(missing)
+        statement = self._insert[connection.dialect.name]
+        connection.execute(statement, [{"name": name} for name in missing])
+        found |= self._look(connection, missing)
+        for name in missing:
+            if name not in found:  # it was there when we would have inserted it
+                raise Transient(exceptions.DatabaseBusy(name, "it was removed in between"))
+        return found
+
+    def _look(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for part in chunks(sorted(names)):
+            for name, number in connection.execute(self._by_name, {"wanted": part}):
+                found[name] = number
+                self._keep(name, number)
+        return found
+
+    def _keep(self, name: str, number: int) -> None:
+        """Remember a standard name, unless it may be of a transaction that is not over."""
+        if name in self._standard() and name not in self._made:
+            self._numbers[name] = number
+            self._names[number] = name
+
+
+def _insert_unless_there(table: Table) -> dict[str, sa.Insert]:
+    """Return, by dialect, the INSERT that does nothing where the name is there already."""
+    of_mysql = mysql.insert(table)
+    return {
+        "sqlite": sqlite.insert(table).on_conflict_do_nothing(),
+        "postgresql": postgresql.insert(table).on_conflict_do_nothing(),
+        "mysql": of_mysql.on_duplicate_key_update(id=table.c.id),
+    }
+
+
+class Catalogue:
+    """The names one backend has looked up."""
+
+    def __init__(self) -> None:
+        self.classes = Names(tables.resource_classes, lambda: os_resource_classes.STANDARDS)
+        self.traits = Names(tables.traits, standard_traits)
+        self.aggregates = Names(tables.aggregates, tuple)
+
+
+# --- kinds ----------------------------------------------------------------------------------------
+#
+# Kind records: what structured inventories are beside their figures.
+
+
+_structures = tables.structures.c
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_EVERY = Statement(
+    sa.select(_structures.provider_id, _structures.name, _structures.classes, _structures.body)
+)
+_DROP_KINDS = sa.delete(tables.structures).where(
+    _structures.provider_id.in_(sa.bindparam("providers", expanding=True))
+)
+
+
+def insert_kinds(connection: Connection, kept: Mapping[int, Iterable[KindRecord]]) -> None:
+    """Insert the kind records of some providers, by number."""
+    found = [
+        {
+            "provider_id": number,
+            "name": record.resource_class,
+            "classes": _ENCODER.encode(record.classes),
+            "body": record.body or None,
+        }
+        for number, records in kept.items()
+        for record in records
+    ]
+    statements.insert(connection, tables.structures, found)
+
+
+def drop_kinds(connection: Connection, providers: Sequence[int]) -> None:
+    """Delete the kind records of some providers, by number."""
+    for part in chunks(providers):
+        connection.execute(_DROP_KINDS, {"providers": part})
+
+
+def kind_record(name: str, classes: str, body: str | None) -> KindRecord:
+    """Return a kind record as it was kept."""
+    return KindRecord(name, tuple(json.loads(classes)), body or "")
+
+
+def rename_kinds(connection: Connection, names: Mapping[str, str]) -> set[int]:
+    """Call classes by other names; return the numbers of the providers whose records say them.
+
+    Cost: three statements, and a look at each structure.
+    """
+    before: list[dict[str, Any]] = []
+    after: list[dict[str, Any]] = []
+    for number, name, classes, body in _EVERY.rows(connection, {}):
+        said = json.loads(classes)
+        if name not in names and not names.keys() & set(said):
+            continue
+        now = _ENCODER.encode([names.get(one, one) for one in said])
+        before.append({"provider_id": number, "name": name})
+        after.append({**before[-1], "name": names.get(name, name), "classes": now, "body": body})
+    statements.delete(connection, tables.structures, before)
+    statements.insert(connection, tables.structures, after)
+    return {row["provider_id"] for row in before}
+
+
+# --- names ----------------------------------------------------------------------------------------
+#
+# Resource classes, traits and aggregates by name: made, renamed, removed, listed.
+#
+# Standard names are put in when a writer opens the ledger, and never change; see ``classes``.
+
 
 _Error: TypeAlias = type[exceptions.LedgerError]
 
@@ -42,8 +209,8 @@ class _Kind:
 
 _KINDS = {
     NameKind.RESOURCE_CLASS: _Kind(
-        schema.resource_classes,
-        schema.inventories.c.class_id,
+        tables.resource_classes,
+        tables.inventories.c.class_id,
         lambda catalogue: catalogue.classes,
         lambda: os_resource_classes.STANDARDS,
         resource,
@@ -51,8 +218,8 @@ _KINDS = {
         exceptions.ClassInUse,
     ),
     NameKind.TRAIT: _Kind(
-        schema.traits,
-        schema.resource_provider_traits.c.trait_id,
+        tables.traits,
+        tables.resource_provider_traits.c.trait_id,
         lambda catalogue: catalogue.traits,
         standard_traits,
         lambda name: known_traits([name]),
@@ -60,8 +227,8 @@ _KINDS = {
         exceptions.TraitInUse,
     ),
     NameKind.AGGREGATE: _Kind(
-        schema.aggregates,
-        schema.resource_provider_aggregates.c.aggregate_id,
+        tables.aggregates,
+        tables.resource_provider_aggregates.c.aggregate_id,
         lambda catalogue: catalogue.aggregates,
         tuple,
         shapes.aggregate_name,
@@ -74,7 +241,9 @@ _KINDS = {
 # --- changing ---
 
 
-def change(connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange]) -> set[int]:
+def change_names(
+    connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange], number: int
+) -> set[int]:
     """Carry out changes of names, in their order (see the contract).
 
     Returns the numbers of the providers whose definition says a name that is another now.
@@ -86,7 +255,9 @@ def change(connection: Connection, catalogue: Catalogue, changes: Sequence[NameC
     """
     bumped: set[int] = set()  # one write, one step
     for part in _runs(changes):
-        _Change(connection, catalogue, _KINDS[part[0].kind], bumped).run(part[0].action, part)
+        _Change(connection, catalogue, _KINDS[part[0].kind], bumped, number).run(
+            part[0].action, part
+        )
     return bumped
 
 
@@ -109,8 +280,14 @@ class _Change:
     """Changes of names of one kind."""
 
     def __init__(
-        self, connection: Connection, catalogue: Catalogue, kind: _Kind, bumped: set[int]
+        self,
+        connection: Connection,
+        catalogue: Catalogue,
+        kind: _Kind,
+        bumped: set[int],
+        number: int,
     ) -> None:
+        self._number = number
         self._connection = connection
         self._bumped = bumped
         self._names = kind.of(catalogue)
@@ -149,9 +326,9 @@ class _Change:
         would share an inventory of it for its provider. So nobody comes in between.
         """
         self._bump(self._providers(self._kind.used_by, numbers))
-        if self._kind.table is schema.resource_classes:
-            self._bump(self._providers(schema.shares.c.of_class_id, numbers))
-            self._bump(kinds.rename(self._connection, wanted))
+        if self._kind.table is tables.resource_classes:
+            self._bump(self._providers(tables.shares.c.of_class_id, numbers))
+            self._bump(rename_kinds(self._connection, wanted))
 
     def _providers(self, column: sa.Column[Any], numbers: Sequence[int]) -> set[int]:
         """Return the numbers of the providers that have a name in a column."""
@@ -164,9 +341,9 @@ class _Change:
 
     def _bump(self, providers: set[int]) -> None:
         """Count up the generation of providers, in the order of their numbers, but none twice."""
-        table = schema.resource_providers
+        table = tables.resource_providers
         for part in chunks(sorted(providers - self._bumped)):
-            bumped = sa.update(table).values(generation=table.c.generation + 1)
+            bumped = sa.update(table).values(generation=self._number)
             self._connection.execute(bumped.where(table.c.id.in_(part)))
         self._bumped |= providers
 
@@ -182,7 +359,7 @@ class _Change:
             )
 
     def _set_level(self, changes: Sequence[NameChange]) -> None:
-        if self._kind.table is not schema.aggregates:
+        if self._kind.table is not tables.aggregates:
             kind = changes[0].kind.value
             raise exceptions.InvalidField("kind", kind, "an aggregate: only those have levels")
         for one in changes:
@@ -193,7 +370,7 @@ class _Change:
 
     def _set(self, values: dict[int, dict[str, Any]]) -> None:
         found = [{"id": number, **given} for number, given in sorted(values.items())]
-        rows.update(self._connection, self._kind.table, ["id"], found)
+        statements.update(self._connection, self._kind.table, ["id"], found)
 
     def _custom(self, changes: Sequence[NameChange]) -> dict[str, int]:
         """Return the numbers of names that may be renamed and removed."""
@@ -214,7 +391,7 @@ class _Change:
 # --- listing ---
 
 
-def listed(
+def list_names(
     connection: Connection, kind: NameKind, limit: int, after: str | None
 ) -> tuple[ListedName, ...]:
     """Return a page of names, by their code points (see the contract). Cost: one query."""
@@ -262,6 +439,6 @@ def ensure_standard(connection: Connection) -> None:
 def _standard() -> list[tuple[sa.Table, list[str]]]:
     """Return the standard names by table, sorted: everybody inserts them in the same order."""
     return [
-        (schema.resource_classes, sorted(os_resource_classes.STANDARDS)),
-        (schema.traits, sorted(standard_traits())),
+        (tables.resource_classes, sorted(os_resource_classes.STANDARDS)),
+        (tables.traits, sorted(standard_traits())),
     ]

@@ -10,15 +10,24 @@ which :mod:`~resource_objects.backends.sql.errors` reads too, and times go throu
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
+import itertools
+import re
+import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from resource_objects.backends.sql.together import sent_together
+from resource_objects import exceptions
+from resource_objects.backends.sql.errors import duplicated
 
 Values = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -55,7 +64,7 @@ class Statement:
         """Run it once; return the number of rows it matched, -1 if that is not known yet."""
         sent = sent_together(connection)
         if sent is None:
-            return self._run(connection, values)[0]
+            return self._run(connection, values)
         text, given = self._for(connection)
         sent.add(text, given(values), self._name)
         return -1
@@ -78,18 +87,14 @@ class Statement:
         elif matched != rows:
             raise instead(matched)
 
-    def insert(self, connection: Connection, values: Values) -> int:
-        """Insert one row; return the number that it got by itself."""
-        return self._run(connection, values)[1]
-
-    def _run(self, connection: Connection, values: Values) -> tuple[int, int]:
-        """Return how many rows it matched, and the number of the row it made."""
+    def _run(self, connection: Connection, values: Values) -> int:
+        """Return how many rows it matched."""
         text, given = self._for(connection)
         cursor: Any = connection.connection.cursor()
         cursor.execute(text, given(values))
-        found: Any = cursor.rowcount, getattr(cursor, "lastrowid", None)
+        matched: int = cursor.rowcount
         cursor.close()
-        return found[0], found[1]
+        return matched
 
     def _for(self, connection: Connection) -> tuple[str, Callable[[Values], Any]]:
         dialect = connection.dialect
@@ -123,25 +128,7 @@ class Insert:
     def __init__(self, table: sa.Table, *columns: str) -> None:
         self._table = table
         self._columns = columns
-        self._plain = Statement(sa.insert(table), columns)
-        self._numbered = Statement(sa.insert(table), ("id", *columns))
-        self._returning: Statement | None = None
         self._texts: dict[tuple[str, int], str] = {}
-
-    def one(self, connection: Connection, values: Values) -> int:
-        """Insert one row into a table that numbers its rows; return its number."""
-        if connection.dialect.name != "postgresql":
-            return self._plain.insert(connection, values)
-        sent = sent_together(connection)
-        number = None if sent is None else sent.take_number(self._table.name)
-        if number is not None:
-            self._numbered.run(connection, {"id": number, **values})
-            return number
-        if self._returning is None:
-            returning = sa.insert(self._table).returning(self._table.c.id)
-            self._returning = Statement(returning, self._columns)
-        made: int = self._returning.rows(connection, values)[0][0]
-        return made
 
     def many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, each in the order of the columns, in one statement for very many of them."""
@@ -174,7 +161,7 @@ class Insert:
 #: of how many rows the text of an INSERT is kept
 _FEW = 16
 #: what one INSERT takes: SQLite has at most 32,766 values, MySQL 16 MiB unless told otherwise
-_MOST_VALUES = 10_000
+_MOST_VALUES_OF_INSERT = 10_000
 _MOST_TEXT = 2_000_000
 
 
@@ -183,7 +170,7 @@ def _statements_of(rows: Sequence[Sequence[Any]], width: int) -> Iterator[Sequen
     if len(rows) == 1:
         yield rows
         return
-    most = _MOST_VALUES // width
+    most = _MOST_VALUES_OF_INSERT // width
     start = size = 0
     for place, row in enumerate(rows):
         own = sum(len(value) for value in row if type(value) is str)
@@ -290,6 +277,59 @@ def _rounded(length: int) -> int:
     return 1 << (length - 1).bit_length()
 
 
+class now_as_kept(FunctionElement[Any]):  # noqa: N801  # as SQL functions are written
+    """The time of the database, as times are kept; nothing with SQLite, whose time is ours."""
+
+    type = sa.DateTime()
+    inherit_cache = True
+    name = "now_as_kept"
+
+
+@compiles(now_as_kept)
+def _now_of_sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    return "NULL"
+
+
+@compiles(now_as_kept, "postgresql")
+def _now_of_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    return "clock_timestamp() AT TIME ZONE 'UTC'"
+
+
+@compiles(now_as_kept, "mysql", "mariadb")
+def _now_of_mysql(element: Any, compiler: Any, **options: Any) -> str:
+    return "UTC_TIMESTAMP(6)"
+
+
+_NOW = Statement(sa.select(now_as_kept()))
+
+
+def now_of(connection: Connection) -> datetime.datetime:
+    """Return the time of the database. Cost: a statement on a server."""
+    if connection.dialect.name == "sqlite":
+        return datetime.datetime.now(datetime.UTC)
+    return from_moment(_NOW.rows(connection, {})[0][0])
+
+
+#: Numbers are drawn from the time since then, in milliseconds, and 21 random bits.
+_EPOCH_MS = 1_577_836_800_000
+
+
+def draw_number() -> int:
+    """Return a number for a new row, which nobody else draws: by time and chance, in 63 bits.
+
+    The time keeps indexes growing at one end. Chance, not a sequence of the database, keeps a
+    database from giving a number again that it gave in writes it has lost. Two who draw the same
+    one meet at the primary key, and one of them tries again.
+    """
+    since = int(time.time() * 1000) - _EPOCH_MS
+    return max(since, 0) << 21 | secrets.randbits(21)
+
+
+def drawn_at(when: datetime.datetime) -> int:
+    """Return the least number that is drawn at a moment."""
+    return max(int(when.timestamp() * 1000) - _EPOCH_MS, 0) << 21
+
+
 def moment(connection: Connection, when: datetime.datetime) -> Any:
     """Return a time as the driver takes it: in UTC, without a zone."""
     if when.tzinfo is not None and when.tzinfo is not datetime.UTC:
@@ -302,3 +342,272 @@ def from_moment(kept: Any) -> datetime.datetime:
     """Return a time as the driver gave it, in UTC."""
     found = datetime.datetime.fromisoformat(kept) if isinstance(kept, str) else kept
     return found.replace(tzinfo=datetime.UTC)
+
+
+# --- together -------------------------------------------------------------------------------------
+#
+# Several changes sent as one statement: each wait for a server costs, above all under a lock.
+#
+# PostgreSQL takes them as parts of one query, ``WITH part_0 AS (INSERT ...), part_1 AS (UPDATE ...)
+# SELECT`` how many rows each of them matched. Within a block of :func:`together` a change is put
+# by, until the block ends or something is read. What must be known of it is said with it
+# (:meth:`~resource_objects.backends.sql.statements.Statement.must_match`, and what duplicates mean)
+# and found out then.
+#
+# No part sees what another one does, but for one that reads from another by its name, and no two
+# may change the same row. The order they are counted in is the one they are carried out in.
+#
+# Other databases are sent each change as it comes: SQLite runs in this process, and MySQL has
+# nothing of the kind.
+
+
+_KEY = "resource_objects_together"
+#: values of one query, nearly: PostgreSQL takes 65,535
+_MOST_VALUES = 30_000
+
+
+class Together:
+    """The changes of one block that are not sent yet."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parts: list[str] = []
+        self._values: list[Any] = []
+        self._named = False  # whether what follows may read from a part, and must go with it
+        self._expected: list[tuple[int, int, Callable[[int], Exception]]] = []
+
+    def add(self, text: str, values: Sequence[Any], name: str | None = None) -> None:
+        """Put a change by; one with a name returns what others read from that."""
+        if len(self._values) + len(values) > _MOST_VALUES and not self._named:
+            self.send()
+        self._named = name is not None or self._named
+        part = f"part_{len(self._parts)} AS ({text} RETURNING 1)"
+        self._parts.append(part if name is None else f"{name} AS ({text})")
+        self._values += values
+
+    def expect(self, rows: int, instead: Callable[[int], Exception]) -> None:
+        """Have an error raised unless the change that was just added matches so many rows."""
+        self._expected.append((len(self._parts) - 1, rows, instead))
+
+    def send(self) -> None:
+        """Send what was put by, and raise what is wrong with it."""
+        if not self._parts:
+            return
+        module: Any = self._connection.dialect.loaded_dbapi
+        # psycopg would read a query as long as this one again each time, for its marks
+        cursor = module.RawCursor(self._connection.connection.driver_connection)
+        parts, values, expected = tuple(self._parts), self._values, self._expected
+        self._parts, self._values, self._expected, self._named = [], [], [], False
+        cursor.execute(_query(parts), values)
+        matched: Any = cursor.fetchone()
+        for position, rows, instead in expected:
+            if matched[position] != rows:
+                raise instead(matched[position])
+
+
+@functools.lru_cache(maxsize=64)
+def _query(parts: tuple[str, ...]) -> str:
+    """Return the query of some parts; a program has a few."""
+    names = [part.partition(" ")[0] for part in parts]
+    counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
+    places = itertools.count(1)
+    marked = re.sub("%[s%]", lambda mark: _numbered_mark(mark[0], places), ", ".join(parts))
+    return f"WITH {marked} SELECT {counts}"
+
+
+def _numbered_mark(mark: str, places: Iterator[int]) -> str:
+    return f"${next(places)}" if mark == "%s" else "%"
+
+
+@contextlib.contextmanager
+def together(
+    connection: Connection, duplicates: Mapping[str, exceptions.LedgerError]
+) -> Iterator[None]:
+    """Send the changes of the block together, where the database takes them so.
+
+    :param duplicates: what is raised where a unique constraint refuses a row, by
+        ``table.column``, the first of its columns
+    """
+    if not hasattr(connection.dialect.loaded_dbapi, "RawCursor"):  # psycopg's, from 3.2
+        yield
+        return
+    sent = connection.info[_KEY] = Together(connection)
+    info = connection.info
+    try:
+        yield
+        sent.send()
+    except Exception as error:
+        instead = duplicates.get(duplicated(error) or "")
+        if instead is None:
+            raise
+        raise instead from error
+    finally:
+        info.pop(_KEY, None)
+
+
+def sent_together(connection: Connection) -> Together | None:
+    """Return what changes are put by with, None where they are sent one by one."""
+    if connection.dialect.name != "postgresql":
+        return None
+    found: Together | None = connection.info.get(_KEY)
+    return found
+
+
+# --- rows -----------------------------------------------------------------------------------------
+#
+# Many rows in one statement: inserted, changed and removed, each with values of its own.
+#
+# A driver's ``executemany`` will not do everywhere: PyMySQL sends an UPDATE per row, psycopg a
+# message per row. So on servers the rows are given as a table that the statement joins with:
+#
+# * PostgreSQL: ``unnest`` of one array for each column;
+# * MariaDB and MySQL: ``SELECT ... UNION ALL SELECT ...``, which all their versions know. Its
+#   ``executemany`` does make one INSERT of many rows;
+# * SQLite runs in the process: one prepared statement, run for each row, is what it does best.
+#
+# Rows are mappings with the same keys. Values go to the driver as they are: times are those of
+# ``statements.moment``.
+
+
+RowValues: TypeAlias = Sequence[Mapping[str, Any]]
+
+#: Rows of one statement: MySQL parses a SELECT for each.
+_MOST = {"mysql": 500, "postgresql": 10_000, "sqlite": 10_000}
+
+
+def insert(connection: Connection, table: sa.Table, rows: RowValues) -> None:
+    """Insert rows, none of which may be there. Cost: a statement for thousands of rows."""
+    if not rows:
+        return
+    names = list(rows[0])
+    listed = ", ".join(names)
+    if connection.dialect.name == "postgresql":
+        text = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {_arrays(table, names)}"
+        for part in chunks(rows, _MOST["postgresql"]):
+            connection.exec_driver_sql(text, _columns(part, names))
+        return
+    marks = ", ".join([_mark_of(connection)] * len(names))
+    text = f"INSERT INTO {table} ({listed}) VALUES ({marks})"
+    connection.exec_driver_sql(text, [tuple(row[name] for name in names) for row in rows])
+
+
+def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:
+    """Give each row that has the values of ``keys`` its other values; return how many there were.
+
+    Cost: a statement for thousands of rows, on MariaDB for 500.
+    """
+    changed = [name for name in rows[0] if name not in keys] if rows else []
+    sets = {
+        "sqlite": ", ".join(f"{name} = ?" for name in changed),
+        "postgresql": ", ".join(f"{name} = given.{name}" for name in changed),
+        "mysql": ", ".join(f"kept.{name} = given.{name}" for name in changed),
+    }
+    forms = {
+        "sqlite": "UPDATE {table} SET {sets} WHERE {where}",
+        "postgresql": "UPDATE {table} AS kept SET {sets} FROM {given} WHERE {where}",
+        "mysql": "UPDATE {given} STRAIGHT_JOIN {table} AS kept ON {where} SET {sets}",
+    }
+    dialect = connection.dialect.name
+    return _for_each(
+        connection, table, [*changed, *keys], keys, rows, forms[dialect], sets[dialect]
+    )
+
+
+def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
+    """Delete the rows that have these values; return how many there were. Cost: as ``update``."""
+    forms = {
+        "sqlite": "DELETE FROM {table} WHERE {where}",
+        "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
+        "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
+    }
+    keys = list(rows[0]) if rows else []
+    return _for_each(connection, table, keys, keys, rows, forms[connection.dialect.name], "")
+
+
+def _for_each(
+    connection: Connection,
+    table: sa.Table,
+    names: Sequence[str],
+    keys: Sequence[str],
+    rows: RowValues,
+    form: str,
+    sets: str,
+) -> int:
+    """Run a statement on the rows of a table that have the values of ``keys``."""
+    dialect = connection.dialect.name
+    count = 0
+    for part in chunks(rows, _most(dialect, rows)):
+        if dialect == "sqlite":
+            where = " AND ".join(f"{name} = ?" for name in keys)
+            given: Any = [tuple(row[name] for name in names) for row in part]
+            text = form.format(table=table, sets=sets, where=where)
+        else:
+            where = " AND ".join(f"kept.{name} = given.{name}" for name in keys)
+            if dialect == "postgresql":
+                source, given = _arrays(table, names), _columns(part, names)
+            else:
+                source = _selects(names, len(part))
+                given = tuple(row[name] for row in part for name in names)
+            text = form.format(table=table, sets=sets, where=where, given=source)
+        count += connection.exec_driver_sql(text, given).rowcount
+    return count
+
+
+def _most(dialect: str, rows: RowValues) -> int:
+    """Return how many of some rows go into one statement, which MySQL takes of 16 MiB only."""
+    if dialect != "mysql" or not rows:
+        return _MOST[dialect]
+    longest = max(sum(len(v) for v in row.values() if type(v) is str) for row in rows)
+    return max(1, min(_MOST[dialect], MOST_TEXT // (4 * longest + 1)))  # up to 4 bytes each
+
+
+def _mark_of(connection: Connection) -> str:
+    return "?" if connection.dialect.name == "sqlite" else "%s"
+
+
+def _arrays(table: sa.Table, names: Sequence[str]) -> str:
+    """Return ``unnest(...) AS given (...)`` for an array of each column, by its name."""
+    arrays = ", ".join(f"%({name})s::{_array_type(table.c[name])}" for name in names)
+    return f"unnest({arrays}) AS given ({', '.join(names)})"
+
+
+def _array_type(column: sa.Column[Any]) -> str:
+    if isinstance(column.type, sa.Integer):
+        return "bigint[]"
+    if isinstance(column.type, sa.JSON):
+        return "json[]"
+    return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
+
+
+def _columns(rows: RowValues, names: Sequence[str]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _selects(names: Sequence[str], count: int) -> str:
+    """Return ``(SELECT ... UNION ALL SELECT ...) AS given`` for a number of rows."""
+    first = ", ".join(f"%s AS {name}" for name in names)
+    another = f" UNION ALL SELECT {', '.join(['%s'] * len(names))}"
+    return f"(SELECT {first}{another * (count - 1)}) AS given"
+
+
+# --- chunks ---------------------------------------------------------------------------------------
+#
+# What every database takes in one statement: lists of values for IN in parts, and long texts.
+
+
+T = TypeVar("T")
+
+#: SQLite takes at most 32,766 values in one statement, PostgreSQL 65,535.
+MOST = 10_000
+#: MariaDB and MySQL take statements of 16 MiB, if not told otherwise.
+MOST_TEXT = 12 * 2**20
+
+
+def chunks(values: Sequence[T], most: int = MOST) -> Iterator[Sequence[T]]:
+    """Yield the values in parts of at most ``most``, none if there are none.
+
+    >>> [len(part) for part in chunks(range(25_000))]
+    [10000, 10000, 5000]
+    """
+    for start in range(0, len(values), most):
+        yield values[start : start + most]

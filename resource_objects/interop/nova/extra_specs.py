@@ -26,23 +26,23 @@ with a warning, or hands to Placement, which refuses it; here it has an error of
 =====================================  =============================================================
 words                                  Nova, and here
 =====================================  =============================================================
-``resources:CUSTOM_X=many``, ``=-1``,  ignored; refused (InvalidResourceAmount)
+``resources:CUSTOM_X=many``, ``=-1``,  ignored; refused (INVALID_RESOURCE_AMOUNT)
 ``=`` with nothing
-``resources:VCPU=+2``, ``1_0``         read as Python does; refused (InvalidResourceAmount)
-``resources:vcpu=2``                   ignored; refused (UnknownFlavorResource)
-``resources$:VCPU``, ``resource1:X``   ignored; refused (InvalidRequestKey)
+``resources:VCPU=+2``, ``1_0``         read as Python does; refused (INVALID_RESOURCE_AMOUNT)
+``resources:vcpu=2``                   ignored; refused (UNKNOWN_FLAVOR_RESOURCE)
+``resources$:VCPU``, ``resource1:X``   ignored; refused (INVALID_REQUEST_KEY)
 ``resource:VCPU=2``                    ignored; read
-``resource:VCPU=2`` and                the second counts; refused (ResourceSaidTwice)
+``resource:VCPU=2`` and                the second counts; refused (RESOURCE_SAID_TWICE)
 ``resources:VCPU=2``
-``resources:NUMA_TOPOLOGY=1``          ignored; refused (ResourceNotCounted)
-``trait:CUSTOM_X=maybe``               ignored; refused (InvalidTraitValue)
-``trait:CUSTOM_A,CUSTOM_B=required``   two traits to Placement; refused (UnknownFlavorTrait)
-``resources:CUSTOM_A:1,CUSTOM_B=2``    two classes to Placement; refused (UnknownFlavorResource)
-``group_policy=apart``                 ignored; refused (InvalidGroupPolicy)
-a trait nobody knows, forbidden and    no valid host; refused (UnknownFlavorTrait,
-required, of a group without amounts   FlavorTraitConflict, GroupWithoutResources)
-two named groups without a policy      no valid host; refused (GroupPolicyMissing)
-everything suppressed                  no valid host; refused (NothingAsked)
+``resources:NUMA_TOPOLOGY=1``          ignored; refused (RESOURCE_NOT_COUNTED)
+``trait:CUSTOM_X=maybe``               ignored; refused (INVALID_TRAIT_VALUE)
+``trait:CUSTOM_A,CUSTOM_B=required``   two traits to Placement; refused (UNKNOWN_FLAVOR_TRAIT)
+``resources:CUSTOM_A:1,CUSTOM_B=2``    two classes to Placement; refused (UNKNOWN_FLAVOR_RESOURCE)
+``group_policy=apart``                 ignored; refused (INVALID_GROUP_POLICY)
+a trait nobody knows, forbidden and    no valid host; refused (UNKNOWN_FLAVOR_TRAIT,
+required, of a group without amounts   FLAVOR_TRAIT_CONFLICT, GROUP_WITHOUT_RESOURCES)
+two named groups without a policy      no valid host; refused (GROUP_POLICY_MISSING)
+everything suppressed                  no valid host; refused (NOTHING_ASKED)
 =====================================  =============================================================
 
 Not read here, as other keys are not: ``hw:``, of which :mod:`.flavor` makes a topology that
@@ -52,18 +52,23 @@ encryption).
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
-from resource_objects.interop.nova import errors, request_errors
-from resource_objects.interop.nova import extra_spec_words as words
-from resource_objects.interop.nova.extra_spec_words import GroupWords
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor import FlavorTopology
-from resource_objects.interop.nova.flavor_words import FlavorWords
+from resource_objects.interop.nova.flavor_words import FlavorWords, text_of
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.resources import IntegerAmount
+from resource_objects.requests.request import POLICIES
+from resource_objects.resources import IntegerAmount, catalog
+from resource_objects.resources.pci import DEVICES
+from resource_objects.resources.pci.amount import PCIAmount
+from resource_objects.resources.traits import known_traits
 
 __all__ = ["flavor_request"]
 
@@ -82,8 +87,9 @@ def flavor_request(
     extra_specs: Mapping[str, Any] = _NOTHING,
     image: Mapping[str, Any] = _NOTHING,
     topology: FlavorTopology | None = None,
+    devices: PCIAmount | None = None,
 ) -> Request:
-    """Return what a flavor and its image ask of placement.
+    """Return what a flavor and its image ask of placement, beside a topology and devices.
 
     :param memory_mb: MiB
     :param root_gb: GiB; 0 for a server that boots from a volume
@@ -93,7 +99,8 @@ def flavor_request(
     :param image: the image's properties, text by key; other keys are left alone
     :param topology: what :func:`.flavor_topology` made of the same flavor; its CPUs and memory are
         those of the request, and say where they go
-    :raises InvalidWords: of the type of the first rule that is broken, see :mod:`.request_errors`
+    :param devices: what :func:`.flavor_devices` made of the same flavor
+    :raises NovaWordsError: by the first rule that is broken
     :returns: the request; O(keys)
 
     >>> print(flavor_request(4, 2048, root_gb=20, swap_mb=100, extra_specs={
@@ -101,35 +108,37 @@ def flavor_request(
     MEMORY_MB=2048,DISK_GB=21; _GPU: PGPU=1 required=CUSTOM_H100; compatibility=placement
     >>> flavor_request(4, 2048, extra_specs={"resources:CUSTOM_X": "many"})
     Traceback (most recent call last):
-    resource_objects.interop.nova.request_errors.InvalidResourceAmount: resources:CUSTOM_X: got ...
+    resource_objects.interop.nova.errors.NovaWordsError: resources:CUSTOM_X: got ...
     """
     FlavorWords(vcpus, memory_mb, extra_specs, image)
     disk_gb = _disk(root_gb, ephemeral_gb, swap_mb)
-    groups = words.groups_of(extra_specs)
+    groups = groups_of(extra_specs)
     unnamed = groups.setdefault("", GroupWords())
-    words.add_image(unnamed, image)
+    add_image(unnamed, image)
     own = {"VCPU": vcpus, "MEMORY_MB": memory_mb, "DISK_GB": disk_gb}
     amounts: dict[str, Any] = {**_defaults(own, groups), **unnamed.amounts}
     _check_totals(groups)
     if topology is not None:
         amounts = _with_topology(amounts, topology, groups)
+    if devices is not None:
+        amounts[DEVICES.name] = devices
     _check_groups(groups, amounts)
-    policy = words.policy_of(extra_specs)
+    policy = policy_of(extra_specs)
     named = [suffix for suffix, group in groups.items() if suffix and group.amounts]
     if len(named) > 1 and policy is None:
         expected = f"none or isolate, for the groups {', '.join(named)}"
-        raise request_errors.GroupPolicyMissing(words.POLICY, "nothing", expected)
+        raise NovaWordsError(NovaRule.GROUP_POLICY_MISSING, POLICY, "nothing", expected)
     return Request(
         amounts,
         required=unnamed.required,
         forbidden=unnamed.forbidden,
-        groups=[_group(suffix, groups[suffix]) for suffix in named],
+        groups=[_request_group(suffix, groups[suffix]) for suffix in named],
         group_policy=policy,
         compatibility="placement",
     )
 
 
-def _group(suffix: str, group: GroupWords) -> RequestGroup:
+def _request_group(suffix: str, group: GroupWords) -> RequestGroup:
     return RequestGroup(
         group.amounts, suffix=suffix, required=group.required, forbidden=group.forbidden
     )
@@ -139,7 +148,9 @@ def _disk(root_gb: int, ephemeral_gb: int, swap_mb: int) -> int:
     """Return GiB of all disks together."""
     for what, size in (("root_gb", root_gb), ("ephemeral_gb", ephemeral_gb), ("swap_mb", swap_mb)):
         if type(size) is not int or not 0 <= size <= MAX_FIGURE:
-            raise errors.InvalidFlavorSize(what, size, f"an integer from 0 to {MAX_FIGURE}")
+            raise NovaWordsError(
+                NovaRule.INVALID_FLAVOR_SIZE, what, size, f"an integer from 0 to {MAX_FIGURE}"
+            )
     return root_gb + ephemeral_gb + -(-swap_mb // 1024)
 
 
@@ -163,7 +174,7 @@ def _with_topology(
             if suffix or amount != counted.get(name, 0):
                 expected = f"{counted.get(name, 0)} without a group, as the topology has it"
                 key = f"resources{suffix}:{name}"
-                raise request_errors.TopologyDisagrees(key, amount, expected)
+                raise NovaWordsError(NovaRule.TOPOLOGY_DISAGREES, key, amount, expected)
     others = {name: amount for name, amount in amounts.items() if name not in _OF_TOPOLOGY}
     return {**others, **dict(topology.resources.by_name())}
 
@@ -174,9 +185,13 @@ def _check_groups(groups: Mapping[str, GroupWords], amounts: Mapping[str, Any]) 
         if not (group.amounts if suffix else amounts) and not group.is_empty:
             traits = sorted(group.required | group.forbidden)
             expected = f"resources{suffix}:CLASS above 0 beside traits of the group"
-            raise request_errors.GroupWithoutResources(f"trait{suffix}", traits, expected)
+            raise NovaWordsError(
+                NovaRule.GROUP_WITHOUT_RESOURCES, f"trait{suffix}", traits, expected
+            )
     if not amounts and all(group.is_empty for group in groups.values()):
-        raise request_errors.NothingAsked("extra specs", "all suppressed", "an amount of something")
+        raise NovaWordsError(
+            NovaRule.NOTHING_ASKED, "extra specs", "all suppressed", "an amount of something"
+        )
 
 
 def _check_totals(groups: Mapping[str, GroupWords]) -> None:
@@ -187,4 +202,138 @@ def _check_totals(groups: Mapping[str, GroupWords]) -> None:
         for name, amount in group.amounts.items():
             if total[name] > MAX_AMOUNT:
                 key, expected = f"resources{suffix}:{name}", f"at most {MAX_AMOUNT} over all groups"
-                raise request_errors.InvalidResourceAmount(key, amount, expected)
+                raise NovaWordsError(NovaRule.INVALID_RESOURCE_AMOUNT, key, amount, expected)
+
+
+# --- keys and values, by group ---
+
+POLICY: Final = "group_policy"
+_KEY = re.compile(r"(resources|trait)([A-Za-z0-9_-]{0,64}):(.*)", re.DOTALL)
+_OLD: Final = "resource:"
+_OURS: Final = ("resource", "trait")
+#: Without a colon these are no key of ours, nor anybody's.
+_BARE: Final = ("resource", "resources", "trait")
+_EXPECTED: Final = (
+    "resources:CLASS or trait:NAME, of a group with its suffix, 1 to 64 of A-Z, a-z, 0-9, _ and -, "
+    "before the colon"
+)
+_DIGITS = re.compile(r"[0-9]{1,19}\Z", re.ASCII)
+
+
+@dataclasses.dataclass(slots=True)
+class GroupWords:
+    """What is said of one group. Classes whose amount is 0 are in ``said`` alone."""
+
+    amounts: dict[str, int] = dataclasses.field(default_factory=dict)
+    said: set[str] = dataclasses.field(default_factory=set)
+    required: set[str] = dataclasses.field(default_factory=set)
+    forbidden: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to ask for."""
+        return not (self.amounts or self.required or self.forbidden)
+
+
+def groups_of(extra_specs: Mapping[Any, Any]) -> dict[str, GroupWords]:
+    """Return what extra specs say, by suffix, in their order. Keys of others are left alone.
+
+    :raises NovaWordsError: by the first rule that is broken
+
+    >>> groups_of({"resources_A:PGPU": "2", "trait_A:CUSTOM_H100": "required", "hw:x": "y"})["_A"]
+    GroupWords(amounts={'PGPU': 2}, said={'PGPU'}, required={'CUSTOM_H100'}, forbidden=set())
+    """
+    found: dict[str, GroupWords] = {}
+    for key, value in extra_specs.items():
+        if not isinstance(key, str):
+            continue
+        if not key.startswith(_OURS) or (":" not in key and key not in _BARE):
+            continue
+        prefix, suffix, name = _parts(key)
+        words = found.setdefault(suffix, GroupWords())
+        if prefix == "trait":
+            _add_trait(words, key, name, text_of(key, value))
+        else:
+            _add_amount(words, key, name, text_of(key, value))
+    return found
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    """Return the prefix, the suffix of the group, and the class or trait that a key names."""
+    if key.startswith(_OLD):
+        return "resources", "", key.removeprefix(_OLD)
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise NovaWordsError(NovaRule.INVALID_REQUEST_KEY, "extra specs", key, _EXPECTED)
+    return found[1], found[2], found[3]
+
+
+def _add_amount(words: GroupWords, key: str, name: str, text: str) -> None:
+    try:
+        kind = catalog.resource(name)
+    except exceptions.InvalidInput as error:
+        raise NovaWordsError(NovaRule.UNKNOWN_FLAVOR_RESOURCE, key, name, error.expected) from error
+    if kind.amount_kind is not IntegerAmount:
+        raise NovaWordsError(NovaRule.RESOURCE_NOT_COUNTED, key, text, "a class that is counted")
+    amount = int(text) if _DIGITS.match(text) else -1
+    if not 0 <= amount <= MAX_AMOUNT:
+        expected = f"a whole number from 0 to {MAX_AMOUNT}"
+        raise NovaWordsError(NovaRule.INVALID_RESOURCE_AMOUNT, key, text, expected)
+    if kind.name in words.said:
+        expected = f"resource:{name} or resources:{name}, not both"
+        raise NovaWordsError(NovaRule.RESOURCE_SAID_TWICE, key, text, expected)
+    words.said.add(kind.name)
+    if amount:
+        words.amounts[kind.name] = amount
+
+
+def _add_trait(words: GroupWords, key: str, name: str, text: str) -> None:
+    trait = _trait(key, name)
+    if text not in ("required", "forbidden"):
+        raise NovaWordsError(NovaRule.INVALID_TRAIT_VALUE, key, text, "required or forbidden")
+    (words.required if text == "required" else words.forbidden).add(trait)
+
+
+def _trait(key: str, name: str) -> str:
+    try:
+        (trait,) = known_traits([name])
+    except exceptions.InvalidInput as error:
+        raise NovaWordsError(NovaRule.UNKNOWN_FLAVOR_TRAIT, key, name, error.expected) from error
+    return trait
+
+
+def add_image(words: GroupWords, image: Mapping[Any, Any]) -> None:
+    """Add the traits that an image requires, ``trait:NAME=required``.
+
+    :raises NovaWordsError: ``UNKNOWN_FLAVOR_TRAIT`` for a trait that does not exist;
+        ``INVALID_TRAIT_VALUE`` for anything but required; ``FLAVOR_TRAIT_CONFLICT`` for a trait
+        that the flavor forbids
+    """
+    for key, value in image.items():
+        if not isinstance(key, str) or not key.startswith("trait:"):
+            continue
+        where = f"{key} of the image"
+        trait = _trait(where, key.removeprefix("trait:"))
+        if text_of(where, value) != "required":
+            raise NovaWordsError(NovaRule.INVALID_TRAIT_VALUE, where, value, "required")
+        if trait in words.forbidden:
+            raise NovaWordsError(
+                NovaRule.FLAVOR_TRAIT_CONFLICT, where, value, "none: the flavor forbids it"
+            )
+        words.required.add(trait)
+
+
+def policy_of(extra_specs: Mapping[Any, Any]) -> str | None:
+    """Return the policy of named groups, None for none.
+
+    :raises NovaWordsError: ``INVALID_GROUP_POLICY`` for a policy that there is not
+
+    >>> policy_of({"group_policy": "isolate"})
+    'isolate'
+    """
+    if POLICY not in extra_specs:
+        return None
+    text = text_of(POLICY, extra_specs[POLICY])
+    if text not in POLICIES:
+        raise NovaWordsError(NovaRule.INVALID_GROUP_POLICY, POLICY, text, " or ".join(POLICIES))
+    return text

@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resource_objects.interop.nova import errors
-from resource_objects.interop.nova.cpu_spec import format_cpu_spec, parse_cpu_spec
+from resource_objects.interop.nova.cpus import format_cpu_spec, parse_cpu_spec
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.flavor import size_in_kib
 from resource_objects.interop.nova.flavor_words import text_of
-from resource_objects.interop.nova.pages import size_in_kib
 from resource_objects.resources.numa.cpus import MAX_ID
 from resource_objects.resources.numa.host import HostCell, PagePool
 
@@ -39,8 +39,8 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z", re.ASCII)
 class CPUSets:
     """Which CPUs of a host serve what; ``shared`` None: all there are, and none is dedicated.
 
-    :raises NotWords: unless each is numbers of CPUs, ascending
-    :raises CPUSetsOverlap: unless they are apart, or the same: then they serve either way
+    :raises NovaWordsError: ``NOT_WORDS`` unless each is numbers of CPUs, ascending;
+        ``CPU_SETS_OVERLAP`` unless they are apart, or the same: then they serve either way
     """
 
     shared: tuple[int, ...] | None = None
@@ -50,21 +50,20 @@ class CPUSets:
         shared = () if self.shared is None else self.shared
         for what, cpus in (("shared", shared), ("dedicated", self.dedicated)):
             if not _are_cpus(cpus):
-                raise errors.NotWords(what, cpus, f"CPUs from 0 to {MAX_ID}, ascending, as a tuple")
+                raise NovaWordsError(
+                    NovaRule.NOT_WORDS,
+                    what,
+                    cpus,
+                    f"CPUs from 0 to {MAX_ID}, ascending, as a tuple",
+                )
         both = set(self.dedicated).intersection(self.dedicated if self.shared is None else shared)
         if both and self.shared != self.dedicated:
-            raise errors.CPUSetsOverlap(
-                "dedicated", format_cpu_spec(both), "CPUs that are not shared, or the shared ones"
+            raise NovaWordsError(
+                NovaRule.CPU_SETS_OVERLAP,
+                "dedicated",
+                format_cpu_spec(both),
+                "CPUs that are not shared, or the shared ones",
             )
-
-    @property
-    def can_sleep(self) -> tuple[int, ...]:
-        """The dedicated CPUs that may be switched off while nobody has them: all but CPU 0.
-
-        >>> cpu_sets(cpu_dedicated_set="0-3").can_sleep
-        (1, 2, 3)
-        """
-        return tuple(cpu for cpu in self.dedicated if cpu)
 
 
 def _are_cpus(cpus: object) -> bool:
@@ -85,10 +84,9 @@ def cpu_sets(
 
     Beside ``vcpu_pin_set``, ``cpu_shared_set`` is only where emulator threads run, and has no say.
 
-    :raises InvalidCPUList: for an option that is no list of CPUs
-    :raises CPUSetEmpty: for one that leaves no CPU
-    :raises CPUSetsOverlap: if CPUs are shared and dedicated
-    :raises PinSetConflict: for ``vcpu_pin_set`` beside ``cpu_dedicated_set``
+    :raises NovaWordsError: ``INVALID_CPU_LIST`` for an option that is no list of CPUs;
+        ``CPU_SET_EMPTY`` for one that leaves no CPU; ``CPU_SETS_OVERLAP`` if CPUs are shared and
+        dedicated; ``PIN_SET_CONFLICT`` for ``vcpu_pin_set`` beside ``cpu_dedicated_set``
 
     >>> cpu_sets(cpu_shared_set="0-1", cpu_dedicated_set="2-7,^4")
     CPUSets(shared=(0, 1), dedicated=(2, 3, 5, 6, 7))
@@ -100,14 +98,19 @@ def cpu_sets(
     dedicated = _cpus("cpu_dedicated_set", cpu_dedicated_set)
     if pinned is not None:
         if dedicated is not None:
-            raise errors.PinSetConflict("vcpu_pin_set", vcpu_pin_set, "none beside the other")
+            raise NovaWordsError(
+                NovaRule.PIN_SET_CONFLICT, "vcpu_pin_set", vcpu_pin_set, "none beside the other"
+            )
         return CPUSets(pinned, pinned)
     if dedicated is None:
         return CPUSets(shared)
     both = set(shared or ()).intersection(dedicated)
     if both:
-        raise errors.CPUSetsOverlap(
-            "cpu_dedicated_set", format_cpu_spec(both), "CPUs that are not in cpu_shared_set"
+        raise NovaWordsError(
+            NovaRule.CPU_SETS_OVERLAP,
+            "cpu_dedicated_set",
+            format_cpu_spec(both),
+            "CPUs that are not in cpu_shared_set",
         )
     return CPUSets(shared or (), dedicated)
 
@@ -117,7 +120,9 @@ def _cpus(option: str, text: str | None) -> tuple[int, ...] | None:
         return None
     found = parse_cpu_spec(text, option)
     if not found:
-        raise errors.CPUSetEmpty(option, text, "a list that leaves at least one CPU")
+        raise NovaWordsError(
+            NovaRule.CPU_SET_EMPTY, option, text, "a list that leaves at least one CPU"
+        )
     return found
 
 
@@ -128,21 +133,26 @@ def reserved_pages(
 
     :param entries: of ``reserved_huge_pages``: as text, or as the mapping of text that the
         configuration library makes of it
-    :raises InvalidReservedPages: for an entry that cannot be read
-    :raises PagesReservedTwice: for two entries of the same pages
+    :raises NovaWordsError: ``INVALID_RESERVED_PAGES`` for an entry that cannot be read;
+        ``PAGES_RESERVED_TWICE`` for two entries of the same pages
 
     >>> reserved_pages(["node:0,size:2048,count:64", "node:1,size:1GB,count:1"])
     {0: {2048: 64}, 1: {1048576: 1}}
     """
     if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
-        raise errors.NotWords("reserved_huge_pages", entries, f"a list, each {_ENTRY}")
+        raise NovaWordsError(
+            NovaRule.NOT_WORDS, "reserved_huge_pages", entries, f"a list, each {_ENTRY}"
+        )
     found: dict[int, dict[int, int]] = {}
     for entry in entries:
         cell, size, count = _entry(entry)
         sizes = found.setdefault(cell, {})
         if size in sizes:
-            raise errors.PagesReservedTwice(
-                "reserved_huge_pages", entry, f"one entry for pages of {size} KiB of cell {cell}"
+            raise NovaWordsError(
+                NovaRule.PAGES_RESERVED_TWICE,
+                "reserved_huge_pages",
+                entry,
+                f"one entry for pages of {size} KiB of cell {cell}",
             )
         sizes[size] = count
     return found
@@ -164,7 +174,9 @@ def _entry(entry: object) -> tuple[int, int, int]:
             raise ValueError(numbers)
         return int(said["node"]), size_in_kib("size", said["size"]), int(said["count"])
     except (ValueError, TypeError) as error:
-        raise errors.InvalidReservedPages("reserved_huge_pages", entry, _ENTRY) from error
+        raise NovaWordsError(
+            NovaRule.INVALID_RESERVED_PAGES, "reserved_huge_pages", entry, _ENTRY
+        ) from error
 
 
 def configured_cells(
@@ -177,10 +189,10 @@ def configured_cells(
     :param cells: as they are found: the CPUs in either of their sets are those that there are
     :param cpus: which of them serve what, as :func:`cpu_sets` returns
     :param reserved: pages that are kept, as :func:`reserved_pages` returns
-    :raises NotWords: for cells, sets or pages of another kind
-    :raises CPUsNotOfHost: if a set names CPUs that no cell gives
-    :raises ReservedPagesNotOfHost: if the host has no such cell, or the cell no such pages
-    :raises TooManyPagesReserved: if more pages are reserved than there are
+    :raises NovaWordsError: ``NOT_WORDS`` for cells, sets or pages of another kind;
+        ``CPUS_NOT_OF_HOST`` if a set names CPUs that no cell gives; ``RESERVED_PAGES_NOT_OF_HOST``
+        if the host has no such cell, or the cell no such pages; ``TOO_MANY_PAGES_RESERVED`` if
+        more pages are reserved than there are
 
     >>> found = HostCell(0, shared=range(4), memory_mb=1024,
     ...                  pages=[PagePool(size_kib=4, total=131072),
@@ -197,8 +209,11 @@ def configured_cells(
     for what, named in (("cpu_shared_set", sets.shared), ("cpu_dedicated_set", sets.dedicated)):
         unknown = set(named or ()) - there
         if unknown:
-            raise errors.CPUsNotOfHost(
-                what, format_cpu_spec(unknown), f"CPUs among {format_cpu_spec(there)}"
+            raise NovaWordsError(
+                NovaRule.CPUS_NOT_OF_HOST,
+                what,
+                format_cpu_spec(unknown),
+                f"CPUs among {format_cpu_spec(there)}",
             )
     _check_pages(cells, kept)
     return tuple(_configured(cell, sets, kept.get(cell.id, {})) for cell in cells)
@@ -208,13 +223,13 @@ def _host_cells(cells: object) -> tuple[HostCell, ...]:
     found = tuple(cells) if isinstance(cells, Iterable) else (cells,)
     for cell in found:
         if not isinstance(cell, HostCell):
-            raise errors.NotWords("cells", cell, "HostCells")
+            raise NovaWordsError(NovaRule.NOT_WORDS, "cells", cell, "HostCells")
     return found
 
 
 def _sets(cpus: object) -> CPUSets:
     if cpus is not None and not isinstance(cpus, CPUSets):
-        raise errors.NotWords("cpus", cpus, "what cpu_sets returns")
+        raise NovaWordsError(NovaRule.NOT_WORDS, "cpus", cpus, "what cpu_sets returns")
     return cpus or CPUSets()
 
 
@@ -222,7 +237,9 @@ def _checked(reserved: Any) -> dict[int, dict[int, int]]:
     """Return ``{cell: {size in KiB: count}}``, refusing what is none."""
     rows = list(reserved.values()) if isinstance(reserved, Mapping) else [None]
     if not all(_are_counts(sizes) for sizes in rows):
-        raise errors.NotWords("reserved", reserved, "what reserved_pages returns")
+        raise NovaWordsError(
+            NovaRule.NOT_WORDS, "reserved", reserved, "what reserved_pages returns"
+        )
     return {cell: dict(sizes) for cell, sizes in reserved.items()}
 
 
@@ -238,12 +255,18 @@ def _check_pages(cells: tuple[HostCell, ...], kept: dict[int, dict[int, int]]) -
         for size, count in sizes.items():
             total = there.get((cell, size))
             if total is None:
-                raise errors.ReservedPagesNotOfHost(
-                    "reserved_huge_pages", f"{size} KiB of cell {cell}", "pages that the host has"
+                raise NovaWordsError(
+                    NovaRule.RESERVED_PAGES_NOT_OF_HOST,
+                    "reserved_huge_pages",
+                    f"{size} KiB of cell {cell}",
+                    "pages that the host has",
                 )
             if count > total:
-                raise errors.TooManyPagesReserved(
-                    "reserved_huge_pages", count, f"at most {total} of {size} KiB of cell {cell}"
+                raise NovaWordsError(
+                    NovaRule.TOO_MANY_PAGES_RESERVED,
+                    "reserved_huge_pages",
+                    count,
+                    f"at most {total} of {size} KiB of cell {cell}",
                 )
 
 

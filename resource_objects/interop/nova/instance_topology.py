@@ -1,7 +1,7 @@
 """``instance_extra.numa_topology``: a guest's NUMA topology as Nova keeps it, read and written.
 
-Every version is read, ``InstanceNUMACell`` 1.0 to 1.6 and the plain dicts from before Liberty; each
-versioned one is written. Cells are read by what is in them, for their version may lie (Nova's bug
+Every version is read, ``InstanceNUMACell`` 1.0 to 1.6 and the plain dicts from before Liberty; the
+newest is written. Cells are read by what is in them, for their version may lie (Nova's bug
 2097360): dedicated vCPUs are in ``pcpuset``, or, where that is empty, in ``cpuset``.
 
 What ``id`` of a cell means is decided here, once:
@@ -34,37 +34,58 @@ What an assigned topology does not say, and who does:
   it; else it is that size, as long as all cells have the same.
 
 Nova keeps elsewhere, or nowhere, which networks are asked for and whether all has to be in one
-socket: writing refuses them in every version, unless they may be left out.
+socket: writing refuses them, unless they may be left out.
 
 What is read and written again is what it was, up to this: sets ascending; a policy of None is
 ``shared``, and ``mixed`` without shared vCPUs is ``dedicated``; no ``cpu_topology``, which Nova has
 no use for either; no ``instance_uuid`` but the one that is given; no page size in cells without
-memory; ids of -1 are those of the guest cells again; and the version asked for.
+memory; ids of -1 are those of the guest cells again; and the newest version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from resource_objects.exceptions import (
-    CannotDowngrade,
     InvalidInput,
     InvalidPrimitive,
 )
-from resource_objects.interop.nova import _guest_cell, _guest_place, _primitive
-from resource_objects.interop.nova._versions import GUEST, GUEST_CELL, guest_versions
+from resource_objects.interop.nova import primitive
+from resource_objects.interop.nova.primitive import (
+    GUEST,
+    GUEST_CELL,
+    at,
+    bounds,
+    ids,
+    number,
+)
 from resource_objects.names import uuid_text
-from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, words
-from resource_objects.resources.numa.amount import given
+from resource_objects.resources.numa import (
+    GuestCell,
+    HostCell,
+    NUMATopologyAmount,
+    NUMATopologyInventory,
+    PagePool,
+    PlacedCell,
+)
+from resource_objects.resources.numa.amount import (
+    DEDICATED,
+    EMULATOR_POLICIES,
+    ISOLATE,
+    MIXED,
+    SHARED,
+    THREAD_POLICIES,
+    given,
+)
+from resource_objects.resources.numa.cpus import MAX_ID
+from resource_objects.resources.numa.host import ANY, LARGE, SMALL, parse_page_size
 
 __all__ = ["dump_instance_numa_topology", "load_instance_numa_topology"]
 
 _FIELDS: Final = frozenset({"id", "instance_uuid", "cells", "emulator_threads_policy"})
 #: What may be left out, for no version has a word for it.
 _OPTIONAL: Final = ("physnets", "tunneled", "one_socket")
-#: First version of the topology that has a policy for emulator threads.
-_EMULATOR = 3
 
 
 def load_instance_numa_topology(
@@ -94,16 +115,16 @@ def load_instance_numa_topology(
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidPrimitive: numa_topology.cells: got (0,), expected ...
     """
-    asked_size = page_size if page_size in (None, "") else words.page_size(page_size)
-    data, found = _primitive.cells_of(source, GUEST, GUEST_CELL, _FIELDS, _guest_cell.of_plain)
+    asked_size = page_size if page_size in (None, "") else parse_page_size(page_size)
+    data, found = primitive.cells_of(source, GUEST, GUEST_CELL, _FIELDS, _of_plain)
     cells = []
     for place, (raw, _) in enumerate(found):
         try:
-            cells.append(_guest_cell.read_cell(raw))
+            cells.append(_read_cell(raw))
         except InvalidInput as error:
-            _primitive.at(f"{_primitive.ROOT}.cells[{place}]", error)
+            primitive.at(f"{primitive.ROOT}.cells[{place}]", error)
     try:
-        return _guest_place.amount_of(
+        return _amount_of(
             cells,
             _read_emulator_policy(data.get("emulator_threads_policy")),
             host,
@@ -111,18 +132,17 @@ def load_instance_numa_topology(
             asked_size,
         )
     except InvalidInput as error:
-        _primitive.at(_primitive.ROOT, error)
+        primitive.at(primitive.ROOT, error)
 
 
 def _read_emulator_policy(value: object) -> str | None:
-    if value is None or value in words.EMULATOR_POLICIES:
+    if value is None or value in EMULATOR_POLICIES:
         return None if value is None else str(value)
     raise InvalidPrimitive("emulator_threads_policy", value, "share, isolate or null")
 
 
 def dump_instance_numa_topology(
     amount: NUMATopologyAmount,
-    version: str | Mapping[str, str] | None = None,
     *,
     host: NUMATopologyInventory | None = None,
     instance_uuid: str | None = None,
@@ -130,15 +150,12 @@ def dump_instance_numa_topology(
 ) -> str:
     """Return a guest's topology as ``instance_extra.numa_topology`` has it.
 
-    :param version: of ``InstanceNUMACell``, such as ``"1.4"``; or what a receiver reads, ``{name:
-        version}``; None for the newest
     :param host: the host an assigned amount is on; needed where any or small pages were asked for
         and it is in ordinary ones: Nova writes their size
     :param instance_uuid: the uuid of the guest, to be written with it
     :param leave_out: what may be left unsaid, for Nova keeps it elsewhere or nowhere:
         ``physnets``, ``tunneled``, ``one_socket``
-    :raises CannotDowngrade: if the version cannot say it
-    :raises UnsupportedVersion: if there is no such version
+    :raises CannotDowngrade: for what Nova has no word for
     :raises WrongAmountKind: if it is no such amount
     :raises InvalidInventory: if ``host`` has no such cell
     :raises InvalidField: if something else is to be left out
@@ -148,22 +165,414 @@ def dump_instance_numa_topology(
     >>> asked = numa(cells=2, dedicated=4, memory_mb=2048, page_size="large")
     >>> load_instance_numa_topology(dump_instance_numa_topology(asked)) == asked
     True
-    >>> dump_instance_numa_topology(asked, "1.1")
+    >>> dump_instance_numa_topology(numa(cells=2, shared=4, memory_mb=2048, physnets=["red"]))
     Traceback (most recent call last):
-    resource_objects.exceptions.CannotDowngrade: InstanceNUMACell cannot be said in version 1.1: ...
+    resource_objects.exceptions.CannotDowngrade: InstanceNUMACell cannot be said in version 1.6: ...
     """
-    asked, versions = given(amount), guest_versions(version)
-    minor = versions[GUEST_CELL]
-    allowed = _primitive.left_out(leave_out, _OPTIONAL)
-    for reason in _guest_cell.unsaid(asked, versions, allowed):
-        raise CannotDowngrade(GUEST_CELL, f"1.{minor}", reason)
-    cells = []
-    for place in range(len(asked.cells)):
-        size = _guest_place.written_size(asked, place, host, minor)
-        cells.append(_guest_cell.written_cell(asked, place, size, minor))
-    data: dict[str, Any] = {"cells": cells}
-    if versions[GUEST] >= _EMULATOR:
-        data["emulator_threads_policy"] = asked.emulator_policy
+    asked = given(amount)
+    allowed = primitive.left_out(leave_out, _OPTIONAL)
+    if asked.gives_back:
+        raise primitive.cannot_say(GUEST_CELL, "it is given back")
+    for name in _OPTIONAL:
+        if getattr(asked, name) and name not in allowed:
+            raise primitive.cannot_say(GUEST_CELL, f"it has {name}")
+    cells = [
+        _written_cell(asked, place, _written_size(asked, place, host))
+        for place in range(len(asked.cells))
+    ]
+    data: dict[str, Any] = {
+        "cells": cells,
+        "emulator_threads_policy": asked.emulator_policy,
+    }
     if instance_uuid is not None:
         data["instance_uuid"] = uuid_text(instance_uuid)
-    return _primitive.written(_primitive.enveloped(GUEST, versions[GUEST], data))
+    return primitive.written(primitive.enveloped(GUEST, data))
+
+
+_CELL_FIELDS: Final = frozenset(
+    {
+        "id",
+        "cpuset",
+        "pcpuset",
+        "cpuset_reserved",
+        "memory",
+        "pagesize",
+        "cpu_topology",
+        "cpu_pinning_raw",
+        "cpu_policy",
+        "cpu_thread_policy",
+    }
+)
+#: Of the plain dicts; limits were the scheduler's, usage the host's.
+_PLAIN_FIELDS: Final = frozenset({"id", "cpus", "mem", "pagesize"})
+_PLAIN_MEMORY: Final = frozenset({"total"})
+
+_MEMORY = bounds(GuestCell, "memory_mb")
+_SIZE = bounds(PagePool, "size_kib")
+_POLICIES: Final = (SHARED, DEDICATED, MIXED)
+
+#: Nova's numbers for page sizes in words.
+_PAGE_WORDS: Final = {-1: SMALL, -2: LARGE, -3: ANY}
+_PAGE_NUMBERS: Final = {word: number for number, word in _PAGE_WORDS.items()}
+#: Id of a cell that was taken from its host.
+_CLEARED: Final = -1
+
+
+class _Cell(NamedTuple):
+    """A guest cell as it was found: what its ``id`` means is not decided."""
+
+    id: int
+    guest: GuestCell
+    policy: str
+    thread_policy: str | None
+    pins: Mapping[int, int]
+    reserved: tuple[int, ...]
+    page_size: str  #: a word, KiB in digits, or "" for none
+
+    @property
+    def size_kib(self) -> int | None:
+        """The page size as a number, None if there is none, or it is a word."""
+        return int(self.page_size) if self.page_size.isdecimal() else None
+
+
+def _read_cell(data: dict[Any, Any]) -> _Cell:
+    """Return a cell as it is, by its content: the version may lie."""
+    primitive.only(data, _CELL_FIELDS)
+    pins = _read_pins(data.get("cpu_pinning_raw"))
+    shared, dedicated, policy = _read_vcpus(data, pins)
+    if set(pins or ()).difference(dedicated):
+        raise InvalidPrimitive("cpu_pinning_raw", pins, f"CPUs of dedicated vCPUs: {dedicated}")
+    reserved = data.get("cpuset_reserved")
+    return _Cell(
+        number(data.get("id"), "id", _CLEARED, MAX_ID),
+        GuestCell(
+            shared=shared,
+            dedicated=dedicated,
+            memory_mb=number(data.get("memory"), "memory", *_MEMORY),
+        ),
+        policy,
+        _one_of(THREAD_POLICIES, data.get("cpu_thread_policy"), "cpu_thread_policy"),
+        pins or {},
+        () if reserved is None else ids(reserved, "cpuset_reserved"),
+        _read_page_size(data.get("pagesize")),
+    )
+
+
+def _read_vcpus(
+    data: Mapping[Any, Any], pins: Mapping[int, int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+    """Return shared and dedicated vCPUs, and the policy."""
+    shared = ids(data.get("cpuset"), "cpuset")
+    dedicated = ids(data.get("pcpuset", ()), "pcpuset")
+    if "cpu_policy" in data:
+        policy = _one_of(_POLICIES, data["cpu_policy"], "cpu_policy") or SHARED
+    else:  # before 1.3 it was pinning that told, if only to be pinned later
+        policy = SHARED if pins is None else DEDICATED
+    if policy == MIXED and "pcpuset" not in data:
+        raise InvalidPrimitive("pcpuset", None, "dedicated vCPUs, for the policy is mixed")
+    if policy == SHARED and dedicated:
+        raise InvalidPrimitive("pcpuset", dedicated, "none, for the policy is shared")
+    if policy == DEDICATED and shared:
+        if dedicated:
+            raise InvalidPrimitive("cpuset", shared, "none, for the policy is dedicated")
+        shared, dedicated = (), shared
+    return shared, dedicated, policy
+
+
+def _read_pins(value: object) -> dict[int, int] | None:
+    if value is None:
+        return None
+    pins = {}
+    for vcpu, cpu in primitive.mapping(value, "cpu_pinning_raw").items():
+        if not isinstance(vcpu, str) or not vcpu.isdecimal() or not vcpu.isascii() or len(vcpu) > 7:
+            raise InvalidPrimitive("cpu_pinning_raw", vcpu, "the number of a vCPU, as text")
+        pins[int(vcpu)] = number(cpu, f"cpu_pinning_raw[{vcpu}]", 0, MAX_ID)
+    return pins
+
+
+def _read_page_size(value: object) -> str:
+    if value is None:
+        return ""
+    if type(value) is int and value in _PAGE_WORDS:
+        return _PAGE_WORDS[value]
+    size = value if type(value) is int else 0
+    if not _SIZE[0] <= size <= _SIZE[1] or size & (size - 1):
+        raise InvalidPrimitive(
+            "pagesize", value, "-1 (small), -2 (large), -3 (any), a power of two in KiB, or null"
+        )
+    return str(size)
+
+
+def _one_of(known: tuple[str, ...], value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    if value not in known:
+        raise InvalidPrimitive(what, value, f"{', '.join(known)} or null")
+    return str(value)
+
+
+def _of_plain(value: object) -> dict[Any, Any]:
+    """Return a cell from before Liberty in the names of later ones."""
+    plain = primitive.mapping(value, "")
+    primitive.only(plain, _PLAIN_FIELDS)
+    memory = primitive.mapping(plain.get("mem", {}), "mem")
+    primitive.only(memory, _PLAIN_MEMORY, "mem.")
+    return {
+        "id": plain.get("id"),
+        "cpuset": primitive.cpu_list(plain.get("cpus", ""), "cpus"),
+        "memory": memory.get("total", 0),
+        "pagesize": plain.get("pagesize"),
+    }
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _written_cell(amount: NUMATopologyAmount, place: int, page_size: int | None) -> dict[str, Any]:
+    """Return a guest cell in wire form."""
+    guest = amount.cells[place]
+    placed = amount.placed[place] if amount.placed else None
+    has_emulator = place == 0 and amount.emulator_cpu is not None
+    data: dict[str, Any] = {
+        "id": place if placed is None else placed.cell,
+        "cpuset": guest.shared,
+        "pcpuset": guest.dedicated,
+        "cpuset_reserved": [amount.emulator_cpu] if has_emulator else None,
+        "memory": guest.memory_mb,
+        "pagesize": page_size,
+        "cpu_topology": None,
+        "cpu_pinning_raw": {str(vcpu): cpu for vcpu, cpu in placed.pins}
+        if placed and guest.dedicated
+        else None,
+        "cpu_policy": amount.cpu_policy,
+        "cpu_thread_policy": amount.thread_policy,
+    }
+    return primitive.enveloped(GUEST_CELL, data)
+
+
+#: Sizes up to the first are ordinary pages everywhere, from the second on huge ones.
+_ORDINARY_KIB, _HUGE_KIB = 4, 1024
+
+
+def _amount_of(
+    cells: Sequence[_Cell],
+    emulator_policy: str | None,
+    host: NUMATopologyInventory | None,
+    assigned: bool | None,
+    page_size: str | None,
+) -> NUMATopologyAmount:
+    """Return the amount of some cells, assigned if they are."""
+    if not cells:
+        raise InvalidPrimitive("cells", [], "at least one")
+    _check_alike(cells)
+    is_assigned = _is_assigned(cells, assigned)
+    has_emulator = emulator_policy == ISOLATE
+    placed: list[PlacedCell] = []
+    if is_assigned:
+        for place, cell in enumerate(cells):
+            try:
+                placed.append(_placed(cell, host))
+            except InvalidInput as error:
+                at(f"cells[{place}]", error)
+    return NUMATopologyAmount(
+        [cell.guest for cell in cells],
+        page_size=_page_size(cells, placed, page_size),
+        thread_policy=cells[0].thread_policy,
+        emulator_policy=emulator_policy,
+        placed=placed,
+        emulator_cpu=_emulator(cells, is_assigned and has_emulator),
+    )
+
+
+def _check_alike(cells: Sequence[_Cell]) -> None:
+    """Refuse policies that differ: Nova writes them to each cell, and means one."""
+    first = cells[0]
+    for place, cell in enumerate(cells):
+        for name, value, expected in (
+            ("cpu_policy", cell.policy, first.policy),
+            ("cpu_thread_policy", cell.thread_policy, first.thread_policy),
+        ):
+            if value != expected:
+                raise InvalidPrimitive(
+                    f"cells[{place}].{name}", value, f"{expected}, as in cells[0]"
+                )
+
+
+# --- assigned or not ---
+
+
+def _is_assigned(cells: Sequence[_Cell], stated: bool | None) -> bool:
+    found = _told(cells)
+    numbers = tuple(cell.id for cell in cells)
+    if found is None and stated is None:
+        raise InvalidPrimitive(
+            "cells",
+            numbers,
+            "assigned=True or False: these ids are those of guest cells as well as of host cells",
+        )
+    if found is not None and stated is not None and found != stated:
+        raise InvalidPrimitive("cells", numbers, f"assigned={found}, which the content tells")
+    is_assigned = stated if found is None else found
+    if not is_assigned and not _are_guests(numbers):
+        raise InvalidPrimitive(
+            "cells", numbers, "ids 0, 1, ... or all -1, for it is not assigned: no vCPU has a CPU"
+        )
+    return bool(is_assigned)
+
+
+def _told(cells: Sequence[_Cell]) -> bool | None:
+    """Return whether the content says that it is assigned, None if it does not tell."""
+    dedicated = sum(len(cell.guest.dedicated) for cell in cells)
+    pinned = sum(len(cell.pins) for cell in cells)
+    numbers = tuple(cell.id for cell in cells)
+    if pinned and pinned < dedicated:
+        raise InvalidPrimitive(
+            "cells", f"{pinned} CPUs", f"one for each of {dedicated} dedicated vCPUs, or none"
+        )
+    is_not = _CLEARED in numbers or any(cell.page_size in _PAGE_NUMBERS for cell in cells)
+    if pinned and is_not:
+        raise InvalidPrimitive(
+            "cells", numbers, "host cells and a page size in KiB, for its vCPUs have CPUs"
+        )
+    if pinned:
+        return True
+    if is_not or dedicated:
+        return False
+    return None if _are_guests(numbers) else True
+
+
+def _are_guests(numbers: tuple[int, ...]) -> bool:
+    """Return whether ids are such as guest cells have."""
+    return numbers == tuple(range(len(numbers))) or set(numbers) == {_CLEARED}
+
+
+# --- where ---
+
+
+def _placed(cell: _Cell, host: NUMATopologyInventory | None) -> PlacedCell:
+    there = None if host is None else host.cell(cell.id)
+    return PlacedCell(
+        cell.id,
+        pins=cell.pins,
+        idle=_idle(cell, there),
+        shared=_shared(cell, there),
+        page_size_kib=_huge_kib(cell, there),
+    )
+
+
+def _shared(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
+    """Return the CPUs that shared vCPUs run on: all that the host cell has for them."""
+    if not cell.guest.shared:
+        return ()
+    if there is None:
+        raise InvalidPrimitive("cpuset", cell.guest.shared, "host=, whose CPUs these run on")
+    if not there.shared:
+        expected = f"none: host cell {there.id} has none for them"
+        raise InvalidPrimitive("cpuset", cell.guest.shared, expected)
+    return there.shared
+
+
+def _idle(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
+    """Return the CPUs left empty beside isolated vCPUs."""
+    if cell.thread_policy != ISOLATE or not cell.pins:
+        return ()
+    if there is None:
+        raise InvalidPrimitive(
+            "cpu_thread_policy", cell.thread_policy, "host=, whose siblings are left empty"
+        )
+    taken = set(cell.pins.values())
+    beside = {cpu for core in there.siblings if taken.intersection(core) for cpu in core}
+    beside.intersection_update(there.dedicated)
+    return tuple(sorted(beside.difference(taken, cell.reserved)))
+
+
+def _huge_kib(cell: _Cell, there: HostCell | None) -> int | None:
+    """Return the size of the huge pages that a cell is in, None for ordinary memory."""
+    size = cell.size_kib
+    if size is None or not cell.guest.memory_mb:
+        return None
+    if there is None:
+        if _ORDINARY_KIB < size < _HUGE_KIB:
+            raise InvalidPrimitive(
+                "pagesize", size, "host=, which has it as ordinary or huge pages"
+            )
+        return None if size <= _ORDINARY_KIB else size
+    sizes = [pool.size_kib for pool in there.pages]
+    if size not in sizes:
+        raise InvalidPrimitive("pagesize", size, f"one of the host cell's: {sizes}")
+    return None if size == there.base_kib else size
+
+
+def _emulator(cells: Sequence[_Cell], is_placed: bool) -> int | None:
+    """Return the emulator's CPU; what a cell keeps after it was taken from its host is none."""
+    for place, cell in enumerate(cells):
+        expected = int(is_placed and place == 0)
+        if len(cell.reserved) != expected and cell.id != _CLEARED:
+            raise InvalidPrimitive(
+                f"cells[{place}].cpuset_reserved",
+                cell.reserved,
+                "one CPU for the emulator" if expected else "none",
+            )
+    return cells[0].reserved[0] if is_placed else None
+
+
+# --- page sizes ---
+
+
+def _page_size(cells: Sequence[_Cell], placed: Sequence[PlacedCell], stated: str | None) -> str:
+    """Return the page size that was asked for."""
+    counted = [place for place, cell in enumerate(cells) if cell.guest.memory_mb] or range(
+        len(cells)
+    )
+    found = list(dict.fromkeys(cells[place].page_size for place in counted))
+    if stated is None:
+        if len(found) > 1:
+            raise InvalidPrimitive(
+                "cells", found, "one pagesize in all, or page_size=: the one asked"
+            )
+        return found[0]
+    for place in counted:
+        cell = cells[place]
+        if cell.guest.memory_mb and not _agrees(stated, cell, placed[place] if placed else None):
+            raise InvalidPrimitive(
+                f"cells[{place}].pagesize", cell.page_size, f"what page_size={stated!r} may lead to"
+            )
+    return stated
+
+
+def _agrees(asked: str, cell: _Cell, placed: PlacedCell | None) -> bool:
+    """Return whether a page size that was asked may have led to what a cell has."""
+    if asked == cell.page_size:
+        return True
+    if cell.size_kib is None or not asked or asked.isdecimal():
+        return False
+    if placed is None or asked == ANY:
+        return True
+    return (placed.page_size_kib is None) == (asked == SMALL)
+
+
+def _written_size(
+    amount: NUMATopologyAmount, place: int, host: NUMATopologyInventory | None
+) -> int | None:
+    """Return the page size of a guest cell as Nova has it, in KiB or as the number of a word.
+
+    :raises CannotDowngrade: if it is not known, or not what was asked
+    """
+    asked, guest = amount.page_size, amount.cells[place]
+    said = int(asked) if asked.isdecimal() else None
+    if not amount.placed:
+        return _PAGE_NUMBERS.get(asked, said)
+    if not guest.memory_mb:
+        return said
+    size = amount.placed[place].page_size_kib
+    if size is not None or not asked:
+        return size
+    base = host.cell(amount.placed[place].cell).base_kib if host else said
+    is_known_huge = host is None and base is not None and base >= _HUGE_KIB
+    if said not in (None, base) or is_known_huge:
+        reason = f"guest cell {place} is in ordinary memory, and asked for huge pages"
+        raise primitive.cannot_say(GUEST_CELL, reason)
+    if base is None:
+        reason = f"guest cell {place} is in pages whose size only host= tells"
+        raise primitive.cannot_say(GUEST_CELL, reason)
+    return base

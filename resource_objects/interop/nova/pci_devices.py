@@ -1,7 +1,8 @@
 """``pci_devices``: the devices of a host and who has them, read and written.
 
 Read are rows of the table, as mappings by column, and ``PciDevice`` objects of 1.0 to 1.7, or a
-``PciDeviceList``; rows and objects are written. What is the same by another name:
+``PciDeviceList``. Rows are written, or objects of the newest version. What is the same by another
+name:
 
 ======================================  ===========================================================
 Nova                                    here
@@ -33,25 +34,38 @@ it does not keep.
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from resource_objects.exceptions import (
-    CannotDowngrade,
+    InvalidAddress,
     InvalidInput,
     InvalidInventory,
     InvalidPrimitive,
 )
-from resource_objects.fields import FrozenDict
-from resource_objects.interop.nova import _pci_rows, _primitive
-from resource_objects.interop.nova._pci_rows import DeviceHolder, Row
-from resource_objects.interop.nova._versions import DEVICE, DEVICES, device_versions
-from resource_objects.interop.nova.pci_device_spec import DeviceSpecEntry
-from resource_objects.interop.nova.pci_tagging import tagged_device
-from resource_objects.resources.pci import words
-from resource_objects.resources.pci.device import Device, DeviceUse
-from resource_objects.resources.pci.shelf import Devices
+from resource_objects.fields import MAX_FIGURE, FrozenDict
+from resource_objects.interop.nova import primitive
+from resource_objects.interop.nova.pci_specs import PARENT_IFNAME, DeviceSpecEntry, tagged_device
+from resource_objects.interop.nova.primitive import DEVICE, DEVICES
+from resource_objects.resources.pci.device import (
+    ALLOCATED,
+    AVAILABLE,
+    CLAIMED,
+    MAX_NODE,
+    PARTS,
+    PF,
+    SPENT,
+    UNAVAILABLE,
+    UNCLAIMABLE,
+    Device,
+    DeviceUse,
+    listed,
+    parse_address,
+)
+from resource_objects.resources.pci.device_groups import Devices
 
 __all__ = [
     "DeviceFinding",
@@ -63,8 +77,8 @@ __all__ = [
 ]
 
 _ROOT: Final = "pci_devices"
-#: What may be left unsaid, for no version or not the one that is asked for has a word for it.
-_OPTIONAL: Final = ("numa_node", "request_id", "spent")
+#: What may be left unsaid, for Nova has no word for it.
+_OPTIONAL: Final = ("spent",)
 
 
 class SkippedDevice(NamedTuple):
@@ -116,7 +130,7 @@ def load_pci_devices(
     :param specs: ``[pci] device_spec`` of the host, as :func:`.parse_device_spec` returns it; None
         for devices as the rows have them
     :raises InvalidPrimitive: if one is no such row, or they are of several hosts
-    :raises InvalidWords: if ``specs`` and a device do not go together
+    :raises NovaWordsError: if ``specs`` and a device do not go together
 
     Cost: 80 microseconds for each device, half as much again with ``specs``.
 
@@ -130,9 +144,9 @@ def load_pci_devices(
     rows, skipped = [], []
     for place, (data, what) in enumerate(_rows_of(source)):
         try:
-            row = _pci_rows.read(_primitive.opened(data, "", DEVICE)[0] if what else data)
+            row = _read_row(primitive.opened(data, "", DEVICE)[0] if what else data)
         except InvalidInput as error:
-            _primitive.at(f"{_ROOT}[{place}]", error)
+            primitive.at(f"{_ROOT}[{place}]", error)
         if row.device is None:
             skipped.append(SkippedDevice(row.address, row.reason))
         else:
@@ -143,19 +157,19 @@ def load_pci_devices(
 
 def _rows_of(source: object) -> Iterator[tuple[dict[Any, Any], bool]]:
     """Yield each row, and whether it is the primitive of an object."""
-    document = _primitive.parsed(source, _ROOT)
+    document = primitive.parsed(source, _ROOT)
     if document is None:
         return
     if isinstance(document, Mapping):
-        data = _primitive.opened(document, _ROOT, DEVICES)[0]
-        _primitive.only(data, {"objects"}, f"{_ROOT}.")
+        data = primitive.opened(document, _ROOT, DEVICES)[0]
+        primitive.only(data, {"objects"}, f"{_ROOT}.")
         document = data.get("objects")
-    for place, given in enumerate(_primitive.sequence(words.listed(document), _ROOT)):
-        row = _primitive.mapping(given, f"{_ROOT}[{place}]")
-        yield row, _primitive.is_enveloped(row)
+    for place, given in enumerate(primitive.sequence(listed(document), _ROOT)):
+        row = primitive.mapping(given, f"{_ROOT}[{place}]")
+        yield row, primitive.is_enveloped(row)
 
 
-def _check_apart(rows: Sequence[Row]) -> None:
+def _check_apart(rows: Sequence[_Row]) -> None:
     nodes = {row.rest.get("compute_node_id") for row in rows} - {None}
     if len(nodes) > 1:
         shown = sorted(map(str, nodes))
@@ -167,9 +181,9 @@ def _check_apart(rows: Sequence[Row]) -> None:
 
 
 def _gathered(
-    rows: Sequence[Row], skipped: list[SkippedDevice], specs: Sequence[DeviceSpecEntry] | None
+    rows: Sequence[_Row], skipped: list[SkippedDevice], specs: Sequence[DeviceSpecEntry] | None
 ) -> NovaDevices:
-    kept: dict[str, tuple[Row, Device]] = {}
+    kept: dict[str, tuple[_Row, Device]] = {}
     usage = []
     types = {row.address: row.device.type for row in rows if row.device is not None}
     for row in rows:
@@ -193,7 +207,7 @@ def _gathered(
 
 
 def _known_as(
-    row: Row, types: Mapping[str, str], specs: Sequence[DeviceSpecEntry] | None
+    row: _Row, types: Mapping[str, str], specs: Sequence[DeviceSpecEntry] | None
 ) -> tuple[Device, str]:
     """Return the device of a row, and why it is not to be had when it is free."""
     device: Any = row.device
@@ -201,12 +215,12 @@ def _known_as(
     if tagged is None:
         return device, "no entry of device_spec is about it"
     above = types.get(device.parent)
-    if above not in (None, words.PF):
+    if above not in (None, PF):
         return tagged, f"its parent {device.parent} is {above}"
     return tagged, ""
 
 
-def _findings(row: Row, device: Device, shelf: Devices) -> Iterator[DeviceFinding]:
+def _findings(row: _Row, device: Device, shelf: Devices) -> Iterator[DeviceFinding]:
     """Yield what a row says that contradicts its relatives, or itself."""
     said, holder = row.status, row.holder.instance_uuid
     if row.is_held:
@@ -218,7 +232,7 @@ def _findings(row: Row, device: Device, shelf: Devices) -> Iterator[DeviceFindin
             yield DeviceFinding(row.address, f"{said}, by nobody", "that somebody has it")
         return
     follows = shelf.state(row.address)
-    if (said in _pci_rows.BLOCKED) != (follows in _pci_rows.BLOCKED):
+    if (said in _BLOCKED) != (follows in _BLOCKED):
         yield DeviceFinding(row.address, said, follows)
     if holder is not None:
         yield DeviceFinding(row.address, f"{said}, by {holder}", "that nobody has it")
@@ -229,8 +243,8 @@ def _findings(row: Row, device: Device, shelf: Devices) -> Iterator[DeviceFindin
 
 def dump_pci_devices(
     found: NovaDevices,
-    version: str | Mapping[str, str] | None = None,
     *,
+    versioned: bool = False,
     leave_out: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return devices as rows of ``pci_devices``, or as Nova's objects in wire form.
@@ -238,12 +252,10 @@ def dump_pci_devices(
     The state of each follows from who has which. What a row has and no device is taken from
     ``rows``, if it is there; ``dev_id`` and ``label`` are made up as Nova's driver does.
 
-    :param version: of ``PciDevice``, such as ``"1.5"``, or what a receiver reads, ``{name:
-        version}``: then objects. None: rows
-    :param leave_out: what may be left unsaid where there is no word for it: ``spent``, which is
-        available then; of old versions ``numa_node``, ``request_id``
-    :raises CannotDowngrade: if it cannot be said
-    :raises UnsupportedVersion: if there is no such version
+    :param versioned: as the objects that Nova sends, not as rows
+    :param leave_out: what may be left unsaid, for Nova has no word for it: ``spent``, which is
+        available then
+    :raises CannotDowngrade: for a device that is spent
     :raises InvalidInventory: if these are no devices
     :raises InvalidField: if something else is to be left out
 
@@ -254,27 +266,198 @@ def dump_pci_devices(
     """
     if not isinstance(found, NovaDevices):
         raise InvalidInventory("devices", found, "NovaDevices")
-    minor = None if version is None else device_versions(version)[DEVICE]
-    allowed = _primitive.left_out(leave_out, _OPTIONAL)
+    allowed = primitive.left_out(leave_out, _OPTIONAL)
     shelf = Devices(found.devices, found.usage)
-    return [_written(found, device, shelf, minor, allowed) for device in found.devices]
+    return [_written(found, device, shelf, versioned, allowed) for device in found.devices]
 
 
 def _written(
-    found: NovaDevices, device: Device, shelf: Devices, minor: int | None, allowed: Collection[str]
+    found: NovaDevices, device: Device, shelf: Devices, versioned: bool, allowed: Collection[str]
 ) -> dict[str, Any]:
     rest = found.rows.get(device.address, {})
     holder = found.holders.get(device.address, DeviceHolder())
     state = shelf.state(device.address)
-    if state in _pci_rows.BLOCKED:
+    if state in _BLOCKED:
         state = rest.get("status", state)
-    said = _pci_rows.NEWEST if minor is None else minor
-    reasons = [*_pci_rows.unsaid(device, state, holder, said)]
-    if state == words.SPENT:
-        reasons.append(("spent", f"the status {state}"))
-        state = words.AVAILABLE
-    for name, reason in reasons:
-        if name not in allowed:
-            raise CannotDowngrade(DEVICE, f"1.{said}", f"{device.address} has {reason}")
-    row = _pci_rows.write(device, state, holder, rest, minor)
-    return row if minor is None else _primitive.enveloped(DEVICE, minor, row)
+    if state == SPENT:
+        if "spent" not in allowed:
+            raise primitive.cannot_say(DEVICE, f"{device.address} has the status {state}")
+        state = AVAILABLE
+    row = _write_row(device, state, holder, rest, versioned)
+    return primitive.enveloped(DEVICE, row) if versioned else row
+
+
+#: Columns that only a row has: kept as they are.
+_ROW: Final = (
+    "id",
+    "uuid",
+    "compute_node_id",
+    "dev_id",
+    "label",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+    "deleted",
+)
+_COLUMNS: Final = frozenset(
+    {
+        *_ROW,
+        "address",
+        "vendor_id",
+        "product_id",
+        "dev_type",
+        "status",
+        "instance_uuid",
+        "request_id",
+        "extra_info",
+        "numa_node",
+        "parent_addr",
+    }
+)
+_REMOVED: Final = ("removed", "deleted")
+_HELD: Final = (CLAIMED, ALLOCATED)
+#: What follows from who has a relative. After some of them were freed Nova may have either.
+_BLOCKED: Final = (UNCLAIMABLE, UNAVAILABLE)
+_STATUS: Final = (AVAILABLE, *_HELD, *_BLOCKED, *_REMOVED)
+#: Words of ``extra_info`` that Nova matches by.
+_TAGS: Final = (PARENT_IFNAME, "managed")
+_LIVE: Final = "live_migratable"
+#: Where the parent was before it had a column.
+_OLD_PARENT: Final = "phys_function"
+
+
+class DeviceHolder(NamedTuple):
+    """Who has a device, and for which of its requests; uuids as Nova has them."""
+
+    instance_uuid: str | None = None
+    request_id: str | None = None
+
+
+class _Row(NamedTuple):
+    """What a row says: a device or, for a reason, none."""
+
+    address: str
+    device: Device | None
+    status: str
+    holder: DeviceHolder
+    rest: Mapping[str, Any]
+    reason: str = ""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it says that somebody has it."""
+        return self.status in _HELD
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _read_row(data: Mapping[Any, Any]) -> _Row:
+    """Return what a row says.
+
+    :raises InvalidInput: if it is none, or contradicts itself; not for an address, which is a
+        reason to leave it out
+    """
+    primitive.only(data, _COLUMNS)
+    status = data.get("status")
+    if status not in _STATUS:
+        raise InvalidPrimitive("status", status, f"one of {', '.join(_STATUS)}")
+    said = _text(data, "address")
+    holder = DeviceHolder(*(primitive.label(data.get(name), name) for name in DeviceHolder._fields))
+    rest = {name: data[name] for name in _ROW if name in data}
+    for name in ("id", "compute_node_id"):
+        if rest.get(name) is not None:
+            primitive.number(rest[name], name, 0, MAX_FIGURE)
+    if status in _REMOVED or data.get("deleted"):
+        return _Row(
+            said, None, status, holder, rest, "removed" if status in _REMOVED else "deleted"
+        )
+    try:
+        device = _device(data, parse_address(said))
+    except InvalidAddress as error:
+        return _Row(said, None, status, holder, rest, str(error))
+    kept = {**rest, "status": status} if status in _BLOCKED else rest
+    return _Row(device.address, device, status, holder, FrozenDict(kept))
+
+
+def _text(data: Mapping[Any, Any], name: str) -> str:
+    found = primitive.label(data.get(name), name)
+    if found is None:
+        raise InvalidPrimitive(name, None, "text")
+    return found
+
+
+def _device(data: Mapping[Any, Any], address: str) -> Device:
+    info = _extra_info(data.get("extra_info"))
+    node, parent = data.get("numa_node"), primitive.label(data.get("parent_addr"), "parent_addr")
+    kind = _text(data, "dev_type")
+    if parent is None and kind in PARTS:
+        parent = info.pop(_OLD_PARENT, None)
+    live = primitive.flag(info.get(_LIVE))
+    if live is not None:
+        del info[_LIVE]
+    tags: dict[str, str] = {name: info.pop(name) for name in _TAGS if name in info}
+    return Device(
+        address,
+        _text(data, "vendor_id").lower(),
+        _text(data, "product_id").lower(),
+        kind,
+        parent=None if parent is None else parse_address(parent),
+        numa_node=None if node is None else primitive.number(node, "numa_node", 0, MAX_NODE),
+        tags=tags,
+        live_migratable=live,
+        facts=info,
+    )
+
+
+def _extra_info(given: object) -> dict[str, str]:
+    """Return words by name; what is no text is JSON, as Nova makes it."""
+    found = primitive.parsed(given, "extra_info")
+    if found is None:
+        return {}
+    return {
+        name: value if isinstance(value, str) else _json(value, f"extra_info.{name}")
+        for name, value in primitive.mapping(found, "extra_info").items()
+    }
+
+
+def _json(value: object, what: str) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidPrimitive(what, value, "text, or what JSON has") from None
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _write_row(
+    device: Device, status: str, holder: DeviceHolder, rest: Mapping[str, Any], versioned: bool
+) -> dict[str, Any]:
+    """Return a device as a row has it, or the data of a versioned object."""
+    info = {**device.facts, **{name: device.tags[name] for name in _TAGS if name in device.tags}}
+    if device.live_migratable is not None:
+        info[_LIVE] = primitive.flag_text(device.live_migratable)
+    found: dict[str, Any] = {
+        "dev_id": f"pci_{device.address}".replace(":", "_").replace(".", "_"),
+        "label": f"label_{device.vendor_id}_{device.product_id}",
+        **{name: value for name, value in rest.items() if name in _ROW},
+        "address": device.address,
+        "vendor_id": device.vendor_id,
+        "product_id": device.product_id,
+        "dev_type": device.type,
+        "status": status,
+        "instance_uuid": holder.instance_uuid,
+        "request_id": holder.request_id,
+        "numa_node": device.numa_node,
+        "parent_addr": device.parent,
+        "extra_info": info if versioned else json.dumps(info),
+    }
+    return {name: _time(value) for name, value in found.items()} if versioned else found
+
+
+def _time(value: object) -> object:
+    """Return a time as Nova's objects have it in JSON; anything else as it is."""
+    if isinstance(value, datetime.datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value

@@ -1,21 +1,44 @@
 """What is asked of a NUMA topology, and where it went: the amount of the kind.
 
-Its *guest cells* are parts of the request whose CPUs and memory shall be near each other; assigned,
-it says which *host cell* each is on. Guest cells are numbered by their place in the amount.
+:func:`numa` makes a :class:`NUMATopologyAmount` from plain words. Its *guest cells*
+(:class:`GuestCell`) are parts of the request whose CPUs and memory shall be near each other;
+assigned, a :class:`PlacedCell` for each says which *host cell* it is on. Guest cells are numbered
+by place in the amount, *vCPUs* (CPUs as their user numbers them) from 0 over all guest cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
+from resource_objects.exceptions import InvalidAmount, NotAssigned
+from resource_objects.fields import MAX_FIGURE
 from resource_objects.resources import abstract
-from resource_objects.resources.numa import forms, valid, words
-from resource_objects.resources.numa.cpus import MAX_ID, format_cpus
-from resource_objects.resources.numa.guest import GuestCell, PlacedCell
-from resource_objects.resources.numa.host import listed
+from resource_objects.resources.numa import text
+from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, format_cpus, mask_of
+from resource_objects.resources.numa.host import (
+    ANY,
+    KIB,
+    LARGE,
+    SMALL,
+    listed,
+    page_class,
+    parse_page_size,
+    show_kib,
+    size_of_pages,
+)
 from resource_objects.resources.records import AmountRecord
+
+#: How vCPUs use CPUs. ``mixed`` is some of each.
+SHARED, DEDICATED, MIXED = "shared", "dedicated", "mixed"
+#: How dedicated vCPUs use the threads of a core.
+PREFER, REQUIRE, ISOLATE = "prefer", "require", "isolate"
+THREAD_POLICIES = (PREFER, REQUIRE, ISOLATE)
+#: Whether whatever serves the vCPUs (a hypervisor's emulator threads) has a CPU of its own.
+SHARE = "share"
+EMULATOR_POLICIES = (SHARE, ISOLATE)
 
 
 @base.register
@@ -38,6 +61,8 @@ class NUMATopologyAmount(abstract.Amount):
     ``placed``            assigned: where each guest cell is; else empty
     ``emulator_cpu``      assigned, and the policy is isolate: the CPU of the emulator
     ``gives_back``        whether this is given back (the negative of an assigned amount)
+    ``beside``            classes of the counts that stand beside it in the same amounts, and that
+                          it does not take itself; see :meth:`~.amounts.Amounts.counted`
     ====================  ==========================================================================
 
     >>> from resource_objects.resources.numa import numa
@@ -52,16 +77,15 @@ class NUMATopologyAmount(abstract.Amount):
     fields = {
         "cells": fields.TupleOfObjectsField("GuestCell"),
         "page_size": fields.TextField(default=""),
-        "thread_policy": fields.ChoiceField(*words.THREAD_POLICIES, nullable=True, default=None),
-        "emulator_policy": fields.ChoiceField(
-            *words.EMULATOR_POLICIES, nullable=True, default=None
-        ),
+        "thread_policy": fields.ChoiceField(*THREAD_POLICIES, nullable=True, default=None),
+        "emulator_policy": fields.ChoiceField(*EMULATOR_POLICIES, nullable=True, default=None),
         "physnets": fields.LabelsField(default=frozenset()),
         "tunneled": fields.BooleanField(default=False),
         "one_socket": fields.BooleanField(default=False),
         "placed": fields.TupleOfObjectsField("PlacedCell", default=()),
         "emulator_cpu": fields.IntegerField(0, MAX_ID, nullable=True, default=None),
         "gives_back": fields.BooleanField(default=False),
+        "beside": fields.LabelsField(default=frozenset()),
     }
     cells: tuple[GuestCell, ...]
     page_size: str
@@ -73,6 +97,7 @@ class NUMATopologyAmount(abstract.Amount):
     placed: tuple[PlacedCell, ...]
     emulator_cpu: int | None
     gives_back: bool
+    beside: frozenset[str]
 
     def __init__(
         self,
@@ -87,10 +112,11 @@ class NUMATopologyAmount(abstract.Amount):
         placed: Iterable[PlacedCell] = (),
         emulator_cpu: int | None = None,
         gives_back: bool = False,
+        beside: Iterable[str] = (),
     ) -> None:
-        super().__init__(
+        super().__init__(  # every field: values are made fast only if none is left to its default
             cells=listed(cells),
-            page_size="" if page_size in ("", None) else words.page_size(page_size),
+            page_size="" if page_size in ("", None) else parse_page_size(page_size),
             thread_policy=thread_policy,
             emulator_policy=emulator_policy,
             physnets=physnets,
@@ -99,6 +125,7 @@ class NUMATopologyAmount(abstract.Amount):
             placed=listed(placed),
             emulator_cpu=emulator_cpu,
             gives_back=gives_back,
+            beside=beside,
         )
 
     # --- what is asked ---
@@ -109,8 +136,8 @@ class NUMATopologyAmount(abstract.Amount):
         dedicated = any(cell.dedicated for cell in self.cells)
         shared = any(cell.shared for cell in self.cells)
         if dedicated and shared:
-            return words.MIXED
-        return words.DEDICATED if dedicated else words.SHARED
+            return MIXED
+        return DEDICATED if dedicated else SHARED
 
     @property
     def vcpus(self) -> int:
@@ -125,7 +152,7 @@ class NUMATopologyAmount(abstract.Amount):
     @property
     def has_emulator(self) -> bool:
         """Whether the emulator has a dedicated CPU of its own."""
-        return self.emulator_policy == words.ISOLATE
+        return self.emulator_policy == ISOLATE
 
     @property
     def located(self) -> Mapping[str, int]:
@@ -150,15 +177,26 @@ class NUMATopologyAmount(abstract.Amount):
             counts["PCPU"] = sum(len(p.pins) + len(p.idle) for p in self.placed) + self.has_emulator
             pairs = zip(self.cells, self.placed, strict=True)
             counts["MEMORY_MB"] = sum(g.memory_mb for g, p in pairs if p.page_size_kib is None)
-        elif self.page_size not in ("", words.SMALL):
+        elif self.page_size not in ("", SMALL):
             counts.pop("MEMORY_MB", None)
         return {name: count for name, count in counts.items() if count}
 
-    def at_least(self, classes: Collection[str]) -> tuple[Mapping[str, int], ...]:
-        """Return what each guest cell needs of a host cell at least, by class."""
-        from resource_objects.resources.numa.least import at_least
+    @property
+    def said(self) -> Mapping[str, int]:
+        """The counts that go with what was asked: memory only if it cannot be in huge pages."""
+        counts = self.located
+        if self.page_size in ("", SMALL):
+            return counts
+        return {name: count for name, count in counts.items() if name != "MEMORY_MB"}
 
-        return at_least(self, classes)
+    def with_beside(self, classes: Collection[str]) -> Self:
+        """Return this where these classes are counted beside it."""
+        return self._altered(beside=frozenset(classes))
+
+    @property
+    def pieces(self) -> int:
+        """How many guest cells there are."""
+        return len(self.cells)
 
     # --- being an amount ---
 
@@ -185,8 +223,8 @@ class NUMATopologyAmount(abstract.Amount):
         return self._altered(gives_back=not self.gives_back)
 
     def unassigned(self) -> Self:
-        """Return what was asked, without where it went."""
-        return self.replace(placed=(), emulator_cpu=None, gives_back=False)
+        """Return what was asked, by itself and without where it went."""
+        return self.replace(placed=(), emulator_cpu=None, gives_back=False, beside=())
 
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
         """Return what it stands for in plain counts; where they are kept, its inventory knows."""
@@ -208,7 +246,7 @@ class NUMATopologyAmount(abstract.Amount):
         ...                    placed=[PlacedCell(0, pins={0: 4, 1: 5})]).cpuset
         '4-5'
         """
-        return forms.cpuset(self._where())
+        return cpuset(self._where())
 
     @property
     def memory_nodes(self) -> str:
@@ -218,7 +256,7 @@ class NUMATopologyAmount(abstract.Amount):
     @property
     def pages(self) -> Mapping[int, Mapping[int, int]]:
         """``{host cell: {page size in KiB: pages}}`` of huge pages; assigned."""
-        return forms.pages(self.cells, self._where())
+        return pages(self.cells, self._where())
 
     def taskset(self) -> tuple[str, ...]:
         """Return the arguments of ``taskset`` that run a command on these CPUs.
@@ -229,7 +267,7 @@ class NUMATopologyAmount(abstract.Amount):
         ...                    placed=[PlacedCell(0, pins={0: 4})]).taskset()
         ('taskset', '--cpu-list', '4')
         """
-        return forms.taskset(self.cpuset)
+        return taskset(self.cpuset)
 
     def numactl(self) -> tuple[str, ...]:
         """Return the arguments of ``numactl`` that run a command on these CPUs and this memory.
@@ -238,7 +276,7 @@ class NUMATopologyAmount(abstract.Amount):
         ...                    placed=[PlacedCell(1, pins={0: 4})]).numactl()
         ('numactl', '--physcpubind=4', '--membind=1')
         """
-        return forms.numactl(self.cpuset, self.memory_nodes)
+        return numactl(self.cpuset, self.memory_nodes)
 
     def cgroup(self) -> Mapping[str, str]:
         """Return the files of a version 2 control group and what to write into them.
@@ -249,7 +287,7 @@ class NUMATopologyAmount(abstract.Amount):
         >>> amount.cgroup()
         {'cpuset.cpus': '4', 'cpuset.mems': '1', 'hugetlb.2MB.max': '1073741824'}
         """
-        return forms.cgroup(self.cpuset, self.memory_nodes, self.pages)
+        return cgroup(self.cpuset, self.memory_nodes, self.pages)
 
     def _where(self) -> tuple[PlacedCell, ...]:
         if not self.placed:
@@ -257,24 +295,37 @@ class NUMATopologyAmount(abstract.Amount):
         return self.placed
 
     def _validate(self) -> None:
-        valid.check(self)
+        _check_topology(self)
 
     def __repr__(self) -> str:
-        from resource_objects.resources.numa.text import format_amount
-
-        return f"NUMATopologyAmount.parse({format_amount(self)!r})"
+        if self.placed:
+            return f"<NUMATopologyAmount {self}>"
+        return f"NUMATopologyAmount.parse({str(self)!r})"
 
     def __str__(self) -> str:
-        from resource_objects.resources.numa.text import format_amount
-
-        return format_amount(self)
+        asked = text.format_request(_as_asked(self))
+        if not self.placed:
+            return asked
+        cpus = [cpu for placed in self.placed for cpu in placed.pinned]
+        cpus += [] if self.emulator_cpu is None else [self.emulator_cpu]
+        taken = f":cpus={format_cpus(cpus, '+')}" if cpus else ""
+        cells = "+".join(str(placed.cell) for placed in self.placed)
+        return f"{'-' if self.gives_back else ''}{asked}:on={cells}{taken}"
 
     @classmethod
-    def parse(cls, text: str) -> NUMATopologyAmount:
-        """Return the amount of its text form; :func:`str` gives it back."""
-        from resource_objects.resources.numa.text import parse_amount
+    def parse(cls, text_form: str) -> NUMATopologyAmount:
+        """Return the amount of its text form; :func:`str` of one that is not assigned.
 
-        return parse_amount(text)
+        :raises InvalidText: if it does not parse
+        :raises InvalidAmount: if what it says contradicts itself
+
+        >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024").cells[1].dedicated
+        (2, 3)
+        """
+        said = text.read_request(text_form)
+        if isinstance(said["cells"], list):
+            said["cells"] = [GuestCell(**cell) for cell in said["cells"]]
+        return numa(**said)
 
 
 def given(value: Any) -> NUMATopologyAmount:
@@ -285,3 +336,407 @@ def given(value: Any) -> NUMATopologyAmount:
     if not isinstance(value, NUMATopologyAmount):
         raise exceptions.WrongAmountKind("amount", value, "a NUMATopologyAmount")
     return value
+
+
+def numa(
+    cells: int | Iterable[GuestCell] = 1,
+    *,
+    shared: int = 0,
+    dedicated: int = 0,
+    memory_mb: int = 0,
+    page_size: str | int = "",
+    thread_policy: str | None = None,
+    emulator_policy: str | None = None,
+    physnets: Iterable[str] = (),
+    tunneled: bool = False,
+    one_socket: bool = False,
+) -> NUMATopologyAmount:
+    """Return the amount of so many guest cells that have equal parts of what is asked.
+
+    vCPUs are numbered through: in each guest cell the shared ones come first, then the dedicated.
+
+    :param cells: how many guest cells; or the guest cells, and then no counts
+    :param shared: vCPUs that may share CPUs, over all guest cells
+    :param dedicated: vCPUs that each have a CPU of their own, over all guest cells
+    :param memory_mb: MiB over all guest cells
+    :param page_size: ``small``, ``large``, ``any``, ``"1GB"``, KiB as an integer; default: ordinary
+        memory
+    :param thread_policy: ``prefer``, ``require`` or ``isolate``
+    :param emulator_policy: ``isolate`` for one more dedicated CPU, ``share`` for none
+    :param physnets: names of networks that one of the host cells has to be next to
+    :param tunneled: the same of tunnelled networks
+    :param one_socket: whether all host cells have to be in one socket
+    :raises InvalidAmount: for counts below 0, or that do not divide by the guest cells; for
+        policies that contradict each other; if nothing is asked
+    :raises InvalidText: for a page size that is none
+
+    >>> asked = numa(cells=2, dedicated=16, memory_mb=4096, page_size="1GB")
+    >>> [len(cell.dedicated) for cell in asked.cells], asked.page_size
+    ([8, 8], '1048576')
+    >>> numa(cells=2, dedicated=5)
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidAmount: dedicated: got 5, expected a multiple of 2 guest ...
+    """
+    counts = {"shared": shared, "dedicated": dedicated, "memory_mb": memory_mb}
+    return NUMATopologyAmount(
+        _even_cells(cells, counts) if type(cells) is int else _stated_cells(cells, counts),
+        page_size=page_size,
+        thread_policy=thread_policy,
+        emulator_policy=emulator_policy,
+        physnets=physnets,
+        tunneled=tunneled,
+        one_socket=one_socket,
+    )
+
+
+def _even_cells(cells: int, counts: dict[str, int]) -> Sequence[GuestCell]:
+    if not 1 <= cells <= MAX_GUEST_CELLS:
+        raise exceptions.InvalidAmount("guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
+    for name, count in counts.items():
+        most = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
+        if type(count) is not int or not 0 <= count <= most:
+            raise exceptions.InvalidAmount(name, count, f"an integer from 0 to {most}")
+        if count % cells:
+            raise exceptions.InvalidAmount(name, count, f"a multiple of {cells} guest cells")
+    return list(_even(cells, *counts.values()))
+
+
+def _even(cells: int, shared: int, dedicated: int, memory_mb: int) -> Iterator[GuestCell]:
+    """Yield guest cells with equal parts of counts that divide by their number."""
+    shared, dedicated, memory_mb = shared // cells, dedicated // cells, memory_mb // cells
+    for number in range(cells):
+        first = number * (shared + dedicated)
+        between = first + shared
+        yield GuestCell(
+            shared=range(first, between),
+            dedicated=range(between, between + dedicated),
+            memory_mb=memory_mb,
+        )
+
+
+def _as_asked(amount: NUMATopologyAmount) -> Mapping[str, Any]:
+    """Return what :func:`numa` makes the amount of: counts if its guest cells have equal parts."""
+    said = {name: getattr(amount, name) for name in amount.fields}
+    counts = {
+        "shared": sum(len(cell.shared) for cell in amount.cells),
+        "dedicated": sum(len(cell.dedicated) for cell in amount.cells),
+        "memory_mb": amount.memory_mb,
+    }
+    cells = len(amount.cells)
+    is_even = not any(count % cells for count in counts.values())
+    if is_even and tuple(_even(cells, **counts)) == amount.cells:
+        return {**said, **counts, "cells": cells}
+    each = [{name: getattr(cell, name) for name in counts} for cell in amount.cells]
+    return {**said, "cells": each}
+
+
+def _stated_cells(cells: object, counts: dict[str, int]) -> Sequence[GuestCell]:
+    for name, count in counts.items():
+        if type(count) is not int or count:
+            raise exceptions.InvalidAmount(name, count, "nothing beside guest cells that say it")
+    if not isinstance(cells, Iterable) or isinstance(cells, str | bytes):
+        raise exceptions.InvalidAmount("guest cells", cells, "how many, or the cells")
+    return list(cells)
+
+
+# --- guest cells and where they are ------------------------------------------------------------
+
+
+@base.register
+class GuestCell(base.Value):
+    """Some vCPUs and the memory they use most: they go to one host cell, alone of their request.
+
+    >>> GuestCell(dedicated=range(4), memory_mb=1024).vcpus
+    (0, 1, 2, 3)
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "shared": fields.IdsField(default=()),
+        "dedicated": fields.IdsField(default=()),
+        "memory_mb": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
+    }
+    shared: tuple[int, ...]
+    dedicated: tuple[int, ...]
+    memory_mb: int
+
+    def __init__(
+        self, *, shared: Iterable[int] = (), dedicated: Iterable[int] = (), memory_mb: int = 0
+    ) -> None:
+        super().__init__(shared=shared, dedicated=dedicated, memory_mb=memory_mb)
+
+    @property
+    def vcpus(self) -> tuple[int, ...]:
+        """All vCPUs, ascending."""
+        return tuple(sorted((*self.shared, *self.dedicated)))
+
+    def _validate(self) -> None:
+        if not (self.shared or self.dedicated or self.memory_mb):
+            raise exceptions.InvalidAmount("guest cell", "nothing", "vCPUs or memory, or both")
+        check_numbers("vCPUs of a guest cell", self.shared, self.dedicated)
+
+
+@base.register
+class PlacedCell(base.Value):
+    """Where one guest cell is: the host cell, a CPU for each dedicated vCPU, the pages.
+
+    ``shared`` are the CPUs on which its shared vCPUs run; ``idle`` those left empty on purpose
+    (the siblings of isolated ones), which are taken too. ``page_size_kib`` is that of the huge
+    pages it uses, None for ordinary memory.
+
+    >>> PlacedCell(cell=1, pins={0: 4, 1: 12}).pinned
+    (4, 12)
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "cell": fields.IntegerField(0, MAX_ID),
+        "pins": fields.IntegerPairsField(default=()),
+        "idle": fields.IdsField(default=()),
+        "shared": fields.IdsField(default=()),
+        "page_size_kib": fields.IntegerField(1, fields.MAX_FIGURE, nullable=True, default=None),
+    }
+    cell: int
+    pins: tuple[tuple[int, int], ...]
+    idle: tuple[int, ...]
+    shared: tuple[int, ...]
+    page_size_kib: int | None
+
+    def __init__(
+        self,
+        cell: int,
+        *,
+        pins: Mapping[int, int] | Iterable[tuple[int, int]] = (),
+        idle: Iterable[int] = (),
+        shared: Iterable[int] = (),
+        page_size_kib: int | None = None,
+    ) -> None:
+        super().__init__(
+            cell=cell,
+            pins=pins if isinstance(pins, Mapping) else listed(pins),
+            idle=idle,
+            shared=shared,
+            page_size_kib=page_size_kib,
+        )
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The CPUs that are taken for vCPUs, those left empty included."""
+        return cpus_of(self.pinned_mask)
+
+    @property
+    def pinned_mask(self) -> int:
+        """The same as a mask."""
+        mask = mask_of(self.idle)
+        for _, cpu in self.pins:
+            mask |= 1 << cpu
+        return mask
+
+    def _validate(self) -> None:
+        taken = [*(cpu for _, cpu in self.pins), *self.idle]
+        check_numbers(f"CPUs of host cell {self.cell}", taken, self.shared)
+        if len(set(taken)) != len(taken):
+            raise exceptions.InvalidAmount(f"CPUs of host cell {self.cell}", taken, "each CPU once")
+
+
+# --- lower bounds ---
+
+
+def lower_bounds(
+    amount: NUMATopologyAmount, classes: Collection[str]
+) -> tuple[Mapping[str, int], ...]:
+    """Return what each guest cell needs of its host cell at least, by class.
+
+    Necessary, not sufficient: thread policies, whole pages and memory that is given out once are
+    decided by :mod:`.cell_fit`.
+
+    :param classes: those that the host cell is kept as; they name its sizes of huge pages
+
+    >>> asked = numa(cells=2, dedicated=4, memory_mb=64, page_size="2MB")
+    >>> lower_bounds(asked, ["PCPU", "MEMORY_MB", "CUSTOM_HUGEPAGES_2048KB"])[1]
+    {'PCPU': 2, 'CUSTOM_HUGEPAGES_2048KB': 16}
+    """
+    found: list[Mapping[str, int]] = []
+    for number, cell in enumerate(amount.cells):
+        emulator = amount.has_emulator and not number  # it runs beside guest cell 0
+        counts = {"VCPU": len(cell.shared), "PCPU": len(cell.dedicated) + emulator}
+        counts |= _least_memory(cell.memory_mb, amount.page_size, classes)
+        found.append({name: count for name, count in counts.items() if count})
+    return tuple(found)
+
+
+def _least_memory(mebibytes: int, page_size: str, classes: Collection[str]) -> dict[str, int]:
+    """Return what memory needs, if that is known: pages of which size depends on the host cell."""
+    if page_size in ("", SMALL):
+        return {"MEMORY_MB": mebibytes}
+    if page_size == ANY:
+        return {}
+    sizes = [size for name in classes if (size := size_of_pages(name)) is not None]
+    if page_size == LARGE:
+        if len(sizes) != 1:
+            return {}
+        (size,) = sizes
+    else:
+        size = int(page_size)
+        if size not in sizes:  # its ordinary pages are of that size, or none are
+            return {"MEMORY_MB": mebibytes}
+    return {page_class(size): mebibytes * KIB // size}
+
+
+# --- what makes an amount valid ---
+
+
+#: No request has more guest cells: far more than any machine has nodes.
+MAX_GUEST_CELLS = 1024
+
+
+def _check_topology(amount: NUMATopologyAmount) -> None:
+    """Raise if a topology amount contradicts itself.
+
+    :raises InvalidAmount: naming what is wrong
+    :raises NotAssigned: if it gives back without saying where it is
+    """
+    if not 1 <= len(amount.cells) <= MAX_GUEST_CELLS:
+        raise InvalidAmount("guest cells", len(amount.cells), f"1 to {MAX_GUEST_CELLS}")
+    _check_vcpus(amount)
+    _check_policies(amount)
+    if amount.placed or amount.emulator_cpu is not None:
+        _check_placed(amount)
+    elif amount.gives_back:
+        raise NotAssigned(
+            "topology", "one that is not assigned", "an assigned one: that is given back"
+        )
+
+
+def check_numbers(what: str, *sets: Iterable[int]) -> None:
+    """Raise if a number is higher than any CPU has."""
+    highest = max((number for numbers in sets for number in numbers), default=0)
+    if highest > MAX_ID:
+        raise InvalidAmount(what, highest, f"numbers from 0 to {MAX_ID}")
+
+
+def _check_vcpus(amount: NUMATopologyAmount) -> None:
+    stated = [vcpu for cell in amount.cells for vcpu in (*cell.shared, *cell.dedicated)]
+    if len(set(stated)) != len(stated):
+        twice = sorted(vcpu for vcpu, count in Counter(stated).items() if count > 1)
+        raise InvalidAmount("vCPUs", twice, "each in one guest cell, once")
+    highest = max(stated, default=-1)
+    if highest >= len(stated):
+        missing = sorted(set(range(highest + 1)).difference(stated))
+        raise InvalidAmount(
+            "vCPUs", f"without {format_cpus(missing)}", "every one from 0 on in a guest cell"
+        )
+
+
+def _check_policies(amount: NUMATopologyAmount) -> None:
+    if amount.page_size and parse_page_size(amount.page_size) != amount.page_size:
+        raise InvalidAmount("page size", amount.page_size, "a word, or KiB in digits")
+    if amount.cpu_policy != SHARED:
+        return
+    if amount.thread_policy is not None:
+        raise InvalidAmount("thread policy", amount.thread_policy, "none, for no vCPU is dedicated")
+    if amount.has_emulator:
+        raise InvalidAmount(
+            "emulator policy", amount.emulator_policy, "share, for no vCPU is dedicated"
+        )
+
+
+def _check_placed(amount: NUMATopologyAmount) -> None:
+    if len(amount.placed) != len(amount.cells):
+        raise InvalidAmount(
+            "placed", len(amount.placed), f"one for each of {len(amount.cells)} guest cells"
+        )
+    hosts = [placed.cell for placed in amount.placed]
+    if len(set(hosts)) != len(hosts):
+        raise InvalidAmount("host cells", hosts, "another for each guest cell")
+    for number, (guest, placed) in enumerate(zip(amount.cells, amount.placed, strict=True)):
+        _check_placed_cell(number, guest, placed, amount.page_size)
+    if amount.has_emulator != (amount.emulator_cpu is not None):
+        raise InvalidAmount(
+            "emulator CPU", amount.emulator_cpu, "one if, and only if, the policy is isolate"
+        )
+    taken = [cpu for placed in amount.placed for cpu in placed.pinned]
+    taken += [] if amount.emulator_cpu is None else [amount.emulator_cpu]
+    if len(set(taken)) != len(taken):
+        raise InvalidAmount("CPUs", sorted(taken), "each CPU once")
+
+
+def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, asked: str) -> None:
+    pinned = tuple(vcpu for vcpu, _ in placed.pins)
+    if pinned != guest.dedicated:
+        raise InvalidAmount(f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}")
+    if bool(placed.shared) != bool(guest.shared):
+        raise InvalidAmount(
+            f"shared CPUs of guest cell {number}",
+            placed.shared,
+            "some if, and only if, it has shared vCPUs",
+        )
+    if not _is_of_size(placed.page_size_kib, asked, guest.memory_mb):
+        raise InvalidAmount(
+            f"page size of guest cell {number}",
+            placed.page_size_kib,
+            f"what was asked: {asked or 'ordinary memory'}",
+        )
+
+
+def _is_of_size(size: int | None, asked: str, memory_mb: int) -> bool:
+    """Return whether pages of a size are what was asked; which size is ordinary, a host knows."""
+    if size is None:
+        return asked != LARGE or not memory_mb
+    if asked in (LARGE, ANY):
+        return memory_mb > 0
+    return str(size) == asked and memory_mb > 0
+
+
+# --- where an assigned amount is, for taskset, numactl and cgroups ---
+
+
+def cpuset(placed: Iterable[PlacedCell]) -> str:
+    """Return the host CPUs of all vCPUs as a list."""
+    return format_cpus(
+        {cpu for cell in placed for cpu in (*cell.shared, *dict(cell.pins).values())}
+    )
+
+
+def pages(
+    cells: Iterable[GuestCell], placed: Iterable[PlacedCell]
+) -> Mapping[int, Mapping[int, int]]:
+    """Return ``{host cell: {page size in KiB: pages}}`` of huge pages."""
+    return {
+        on.cell: {on.page_size_kib: guest.memory_mb * KIB // on.page_size_kib}
+        for guest, on in zip(cells, placed, strict=True)
+        if on.page_size_kib is not None and guest.memory_mb
+    }
+
+
+def taskset(cpus: str) -> tuple[str, ...]:
+    """Return the arguments of ``taskset`` for a list of CPUs."""
+    if not cpus:
+        raise exceptions.InvalidAmount("CPUs of the topology", "none", "one to run a command on")
+    return "taskset", "--cpu-list", cpus
+
+
+def numactl(cpus: str, nodes: str) -> tuple[str, ...]:
+    """Return the arguments of ``numactl`` for a list of CPUs, perhaps empty, and of nodes."""
+    bound = (f"--physcpubind={cpus}",) if cpus else ()
+    return "numactl", *bound, f"--membind={nodes}"
+
+
+def cgroup(cpus: str, nodes: str, used: Mapping[int, Mapping[int, int]]) -> Mapping[str, str]:
+    """Return the files of a version 2 control group and what to write into them.
+
+    :param used: huge pages by host cell and size
+    """
+    files = {"cpuset.cpus": cpus} if cpus else {}
+    files["cpuset.mems"] = nodes
+    by_size: Counter[int] = Counter()
+    for of_cell in used.values():
+        by_size.update({size: size * count * KIB for size, count in of_cell.items()})
+    for size, count in sorted(by_size.items()):
+        name = show_kib(size).replace("iB", "B").replace(" ", "")
+        files[f"hugetlb.{name}.max"] = str(count)
+    return files

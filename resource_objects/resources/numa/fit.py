@@ -18,46 +18,58 @@ them, or with one guest cell, or with cells of a constant number of kinds, it is
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from resource_objects.exceptions import CapacityException, SearchLimitReached
-from resource_objects.resources.numa import matching, refusal, threads, totals
-from resource_objects.resources.numa.amount import NUMATopologyAmount
-from resource_objects.resources.numa.cells import Cell
-from resource_objects.resources.numa.covers import Covers
-from resource_objects.resources.numa.guest import PlacedCell
-from resource_objects.resources.numa.order import Order, apart, distance
-from resource_objects.resources.numa.pair import Need, Pick
-from resource_objects.resources.numa.question import Limit, Question, Steps, lay
-from resource_objects.resources.together import Near
+from resource_objects.exceptions import CapacityException, Reason, Rule, SearchLimitReached
+from resource_objects.resources.context import AffinityConstraint, Context
+from resource_objects.resources.numa import matching, problem
+from resource_objects.resources.numa.amount import NUMATopologyAmount, PlacedCell
+from resource_objects.resources.numa.cell_fit import (
+    CellChoice,
+    CellDemand,
+    NUMATopologyLimit,
+    cell_failures,
+    cpu_layout,
+)
+from resource_objects.resources.numa.cpus import cpus_of
+from resource_objects.resources.numa.host import Cell
+from resource_objects.resources.numa.problem import (
+    Budget,
+    Problem,
+    draw_of,
+    draw_varies,
+    has_room,
+    least_draw,
+    pose,
+    totals,
+    within_room,
+)
+from resource_objects.resources.numa.required_cells import RequiredCells
 
 
 def place(
     cells: Sequence[Cell],
     amount: NUMATopologyAmount,
-    limit: Limit | None,
+    limit: NUMATopologyLimit | None,
     room: Mapping[str, int] | None,
-    order: Order,
-    within: Collection[int] | None,
-    nears: Sequence[Near] = (),
+    context: Context,
 ) -> NUMATopologyAmount:
     """Return the amount, assigned.
 
-    :param nears: what others need of the host cells that are used
-    :raises CapacityException: if there is no placement; if there is one for which only ``nears``
-        are not met, with ``Rule.AFFINITY`` alone
+    :raises CapacityException: if there is no placement; if there is one for which only
+        ``context.near`` is not met, with ``Rule.AFFINITY`` alone
     :raises SearchLimitReached: if the budget ran out before it was known
     """
-    question = lay(cells, amount, limit, room, order, within, nears)
+    question = pose(cells, amount, limit, room, context)
     hosts = _decide(question)
     if hosts is None:
-        is_alone = not nears or not _may_fit(question._replace(nears=()))
-        raise CapacityException.of(refusal.reasons(question) if is_alone else refusal.far(nears))
+        is_alone = not context.near or not _may_fit(question._replace(nears=()))
+        raise CapacityException.of(reasons(question) if is_alone else far(context.near))
     return _assigned(question, hosts)
 
 
-def _may_fit(question: Question) -> bool:
+def _may_fit(question: Problem) -> bool:
     """Return whether there is a placement, for all that is known."""
     try:
         return _decide(question) is not None
@@ -68,13 +80,16 @@ def _may_fit(question: Question) -> bool:
 # --- the choice of host cells ---------------------------------------------------------------------
 
 
-def _decide(question: Question) -> list[int] | None:
+def _decide(question: Problem) -> list[int] | None:
     """Return a place for each guest cell, None if there is no way."""
-    if question.room is not None and refusal.is_short(question):
+    if question.room is not None and is_short(question):
         return None
-    needs_cpus = any(need.cpus for need in question.needs)
-    ranking = question.order.rank(question.cells, needs_cpus)
-    steps = Steps()
+    ranking = _ranking(question)
+    steps = Budget()
+    if draw_varies(question):
+        best = _least(question, ranking, steps)
+        if best is None or has_room(question, best):
+            return best
     for part in _parts(question, ranking):
         hosts = _in_part(question, part, ranking, steps)
         if hosts is not None:
@@ -82,7 +97,64 @@ def _decide(question: Question) -> list[int] | None:
     return None
 
 
-def _parts(question: Question, ranking: Iterable[int]) -> Iterator[int]:
+def _least(question: Problem, ranking: Sequence[int], steps: Budget) -> list[int] | None:
+    """Return the placement that draws least on the host as a whole, None if there is none.
+
+    It does not depend on what the host has left: so counts beside a topology may be taken before
+    it or after it. It comes before all orders of preference.
+    """
+    best: list[int] | None = None
+    least: tuple[float, float] = math.inf, math.inf
+    try:
+        for part in _parts(question, ranking):
+            for hosts in _least_in_part(question, part, ranking, steps):
+                drawn = draw_of(question, hosts)
+                if drawn < least:
+                    best, least = hosts, drawn
+    except SearchLimitReached:
+        if best is None:
+            raise
+    return best
+
+
+def _least_in_part(
+    question: Problem, part: int, ranking: Sequence[int], steps: Budget
+) -> Iterator[list[int]]:
+    """Yield placements on some cells until one draws the least that is possible there."""
+    may = question.may(part)
+    if not all(may) or not matching.is_complete(may):
+        return
+    covers = RequiredCells(question, may, part, ranking, steps)
+    free = least_draw(question, may, ranking, ())
+    assert free is not None, "there is a complete matching"
+    if question.nears and covers.is_enough(sum(1 << place for place in free)):
+        yield free  # mostly the cells that are the best anyway will do
+        return
+    bound = draw_of(question, free)
+    for required in covers.found():
+        hosts = least_draw(question, may, ranking, required)
+        if hosts is not None:
+            yield hosts
+            if draw_of(question, hosts) == bound:
+                return
+
+
+def _ranking(question: Problem) -> list[int]:
+    """Return the places, the best first: those devices draw to, then by what is free."""
+    needs_cpus = any(need.cpus for need in question.needs)
+
+    def key(place: int) -> tuple[int, ...]:
+        cell = question.cells[place]
+        free = cell.free_dedicated if needs_cpus else cell.free_shared
+        ident, memory = cell.facts.id, cell.available_mb
+        if not question.pack:
+            free, memory = -free, -memory
+        return -question.pull.get(ident, 0), free, memory, ident
+
+    return sorted(range(len(question.cells)), key=key)
+
+
+def _parts(question: Problem, ranking: Iterable[int]) -> Iterator[int]:
     """Yield the sets of places that may be used together: all of them, or socket by socket."""
     if not question.amount.one_socket:
         yield question.allowed
@@ -97,45 +169,24 @@ def _parts(question: Question, ranking: Iterable[int]) -> Iterator[int]:
 
 
 def _in_part(
-    question: Question, part: int, ranking: Sequence[int], steps: Steps
+    question: Problem, part: int, ranking: Sequence[int], steps: Budget
 ) -> list[int] | None:
     may = question.may(part)
     if not all(may) or not matching.is_complete(may):
         return None
-    covers = Covers(question, may, part, ranking, steps)
+    covers = RequiredCells(question, may, part, ranking, steps)
     if question.nears:  # mostly the cells that are the best anyway will do
-        best = _nearest(question, may, ranking, ()) or ()
-        if covers.is_enough(sum(1 << place for place in best)) and totals.has_room(question, best):
+        best = _chosen(may, ranking, ()) or ()
+        if covers.is_enough(sum(1 << place for place in best)) and has_room(question, best):
             return list(best)
     for required in covers.found():
-        hosts = _nearest(question, may, ranking, required)
-        if hosts is None or totals.has_room(question, hosts):
+        hosts = _chosen(may, ranking, required)
+        if hosts is None or has_room(question, hosts):
             return hosts
-        hosts = totals.within_room(question, may, required, steps)
+        hosts = within_room(question, may, required, steps)
         if hosts is not None:
             return hosts
     return None
-
-
-def _nearest(
-    question: Question, may: Sequence[int], ranking: Sequence[int], required: Sequence[int]
-) -> list[int] | None:
-    if not question.order.is_nearest:
-        return _chosen(may, ranking, required)
-    best: list[int] | None = None
-    least = 0
-    for start in ranking:
-        near = sorted(ranking, key=functools.partial(_farness, question, start))
-        hosts = _chosen(may, near, required)
-        far = apart([question.cells[place] for place in hosts or ()])
-        if hosts is not None and (best is None or far < least):
-            best, least = hosts, far
-    return best
-
-
-def _farness(question: Question, start: int, place: int) -> tuple[bool, int]:
-    """Sort a place by how far it is from where one starts, which comes first."""
-    return place != start, distance(question.cells[start], question.cells[place])
 
 
 def _chosen(
@@ -151,7 +202,7 @@ def _chosen(
 # --- the outcome ---
 
 
-def _assigned(question: Question, hosts: Sequence[int]) -> NUMATopologyAmount:
+def _assigned(question: Problem, hosts: Sequence[int]) -> NUMATopologyAmount:
     placed: list[PlacedCell] = []
     emulator: int | None = None
     for guest, host in enumerate(hosts):
@@ -165,10 +216,10 @@ def _assigned(question: Question, hosts: Sequence[int]) -> NUMATopologyAmount:
 
 
 def put(
-    amount: NUMATopologyAmount, guest: int, need: Need, cell: Cell, found: Pick
+    amount: NUMATopologyAmount, guest: int, need: CellDemand, cell: Cell, found: CellChoice
 ) -> tuple[PlacedCell, int | None]:
     """Return where a guest cell is, given what it takes of a host cell, and the emulator's CPU."""
-    laid = threads.layout(
+    laid = cpu_layout(
         cell.facts.cores, found.taken, need.dedicated, need.thread_policy, need.has_emulator
     )
     assert laid is not None, "what was chosen can be laid out"
@@ -181,3 +232,140 @@ def put(
         page_size_kib=found.page_size_kib,
     )
     return placed, laid.emulator
+
+
+# --- why a topology does not fit ------------------------------------------------------------------
+
+
+TOPOLOGY = "NUMA_TOPOLOGY"
+
+
+def reasons(question: Problem) -> tuple[Reason, ...]:
+    """Return every reason why there is no placement, at least one.
+
+    Kinds of guest cells that fit nowhere come first, with each host cell; if there are none, what
+    keeps them from fitting all at once.
+    """
+    found = list(_too_few(question)) or list(_nowhere(question)) or list(_not_together(question))
+    asked = len(question.needs)
+    return tuple(found) or (Reason(Rule.TOGETHER, asked, asked - 1, 0, TOPOLOGY),)
+
+
+def far(nears: Sequence[AffinityConstraint], met: int = 0) -> tuple[Reason, ...]:
+    """Return the reason if only those who cannot be near stand against it.
+
+    What they lack is for them to say.
+
+    :param met: how many of them are near enough, at most
+    """
+    asked = len(nears)
+    return (Reason(Rule.AFFINITY, asked, min(met, asked - 1), 0, TOPOLOGY),)
+
+
+def far_from(nears: Sequence[AffinityConstraint], cells: Collection[int]) -> tuple[Reason, ...]:
+    """Return the reason if host cells that are chosen already do not meet all of ``nears``."""
+    met = sum(near.is_met(cells) for near in nears)
+    return far(nears, met) if met < len(nears) else ()
+
+
+def _too_few(question: Problem) -> Iterator[Reason]:
+    there, asked = question.allowed.bit_count(), len(question.needs)
+    if there < asked:
+        yield Reason(Rule.HOST_CELLS, asked, there, 0, TOPOLOGY)
+
+
+def _nowhere(question: Problem) -> Iterator[Reason]:
+    for need, row in question.picks.items():
+        if not any(row):
+            yield from _of_need(question, need)
+
+
+def _of_need(question: Problem, need: CellDemand) -> Iterator[Reason]:
+    """Yield what keeps one kind of guest cell from each host cell where it cannot be."""
+    guest = question.needs.index(need) if len(question.picks) > 1 else None
+    for place in cpus_of(question.allowed):
+        cell = question.cells[place]
+        if question.picks[need][place] is not None:
+            continue
+        for failed in cell_failures(cell, need, question.bounds[place]):
+            yield Reason(
+                failed.rule,
+                failed.asked,
+                failed.bound,
+                failed.used,
+                failed.resource,
+                unit=failed.word,
+                cell=cell.facts.id,
+                guest=guest,
+            )
+
+
+def _not_together(question: Problem) -> Iterator[Reason]:
+    asked = len(question.needs)
+    may = question.may(question.allowed)
+    most = matching.best(may, range(len(question.cells))).size
+    if most < asked:
+        yield Reason(Rule.TOGETHER, asked, most, 0, TOPOLOGY)
+        for need in question.picks:
+            yield from _of_need(question, need)
+        return
+    short = list(_short(question)) or list(_too_much(question, question.allowed))
+    yield from short or _networks_and_sockets(question)
+
+
+def is_short(question: Problem) -> bool:
+    """Return whether the host as a whole has too little, wherever the guest cells go."""
+    return next(_short(question), None) is not None
+
+
+def _short(question: Problem) -> Iterator[Reason]:
+    """Yield what the host as a whole has less of than is asked."""
+    for name, count in question.amount.of_host.items():
+        left = None if question.room is None else question.room.get(name)
+        if left is not None and count > left:
+            yield Reason(Rule.CAPACITY, count, left, 0, name)
+
+
+def _too_much(question: Problem, within: int) -> Iterator[Reason]:
+    """Yield what the least placement of each class takes too much of, if the host has less left.
+
+    Which cores are left empty, and whether memory is in huge pages, depends on the host cells.
+    """
+    for weights in ((1, 0), (0, 1)) if question.room else ():
+        hosts = problem.least(question, question.may(within), weights, ())
+        if hosts is None:
+            return
+        found = totals(question, hosts)
+        over = {name: pair for name, pair in found.items() if pair[0] > pair[1]}
+        yield from (Reason(Rule.CAPACITY, n, left, 0, name) for name, (n, left) in over.items())
+        if over:
+            return
+
+
+def _networks_and_sockets(question: Problem) -> Iterator[Reason]:
+    asked = len(question.needs)
+    for name, places in question.networks.items():
+        able = question.may(places)
+        if not any(able):
+            yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=name)
+            return
+    sockets = _sockets(question)
+    every = range(len(question.cells))
+    most = max((matching.best(question.may(its), every).size for its in sockets), default=0)
+    if question.amount.one_socket and most < asked:
+        yield Reason(Rule.TOGETHER, asked, most, 0, TOPOLOGY, unit="socket")
+    elif question.networks:
+        names = f"each of {', '.join(question.networks)}"
+        yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=names)
+    else:
+        yield from (reason for places in sockets for reason in _too_much(question, places))
+
+
+def _sockets(question: Problem) -> list[int]:
+    """Return the places of each known socket that may be used."""
+    found: dict[int, int] = {}
+    for place in cpus_of(question.allowed):
+        socket = question.cells[place].facts.socket
+        if socket is not None:
+            found[socket] = found.get(socket, 0) | 1 << place
+    return list(found.values())

@@ -1,17 +1,21 @@
 """A host cell: the CPUs and the memory of one NUMA node of a host, and what is used of them.
 
 Not to be confused with a *guest cell*, which is a part of a request
-(:mod:`resource_objects.resources.numa.guest`).
+(:mod:`resource_objects.resources.numa.amount`).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from resource_objects import base, exceptions, fields
-from resource_objects.resources.numa.cpus import MAX_ID
+from resource_objects import base, exceptions, fields, ratio
+from resource_objects.fields import MAX_FIGURE
+from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, mask_of
 
 #: KiB in a MiB.
 KIB = 1024
@@ -270,3 +274,210 @@ def listed(given: Any) -> Any:
         return given
     found = list(itertools.islice(given, MAX_ID + 2))
     return found if len(found) <= MAX_ID + 1 else given
+
+
+#: Page sizes by kind: the smallest (ordinary memory, never given out twice), any larger, any.
+SMALL, LARGE, ANY = "small", "large", "any"
+PAGE_SIZES = (SMALL, LARGE, ANY)
+
+#: KiB in one of a unit. In the field ``2MB`` means 2 MiB: pages have no other sizes.
+_UNITS = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
+_SIZE = re.compile(r"([0-9]{1,12})\s*(?:([kmgt])(?:i?b)?)?\Z", re.ASCII | re.IGNORECASE)
+
+
+def parse_page_size(value: object) -> str:
+    """Return a page size as it is kept: a word, or KiB in digits.
+
+    :param value: ``small``, ``large``, ``any``, KiB as an integer or in digits, or with a unit
+    :raises InvalidText: if it is none
+
+    >>> [parse_page_size(size) for size in ("2MB", "1 GiB", 2048, "large")]
+    ['2048', '1048576', '2048', 'large']
+    >>> parse_page_size("2 pages")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidText: page size: got '2 pages', expected small, large, ...
+    """
+    if isinstance(value, str) and value.lower() in PAGE_SIZES:
+        return value.lower()
+    text = str(value) if type(value) is int else value
+    found = _SIZE.match(text.strip()) if isinstance(text, str) else None
+    kib = int(found[1]) * _UNITS[(found[2] or "k").lower()] if found else 0
+    if not 0 < kib <= MAX_FIGURE or kib & (kib - 1):
+        raise exceptions.InvalidText(
+            "page size", value, "small, large, any, or a power of two such as 2048 (KiB) or 1GB"
+        )
+    return str(kib)
+
+
+def show_kib(kib: int) -> str:
+    """Return a size in the largest unit that divides it.
+
+    >>> show_kib(4), show_kib(2048), show_kib(1048576)
+    ('4 KiB', '2 MiB', '1 GiB')
+    """
+    for unit, factor in (("TiB", 1024**3), ("GiB", 1024**2), ("MiB", 1024)):
+        if kib % factor == 0:
+            return f"{kib // factor} {unit}"
+    return f"{kib} KiB"
+
+
+#: How the classes of huge pages begin.
+_PAGES = "CUSTOM_HUGEPAGES_"
+
+
+def page_class(size_kib: int) -> str:
+    """Return the resource class of huge pages of a size.
+
+    >>> page_class(2048)
+    'CUSTOM_HUGEPAGES_2048KB'
+    """
+    return f"{_PAGES}{size_kib}KB"
+
+
+def size_of_pages(resource_class: str) -> int | None:
+    """Return the size in KiB of the huge pages that a class counts, None if it counts others.
+
+    >>> size_of_pages("CUSTOM_HUGEPAGES_2048KB"), size_of_pages("MEMORY_MB")
+    (2048, None)
+    """
+    if not resource_class.startswith(_PAGES):
+        return None
+    return int(resource_class.removeprefix(_PAGES).removesuffix("KB"))
+
+
+# --- host cells as decisions read them: masks and plain integers ----------------------------------
+
+
+class Facts(NamedTuple):
+    """What a host cell is: sets of CPUs are masks, memory is in MiB, page sizes in KiB."""
+
+    id: int
+    socket: int | None
+    shared: int  #: CPUs that run shared vCPUs
+    shared_ids: tuple[int, ...]  #: the same
+    dedicated: int
+    cores: tuple[int, ...]  #: by lowest dedicated CPU; those without one are left out
+    threads: int  #: of the core with the most
+    ordinary_mb: int
+    memory_capacity: int  #: ordinary memory times its ratio
+    ratio: int  #: of shared CPUs, in millionths
+    base_kib: int | None
+    huge: tuple[tuple[int, int], ...]  #: (size, pages that are not reserved), largest first
+    distances: Mapping[int, int]
+    physnets: frozenset[str]
+    tunneled: bool
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Cell:
+    """A host cell with what is used of it. It does not change: another is made where usage does."""
+
+    facts: Facts
+    shared_used: int
+    pinned: int  #: mask
+    loose: int
+    memory_used: int
+    pages_used: Mapping[int, int]
+
+    @property
+    def free_cpus(self) -> int:
+        """The dedicated CPUs that nobody has, as a mask."""
+        return self.facts.dedicated & ~self.pinned
+
+    @property
+    def free_dedicated(self) -> int:
+        """How many dedicated CPUs can still be given."""
+        return (self.facts.dedicated & ~self.pinned).bit_count() - self.loose
+
+    def shared_capacity(self, pinned: int = 0) -> int:
+        """Return how many shared vCPUs there may be, with some more CPUs pinned (a mask)."""
+        left = self.facts.shared & ~(self.pinned | pinned)
+        return left.bit_count() * self.facts.ratio // ratio.MILLION
+
+    @property
+    def free_shared(self) -> int:
+        """How many shared vCPUs there may still be."""
+        return self.shared_capacity() - self.shared_used
+
+    @property
+    def free_memory(self) -> int:
+        """MiB of ordinary memory left, by capacity."""
+        return self.facts.memory_capacity - self.memory_used
+
+    @property
+    def free_physical(self) -> int:
+        """MiB of ordinary memory left that is given out once."""
+        return self.facts.ordinary_mb - self.memory_used
+
+    def free_pages(self, size_kib: int) -> int:
+        """How many huge pages of a size are left; 0 if there are none."""
+        return dict(self.facts.huge).get(size_kib, 0) - self.pages_used.get(size_kib, 0)
+
+    @property
+    def available_mb(self) -> int:
+        """MiB left in pages of any size, for orders."""
+        huge = 0
+        for size, count in self.facts.huge:
+            huge += (count - self.pages_used.get(size, 0)) * size
+        return self.free_physical + huge // 1024
+
+
+def facts_of(cell: HostCell, cpu_ratio: int, memory_ratio: int) -> Facts:
+    """Return what a host cell is; ratios in millionths."""
+    dedicated = mask_of(cell.dedicated)
+    ordinary = cell.ordinary_mb
+    huge = tuple((pool.size_kib, pool.total - pool.reserved) for pool in cell.huge_pages)
+    return Facts(
+        id=cell.id,
+        socket=cell.socket,
+        shared=mask_of(cell.shared),
+        shared_ids=cell.shared,
+        dedicated=dedicated,
+        cores=cores_of(cell.siblings, dedicated),
+        threads=cell.threads_per_core,
+        ordinary_mb=ordinary,
+        memory_capacity=ordinary * memory_ratio // ratio.MILLION,
+        ratio=cpu_ratio,
+        base_kib=cell.base_kib,
+        huge=huge[::-1],
+        distances=dict(cell.distances),
+        physnets=cell.physnets,
+        tunneled=cell.tunneled,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def cores_of(siblings: Iterable[Iterable[int]], dedicated: int) -> tuple[int, ...]:
+    """Return the cores that have dedicated CPUs as masks, by the lowest of these.
+
+    A CPU that is in no sibling set is a core by itself.
+
+    >>> [bin(core) for core in cores_of(((0, 2),), 0b111)]
+    ['0b101', '0b10']
+    """
+    cores = [mask_of(core) for core in siblings]
+    alone = dedicated
+    for core in cores:
+        alone &= ~core
+    cores += [1 << cpu for cpu in cpus_of(alone)]
+    found = [core for core in cores if core & dedicated]
+    return tuple(sorted(found, key=lambda core: (core & dedicated) & -(core & dedicated)))
+
+
+def cell_of(facts: Facts, usage: CellUsage) -> Cell:
+    """Return a host cell with its usage."""
+    return Cell(
+        facts, usage.shared, mask_of(usage.pinned), usage.loose, usage.memory_mb, dict(usage.pages)
+    )
+
+
+def usage_of(cell: Cell) -> CellUsage:
+    """Return the usage of a cell, as it is kept."""
+    return CellUsage._as_kept(
+        cell=cell.facts.id,
+        shared=cell.shared_used,
+        pinned=cpus_of(cell.pinned),
+        loose=cell.loose,
+        memory_mb=cell.memory_used,
+        pages=tuple(sorted(pair for pair in cell.pages_used.items() if pair[1])),
+    )

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from resource_objects import base, exceptions, fields, ratio
 from resource_objects.resources import abstract
-from resource_objects.resources.numa import amount as amounts
-from resource_objects.resources.numa import fit, kept, laying, limit, refusal, taking
-from resource_objects.resources.numa.amount import NUMATopologyAmount
-from resource_objects.resources.numa.cells import Cell, cell_of, facts_of, usage_of
-from resource_objects.resources.numa.host import CellUsage, HostCell, listed
-from resource_objects.resources.numa.order import SPREAD, Order
+from resource_objects.resources.context import ANYWHERE, CellMap, Context
+from resource_objects.resources.located import Affine, Located
+from resource_objects.resources.numa import storage, usage
+from resource_objects.resources.numa.amount import NUMATopologyAmount, given
+from resource_objects.resources.numa.cell_fit import given_limit
+from resource_objects.resources.numa.fit import far_from, place
+from resource_objects.resources.numa.host import (
+    Cell,
+    CellUsage,
+    HostCell,
+    cell_of,
+    facts_of,
+    listed,
+    usage_of,
+)
 from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
-from resource_objects.resources.together import Cells, Near
 
 _ONE: Final = Decimal(1)
 
 
 @base.register
-class NUMATopologyInventory(abstract.Inventory):
+class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Inventory):
     """The NUMA cells of a host, what is used of each, and where an amount would go.
 
     ================  ==============================================================================
-    ``cells``         the host cells
+    ``cells``         the host cells; none are nothing, which is kept nowhere
     ``usage``         what is used of each, in the same order
     ``cpu_ratio``     how often a shared CPU is given out; dedicated ones once
     ``memory_ratio``  how often ordinary memory is given out; huge pages once. Nobody gets more
@@ -63,16 +71,19 @@ class NUMATopologyInventory(abstract.Inventory):
         "cpu_ratio": fields.RatioField(default=_ONE),
         "memory_ratio": fields.RatioField(default=_ONE),
         "room": fields.CountsField(nullable=True, default=None),
+        "taken": fields.TupleOfObjectsField("NUMATopologyAmount", nullable=True, default=None),
     }
+    NOT_COMPARED = frozenset({"resource_class", "taken"})
     cells: tuple[HostCell, ...]
     usage: tuple[CellUsage, ...]
     cpu_ratio: Decimal
     memory_ratio: Decimal
     room: Mapping[str, int] | None
+    taken: tuple[NUMATopologyAmount, ...] | None
 
     def __init__(
         self,
-        cells: Iterable[HostCell],
+        cells: Iterable[HostCell] = (),
         *,
         usage: Iterable[CellUsage] = (),
         cpu_ratio: Decimal | int | str | float = _ONE,
@@ -92,8 +103,6 @@ class NUMATopologyInventory(abstract.Inventory):
     # --- being valid ---
 
     def _validate(self) -> None:
-        if not self.cells:
-            raise exceptions.InvalidInventory("host cells", (), "at least one")
         self._check_apart("host cells", [cell.id for cell in self.cells])
         cpus = [cell.cpu_set for cell in self.cells]
         if len(set().union(*cpus)) != sum(map(len, cpus)):
@@ -117,6 +126,11 @@ class NUMATopologyInventory(abstract.Inventory):
 
     def _after_copy(self) -> None:
         self._made: list[Cell] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no cells."""
+        return not self.cells
 
     @property
     def _working(self) -> list[Cell]:
@@ -162,71 +176,41 @@ class NUMATopologyInventory(abstract.Inventory):
 
     # --- the decision ---
 
-    def fit(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None = None,
-        *,
-        order: Order = SPREAD,
-        within: Collection[int] | None = None,
+    def _fit(
+        self, amount: abstract.Amount, limit: abstract.Amount | None, context: Context
     ) -> NUMATopologyAmount:
         """Return the assigned amount: where ``amount`` would go. Nothing changes.
 
-        What is assigned already is checked as it is, and what is given back too.
+        What is assigned already is checked as it is, and what is given back too. Cells with the
+        most devices that would do (``context.near``) are taken first; where none are asked for,
+        those with the fewest (``context.spare``); of equal ones those with the most free, or the
+        least (``context.pack``). Source: Nova's order of host cells.
 
         :param limit: a :class:`NUMATopologyLimit`: totals per cell, for this one claim
-        :param order: which host cells are taken first
-        :param within: ids of the host cells that may be used, None for all
         :raises WrongAmountKind: for an amount of another kind
         :raises ForeignAmount: if it is assigned to cells, CPUs or pages that are not here
-        :raises CapacityException: with, for each host cell, the rule that failed and its figures
+        :raises CapacityException: with, for each host cell, the rule that failed and its figures;
+            with ``Rule.AFFINITY`` alone if only ``context.near`` stands against it
         :raises SearchLimitReached: if the budget ran out on networks that many cells are next to,
             or on what the host as a whole has left: neither yes nor no
 
         Cost: per kind of guest cell and host cell some 2 microseconds where counts decide, and up
         to 1 for each core where threads are chosen.
         """
-        return self._fit(amount, limit, self.room, order, within)
-
-    def all_cells(self) -> Cells:
-        """Return the host cells there are, with what is known of where they are."""
-        facts = [cell.facts for cell in self._working]
-        return Cells(
-            {one.id: one.socket for one in facts}, {one.id: one.distances for one in facts}
-        )
-
-    def fit_beside(
-        self, amount: abstract.Amount, limit: abstract.Amount | None, room: Mapping[str, int]
-    ) -> NUMATopologyAmount:
-        """Return what :meth:`fit` does, where the host as a whole has no more than ``room``."""
-        return self._fit(amount, limit, self._least_room(room), SPREAD, None)
-
-    def fit_among(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None,
-        room: Mapping[str, int],
-        nears: Sequence[Near],
-        within: Collection[int] | None,
-        devices: Mapping[int, int],
-    ) -> NUMATopologyAmount:
-        """Return what :meth:`fit` does, on host cells that all of ``nears`` are met by.
-
-        Cells with the most devices that would do are taken first; where none are asked for, cells
-        with the fewest ``devices``. Source: Nova's order of host cells.
-
-        :raises CapacityException: as :meth:`fit`; with ``Rule.AFFINITY`` alone if only ``nears``
-            stand against it
-        """
-        order = SPREAD
-        if nears:
-            counts: Counter[int] = Counter()
-            for near in nears:
-                counts.update(near.counts)
-            order = SPREAD.to_devices(counts)
-        elif devices:
-            order = SPREAD.off_devices(devices)
-        return self._fit(amount, limit, self._least_room(room), order, within, nears)
+        asked = given(amount)
+        bounds = given_limit(limit)
+        room = self._least_room(context.room)
+        if asked.placed:
+            usage.check(self._working, room, asked, bounds, context.allowed)
+            far = far_from(context.near, asked.host_cells)
+            if far:
+                raise exceptions.CapacityException.of(far)
+            return asked
+        found = place(self._working, asked, bounds, room, context)
+        if not asked.has_emulator or len(asked.cells) == 1:
+            return found
+        # the CPUs kept may be read in two ways, as an emulator's or a vCPU's: there is one answer
+        return self.from_allocations(asked, dict(self.to_allocations(found)))
 
     def _least_room(self, room: Mapping[str, int]) -> Mapping[str, int] | None:
         """Return what the host as a whole has left, of which somebody else knows ``room``."""
@@ -236,50 +220,20 @@ class NUMATopologyInventory(abstract.Inventory):
         both = {name: min(left, own.get(name, left)) for name, left in room.items()}
         return {**own, **both}
 
-    def _fit(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None,
-        room: Mapping[str, int] | None,
-        order: Order,
-        within: Collection[int] | None,
-        nears: Sequence[Near] = (),
-    ) -> NUMATopologyAmount:
-        asked = amounts.given(amount)
-        bounds = limit_of(limit)
-        _check_choice(order, within)
-        if asked.placed:
-            taking.check(self._working, room, asked, bounds, within)
-            far = refusal.far_from(nears, asked.host_cells)
-            if far:
-                raise exceptions.CapacityException.of(far)
-            return asked
-        found = fit.place(self._working, asked, bounds, room, order, within, nears)
-        if not asked.has_emulator or len(asked.cells) == 1:
-            return found
-        # the CPUs kept may be read in two ways, as an emulator's or a vCPU's: there is one answer
-        return self.placed(asked, dict(self.spread(found)))
-
-    def consume(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None = None,
-        *,
-        order: Order = SPREAD,
-        within: Collection[int] | None = None,
-    ) -> NUMATopologyAmount:
-        """Take where :meth:`fit` says, or give back an assigned amount; parameters as there."""
-        assigned = self.fit(amount, limit, order=order, within=within)
-        self._take(assigned)
-        return assigned
+    def cell_map(self) -> CellMap:
+        """Return the host cells there are, with what is known of where they are."""
+        facts = [cell.facts for cell in self._working]
+        return CellMap(
+            {one.id: one.socket for one in facts}, {one.id: one.distances for one in facts}
+        )
 
     def _take(self, assigned: abstract.Amount) -> None:
-        changed, room = taking.after(self._working, self.room, amounts.given(assigned))
-        usage = list(self.usage)
-        for place, cell in changed.items():
-            self._working[place] = cell
-            usage[place] = usage_of(cell)
-        self._store("usage", tuple(usage))
+        changed, room = usage.after(self._working, self.room, given(assigned))
+        used = list(self.usage)
+        for number, cell in changed.items():
+            self._working[number] = cell
+            used[number] = usage_of(cell)
+        self._store("usage", tuple(used))
         if room is not self.room:
             self._store("room", fields.FrozenDict(room or {}))
 
@@ -287,15 +241,27 @@ class NUMATopologyInventory(abstract.Inventory):
 
     def parts(self) -> tuple[Part, ...]:
         """Return each cell as an inventory of one cell, to be kept by a provider of its own."""
-        return tuple(kept.part_of(self, cell) for cell in self.cells)
+        alone = (
+            type(self)(
+                [cell],
+                cpu_ratio=self.cpu_ratio,
+                memory_ratio=self.memory_ratio,
+                resource_class=self.resource_class,
+            )
+            for cell in self.cells
+        )
+        return tuple(
+            Part(f"numa{one.cells[0].id}", one, storage.classes_of_host(one.to_records()))
+            for one in alone
+        )
 
     def units(self, resource_class: str) -> frozenset[str]:
         """Return the dedicated CPUs as they are kept; of any other class nothing has a name."""
-        return kept.units_of(self.cells, resource_class)
+        return storage.units_of(self.cells, resource_class)
 
     def units_elsewhere(self, resource_class: str) -> frozenset[str]:
         """Return the shared CPUs, which are no units of dedicated ones."""
-        return kept.units_elsewhere(self.cells, resource_class)
+        return storage.units_elsewhere(self.cells, resource_class)
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return the figures of the one cell that a provider keeps.
@@ -303,46 +269,33 @@ class NUMATopologyInventory(abstract.Inventory):
         :raises InvalidInventory: for several cells: each is kept by a provider of its own
             (:meth:`parts`); or for a CPU that is both shared and dedicated
         """
-        return kept.to_records(self)
+        return storage.to_records(self.cells, self.usage, self.cpu_ratio, self.memory_ratio)
 
     def describe(self) -> str:
         """Return what the figures do not tell of the one cell, as JSON."""
-        return kept.describe(self)
+        return storage.describe(self.cells)
 
-    def spread(self, assigned: abstract.Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+    def to_allocations(
+        self, assigned: abstract.Amount
+    ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each cell: the cell's place, and records."""
-        return kept.spread(self, amounts.given(assigned))
+        return storage.to_allocations(self._working, given(assigned))
 
     def part_ids(self) -> tuple[int, ...]:
         """Return the ids of the cells."""
         return tuple(cell.id for cell in self.cells)
 
-    def fit_within(self, amount: abstract.Amount, ids: Collection[int]) -> NUMATopologyAmount:
-        """Return what :meth:`fit` does, on some cells alone."""
-        return self.fit(amount, within=ids)
-
-    def placed(
-        self, amount: abstract.Amount, held: Mapping[int, Sequence[AmountRecord]]
+    def from_allocations(
+        self,
+        amount: abstract.Amount,
+        held: Mapping[int, Sequence[AmountRecord]],
+        context: Context = ANYWHERE,
     ) -> NUMATopologyAmount:
         """Return the assigned amount that takes ``held`` of the cells, by their place.
 
         :raises ForeignAmount: if ``amount`` cannot take that
         """
-        return laying.placed(self, self._working, amounts.given(amount), held)
-
-
-def limit_of(given: Any) -> limit.NUMATopologyLimit | None:
-    """Return a limit of this kind, refusing others."""
-    return limit.given(given)
-
-
-def _check_choice(order: object, within: object) -> None:
-    """Raise if somebody chooses among host cells in a way that is none."""
-    if not isinstance(order, Order):
-        raise exceptions.InvalidInput("order", order, "an Order, such as PACK")
-    is_ids = isinstance(within, Collection) and not isinstance(within, str | bytes | Mapping)
-    if within is not None and not is_ids:
-        raise exceptions.InvalidInput("within", within, "ids of host cells, or None")
+        return storage.from_allocations(self.cells, self._working, given(amount), held)
 
 
 def _check_usage(cell: HostCell, used: CellUsage) -> None:

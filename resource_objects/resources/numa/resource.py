@@ -1,18 +1,18 @@
-"""The resource ``NUMA_TOPOLOGY``: its amounts, inventories and text forms."""
+"""The resource ``NUMA_TOPOLOGY``: makes, keeps and reads its amounts and inventories."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from resource_objects import base
+from resource_objects import base, exceptions
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
-from resource_objects.resources.numa import build, host_text, kept, text
-from resource_objects.resources.numa.amount import NUMATopologyAmount, given
+from resource_objects.resources.numa import storage
+from resource_objects.resources.numa.amount import NUMATopologyAmount, given, lower_bounds, numa
+from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
 from resource_objects.resources.numa.host import HostCell
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
-from resource_objects.resources.numa.limit import NUMATopologyLimit
 from resource_objects.resources.records import InventoryRecord, KeptPart
 
 
@@ -34,14 +34,14 @@ class NUMATopologyResource(abstract.Resource):
 
     @on_class_or_instance
     def make_amount(this: Any, /, *args: Any, **asked: Any) -> NUMATopologyAmount:  # noqa: N805
-        """Return the amount that :func:`~resource_objects.resources.numa.build.numa` makes."""
-        return build.numa(*args, **asked)
+        """Return the amount that :func:`~resource_objects.resources.numa.amount.numa` makes."""
+        return numa(*args, **asked)
 
     @on_class_or_instance
     def make_inventory(
         this: Any,  # noqa: N805
         /,
-        cells: Iterable[HostCell],
+        cells: Iterable[HostCell] = (),
         **figures: Any,
     ) -> NUMATopologyInventory:
         """Return an inventory; ``figures`` as :class:`NUMATopologyInventory` has them."""
@@ -55,45 +55,69 @@ class NUMATopologyResource(abstract.Resource):
     def inventory_from_kept(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> NUMATopologyInventory:
-        """Return the inventory of one cell; which CPUs are taken, :meth:`gather` knows.
+        """Return the inventory of one cell; which CPUs are taken, :meth:`from_parts` knows.
 
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
-        return self.gather([KeptPart(tuple(records), description)])
+        return self.from_parts([KeptPart(tuple(records), description)])
 
-    def gather(
+    def from_parts(
         self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
     ) -> NUMATopologyInventory:
         """Return the inventory over the cells as they are kept.
 
         :raises InvalidInventory: if a description is none, or does not go with its records
         """
-        found = kept.gather(parts)
+        found = storage.from_parts(parts)
         return NUMATopologyInventory(**found._asdict(), room=room, resource_class=self.name)
 
+    def lower_bounds(
+        self, amount: abstract.Amount, classes: Collection[str]
+    ) -> tuple[Mapping[str, int], ...]:
+        """Return what each guest cell needs of a host cell at least, by class."""
+        return lower_bounds(given(amount), classes)
+
     def parse_amount(self, text_form: str) -> NUMATopologyAmount:
-        """Return the amount of ``CELLS[:option=value]...``."""
-        return text.parse_amount(text_form)
+        """Return the amount of ``CELLS[:option=value]...`` (:mod:`.text`)."""
+        return NUMATopologyAmount.parse(text_form)
 
     def format_amount(self, amount: abstract.Amount) -> str:
-        """Return the text that :meth:`parse_amount` reads back."""
-        return text.format_amount(given(amount))
+        """Return the text of an amount; :meth:`parse_amount` reads that of a request back."""
+        return str(given(amount))
 
     def parse_limit(self, text_form: str) -> NUMATopologyLimit:
         """Return the limit of ``vcpus=0>16+1>16:memory=0>4096``."""
-        return host_text.parse_limit(text_form)
+        return NUMATopologyLimit.parse(text_form)
 
     def format_limit(self, limit: abstract.Amount) -> str:
-        """Return the text that :meth:`parse_limit` reads back."""
-        return host_text.format_limit(limit)
+        """Return the text that :meth:`parse_limit` reads back.
+
+        :raises WrongAmountKind: for another kind
+        """
+        if not isinstance(limit, NUMATopologyLimit):
+            raise exceptions.WrongAmountKind("limit", limit, "a NUMATopologyLimit")
+        return str(limit)
 
     def parse_inventory(self, text_form: str) -> NUMATopologyInventory:
-        """Return the inventory of its text form."""
-        return host_text.parse_inventory(text_form, self.name)
+        """Refuse: cells are made in Python, or read from a machine, and have no text form."""
+        raise exceptions.InvalidText(
+            "inventory of NUMA cells",
+            text_form,
+            "one made of HostCell objects: it has no text form",
+        )
 
     def format_inventory(self, inventory: abstract.Inventory) -> str:
-        """Return the text that :meth:`parse_inventory` reads back."""
-        return host_text.format_inventory(inventory)
+        """Return what the cells have, for people: it is not read back."""
+        if not isinstance(inventory, NUMATopologyInventory):
+            raise exceptions.InvalidInventory("inventory", inventory, "a NUMATopologyInventory")
+        cells = inventory.cells
+        counts = {
+            "shared CPUs": sum(len(cell.shared) for cell in cells),
+            "dedicated CPUs": sum(len(cell.dedicated) for cell in cells),
+            "MiB": sum(cell.memory_mb for cell in cells),
+        }
+        said = " ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return f"cell {'+'.join(str(cell.id) for cell in cells)}: {said}"
 
 
 #: The resource of NUMA topologies.

@@ -1,169 +1,144 @@
-"""The text form of NUMA amounts: the part after ``NUMA_TOPOLOGY=``.
+"""The text forms of NUMA requests and limits: the parts after ``NUMA_TOPOLOGY=``.
 
-It is ``CELLS[:option=value]...``. CELLS is their number (then ``shared=``, ``dedicated=`` and
-``memory=`` are split evenly), or each guest cell as ``SHARED!DEDICATED@MEMORY`` with lists of
-vCPUs, joined by ``/``. Assigned, ``on=`` says each host cell.
+A request is ``CELLS[:option=value]...``. CELLS is their number (then ``shared=``, ``dedicated=``
+and ``memory=`` are split evenly), or each guest cell as ``SHARED!DEDICATED@MEMORY`` with lists of
+vCPUs, joined by ``/``. In lists ``+`` stands where a comma would, which separates resources.
 
     2:dedicated=16:memory=4096:page_size=1GB:thread_policy=require
     0-1!2-3@1024/4-7!@2048
-    2:dedicated=4:on=0;0>4+1>5/1;2>8+3>9
+
+A limit is ``vcpus=CELL>MOST+...:memory=CELL>MIB+...``. Reading returns fields by name, writing
+takes them: so amounts use this module, and not the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.resources import text
-from resource_objects.resources.numa import build, pieces, words
-from resource_objects.resources.numa.amount import NUMATopologyAmount
-from resource_objects.resources.numa.guest import GuestCell, PlacedCell
-from resource_objects.resources.numa.pieces import WHAT
+from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
+from resource_objects.resources.numa.host import show_kib
 
-_COUNTS = ("shared", "dedicated", "memory")
-_WORDS = ("page_size", "thread_policy", "emulator_policy")
-_OPTIONS = (*_COUNTS, *_WORDS, "physnets", "tunneled", "one_socket", "on", "emulator_cpu")
-_GIVES_BACK = "-"
+_WHAT = "NUMA topology"
+_COUNTS = {"shared": "shared", "dedicated": "dedicated", "memory": "memory_mb"}
+_FLAGS = ("tunneled", "one_socket")
+_OPTIONS = (*_COUNTS, "page_size", "thread_policy", "emulator_policy", "physnets", *_FLAGS)
 
 
-def parse_amount(text_form: str) -> NUMATopologyAmount:
-    """Return the amount of its text form.
+def read_request(text_form: object) -> dict[str, Any]:
+    """Return what a request says, as :func:`~resource_objects.resources.numa.numa` takes it.
+
+    ``cells`` is a number, or a list of what each :class:`GuestCell` takes.
 
     :raises InvalidText: if it does not parse
-    :raises InvalidAmount: if what it says contradicts itself
 
-    >>> parse_amount("2:dedicated=4:memory=1024").cells[1].dedicated
-    (2, 3)
+    >>> read_request("2:dedicated=4:memory=1024")
+    {'cells': 2, 'dedicated': 4, 'memory_mb': 1024}
     """
     if not isinstance(text_form, str):
-        raise exceptions.InvalidText(WHAT, text_form, "text such as 2:dedicated=16:memory=4096")
-    gives_back = text_form.startswith(_GIVES_BACK)
-    head, options = text.total_and_options(text_form.removeprefix(_GIVES_BACK), WHAT, _OPTIONS)
-    asked = build.numa(
-        _cells(head),
-        shared=pieces.integer(options, "shared"),
-        dedicated=pieces.integer(options, "dedicated"),
-        memory_mb=pieces.integer(options, "memory"),
-        physnets=pieces.names(options.get("physnets", "")),
-        tunneled=pieces.flag(options, "tunneled"),
-        one_socket=pieces.flag(options, "one_socket"),
-        **{word: _word(options[word], word) for word in _WORDS if word in options},
-    )
-    if "on" not in options and "emulator_cpu" not in options and not gives_back:
-        return asked
-    emulator = pieces.integer(options, "emulator_cpu") if "emulator_cpu" in options else None
-    placed = [_placed(part) for part in options["on"].split("/")] if "on" in options else []
-    return asked.replace(placed=placed, emulator_cpu=emulator, gives_back=gives_back)
-
-
-def format_amount(amount: NUMATopologyAmount) -> str:
-    """Return the text that :func:`parse_amount` reads back.
-
-    >>> from resource_objects.resources.numa import numa
-    >>> format_amount(numa(cells=2, dedicated=16, page_size="1GB"))
-    '2:dedicated=16:page_size=1GB'
-    """
-    parts = [*_said_cells(amount)]
-    if amount.page_size:
-        parts.append(f"page_size={_said_size(amount.page_size)}")
-    parts += [
-        f"{word}={said}"
-        for word in ("thread_policy", "emulator_policy")
-        if (said := getattr(amount, word)) is not None
-    ]
-    if amount.physnets:
-        parts.append(f"physnets={'+'.join(map(pieces.quoted, sorted(amount.physnets)))}")
-    parts += [f"{flag}=yes" for flag in ("tunneled", "one_socket") if getattr(amount, flag)]
-    if amount.placed:
-        parts.append(f"on={'/'.join(map(_said_placed, amount.placed))}")
-    if amount.emulator_cpu is not None:
-        parts.append(f"emulator_cpu={amount.emulator_cpu}")
-    return (_GIVES_BACK if amount.gives_back else "") + ":".join(parts)
-
-
-def _said_cells(amount: NUMATopologyAmount) -> Iterator[str]:
-    counts = {
-        "shared": sum(len(cell.shared) for cell in amount.cells),
-        "dedicated": sum(len(cell.dedicated) for cell in amount.cells),
-        "memory": amount.memory_mb,
-    }
-    if _is_even(amount, counts):
-        yield str(len(amount.cells))
-        yield from (f"{name}={count}" for name, count in counts.items() if count)
-    else:
-        yield "/".join(map(_said_guest, amount.cells))
-
-
-def _is_even(amount: NUMATopologyAmount, counts: Mapping[str, int]) -> bool:
-    number = len(amount.cells)
-    if any(count % number for count in counts.values()):
-        return False
-    shared, dedicated, memory = counts.values()
-    return tuple(build.even(number, shared, dedicated, memory)) == amount.cells
-
-
-def _said_guest(cell: GuestCell) -> str:
-    dedicated = f"!{pieces.said_cpus(cell.dedicated)}" if cell.dedicated else ""
-    return f"{pieces.said_cpus(cell.shared)}{dedicated}@{cell.memory_mb}"
-
-
-def _cells(head: str) -> int | list[GuestCell]:
-    if "@" not in head:
-        return text.integer(head, f"{WHAT}, guest cells")
-    found: list[GuestCell] = []
-    for part in head.split("/"):
-        cpus, _, memory = part.partition("@")
-        shared, _, dedicated = cpus.partition("!")
-        found.append(
-            GuestCell(
-                shared=pieces.cpus(shared),
-                dedicated=pieces.cpus(dedicated),
-                memory_mb=text.integer(memory, f"{WHAT}, MiB of a guest cell"),
-            )
-        )
+        raise exceptions.InvalidText(_WHAT, text_form, "text such as 2:dedicated=16:memory=4096")
+    head, options = text.total_and_options(text_form, _WHAT, _OPTIONS)
+    found: dict[str, Any] = {"cells": _read_cells(head)}
+    for name, value in options.items():
+        what = f"{_WHAT}, {name}"
+        if name in _COUNTS:
+            found[_COUNTS[name]] = text.integer(value, what)
+        elif name in _FLAGS:
+            found[name] = text.flag(value, what)
+        elif name == "physnets":
+            found[name] = [text.unquoted(one, what) for one in value.split("+") if one]
+        elif not value:
+            raise exceptions.InvalidText(what, value, "a word")
+        else:
+            found[name] = value
     return found
 
 
-def _said_placed(placed: PlacedCell) -> str:
-    parts = [str(placed.cell), "+".join(f"{vcpu}>{cpu}" for vcpu, cpu in placed.pins)]
-    parts += [f"idle>{pieces.said_cpus(placed.idle)}"] if placed.idle else []
-    parts += [f"shared>{pieces.said_cpus(placed.shared)}"] if placed.shared else []
-    parts += [f"pages>{placed.page_size_kib}"] if placed.page_size_kib is not None else []
-    return ";".join(part for part in parts if part)
+def _read_cells(head: str) -> int | list[dict[str, Any]]:
+    if "@" not in head:
+        return text.integer(head, f"{_WHAT}, guest cells")
+    found: list[dict[str, Any]] = []
+    for part in head.split("/"):
+        cpus, _, memory = part.partition("@")
+        shared, _, dedicated = cpus.partition("!")
+        memory_mb = text.integer(memory, f"{_WHAT}, MiB of a guest cell")
+        cell = {"shared": _read_cpus(shared), "dedicated": _read_cpus(dedicated)}
+        found.append({**cell, "memory_mb": memory_mb})
+    return found
 
 
-def _placed(part: str) -> PlacedCell:
-    cell, *rest = part.split(";")
-    found: dict[str, Any] = {}
-    for item in rest:
-        name, _, value = item.partition(">")
-        name = {"pages": "page_size_kib"}.get(name, name)
-        name = name if name in ("idle", "shared", "page_size_kib") else "pins"
-        if name in found:
-            raise exceptions.DuplicateKey(f"{WHAT}, on", item, "each only once for a host cell")
-        if name == "page_size_kib":
-            found[name] = text.integer(value, f"{WHAT}, page size")
-        elif name == "pins":
-            found[name] = [pieces.pair(pair) for pair in item.split("+")]
-        else:
-            found[name] = pieces.cpus(value)
-    return PlacedCell(text.integer(cell, f"{WHAT}, host cell"), **found)
+def format_request(said: Mapping[str, Any]) -> str:
+    """Return the text of what :func:`read_request` returns.
+
+    >>> format_request({"cells": 2, "dedicated": 16, "page_size": "1048576"})
+    '2:dedicated=16:page_size=1GB'
+    """
+    return ":".join(_parts(said))
 
 
-def _word(said: str, name: str) -> str:
-    choices: Mapping[str, Callable[[str], bool]] = {
-        "thread_policy": words.THREAD_POLICIES.__contains__,
-        "emulator_policy": words.EMULATOR_POLICIES.__contains__,
-        "page_size": bool,
+def _parts(said: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(said["cells"], int):
+        yield str(said["cells"])
+        yield from (f"{name}={said[of]}" for name, of in _COUNTS.items() if said.get(of))
+    else:
+        yield "/".join(map(_cell, said["cells"]))
+    if said.get("page_size"):
+        yield f"page_size={_size(said['page_size'])}"
+    for name in ("thread_policy", "emulator_policy"):
+        if said.get(name) is not None:
+            yield f"{name}={said[name]}"
+    if said.get("physnets"):
+        names = (text.quoted(name, ":") for name in sorted(said["physnets"]))
+        yield f"physnets={'+'.join(names)}"
+    yield from (f"{flag}=yes" for flag in _FLAGS if said.get(flag))
+
+
+def _cell(said: Mapping[str, Any]) -> str:
+    dedicated = f"!{format_cpus(said['dedicated'], '+')}" if said["dedicated"] else ""
+    return f"{format_cpus(said['shared'], '+')}{dedicated}@{said['memory_mb']}"
+
+
+def _read_cpus(said: str) -> tuple[int, ...]:
+    return parse_cpus(said.replace("+", ","), f"{_WHAT}, CPUs") if said else ()
+
+
+def _size(size: str) -> str:
+    return show_kib(int(size)).replace(" ", "").replace("i", "") if size.isdecimal() else size
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def read_limit(text_form: object) -> dict[str, list[tuple[int, int]]]:
+    """Return the bounds that a limit says, as :class:`NUMATopologyLimit` takes them.
+
+    :raises InvalidText: if it does not parse
+
+    >>> read_limit("vcpus=0>16+1>16")
+    {'vcpus': [(0, 16), (1, 16)], 'memory_mb': []}
+    """
+    if not isinstance(text_form, str):
+        raise exceptions.InvalidText(_WHAT, text_form, "text such as vcpus=0>16+1>16")
+    _, options = text.total_and_options(f":{text_form}", f"{_WHAT} limit", ("vcpus", "memory"))
+    return {
+        "vcpus": _read_bounds(options.get("vcpus", "")),
+        "memory_mb": _read_bounds(options.get("memory", "")),
     }
-    if not choices[name](said):
-        known = {"thread_policy": words.THREAD_POLICIES, "page_size": words.PAGE_SIZES}.get(
-            name, words.EMULATOR_POLICIES
-        )
-        raise exceptions.InvalidText(f"{WHAT}, {name}", said, f"one of {', '.join(known)}")
-    return said
 
 
-def _said_size(size: str) -> str:
-    return words.show_kib(int(size)).replace(" ", "").replace("i", "") if size.isdecimal() else size
+def format_limit(vcpus: Iterable[tuple[int, int]], memory_mb: Iterable[tuple[int, int]]) -> str:
+    """Return the text that :func:`read_limit` reads back."""
+    bounds = {"vcpus": vcpus, "memory": memory_mb}
+    said = {
+        name: "+".join(f"{cell}>{most}" for cell, most in pairs) for name, pairs in bounds.items()
+    }
+    return ":".join(f"{name}={one}" for name, one in said.items() if one or name == "vcpus")
+
+
+def _read_bounds(said: str) -> list[tuple[int, int]]:
+    pairs: Iterable[tuple[str, str, str]]
+    pairs = (item.partition(">") for item in said.split("+") if item)
+    what = f"{_WHAT}, number"
+    return [(text.integer(cell, what), text.integer(most, what)) for cell, _, most in pairs]

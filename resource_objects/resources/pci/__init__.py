@@ -1,44 +1,34 @@
 """The PCI kind: devices, each with an identity. Pure: no I/O.
 
-==============  ===================================================================================
-``device``      Device: what it is and as what it is taken; DeviceUse: what is taken of it
-``wish``        DeviceSpec, DeviceRequest: so many of such a kind
-``amount``      PCIAmount: all that is asked, and which devices it has
-``build``       :func:`devices`, from plain words to an amount
-``pool``        DevicePool: counts, for who knows no devices
-``text``        the text form of amounts
-``host_text``   the text form of inventories
-``pieces``      what text forms are made of
-``inventory``   PCIInventory: who could have which
-``resource``    PCIResource and ``PCI_DEVICES``
-``kept``        how devices are kept by providers, and gathered again (D2, D3)
-``fit``         the decision: which devices
-``question``    an amount laid over devices: who may have which, the best first
-``divide``      who has what where functions exclude each other
-``flow``        demands met from groups, polynomial
-``near``        how near devices are to host cells
-``near_cells``  which host cells devices need
-``refusal``     why not
-``taking``      taking and giving back what is assigned
-``renewal``     devices that come, go and change while they are held
-``shelf``       devices as a decision reads them, and their states
-``valid``       what makes devices an inventory
-``words``       types, policies, states, addresses
-==============  ===================================================================================
+=================  ================================================================================
+``device``         Device, DeviceUse, DevicePool: what there is, and what is taken of it
+``amount``         PCIAmount, DeviceRequest, DeviceSpec, :func:`devices`: what is asked
+``text``           the text form of requests
+``device_groups``  devices as decisions read them: groups of which only the address differs
+``fit``            the decision: which devices, by flow; or the reasons
+``affinity``       which host cells devices need
+``usage``          assigned amounts: checked, taken, given back; devices that come, go and change
+``storage``        how devices are kept by providers, and read again (D2, D3)
+``inventory``      PCIInventory: who could have which
+``resource``       PCIResource and ``DEVICES``
+=================  ================================================================================
 """
 
 from __future__ import annotations
 
-from resource_objects.resources.pci.amount import PCIAmount, PlacedDevice
-from resource_objects.resources.pci.build import devices
-from resource_objects.resources.pci.device import Device, DeviceUse
+from resource_objects.resources.pci.amount import (
+    DeviceRequest,
+    DeviceSpec,
+    PCIAmount,
+    PlacedDevice,
+    devices,
+)
+from resource_objects.resources.pci.device import Device, DevicePool, DeviceUse
 from resource_objects.resources.pci.inventory import PCIInventory
-from resource_objects.resources.pci.pool import DevicePool
-from resource_objects.resources.pci.resource import PCI_DEVICES, PCIResource
-from resource_objects.resources.pci.wish import DeviceRequest, DeviceSpec
+from resource_objects.resources.pci.resource import DEVICES, PCIResource
 
 __all__ = [
-    "PCI_DEVICES",
+    "DEVICES",
     "Device",
     "DevicePool",
     "DeviceRequest",

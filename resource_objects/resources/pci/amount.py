@@ -1,4 +1,9 @@
-"""What is asked of PCI devices, and which they are: the amount of the kind."""
+"""What is asked of PCI devices, and which they are: the amount of the kind.
+
+:func:`devices` makes a :class:`PCIAmount` from plain words. It has requests
+(:class:`DeviceRequest`): so many devices of any of some kinds (:class:`DeviceSpec`); assigned, a
+:class:`PlacedDevice` for each device that is taken.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,28 @@ from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import abstract
-from resource_objects.resources.pci import words
-from resource_objects.resources.pci.device import MAX_NODE
-from resource_objects.resources.pci.wish import DeviceRequest
+from resource_objects.resources.pci import device, text
+from resource_objects.resources.pci.device import (
+    AFFINITIES,
+    LEGACY,
+    MAX_DEVICES,
+    MAX_NODE,
+    NO_TEXTS,
+    NOT_THERE,
+    PCI,
+    TYPES,
+    VF,
+    AddressesField,
+    AddressField,
+    ClassCodeField,
+    Device,
+    DevicePool,
+    IdField,
+    TextsField,
+    TypesField,
+    listed,
+    tag_matches,
+)
 from resource_objects.resources.records import AmountRecord
 
 #: Nobody asks for more kinds of devices at once.
@@ -32,10 +56,10 @@ class PlacedDevice(base.Value):
 
     fields = {
         "request": fields.IntegerField(0, MAX_REQUESTS - 1),
-        "address": words.AddressField(),
+        "address": AddressField(),
         "resource_class": fields.ResourceClassField(),
         "numa_node": fields.IntegerField(0, MAX_NODE, nullable=True, default=None),
-        "parts": words.AddressesField(default=()),
+        "parts": AddressesField(default=()),
     }
     request: int
     address: str
@@ -57,7 +81,7 @@ class PlacedDevice(base.Value):
             address=address,
             resource_class=resource_class,
             numa_node=numa_node,
-            parts=words.listed(parts),
+            parts=listed(parts),
         )
 
     @property
@@ -103,9 +127,7 @@ class PCIAmount(abstract.Amount):
         placed: Iterable[PlacedDevice] = (),
         gives_back: bool = False,
     ) -> None:
-        super().__init__(
-            requests=words.listed(requests), placed=words.listed(placed), gives_back=gives_back
-        )
+        super().__init__(requests=listed(requests), placed=listed(placed), gives_back=gives_back)
 
     # --- what is asked ---
 
@@ -235,19 +257,30 @@ class PCIAmount(abstract.Amount):
             self._store("placed", order)
 
     def __repr__(self) -> str:
+        if self.placed:
+            return f"<PCIAmount {self}>"
         return f"PCIAmount.parse({str(self)!r})"
 
     def __str__(self) -> str:
-        from resource_objects.resources.pci.text import format_amount
-
-        return format_amount(self)
+        asked = "/".join(map(str, self.requests))
+        if not self.placed:
+            return asked
+        return f"{'-' if self.gives_back else ''}{asked}@on={'+'.join(self.addresses)}"
 
     @classmethod
-    def parse(cls, text: str) -> PCIAmount:
-        """Return the amount of its text form; :func:`str` gives it back."""
-        from resource_objects.resources.pci.text import parse_amount
+    def parse(cls, text_form: str) -> PCIAmount:
+        """Return the amount of its text form; :func:`str` of one that is not assigned.
 
-        return parse_amount(text)
+        :raises InvalidText: if it does not parse
+        :raises InvalidAmount: if what it says contradicts itself
+
+        >>> PCIAmount.parse("2*PGPU@required").requests[0].affinity
+        'required'
+        """
+        said = text.read_requests(text_form)
+        return cls(
+            DeviceRequest([DeviceSpec(**spec) for spec in one.pop("specs")], **one) for one in said
+        )
 
 
 def given(value: Any) -> PCIAmount:
@@ -257,4 +290,286 @@ def given(value: Any) -> PCIAmount:
     """
     if not isinstance(value, PCIAmount):
         raise exceptions.WrongAmountKind("amount", value, "a PCIAmount")
+    return value
+
+
+def devices(
+    kind: str | DeviceSpec | Iterable[str | DeviceSpec],
+    count: int = 1,
+    *,
+    affinity: str = LEGACY,
+    requester: str | None = None,
+    alias: str | None = None,
+    request_id: str | None = None,
+    **also: Any,
+) -> PCIAmount:
+    """Return the amount of so many devices of a kind.
+
+    Amounts add up: ``devices(...) + devices(...)``.
+
+    :param kind: a resource class, ``"10de:2330"`` (``"10de:*"`` for all of a vendor), a
+        :class:`DeviceSpec`, or several of them: each device is of any
+    :param count: how many
+    :param affinity: ``legacy``, ``preferred``, ``required`` or ``socket``: see
+        :class:`DeviceRequest`
+    :param requester: who asks, as it calls itself; so ``alias`` and ``request_id``
+    :param also: what else each kind says, as :class:`DeviceSpec` has it: ``traits``, ``tags``,
+        ``types``, ``address`` ...
+    :raises InvalidAmount: for a count that is none, or no kind at all
+    :raises InvalidText: for a kind that cannot be read
+    :raises DuplicateKey: for what a kind says and ``also`` does too
+
+    >>> print(devices("PGPU", 2, affinity="required") + devices("8086:154c", types=["type-VF"]))
+    2*PGPU@required/8086.154c&type-VF
+    >>> devices("PGPU", 0)
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidAmount: count of devices: got 0, expected an integer from ...
+    """
+    if type(count) is not int or not 1 <= count <= MAX_DEVICES:
+        raise exceptions.InvalidAmount(
+            "count of devices", count, f"an integer from 1 to {MAX_DEVICES}"
+        )
+    request = DeviceRequest(
+        [_spec(one, also) for one in _kinds(kind)],
+        count,
+        affinity,
+        requester=requester,
+        alias=alias,
+        request_id=request_id,
+    )
+    return PCIAmount([request])
+
+
+def _kinds(kind: object) -> list[Any]:
+    if isinstance(kind, str | DeviceSpec):
+        return [kind]
+    found = device.listed(kind)
+    if not isinstance(found, list):
+        raise exceptions.InvalidAmount("kind of devices", kind, "a resource class such as PGPU")
+    return found
+
+
+def _spec(kind: object, also: Mapping[str, Any]) -> DeviceSpec:
+    if isinstance(kind, DeviceSpec):
+        return kind.replace(**also) if also else kind
+    if not isinstance(kind, str):
+        raise exceptions.InvalidAmount("kind of devices", kind, "a resource class such as PGPU")
+    said = _said(kind)
+    for name in said.keys() & also.keys():
+        raise exceptions.DuplicateKey(f"{name} of devices", also[name], f"none beside {kind}")
+    try:
+        spec = DeviceSpec(**said)
+    except exceptions.InvalidField as error:
+        raise exceptions.InvalidText(
+            "kind of devices", kind, "VENDOR:PRODUCT in hexadecimal digits, such as 10de:2330"
+        ) from error
+    return spec.replace(**also) if also else spec
+
+
+def _said(kind: str) -> dict[str, str]:
+    vendor, colon, product = kind.partition(":")
+    if not colon:
+        return {"resource_class": kind}
+    ids = {"vendor_id": vendor, "product_id": product}
+    return {name: id_ for name, id_ in ids.items() if id_ != "*"}
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+#: No request has more alternatives.
+MAX_SPECS = 256
+
+
+@base.register
+class DeviceSpec(base.Value):
+    """A kind of device: everything that is said has to hold; what is not said is all the same.
+
+    ===================  ===========================================================================
+    ``resource_class``   what it is taken as
+    ``vendor_id``,       who made it and what it is
+    ``product_id``
+    ``types``            what it is to SR-IOV, any of these. None said: a physical function or a
+                         vDPA device only if the resource class is said, for then somebody offers it
+                         as that; else ``type-PCI`` and ``type-VF``
+    ``class_code``       first digits of its class code
+    ``address``          this very device
+    ``traits``           all of these: its own, not those of a provider above it
+    ``tags``             all of these; case does not count, a value that is a list (in JSON) has to
+                         be contained, and ``null`` (in JSON) is a tag that is not there
+    ``remote_managed``   True: only such devices; else never such
+    ``live_migratable``  True or False: only devices of which that is said
+    ``facts``            other words of who asks: carried, not read
+    ===================  ===========================================================================
+
+    >>> spec = DeviceSpec(vendor_id="10de", traits=["CUSTOM_H100"])
+    >>> spec.matches(Device("0000:3b:00.0", "10de", "2330", traits=["CUSTOM_H100"]))
+    True
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "resource_class": fields.ResourceClassField(nullable=True, default=None),
+        "vendor_id": IdField(nullable=True, default=None),
+        "product_id": IdField(nullable=True, default=None),
+        "types": TypesField(default=()),
+        "class_code": ClassCodeField(default=""),
+        "address": AddressField(nullable=True, default=None),
+        "traits": fields.TraitsField(default=frozenset()),
+        "tags": TextsField(default=NO_TEXTS),
+        "remote_managed": fields.BooleanField(default=False),
+        "live_migratable": fields.BooleanField(nullable=True, default=None),
+        "facts": TextsField(default=NO_TEXTS),
+    }
+    resource_class: str | None
+    vendor_id: str | None
+    product_id: str | None
+    types: tuple[str, ...]
+    class_code: str
+    address: str | None
+    traits: frozenset[str]
+    tags: Mapping[str, str]
+    remote_managed: bool
+    live_migratable: bool | None
+    facts: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return text.format_spec(_fields_of(self))
+
+    @property
+    def wanted_types(self) -> tuple[str, ...]:
+        """The types that will do."""
+        if self.types:
+            return self.types
+        return (PCI, VF) if self.resource_class is None else TYPES
+
+    def matches(self, device: Device | DevicePool) -> bool:
+        """Return whether a device is of this kind; whether it is free is another matter."""
+        return (
+            (self.resource_class is None or self.resource_class == device.resource_class)
+            and (self.vendor_id is None or self.vendor_id == device.vendor_id)
+            and (self.product_id is None or self.product_id == device.product_id)
+            and device.type in self.wanted_types
+            and device.class_code.startswith(self.class_code)
+            and (self.address is None or self.address == device.address)
+            and self.traits <= device.traits
+            and self.remote_managed == device.remote_managed
+            and (self.live_migratable is None or self.live_migratable is device.live_migratable)
+            and all(_has_tag(device.tags, name, value) for name, value in self.tags.items())
+        )
+
+    def _validate(self) -> None:
+        if len(set(self.types)) != len(self.types):
+            raise exceptions.InvalidAmount("types of a device", self.types, "each once")
+
+
+def _fields_of(value: DeviceSpec | DeviceRequest) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.fields}
+
+
+def _has_tag(tags: Mapping[str, str], name: str, value: str) -> bool:
+    has = tags.get(name)
+    if has is None:
+        return value == NOT_THERE
+    return has == value or tag_matches(has, value)
+
+
+@base.register
+class DeviceRequest(base.Value):
+    """So many devices of one kind, or of another: the alternatives may be mixed.
+
+    ``affinity`` is how near the host cells of whoever asks they have to be; it counts only where
+    cells are asked for too. ``required``: in these cells. ``legacy``: there, or where the firmware
+    does not say. ``preferred``: there if possible. ``socket``: in the sockets of these cells.
+    ``requester``, ``alias`` and ``request_id`` are names that its maker gives it; ``providers`` the
+    uuids of providers it was given already, one for each device, or none.
+
+    >>> DeviceRequest([DeviceSpec(vendor_id="10de")], count=2, affinity="required").count
+    2
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "count": fields.IntegerField(1, MAX_DEVICES, default=1),
+        "specs": fields.TupleOfObjectsField("DeviceSpec"),
+        "affinity": fields.ChoiceField(*AFFINITIES, default=LEGACY),
+        "requester": fields.LabelField(nullable=True, default=None),
+        "alias": fields.LabelField(nullable=True, default=None),
+        "request_id": fields.LabelField(nullable=True, default=None),
+        "providers": fields.TupleOfLabelsField(default=()),
+    }
+    count: int
+    specs: tuple[DeviceSpec, ...]
+    affinity: str
+    requester: str | None
+    alias: str | None
+    request_id: str | None
+    providers: tuple[str, ...]
+
+    def __init__(
+        self,
+        specs: Iterable[DeviceSpec],
+        count: int = 1,
+        affinity: str = LEGACY,
+        *,
+        requester: str | None = None,
+        alias: str | None = None,
+        request_id: str | None = None,
+        providers: Iterable[str] = (),
+    ) -> None:
+        super().__init__(
+            specs=listed(specs),
+            count=count,
+            affinity=affinity,
+            requester=requester,
+            alias=alias,
+            request_id=request_id,
+            providers=listed(providers),
+        )
+
+    @property
+    def kinds(self) -> str:
+        """The text of its kinds of devices, joined by ``|``."""
+        return "|".join(map(str, self.specs))
+
+    def __str__(self) -> str:
+        return text.format_request(_fields_of(self), self.kinds)
+
+    @property
+    def resource_class(self) -> str | None:
+        """The class that all alternatives are of; None if they differ, or one does not say."""
+        classes = {spec.resource_class for spec in self.specs}
+        return classes.pop() if len(classes) == 1 else None
+
+    def matches(self, device: Device) -> bool:
+        """Return whether a device is of any of the kinds."""
+        return any(spec.matches(device) for spec in self.specs)
+
+    def _validate(self) -> None:
+        if not 1 <= len(self.specs) <= MAX_SPECS:
+            raise exceptions.InvalidAmount(
+                "alternatives of a device request", len(self.specs), f"1 to {MAX_SPECS}"
+            )
+        addresses = {spec.address for spec in self.specs}
+        if None not in addresses and len(addresses) < self.count:
+            raise exceptions.InvalidAmount(
+                "count of a device request", self.count, f"at most {len(addresses)}, as it names"
+            )
+        if self.providers and len(self.providers) != self.count:
+            raise exceptions.InvalidAmount(
+                "providers of a device request", self.providers, f"one for each of {self.count}"
+            )
+
+
+def _given_request(value: Any) -> DeviceRequest:
+    """Return a device request as it is.
+
+    :raises InvalidAmount: if it is something else
+    """
+    if not isinstance(value, DeviceRequest):
+        raise exceptions.InvalidAmount("device request", value, "a DeviceRequest")
     return value

@@ -1,14 +1,163 @@
-"""A PCI device: what it is, and as what it can be taken. And what is taken of it."""
+"""A PCI device: what it is, as what it can be taken, and what is taken of it.
+
+:class:`Device` is one function at its address, :class:`DeviceUse` what is taken of it,
+:class:`DevicePool` a count of free devices that are alike, for schedulers that know no addresses.
+Types (what a function is to SR-IOV), affinity policies and states are constants of this module.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from resource_objects import base, exceptions, fields
-from resource_objects.resources.pci import words
+from resource_objects import base, exceptions, fields, names
 
 #: The highest id of a NUMA node.
 MAX_NODE = 65535
+#: A function that cannot be split; one that can; one that was split off; one for vDPA.
+PCI, PF, VF, VDPA = "type-PCI", "type-PF", "type-VF", "vdpa"
+TYPES = (PCI, PF, VF, VDPA)
+#: Types that are split off a physical function.
+PARTS = (VF, VDPA)
+
+#: No machine has more devices, and nobody asks for more at once.
+MAX_DEVICES = 65536
+
+#: How near a device has to be to the host cells of who asks for it; see :func:`.fit.rings`.
+LEGACY, PREFERRED, REQUIRED, SOCKET = "legacy", "preferred", "required", "socket"
+AFFINITIES = (LEGACY, PREFERRED, REQUIRED, SOCKET)
+
+#: What a tag that is not there is asked for as.
+NOT_THERE = "null"
+
+#: States of a device; the first six are Nova's, and the drawing is in the documentation.
+AVAILABLE, CLAIMED, ALLOCATED = "available", "claimed", "allocated"
+UNCLAIMABLE, UNAVAILABLE, REMOVED = "unclaimable", "unavailable", "removed"
+#: Used up: it was for one use, and it has had it.
+SPENT = "spent"
+STATES = (AVAILABLE, CLAIMED, ALLOCATED, UNCLAIMABLE, UNAVAILABLE, REMOVED, SPENT)
+
+#: The fact that says which provider of a foreign ledger a device is.
+PROVIDER = "rp_uuid"
+#: No text by name.
+NO_TEXTS = fields.FrozenDict()
+_ADDRESS = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-9a-f])\Z", re.ASCII)
+_EXPECTED = "DOMAIN:BUS:SLOT.FUNCTION, such as 0000:3b:00.0"
+#: The highest domain, bus, slot and function.
+_MOST = (0xFFFF, 0xFF, 0x1F, 0x7)
+_FOUR_DIGITS = re.compile(r"[0-9a-f]{4}\Z", re.ASCII)
+_CLASS_CODE = re.compile(r"(?:[0-9a-f]{2}){0,3}\Z", re.ASCII)
+
+
+def parse_address(value: object) -> str:
+    """Return a PCI address as it is kept, ``dddd:bb:ss.f`` in lower case.
+
+    :raises InvalidAddress: if it is none, or its domain has more than 16 bits
+
+    >>> parse_address("3:3B:0.1")
+    '0003:3b:00.1'
+    >>> parse_address("10000:00:02.0")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidAddress: PCI address: got '10000:00:02.0', expected a ...
+    """
+    found = _ADDRESS.match(value.lower()) if isinstance(value, str) else None
+    if found is None:
+        raise exceptions.InvalidAddress("PCI address", value, _EXPECTED)
+    domain, bus, slot, function = (int(digits, 16) for digits in found.groups())
+    if domain > _MOST[0]:
+        raise exceptions.InvalidAddress("PCI address", value, "a domain of at most ffff (16 bits)")
+    if slot > _MOST[2] or function > _MOST[3]:
+        raise exceptions.InvalidAddress("PCI address", value, "slots to 1f and functions to 7")
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def _four_digits(value: object) -> str:
+    if not isinstance(value, str) or not _FOUR_DIGITS.match(value.lower()):
+        raise ValueError(value)
+    return value.lower()
+
+
+def _class_code(value: object) -> str:
+    if not isinstance(value, str) or not _CLASS_CODE.match(value.lower()):
+        raise ValueError(value)
+    return value.lower()
+
+
+def custom_class(vendor_id: str, product_id: str) -> str:
+    """Return the class of devices that are given no other.
+
+    >>> custom_class("10de", "2330")
+    'CUSTOM_PCI_10DE_2330'
+    """
+    return f"CUSTOM_PCI_{vendor_id.upper()}_{product_id.upper()}"
+
+
+class AddressField(fields.Field[str]):
+    """A PCI address."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        check = fields.Checked(
+            parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
+        )
+        super().__init__(check, **kwargs)
+
+
+class AddressesField(fields.Field[tuple[str, ...]]):
+    """PCI addresses in an order."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        check = fields.Checked(
+            parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
+        )
+        super().__init__(fields.TupleOf(check), **kwargs)
+
+
+class IdField(fields.Field[str]):
+    """The id of a vendor or product: four hexadecimal digits, in lower case."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        check = fields.Checked(_four_digits, "four hexadecimal digits", "^[0-9a-f]{4}$")
+        super().__init__(check, **kwargs)
+
+
+class ClassCodeField(fields.Field[str]):
+    """A class code, or the first digits of one: up to six hexadecimal digits, an even number."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        check = fields.Checked(_class_code, "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$")
+        super().__init__(check, **kwargs)
+
+
+class TypesField(fields.Field[tuple[str, ...]]):
+    """Types of functions, each once."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            fields.TupleOf(fields.Checked(_type, f"one of {', '.join(TYPES)}", "")), **kwargs
+        )
+
+
+def _type(value: object) -> str:
+    if value not in TYPES:
+        raise ValueError(value)
+    return str(value)
+
+
+class TextsField(fields.Field[fields.FrozenDict]):
+    """Text by name: tags and facts."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kind = fields.FrozenDictOf(names.label, fields.Checked(_text, "text", ""))
+        super().__init__(kind, **kwargs)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value
 
 
 @base.register
@@ -45,20 +194,20 @@ class Device(base.Value):
     VERSION = "1.0"
 
     fields = {
-        "address": words.AddressField(),
-        "vendor_id": words.IdField(),
-        "product_id": words.IdField(),
-        "type": fields.ChoiceField(*words.TYPES, default=words.PCI),
+        "address": AddressField(),
+        "vendor_id": IdField(),
+        "product_id": IdField(),
+        "type": fields.ChoiceField(*TYPES, default=PCI),
         "resource_class": fields.ResourceClassField(),
-        "class_code": words.ClassCodeField(default=""),
-        "parent": words.AddressField(nullable=True, default=None),
+        "class_code": ClassCodeField(default=""),
+        "parent": AddressField(nullable=True, default=None),
         "numa_node": fields.IntegerField(0, MAX_NODE, nullable=True, default=None),
-        "tags": words.TextsField(default=words.NO_TEXTS),
+        "tags": TextsField(default=NO_TEXTS),
         "traits": fields.TraitsField(default=frozenset()),
         "remote_managed": fields.BooleanField(default=False),
         "live_migratable": fields.BooleanField(nullable=True, default=None),
         "one_time_use": fields.BooleanField(default=False),
-        "facts": words.TextsField(default=words.NO_TEXTS),
+        "facts": TextsField(default=NO_TEXTS),
     }
     address: str
     vendor_id: str
@@ -80,21 +229,21 @@ class Device(base.Value):
         address: str,
         vendor_id: str,
         product_id: str,
-        type: str = words.PCI,
+        type: str = PCI,
         *,
         resource_class: str | None = None,
         class_code: str = "",
         parent: str | None = None,
         numa_node: int | None = None,
-        tags: Mapping[str, str] = words.NO_TEXTS,
+        tags: Mapping[str, str] = NO_TEXTS,
         traits: Iterable[str] = (),
         remote_managed: bool = False,
         live_migratable: bool | None = None,
         one_time_use: bool = False,
-        facts: Mapping[str, str] = words.NO_TEXTS,
+        facts: Mapping[str, str] = NO_TEXTS,
     ) -> None:
         if resource_class is None and isinstance(vendor_id, str) and isinstance(product_id, str):
-            resource_class = words.custom_class(vendor_id, product_id)
+            resource_class = custom_class(vendor_id, product_id)
         super().__init__(
             address=address,
             vendor_id=vendor_id,
@@ -115,12 +264,12 @@ class Device(base.Value):
     @property
     def can_be_split(self) -> bool:
         """Whether it is a physical function, which shares its fate with those split off it."""
-        return self.type == words.PF
+        return self.type == PF
 
     @property
     def is_part(self) -> bool:
         """Whether it was split off a physical function."""
-        return self.type in words.PARTS
+        return self.type in PARTS
 
     def _validate(self) -> None:
         if self.parent == self.address:
@@ -156,8 +305,8 @@ class DeviceUse(base.Value):
     VERSION = "1.0"
 
     fields = {
-        "address": words.AddressField(),
-        "state": fields.ChoiceField(words.CLAIMED, words.ALLOCATED, words.SPENT, words.UNAVAILABLE),
+        "address": AddressField(),
+        "state": fields.ChoiceField(CLAIMED, ALLOCATED, SPENT, UNAVAILABLE),
         "then": fields.ObjectField("Device", nullable=True, default=None),
         "gone": fields.BooleanField(default=False),
     }
@@ -174,7 +323,7 @@ class DeviceUse(base.Value):
     @property
     def is_held(self) -> bool:
         """Whether somebody has it by name."""
-        return self.state in (words.CLAIMED, words.ALLOCATED)
+        return self.state in (CLAIMED, ALLOCATED)
 
     def _validate(self) -> None:
         if self.then is not None and self.then.address != self.address:
@@ -189,3 +338,137 @@ class DeviceUse(base.Value):
             raise exceptions.InvalidDevice(
                 f"state of {self.address}", self.state, "claimed or allocated: else nothing waits"
             )
+
+
+@base.register
+class DevicePool(base.Value):
+    """So many free devices that are alike: a typed value, derived from devices.
+
+    What they have in common is as in :class:`Device`. ``address`` is where the functions of one
+    device are, its own or that of the physical function; None if they are of any: then it cannot be
+    said which of them exclude each other. ``facts`` are other words of whoever made the pool.
+
+    >>> DevicePool("10de", "2330", 4, numa_node=0).count
+    4
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    fields = {
+        "vendor_id": IdField(),
+        "product_id": IdField(),
+        "count": fields.IntegerField(0, MAX_DEVICES),
+        "type": fields.ChoiceField(*TYPES, default=PCI),
+        "resource_class": fields.ResourceClassField(),
+        "class_code": ClassCodeField(default=""),
+        "address": AddressField(nullable=True, default=None),
+        "numa_node": fields.IntegerField(0, MAX_NODE, nullable=True, default=None),
+        "tags": TextsField(default=NO_TEXTS),
+        "traits": fields.TraitsField(default=frozenset()),
+        "remote_managed": fields.BooleanField(default=False),
+        "live_migratable": fields.BooleanField(nullable=True, default=None),
+        "one_time_use": fields.BooleanField(default=False),
+        "facts": TextsField(default=NO_TEXTS),
+    }
+    vendor_id: str
+    product_id: str
+    count: int
+    type: str
+    resource_class: str
+    class_code: str
+    address: str | None
+    numa_node: int | None
+    tags: Mapping[str, str]
+    traits: frozenset[str]
+    remote_managed: bool
+    live_migratable: bool | None
+    one_time_use: bool
+    facts: Mapping[str, str]
+
+    def __init__(
+        self,
+        vendor_id: str,
+        product_id: str,
+        count: int,
+        type: str = PCI,
+        *,
+        resource_class: str | None = None,
+        class_code: str = "",
+        address: str | None = None,
+        numa_node: int | None = None,
+        tags: Mapping[str, str] = NO_TEXTS,
+        traits: Iterable[str] = (),
+        remote_managed: bool = False,
+        live_migratable: bool | None = None,
+        one_time_use: bool = False,
+        facts: Mapping[str, str] = NO_TEXTS,
+    ) -> None:
+        if resource_class is None and isinstance(vendor_id, str) and isinstance(product_id, str):
+            resource_class = custom_class(vendor_id, product_id)
+        super().__init__(
+            vendor_id=vendor_id,
+            product_id=product_id,
+            count=count,
+            type=type,
+            resource_class=resource_class,
+            class_code=class_code,
+            address=address,
+            numa_node=numa_node,
+            tags=tags,
+            traits=traits,
+            remote_managed=remote_managed,
+            live_migratable=live_migratable,
+            one_time_use=one_time_use,
+            facts=facts,
+        )
+
+
+def tag_matches(has: str, wanted: str) -> bool:
+    """Return whether a tag's value will do: case does not count, and a list contains a list.
+
+    Source: Nova's ``pci_device_prop_match``.
+
+    >>> tag_matches("PhysNet1", "physnet1"), tag_matches('["a", "B"]', '["b"]')
+    (True, True)
+    """
+    if has.lower() == wanted.lower():
+        return True
+    if not (has.startswith("[") and wanted.startswith("[")):
+        return False
+    try:
+        there, asked = json.loads(has.lower()), json.loads(wanted.lower())
+        return all(item in there for item in asked)
+    except (ValueError, RecursionError):  # no list, or one nested deeper than can be read
+        return False
+
+
+def set_of(what: str, given: Any, expected: str) -> frozenset[Any]:
+    """Return some things as a set.
+
+    :raises InvalidInput: for what is no collection of such, or longer than any machine has
+
+    >>> set_of("chosen", 3, "ids of host cells")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidInput: chosen: got 3, expected ids of host cells
+    """
+    if isinstance(given, frozenset):
+        return given
+    found = listed(given)
+    try:
+        if isinstance(found, list):
+            return frozenset(found)
+    except TypeError:  # they cannot be in a set
+        pass
+    raise exceptions.InvalidInput(what, given, expected)
+
+
+def listed(given: Any) -> Any:
+    """Return what can be gone through as a list; what cannot stays, for its field to refuse.
+
+    What is longer than anything a machine has, or never ends, stays too.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        return given
+    found = list(itertools.islice(given, MAX_DEVICES + 1))
+    return found if len(found) <= MAX_DEVICES else given

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException
-from resource_objects.resources.pci import refusal, words
-from resource_objects.resources.pci.amount import PCIAmount, PlacedDevice
-from resource_objects.resources.pci.device import Device
-from resource_objects.resources.pci.divide import Given, divide
-from resource_objects.resources.pci.flow import Flow
-from resource_objects.resources.pci.near import Where, rings
-from resource_objects.resources.pci.question import Demand, Question, demands_of, lay
-from resource_objects.resources.pci.shelf import Devices
+from resource_objects.exceptions import CapacityException, Reason, Rule, SearchLimitReached
+from resource_objects.resources.context import ChosenCells
+from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
+from resource_objects.resources.pci.device import (
+    LEGACY,
+    PF,
+    PREFERRED,
+    REQUIRED,
+    SOCKET,
+    Device,
+)
+from resource_objects.resources.pci.device_groups import DeviceGroups, Devices
 
 
 def place(
-    shelf: Devices, amount: PCIAmount, where: Where | None, within: Collection[str] | None
+    shelf: Devices, amount: PCIAmount, where: ChosenCells | None, within: Collection[str] | None
 ) -> PCIAmount:
     """Return the amount, assigned.
 
@@ -31,7 +36,7 @@ def place(
     question = lay(shelf, demands, where, within)
     given = divide(question)
     if given is None:
-        raise CapacityException.of(refusal.reasons(question, where))
+        raise CapacityException.of(reasons(question, where))
     chosen = _chosen(shelf, question, given)
     if len(amount.requests) == 1:
         return with_devices(shelf, amount, ((0, device) for device in chosen))
@@ -56,7 +61,7 @@ def _chosen(shelf: Devices, question: Question, given: Given) -> list[Device]:
 
 
 def assigned(
-    shelf: Devices, amount: PCIAmount, chosen: Sequence[Device], where: Where | None
+    shelf: Devices, amount: PCIAmount, chosen: Sequence[Device], where: ChosenCells | None
 ) -> list[tuple[int, Device]]:
     """Return which request has which of the chosen devices.
 
@@ -85,7 +90,7 @@ def assigned(
 
 
 def _in_order(
-    shelf: Devices, demand: Demand, groups: Sequence[int], where: Where | None
+    shelf: Devices, demand: Demand, groups: Sequence[int], where: ChosenCells | None
 ) -> list[int]:
     """Return the places of the devices that a demand may have, the nearest and plainest first.
 
@@ -111,8 +116,459 @@ def with_devices(
             address=device.address,
             resource_class=device.resource_class,
             numa_node=device.numa_node,
-            parts=shelf.parts_of(device.address) if device.type == words.PF else (),
+            parts=shelf.parts_of(device.address) if device.type == PF else (),
         )
         for request, device in ours
     )
     return amount._altered(placed=tuple(placed), gives_back=False)
+
+
+# --- an amount laid over device groups ------------------------------------------------------------
+
+
+#: How many ways to divide devices between those who want them whole and in parts are looked at.
+BUDGET = 10_000
+
+
+class Demand(NamedTuple):
+    """What one request needs of the shelf."""
+
+    request: int  #: its place in the amount
+    asked: DeviceRequest
+    needed: int  #: how many devices
+    serving: tuple[int, ...]  #: groups of which it may have some, wherever they are
+
+
+class Question(NamedTuple):
+    """Demands laid over a shelf; groups are by their number."""
+
+    shelf: DeviceGroups
+    demands: Sequence[Demand]
+    free: Mapping[int, Sequence[Any]]  #: devices that may be had, by group
+    may: Sequence[Sequence[int]]  #: the groups of each demand, the best first
+
+    @property
+    def counts(self) -> list[int]:
+        """How many devices each demand asks for."""
+        return [demand.needed for demand in self.demands]
+
+
+def demands_of(shelf: DeviceGroups, amount: PCIAmount) -> list[Demand]:
+    """Return the demands of an amount: one for each request, or each provider that it names."""
+    found: list[Demand] = []
+    for place, request in enumerate(amount.requests):
+        if not request.providers:
+            found.append(Demand(place, request, request.count, shelf.serving(request)))
+            continue
+        for provider, count in sorted(Counter(request.providers).items()):
+            found.append(Demand(place, request, count, shelf.serving(request, provider)))
+    return found
+
+
+def lay(
+    shelf: DeviceGroups,
+    demands: Sequence[Demand],
+    where: ChosenCells | None,
+    within: Collection[str] | None = None,
+) -> Question:
+    """Return demands laid over a shelf.
+
+    :param where: the host cells there are, and those that are chosen; None if nobody asks for any
+    :param within: addresses that may be used, None for all
+    """
+    wanted = {group for demand in demands for group in demand.serving}
+    free: dict[int, Sequence[Any]] = {group: shelf.free[group] for group in wanted}
+    if within is not None:
+        free = {
+            group: [address for address in some if address in within]
+            for group, some in free.items()
+        }
+    may = [_ranked(shelf, demand, free, where) for demand in demands]
+    return Question(shelf, demands, free, may)
+
+
+def _ranked(
+    shelf: DeviceGroups,
+    demand: Demand,
+    free: Mapping[int, Sequence[Any]],
+    where: ChosenCells | None,
+) -> list[int]:
+    """Return the groups of a demand that have a device near enough, the best first.
+
+    By ring and distance (:mod:`.near`), then plain devices before those with tags, then those that
+    break no physical function that is whole, then the group with the fewest that will do, else the
+    one with the most, so that the fewest functions are broken; then by address.
+    """
+    far = rings(demand.asked.affinity, where)
+    keyed: list[tuple[Any, ...]] = []
+    for group in demand.serving:
+        some = free[group]
+        if not some:
+            continue
+        distance = far(shelf.groups[group].node)
+        if distance is not None:
+            cost = shelf.groups[group].cost
+            keyed.append(
+                (distance, cost, *_breaks(shelf, group, len(some), demand.needed), some[0], group)
+            )
+    if len(keyed) > 1:
+        keyed.sort()
+    return [key[-1] for key in keyed]
+
+
+def _breaks(shelf: DeviceGroups, group: int, count: int, wanted: int) -> tuple[int, int, int]:
+    """Return what it breaks to take devices of a group, to sort by."""
+    whole = shelf.whole.get(group)
+    if whole is not None:
+        if not shelf.free[whole]:
+            return 0, 0, 0
+        return (1, 0, count) if count >= wanted else (1, 1, -count)
+    parts = shelf.parts.get(group)
+    if parts is None:
+        return 0, 0, 0
+    return 1, 0, sum(len(shelf.free[part]) for part in parts)
+
+
+class Steps:
+    """Counted steps, so that every decision ends."""
+
+    def __init__(self) -> None:
+        self.left = BUDGET
+
+    def spend(self, count: int = 1) -> None:
+        """Take steps.
+
+        :raises SearchLimitReached: if none is left
+        """
+        self.left -= count
+        if self.left < 0:
+            raise SearchLimitReached(BUDGET)
+
+
+# --- which demand has what where functions exclude each other -------------------------------------
+
+
+#: A way is looked at by a flow, which costs as many steps as it has so many edges.
+_EDGES_OF_A_STEP = 256
+
+#: What each demand has, by group.
+Given = Sequence[dict[int, int]]
+
+
+def divide(question: Question, steps: Steps | None = None) -> Given | None:
+    """Return how many of which group each demand has, None if they cannot be met at once.
+
+    A physical function and those split off it exclude each other. Where no request could have a
+    function whole while another could have parts of it, that does not matter, and this is a flow
+    (:class:`Flow`): polynomial. Where both are asked for, it is hard in general (which functions
+    stay whole is a packing), and decided exactly within a budget:
+
+    1. every demand in turn takes its best; that mostly does;
+    2. else demands are met as if nothing excluded anything, which is necessary: if that is
+       impossible, the answer is no;
+    3. a function that is taken whole and in parts is decided, parts first, so that few are given
+       away whole. Functions with one symmetry key stand for each other: of these the first ones
+       are taken whole. So there are as many ways as counts by kind of function: polynomial for any
+       fixed number of kinds.
+
+    :raises SearchLimitReached: if the budget ran out before it was known
+    """
+    found = _best_first(question)
+    if found is not None:
+        return found
+    conflicts = list(_conflicts(question))
+    if not conflicts:
+        flow = relaxed(question)
+        return flow.given if flow.is_complete else None
+    return _exactly(question, conflicts, steps or Steps())
+
+
+def relaxed(question: Question) -> Flow:
+    """Return demands met as far as possible, as if no device excluded another."""
+    capacity = {group: len(some) for group, some in question.free.items()}
+    return Flow(question.counts, question.may, capacity)
+
+
+def _best_first(question: Question) -> Given | None:
+    """Let every demand in turn take its best; None if one is left short."""
+    whole, parts = question.shelf.whole, question.shelf.parts
+    taken: dict[int, int] = {}
+    given: list[dict[int, int]] = []
+    for demand, may in zip(question.demands, question.may, strict=True):
+        missing = demand.needed
+        has: dict[int, int] = {}
+        for group in may:
+            count = min(missing, len(question.free[group]) - taken.get(group, 0))
+            if count <= 0 or taken.get(whole.get(group, -1)):
+                continue
+            if any(taken.get(part) for part in parts.get(group, ())):
+                continue
+            has[group] = count
+            taken[group] = taken.get(group, 0) + count
+            missing -= count
+            if not missing:
+                break
+        if missing:
+            return None
+        given.append(has)
+    return given
+
+
+def _conflicts(question: Question) -> Iterator[int]:
+    """Yield the functions that may be had whole by one demand and in parts by another."""
+    wanted = {group for may in question.may for group in may}
+    for group, parts in question.shelf.parts.items():
+        if group in wanted and any(part in wanted for part in parts):
+            yield group
+
+
+def _exactly(question: Question, conflicts: Sequence[int], steps: Steps) -> Given | None:
+    shelf = question.shelf
+    alike: dict[Hashable, list[int]] = {}
+    for group in conflicts:
+        alike.setdefault(_kind(question, group), []).append(group)
+    mates = {group: same for same in alike.values() for group in same}
+    free = {group: len(some) for group, some in question.free.items()}
+    waiting: list[tuple[frozenset[int], frozenset[int]]] = [(frozenset(), frozenset())]
+    each = 1 + sum(map(len, question.may)) // _EDGES_OF_A_STEP
+    while waiting:
+        steps.spend(each)
+        whole, split = waiting.pop()
+        capacity = {**free, **dict.fromkeys(split, 0)}
+        capacity.update((part, 0) for group in whole for part in shelf.parts[group])
+        flow = Flow(question.counts, question.may, capacity)
+        if not flow.is_complete:
+            continue
+        taken = {group for has in flow.given for group in has}
+        both = [g for g in conflicts if g in taken and taken.intersection(shelf.parts[g])]
+        if not both:
+            return flow.given
+        open_ = [g for g in mates[both[0]] if g not in whole and g not in split]
+        waiting.append((whole | {open_[0]}, split))
+        waiting.append((whole, split.union(open_)))
+    return None
+
+
+def _kind(question: Question, group: int) -> Hashable:
+    """Return what functions have in common that can stand for each other."""
+    shelf = question.shelf
+
+    def seen(number: int) -> tuple[Hashable, ...]:
+        asked = tuple(n for n, may in enumerate(question.may) if number in may)
+        return (len(question.free.get(number, ())), asked)
+
+    return (seen(group), tuple(sorted(map(seen, shelf.parts[group]))))
+
+
+# --- demands met from groups, polynomial and complete ---------------------------------------------
+
+
+class Flow:
+    """Demands met from groups, as far as that is possible.
+
+    A demand asks for a number of devices, each of any of some groups; a group has a number of them.
+    Where taking the best first does not do, devices are passed on along the shortest chain of
+    demands that can do with others (Ford and Fulkerson; Edmonds and Karp).
+
+    ``given[d][g]`` is how many of group ``g`` demand ``d`` has.
+
+    >>> Flow([1, 3], [[0, 1], [1]], {0: 1, 1: 3}).given
+    [{0: 1}, {1: 3}]
+    >>> Flow([1, 3], [[1, 0], [1]], {0: 1, 1: 3}).given    # the first has to take what is left
+    [{0: 1}, {1: 3}]
+    """
+
+    def __init__(
+        self, counts: Sequence[int], may: Sequence[Sequence[int]], capacity: Mapping[int, int]
+    ) -> None:
+        """Meet demands.
+
+        :param counts: how many each asks for
+        :param may: the groups of each, the best first
+        :param capacity: how many there are of each group
+        """
+        self._may = may
+        self._spare = dict(capacity)
+        self._holders: dict[int, set[int]] = defaultdict(set)  #: demands, by group
+        self.given: list[dict[int, int]] = [{} for _ in counts]
+        self.missing = list(counts)
+        for demand in range(len(counts)):
+            self._take_first(demand)
+            while self.missing[demand] and self._pass_on(demand):
+                pass
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every demand is met."""
+        return not any(self.missing)
+
+    def _take_first(self, demand: int) -> None:
+        """Take what nobody has, the best first."""
+        for group in self._may[demand]:
+            if not self.missing[demand]:
+                return
+            count = min(self.missing[demand], self._spare.get(group, 0))
+            if count > 0:
+                self._move(demand, group, count)
+                self._spare[group] -= count
+                self.missing[demand] -= count
+
+    def _pass_on(self, start: int) -> bool:
+        """Let others do with something else, along a shortest chain; return whether they can."""
+        came: dict[int, tuple[int, int]] = {}  # demand: (the one before it, the group it gives up)
+        seen: set[int] = set()
+        waiting = deque([start])
+        while waiting:
+            demand = waiting.popleft()
+            for group in self._may[demand]:
+                if group in seen:
+                    continue
+                if self._spare.get(group, 0) > 0:
+                    self._along(start, demand, group, came)
+                    return True
+                seen.add(group)
+                for other in sorted(self._holders[group]):
+                    if other != start and other not in came:
+                        came[other] = demand, group
+                        waiting.append(other)
+        return False
+
+    def _along(
+        self, start: int, demand: int, group: int, came: Mapping[int, tuple[int, int]]
+    ) -> None:
+        count, at = min(self.missing[start], self._spare[group]), demand
+        while at != start:
+            before, given_up = came[at]
+            count, at = min(count, self.given[at][given_up]), before
+        self._spare[group] -= count
+        self.missing[start] -= count
+        self._move(demand, group, count)
+        while demand != start:
+            before, given_up = came[demand]
+            self._move(demand, given_up, -count)
+            self._move(before, given_up, count)
+            demand = before
+
+    def _move(self, demand: int, group: int, count: int) -> None:
+        has = self.given[demand]
+        has[group] = has.get(group, 0) + count
+        if has[group]:
+            self._holders[group].add(demand)
+        else:
+            del has[group]
+            self._holders[group].discard(demand)
+
+    def short(self) -> list[frozenset[int]]:
+        """Return sets of demands that are short together: only more for one of them could help.
+
+        One for each that is not met: itself, and those who have what it could use (a violator of
+        Hall's condition); none if all are met.
+        """
+        return [self._beside(demand) for demand, count in enumerate(self.missing) if count]
+
+    def _beside(self, start: int) -> frozenset[int]:
+        found = {start}
+        waiting = [start]
+        while waiting:
+            for group in self._may[waiting.pop()]:
+                waiting += self._holders[group] - found
+                found |= self._holders[group]
+        return frozenset(found)
+
+
+# --- how near devices are to host cells -----------------------------------------------------------
+
+
+#: A device that is nowhere near: farther than any distance.
+_FAR = 1 << 32
+
+
+def rings(
+    affinity: str, where: ChosenCells | None
+) -> Callable[[int | None], tuple[int, int] | None]:
+    """Return what says how far a device of a node is: (ring, distance), None for too far.
+
+    ================  ==============================================================================
+    ``required``      devices of the chosen host cells alone
+    ``legacy``        these, then devices of which the firmware does not say where they are
+    ``preferred``     these, then devices of which it does not say, then any, the nearest first
+    ``socket``        these, then devices of other cells in the same sockets; if the socket of any
+                      host cell is not known, these alone
+    ================  ==============================================================================
+
+    Where no cells are asked for, any device will do. A wider ring is only used for what the
+    narrower ones do not have, device by device. Source: Nova's ``hw:pci_numa_affinity_policy``,
+    which widens for a whole request at once.
+    """
+    if where is None:
+        return lambda node: (0, 0)
+    chosen = where.ids
+
+    def required(node: int | None) -> tuple[int, int] | None:
+        return (0, 0) if node in chosen else None
+
+    def legacy(node: int | None) -> tuple[int, int] | None:
+        return (1, 0) if node is None else required(node)
+
+    def preferred(node: int | None) -> tuple[int, int]:
+        return legacy(node) or (2, _distance(where, node))
+
+    def socket(node: int | None) -> tuple[int, int] | None:
+        beside = node is not None and where.cells.sockets.get(node) in where.sockets
+        return required(node) or ((1, _distance(where, node)) if beside else None)
+
+    found: Mapping[str, Callable[[int | None], tuple[int, int] | None]] = {
+        REQUIRED: required,
+        LEGACY: legacy,
+        PREFERRED: preferred,
+        SOCKET: socket,
+    }
+    return found[affinity]
+
+
+def _distance(where: ChosenCells, node: int | None) -> int:
+    """Return the distance from the nearest chosen cell."""
+    table = where.cells.distances
+    return min((table.get(cell, {}).get(node, _FAR) for cell in where.ids), default=_FAR)  # type: ignore[arg-type]  # None is in no table
+
+
+# --- why devices cannot be had --------------------------------------------------------------------
+
+
+#: What the reasons are about, where requests do not say a class.
+ANY_CLASS = "DEVICES"
+
+
+def reasons(question: Question, where: ChosenCells | None) -> tuple[Reason, ...]:
+    """Return what stands against an amount that cannot be met."""
+    found = [reason for demand in question.demands for reason in _alone(question, demand, where)]
+    if found:
+        return tuple(found)
+    flow = relaxed(question)
+    asked = sum(question.counts)
+    most = asked - sum(flow.missing) - flow.is_complete
+    return (Reason(Rule.AT_ONCE, asked, most, 0, ANY_CLASS),)
+
+
+def _alone(question: Question, demand: Demand, where: ChosenCells | None) -> Iterator[Reason]:
+    """Yield what stands against one request, if it were alone."""
+    name = demand.asked.resource_class or ANY_CLASS
+    kind: str | None = demand.asked.kinds
+    kind = None if kind == name else kind
+    shelf = question.shelf
+    every = sum(shelf.size(group) for group in demand.serving)
+    if not every:
+        yield Reason(Rule.NO_INVENTORY, demand.needed, 0, 0, name, unit=kind)
+        return
+    free = sum(len(question.free[group]) for group in demand.serving)
+    if free < demand.needed:
+        yield Reason(Rule.CAPACITY, demand.needed, every, every - free, name, unit=kind)
+        return
+    far = rings(demand.asked.affinity, where)
+    near = sum(
+        len(question.free[group])
+        for group in demand.serving
+        if far(shelf.groups[group].node) is not None
+    )
+    if near < demand.needed:
+        yield Reason(Rule.AFFINITY, demand.needed, near, 0, name, unit=kind)

@@ -9,24 +9,41 @@ from typing import Any
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason
 from resource_objects.resources import abstract
-from resource_objects.resources.pci import amount as amounts
-from resource_objects.resources.pci import fit, kept, pool, renewal, taking, units, valid, words
-from resource_objects.resources.pci.amount import PCIAmount
-from resource_objects.resources.pci.device import Device, DeviceUse
-from resource_objects.resources.pci.divide import divide
-from resource_objects.resources.pci.near import Where, where_of
-from resource_objects.resources.pci.near_cells import DevicesNear, PlacedNear
-from resource_objects.resources.pci.pool import DevicePool
-from resource_objects.resources.pci.question import demands_of, lay
-from resource_objects.resources.pci.refusal import reasons
-from resource_objects.resources.pci.renewal import Renewed
-from resource_objects.resources.pci.shelf import Devices, Pools, Shelf
+from resource_objects.resources.context import (
+    ANYWHERE,
+    AffinityConstraint,
+    CellMap,
+    ChosenCells,
+    Context,
+)
+from resource_objects.resources.located import Affine, Identified, Located
+from resource_objects.resources.pci import storage, usage
+from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
+from resource_objects.resources.pci.amount import PCIAmount, given
+from resource_objects.resources.pci.device import (
+    PF,
+    SPENT,
+    Device,
+    DevicePool,
+    DeviceUse,
+    listed,
+    parse_address,
+)
+from resource_objects.resources.pci.device_groups import DeviceGroups, Devices, Pools, pools_of
+from resource_objects.resources.pci.fit import (
+    demands_of,
+    divide,
+    lay,
+    names_addresses,
+    place,
+    reasons,
+)
+from resource_objects.resources.pci.usage import Renewed
 from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
-from resource_objects.resources.together import Cells, Near
 
 
 @base.register
-class PCIInventory(abstract.Inventory):
+class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     """PCI devices, what is taken of each, and which would meet an amount.
 
     =============  =================================================================================
@@ -39,7 +56,7 @@ class PCIInventory(abstract.Inventory):
     then bounded), takes plain ones before those with tags and breaks as few physical functions as
     it can. :meth:`consume` claims them; :meth:`allocate` says that they are in use now; a negative
     amount gives them back. From pools nothing can be claimed; :meth:`can_provide` answers, or
-    raises :class:`~resource_objects.exceptions.OnlyPoolsKnown`.
+    raises :class:`~resource_objects.exceptions.Undetermined`.
 
     >>> from resource_objects.resources.pci import devices
     >>> lab = PCIInventory([
@@ -58,15 +75,17 @@ class PCIInventory(abstract.Inventory):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    of_devices = True
     fields = {
         "devices": fields.TupleOfObjectsField("Device", default=()),
         "usage": fields.TupleOfObjectsField("DeviceUse", default=()),
         "pools": fields.TupleOfObjectsField("DevicePool", default=()),
+        "taken": fields.TupleOfObjectsField("PCIAmount", nullable=True, default=None),
     }
+    NOT_COMPARED = frozenset({"resource_class", "taken"})
     devices: tuple[Device, ...]
     usage: tuple[DeviceUse, ...]
     pools: tuple[DevicePool, ...]
+    taken: tuple[PCIAmount, ...] | None
 
     def __init__(
         self,
@@ -77,25 +96,25 @@ class PCIInventory(abstract.Inventory):
         resource_class: str | None = None,
     ) -> None:
         super().__init__(
-            devices=words.listed(devices),
-            usage=words.listed(usage),
-            pools=words.listed(pools),
+            devices=listed(devices),
+            usage=listed(usage),
+            pools=listed(pools),
             resource_class=resource_class,
         )
 
     def _validate(self) -> None:
-        valid.check(self.devices, self.usage, self.pools)
+        usage.check_devices(self.devices, self.usage, self.pools)
         ordered = tuple(sorted(self.usage, key=lambda use: use.address))
         if ordered != self.usage:
             self._store("usage", ordered)
         self._after_copy()
 
     def _after_copy(self) -> None:
-        self._made: Shelf | None = None
-        self._undo: tuple[tuple[Device, ...], tuple[DeviceUse, ...]] | None = None
+        self._made: DeviceGroups | None = None
+        self._undo: tuple[Any, ...] | None = None  # devices, usage and what was taken before
 
     @property
-    def _shelf(self) -> Shelf:
+    def _shelf(self) -> DeviceGroups:
         """The devices as decisions read them: made for the first, for many are only read."""
         if self._made is None:
             self._made = Pools(self.pools) if self.pools else Devices(self.devices, self.usage)
@@ -127,14 +146,14 @@ class PCIInventory(abstract.Inventory):
 
         :param apart: whether any other device is a pool of its own too, as in Nova's columns
         """
-        return self.pools or pool.pools_of(self._known, apart=apart)
+        return self.pools or pools_of(self._known, apart=apart)
 
     def device(self, address: str) -> Device:
         """Return the device at an address.
 
         :raises InvalidDevice: if there is none
         """
-        found = self._known.devices.get(words.address(address))
+        found = self._known.devices.get(parse_address(address))
         if found is None:
             raise exceptions.InvalidDevice("device", address, "one of these")
         return found
@@ -153,99 +172,94 @@ class PCIInventory(abstract.Inventory):
 
     # --- the decision ---
 
-    def fit(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None = None,
-        *,
-        cells: Cells | None = None,
-        chosen: Collection[int] | None = None,
-        within: Collection[str] | None = None,
+    def _fit(
+        self, amount: abstract.Amount, limit: abstract.Amount | None, context: Context
     ) -> PCIAmount:
         """Return the assigned amount: which devices it would be. Nothing changes.
 
         What is assigned already is checked as it is, and what is given back too. Where only pools
-        are known the amount is returned as it is.
+        are known the amount is returned as it is. Affinity is about the host cells that were chosen
+        for who asks (``context.chosen``); where there are none it has no meaning.
 
         :param limit: devices have none
-        :param cells: the host cells there are, and ``chosen`` those of who asks; None for none,
-            and then affinity has no meaning
-        :param within: addresses that may be used, None for all
         :raises WrongAmountKind: for an amount of another kind, or a limit
-        :raises InvalidInput: for host cells or addresses that are none
         :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
         :raises CapacityException: with, for each request, the rule that failed and its figures
         :raises SearchLimitReached: if the budget ran out: neither yes nor no
-        :raises OnlyPoolsKnown: if pools do not tell
+        :raises Undetermined: if pools do not tell
 
         Cost: 10 to 30 microseconds and some 2 for each group of devices that would do.
         """
-        asked = amounts.given(amount)
+        asked = given(amount)
         if limit is not None:
             raise exceptions.WrongAmountKind(
                 "limit of devices", limit, "none: devices have no limit"
             )
-        where = where_of(cells, chosen)
-        if within is not None:
-            within = words.set_of("within", within, "addresses of devices")
+        where = context.chosen
+        within = None if context.allowed is None else self._addresses(context.allowed)
         if isinstance(self._shelf, Pools):
             return self._fit_pools(self._shelf, asked, where)
         if asked.placed:
-            taking.check(self._known, asked, where, within)
+            usage.check_assigned(self._known, asked, where, within)
             return asked
-        return fit.place(self._known, asked, where, within)
+        return place(self._known, asked, where, within)
 
-    def _fit_pools(self, shelf: Pools, asked: PCIAmount, where: Where | None) -> PCIAmount:
+    def _fit_pools(self, shelf: Pools, asked: PCIAmount, where: ChosenCells | None) -> PCIAmount:
         """Return the amount if pools tell that it can be had: as if nothing were known to exclude
         anything that is not known, which is a yes only where nothing could."""
         if asked.placed:
             raise exceptions.NotAssigned(
                 "devices", "pools", "devices by address: only those are had"
             )
-        if fit.names_addresses(asked):
-            raise exceptions.OnlyPoolsKnown(asked)
+        if names_addresses(asked):
+            raise exceptions.Undetermined(asked)
         question = lay(shelf, demands_of(shelf, asked), where)
         if divide(question) is None:
             raise exceptions.CapacityException.of(reasons(question, where))
         if shelf.is_vague({group for may in question.may for group in may}):
-            raise exceptions.OnlyPoolsKnown(asked)
+            raise exceptions.Undetermined(asked)
         return asked
 
     def consume(
         self,
         amount: abstract.Amount,
         limit: abstract.Amount | None = None,
-        *,
-        cells: Cells | None = None,
-        chosen: Collection[int] | None = None,
-        within: Collection[str] | None = None,
+        context: Context = ANYWHERE,
     ) -> PCIAmount:
         """Claim the devices that :meth:`fit` says, or give back assigned ones; parameters as there.
 
         :raises NotAssigned: where only pools are known
         """
         self._known  # noqa: B018  # raises if only pools are
-        assigned = self.fit(amount, limit, cells=cells, chosen=chosen, within=within)
-        self._take(assigned)
+        assigned = self.fit(amount, limit, context)
+        self.take(assigned)
         return assigned
 
     def _take(self, assigned: abstract.Amount) -> None:
-        given = amounts.given(assigned)
-        self._undo = self.devices, self.usage
-        changed = taking.after(self._known, given)
-        self._write(changed, renewal.waiting(self._known, changed) if given.gives_back else {})
+        taken = given(assigned)
+        self._undo = self.devices, self.usage, self.taken
+        changed = usage.after(self._known, taken)
+        self._write(changed, usage.waiting(self._known, changed) if taken.gives_back else {})
 
     def _untake(self, assigned: abstract.Amount) -> None:
-        """Take back what :meth:`_take` did a moment ago: nothing was used meanwhile."""
+        """Take back what :meth:`take` did a moment ago: nothing was used meanwhile."""
         if self._undo is not None:
-            devices, usage = self._undo
-            self._store("usage", usage)
+            devices, used, taken = self._undo
+            self._store("usage", used)
+            self._store("taken", taken)
             self._renew(devices)
+
+    def _noted(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+        return usage.noted(super()._noted(taken, assigned), taken, assigned)
+
+    def joined(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
+        """Return one amount that says what several say, None if some take and some give back."""
+        return usage.joined([given(one) for one in several])
 
     def without(self, assigned: abstract.Amount) -> PCIInventory:
         """Return a copy as if devices that are taken had never been taken."""
         found: PCIInventory = self.obj_clone()
-        placed = amounts.given(assigned).placed
+        placed = given(assigned).placed
         found._write(dict.fromkeys((device.address for device in placed), None), {})
         return found
 
@@ -277,7 +291,7 @@ class PCIInventory(abstract.Inventory):
         :raises NegativeAmount: if it gives them back
         :raises CapacityException: if one of them is not claimed; nothing changed
         """
-        self._write(taking.allocated(self._known, amounts.given(assigned)), {})
+        self._write(usage.allocated(self._known, given(assigned)), {})
 
     # --- devices that come, go and change ---
 
@@ -290,8 +304,8 @@ class PCIInventory(abstract.Inventory):
         :raises DuplicateKey: for an address given twice
         :raises InvalidDevice: if devices contradict each other; nothing changed
         """
-        found = renewal.renew(self._known, words.listed(devices))
-        valid.check(found.devices, found.usage, ())
+        found = usage.renew(self._known, listed(devices))
+        usage.check_devices(found.devices, found.usage, ())
         self._store("usage", found.usage)
         self._renew(found.devices)
         return found.said
@@ -315,49 +329,32 @@ class PCIInventory(abstract.Inventory):
         """
         device = self.device(address)
         state = self._known.state(device.address)
-        if state != words.SPENT:
-            raise exceptions.InvalidDevice(f"device {address}", state, words.SPENT)
+        if state != SPENT:
+            raise exceptions.InvalidDevice(f"device {address}", state, SPENT)
         self._write({device.address: None}, {})
 
     # --- devices and host cells ---
 
-    def near(self, amount: abstract.Amount, cells: Cells) -> Near | None:
-        """Return what devices need of the host cells; None if any will do."""
-        asked = amounts.given(amount)
+    def affinity(
+        self, amount: abstract.Amount, cells: CellMap, allowed: Collection[int] | None = None
+    ) -> AffinityConstraint | None:
+        """Return what devices need of the host cells; None if any will do.
+
+        :param allowed: ids of the parts that may be used, None for all
+        """
+        asked = given(amount)
         if asked.gives_back:
             return None
         if asked.placed:
-            return PlacedNear(asked, cells)
-        shelf = self._shelf
-        if fit.names_addresses(asked):
+            return AssignedDevices(asked, cells)
+        shelf = self._shelf if allowed is None else self._known
+        if names_addresses(asked):
             if not isinstance(shelf, Devices):
                 return None  # pools do not tell, wherever who asks is
             shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
-        return DevicesNear(shelf, asked, cells)
-
-    def near_within(
-        self, amount: abstract.Amount, cells: Cells, ids: Collection[int] | None
-    ) -> Near | None:
-        """Return the same where only some parts may be used."""
-        asked = amounts.given(amount)
-        if ids is None or asked.placed or asked.gives_back:
-            return self.near(amount, cells)
-        shelf = self._known
-        if fit.names_addresses(asked):
-            shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
-        return DevicesNear(shelf, asked, cells, self._addresses(ids))
-
-    def fit_near(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None,
-        cells: Cells,
-        chosen: Collection[int],
-        within: Collection[int] | None,
-    ) -> PCIAmount:
-        """Return what :meth:`fit` does, given the host cells of who asks."""
-        addresses = None if within is None else self._addresses(within)
-        return self.fit(amount, limit, cells=cells, chosen=chosen, within=addresses)
+        return RequestedDevices(
+            shelf, asked, cells, None if allowed is None else self._addresses(allowed)
+        )
 
     def device_counts(self) -> Mapping[int, int]:
         """Return how many free devices there are at each host cell."""
@@ -371,24 +368,30 @@ class PCIInventory(abstract.Inventory):
 
     def parts(self) -> tuple[Part, ...]:
         """Return the devices of each provider: one device, or a function with its parts."""
-        return kept.parts_of(self)
+        return tuple(
+            Part(
+                one.name,
+                type(self)(one.devices, usage=one.usage, resource_class=self.resource_class),
+                traits=one.traits,
+                within=one.within,
+            )
+            for one in storage.split_parts(self.devices, self.usage)
+        )
 
     def part_ids(self) -> tuple[int, ...]:
         """Return numbers of the parts, in their order."""
-        return tuple(range(len(kept.by_part(self.devices))))
+        return tuple(range(len(storage.by_part(self.devices))))
 
     @property
     def _by_part(self) -> Sequence[Sequence[Device]]:
         """The devices of each part, in their order."""
-        return list(kept.by_part(self.devices).values())
+        return list(storage.by_part(self.devices).values())
 
     def _addresses(self, ids: Collection[int]) -> frozenset[str]:
         every = self._by_part
-        return frozenset(device.address for place in ids for device in every[place])
-
-    def fit_within(self, amount: abstract.Amount, ids: Collection[int]) -> PCIAmount:
-        """Return what :meth:`fit` does, of some parts alone."""
-        return self.fit(amount, within=self._addresses(ids))
+        return frozenset(
+            device.address for place in ids if 0 <= place < len(every) for device in every[place]
+        )
 
     def units(self, resource_class: str) -> frozenset[str]:
         """Return the addresses of the devices of a class."""
@@ -402,29 +405,29 @@ class PCIInventory(abstract.Inventory):
         """Return how many devices of a class these are: parts that go with one do not count."""
         return len(self.units(resource_class).intersection(units))
 
-    def companions(self, resource_class: str) -> Mapping[str, frozenset[str]]:
+    def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
         """Return the units that go with a unit of a class: the functions split off it."""
         return {
             device.address: frozenset(parts)
             for device in self.devices
             if device.resource_class == resource_class
-            and device.type == words.PF
+            and device.type == PF
             and (parts := self._known.parts_of(device.address))
         }
 
     def some_units(
-        self, part: int, resource_class: str, count: int, taken: Collection[str] = ()
+        self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
         """Return so many devices of a part that are free, by address; None if there are fewer."""
-        own = self._by_part[part]
-        return units.some_units(self._known, own, resource_class, count, taken)
+        own = self._by_part[place]
+        return storage.some_units(self._known, own, resource_class, count, taken)
 
-    def alike(self, part: int) -> Hashable | None:
+    def symmetry_key(self, place: int) -> Hashable | None:
         """Return what the devices of a part are, but for their addresses: kind, node, labels.
 
         A part whose devices belong to one of another part is like nobody.
         """
-        own = self._by_part[part]
+        own = self._by_part[place]
         here = {device.address for device in own}
         if any(device.parent is not None and device.parent not in here for device in own):
             return None
@@ -432,9 +435,11 @@ class PCIInventory(abstract.Inventory):
         alike = Counter(tuple(getattr(device, name) for name in told) for device in own)
         return frozenset(alike.items())
 
-    def in_the_way(self, amount: abstract.Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
+    def blocking_units(
+        self, amount: abstract.Amount, reason: Reason
+    ) -> Mapping[int, frozenset[str]]:
         """Return the devices that somebody has and a refused amount would need, by part."""
-        taken = units.in_the_way(self._known, amounts.given(amount), reason)
+        taken = storage.blocking_units(self._known, given(amount), reason)
         places = (
             (place, taken.intersection(device.address for device in own))
             for place, own in enumerate(self._by_part)
@@ -443,43 +448,33 @@ class PCIInventory(abstract.Inventory):
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how many devices there are of each class, and how many are taken."""
-        return kept.to_records(self)
+        return storage.to_records(self.devices, self.usage)
 
     def describe(self) -> str:
         """Return what the devices are, as JSON."""
-        return kept.describe(self)
+        return storage.describe(self.devices, self.usage)
 
-    def spread(self, assigned: abstract.Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+    def to_allocations(
+        self, assigned: abstract.Amount
+    ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each part: the part's place, and records."""
-        return kept.spread(self, amounts.given(assigned))
+        return storage.to_allocations(self.devices, given(assigned))
 
-    def placed(
+    def from_allocations(
         self,
         amount: abstract.Amount,
         held: Mapping[int, Sequence[AmountRecord]],
-        cells: Cells | None = None,
-        chosen: Collection[int] | None = None,
+        context: Context = ANYWHERE,
     ) -> PCIAmount:
         """Return the assigned amount that takes ``held`` of the parts, by their place.
 
-        :param cells: the host cells there are, and ``chosen`` those of who holds it
+        :param context: the host cells of who holds it (``chosen``)
         :raises ForeignAmount: if ``amount`` cannot take that
         """
-        where = where_of(cells, chosen)
-        return kept.placed(self, amounts.given(amount), held, where)
-
-    def placed_near(
-        self,
-        amount: abstract.Amount,
-        held: Mapping[int, Sequence[AmountRecord]],
-        cells: Cells,
-        chosen: Collection[int],
-    ) -> PCIAmount:
-        """Return the same, of who has these host cells."""
-        return self.placed(amount, held, cells, chosen)
+        return storage.from_allocations(self._known, given(amount), held, context.chosen)
 
 
-def given(value: Any) -> PCIInventory:
+def given_inventory(value: Any) -> PCIInventory:
     """Return an inventory of devices as it is.
 
     :raises InvalidInventory: for one of another kind

@@ -1,18 +1,18 @@
-"""The resource ``PCI_DEVICES``: its amounts, inventories and text forms."""
+"""The resource ``DEVICES``: makes, keeps and reads its amounts and inventories."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resource_objects import base, exceptions
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
-from resource_objects.resources.pci import build, host_text, kept, text
-from resource_objects.resources.pci.amount import PCIAmount, given
+from resource_objects.resources.pci import storage
+from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import Device
-from resource_objects.resources.pci.inventory import PCIInventory
-from resource_objects.resources.pci.inventory import given as given_inventory
+from resource_objects.resources.pci.inventory import PCIInventory, given_inventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
 
 
@@ -22,7 +22,7 @@ class PCIResource(abstract.Resource):
 
     The class ``PCI_DEVICE`` of the field is another thing: a plain count of devices.
 
-    >>> print(PCI_DEVICES.make_amount("PGPU", 2))
+    >>> print(DEVICES.make_amount("PGPU", 2))
     2*PGPU
     """
 
@@ -35,8 +35,8 @@ class PCIResource(abstract.Resource):
 
     @on_class_or_instance
     def make_amount(this: Any, /, *args: Any, **asked: Any) -> PCIAmount:  # noqa: N805
-        """Return the amount that :func:`~resource_objects.resources.pci.build.devices` makes."""
-        return build.devices(*args, **asked)
+        """Return the amount that :func:`~resource_objects.resources.pci.amount.devices` makes."""
+        return devices(*args, **asked)
 
     @on_class_or_instance
     def make_inventory(
@@ -56,44 +56,50 @@ class PCIResource(abstract.Resource):
     def inventory_from_kept(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> PCIInventory:
-        """Return the inventory of one provider; which devices are taken, :meth:`gather` knows.
+        """Return the inventory of one provider; which devices are taken, :meth:`from_parts` knows.
 
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
-        return self.gather([KeptPart(tuple(records), description)])
+        return self.from_parts([KeptPart(tuple(records), description)])
 
-    def gather(
+    def from_parts(
         self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
     ) -> PCIInventory:
-        """Return the inventory over the devices as they are kept.
+        """Return the inventory over the devices as they are storage.
 
         :raises InvalidInventory: if a description is none, or does not go with its records
         """
-        found = kept.gather(parts)
+        found = storage.from_parts(parts)
         try:
             return PCIInventory(found.devices, usage=found.usage, resource_class=self.name)
         except exceptions.InvalidInput as error:
-            names = sorted(kept.by_part(found.devices))
+            names = sorted(storage.by_part(found.devices))
             raise exceptions.InvalidInventory(
                 "devices of providers", names, f"such as go together ({error})"
             ) from error
 
     def parse_amount(self, text_form: str) -> PCIAmount:
-        """Return the amount of ``COUNT*KIND[@option]...``, joined by ``/``."""
-        return text.parse_amount(text_form)
+        """Return the amount of ``COUNT*KIND[@option]...``, joined by ``/`` (:mod:`.text`)."""
+        return PCIAmount.parse(text_form)
 
     def format_amount(self, amount: abstract.Amount) -> str:
-        """Return the text that :meth:`parse_amount` reads back."""
-        return text.format_amount(given(amount))
+        """Return the text of an amount; :meth:`parse_amount` reads that of a request back."""
+        return str(given(amount))
 
     def parse_inventory(self, text_form: str) -> PCIInventory:
-        """Return the inventory of its text form."""
-        return host_text.parse_inventory(text_form, self.name)
+        """Refuse: devices are made in Python, or read from a machine, and have no text form."""
+        raise exceptions.InvalidText(
+            "inventory of devices", text_form, "one made of Device objects: it has no text form"
+        )
 
     def format_inventory(self, inventory: abstract.Inventory) -> str:
-        """Return the text that :meth:`parse_inventory` reads back."""
-        return host_text.format_inventory(given_inventory(inventory))
+        """Return how many devices there are of each class, for people: it is not read back."""
+        known = given_inventory(inventory)
+        counts = Counter(device.resource_class for device in known.devices)
+        for pool in known.pools:
+            counts[pool.resource_class] += pool.count
+        return "+".join(f"{count}*{name}" for name, count in counts.items()) or "none"
 
 
 #: The resource of PCI devices by address.
-PCI_DEVICES = PCIResource("PCI_DEVICES", "device", "devices", "PCI devices, each by its address")
+DEVICES = PCIResource("DEVICES", "device", "devices", "PCI devices, each by its address")

@@ -1,13 +1,17 @@
-"""Rules of definitions: what providers are, and how that changes."""
+"""Rules of definitions: what providers are and say, what they share, and how that changes."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import json
 import uuid as uuids
+from typing import Any
 
 import pytest
 
 from resource_objects import exceptions
+from resource_objects.exceptions import Rule
 from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
@@ -18,19 +22,29 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
-from resource_objects.providers.orders import ClaimOrder, Delta, NameKind, Operation
+from resource_objects.providers.orders import ConsumerOrder, NameKind, Operation, Use, Write
+from resource_objects.providers.provider import Share
 from resource_objects.resources import IntegerInventory, Inventories
-from resource_objects.testing.conformance.base import (
+from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.testing.conformance.suite import (
+    AGGREGATE,
+    CLASS,
     Kit,
+    adjust,
+    change_names,
     changes_to,
     claim,
     define,
+    deltas,
     host,
     kept,
     law,
+    names_of,
     now,
+    order,
     picture,
     release,
+    rename,
 )
 
 
@@ -92,8 +106,8 @@ class DefinitionRules(Kit):
 
     def test_allocations_are_read_only_if_they_are_asked_for(self, backend: Backend) -> None:
         names = define(backend, _tree())
-        wanted = Delta(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
-        backend.claim(Operation(), ClaimOrder("job", (wanted,)))
+        wanted = Use(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
+        backend.claim(Operation(), ConsumerOrder.claim("job", (wanted,)))
         for trees_read in ((), ("host0",)):
             whole = backend.read(*trees_read)
             less = backend.read(*trees_read, allocations=False)
@@ -397,6 +411,43 @@ class DefinitionRules(Kit):
         assert refused.value.subject == "host0/gpu0"
         assert picture(backend) == before
 
+    def test_a_provider_in_use_is_told_before_an_inventory_in_use(self, backend: Backend) -> None:
+        """Whatever the order in which either is kept, and whichever of either comes first."""
+        wide = host("host0", "VCPU=8,MEMORY_MB=64,DISK_GB=9")
+        for name in ("host0/b", "host0/a"):
+            wide.add(name, "PGPU=1")
+        names = define(backend, wide)
+        claim(
+            backend,
+            "job",
+            {names["host0"]: "VCPU=1,MEMORY_MB=1", names["host0/a"]: "PGPU=1"},
+        )
+        claim(backend, "other", {names["host0/b"]: "PGPU=1"})
+        narrow = changes_to(backend, host("host0", "DISK_GB=9"))
+        before = picture(backend)
+
+        def refused(changes: DefinitionChanges) -> tuple[type[Exception], str, str]:
+            with pytest.raises(exceptions.LedgerError) as error:
+                backend.define(Operation(), changes)
+            assert picture(backend) == before
+            return type(error.value), error.value.subject, str(error.value)
+
+        backwards = dataclasses.replace(narrow, removals=narrow.removals[::-1])
+        for changes in (narrow, backwards):
+            first = changes.removals[0].name
+            assert refused(changes)[:2] == (exceptions.ProviderInUse, first)
+        release(backend, "other")
+        before = picture(backend)
+        assert refused(narrow)[:2] == (exceptions.ProviderInUse, "host0/a")
+        adjust(backend, "job", {names["host0/a"]: "PGPU=-1"})
+        before = picture(backend)
+        [update] = narrow.updates
+        for removed in (("MEMORY_MB", "VCPU"), ("VCPU", "MEMORY_MB")):
+            turned = dataclasses.replace(update, removed=removed)
+            kind, subject, said = refused(dataclasses.replace(narrow, updates=(turned,)))
+            assert (kind, subject) == (exceptions.InventoryInUse, "host0")
+            assert removed[0] in said and removed[1] not in said
+
     def test_what_is_used_no_more_may_go(self, backend: Backend) -> None:
         names = define(backend, _tree())
         claim(backend, "job", {names["host0/gpu0"]: "PGPU=1", names["host0"]: "VCPU=1"})
@@ -535,3 +586,540 @@ def _bare(changes: DefinitionChanges) -> DefinitionChanges:
 def _created(root: Provider) -> DefinitionChanges:
     """Return the change that makes a tree, whatever is there."""
     return diff(None, root)
+
+
+# --- what a definition says beside figures, and writes that depend on definitions ---
+
+
+_NOTHING = frozenset[str]()
+
+
+def _record(name: str, total: int) -> InventoryRecord:
+    return InventoryRecord(name, total, 0, 1, None, 1, 1_000_000, total)
+
+
+def _tray(slots: int = 8, colour: str = "red") -> ProviderDefinition:
+    """A provider with one inventory that is kept as two records, and a plain one."""
+    body = json.dumps({"colour": colour, "said": "Größe 大小 🖥" + "x" * 70_000})
+    kind = KindRecord("CUSTOM_TRAY", ("CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT"), body)
+    records = (
+        _record("CUSTOM_TRAY_SLOT", slots),
+        _record("CUSTOM_TRAY_WATT", 500),
+        _record("DISK_GB", 9),
+    )
+    uuid = str(uuids.uuid4())
+    return ProviderDefinition(uuid, "tray", None, records, _NOTHING, None, (), (kind,))
+
+
+def _made(backend: Backend, definition: ProviderDefinition) -> str:
+    backend.define(Operation(), DefinitionChanges(definition.name, creates=(definition,)))
+    return definition.uuid
+
+
+class DescriptionRules(Kit):
+    """What else is known of a provider, and what a write may demand of it."""
+
+    # --- aggregates ---
+
+    def test_aggregates_come_change_and_go(self, backend: Backend) -> None:
+        tree = Provider("host0", "VCPU=8", aggregates=["rack-1", "Größe 大"])
+        tree.add("host0/gpu0", aggregates=["rack-1"])
+        define(backend, tree)
+        found = picture(backend).providers
+        assert found["host0"].aggregates == {"rack-1", "Größe 大"}
+        assert found["host0/gpu0"].aggregates == {"rack-1"}
+        assert set(names_of(backend, AGGREGATE)) == {"rack-1", "Größe 大"}
+        tree = kept(backend, "host0")
+        tree.update(aggregates={"rack-1", "rack-2"})
+        define(backend, tree)
+        after = picture(backend).providers
+        assert after["host0"].aggregates == {"rack-1", "rack-2"}
+        assert after["host0"].generation > found["host0"].generation
+        assert after["host0/gpu0"] == found["host0/gpu0"]
+
+    def test_who_says_nothing_of_aggregates_leaves_them(self, backend: Backend) -> None:
+        define(backend, Provider("host0", "VCPU=8", aggregates=["rack-1"]))
+        define(backend, Provider("host0", "VCPU=9"))
+        assert picture(backend).providers["host0"].aggregates == {"rack-1"}
+        define(backend, Provider("host0", "VCPU=9", aggregates=[]))
+        assert picture(backend).providers["host0"].aggregates == set()
+        assert names_of(backend, AGGREGATE) == ["rack-1"]  # it stays, empty
+
+    @law(7)
+    def test_aggregates_that_look_alike_differ(self, backend: Backend) -> None:
+        alike = ["rack", "Rack", "räck", "ra\u0308ck", "rackß", "rackss", "r" * 255, "r" * 254]
+        define(backend, Provider("host0", "VCPU=8", aggregates=alike))
+        assert picture(backend).providers["host0"].aggregates == set(alike)
+        assert names_of(backend, AGGREGATE) == sorted(alike)
+
+    def test_a_provider_that_goes_leaves_its_aggregates(self, backend: Backend) -> None:
+        tree = Provider("host0", "VCPU=8", aggregates=["rack-1"])
+        tree.add("host0/gpu0", aggregates=["rack-1", "rack-2"])
+        define(backend, tree)
+        define(backend, Provider("host0", "VCPU=8"))
+        assert picture(backend).providers["host0"].aggregates == {"rack-1"}
+
+    # --- kinds ---
+
+    def test_a_kind_of_several_records_is_kept_whole(self, backend: Backend) -> None:
+        definition = _tray()
+        uuid = _made(backend, definition)
+        found = picture(backend).providers["tray"]
+        assert set(found.inventories) == {"CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT", "DISK_GB"}
+        assert found.kinds == set(definition.kinds)
+        claim(backend, "job", {uuid: "CUSTOM_TRAY_SLOT=2,CUSTOM_TRAY_WATT=90"})
+        found = picture(backend, "tray").providers["tray"]
+        assert found.inventories["CUSTOM_TRAY_WATT"].used == 90
+        [listed] = backend.list_providers(ProviderFilter(), 10)
+        assert set(listed.kinds) == found.kinds
+        assert {record.resource_class: record for record in listed.records} == found.inventories
+
+    def test_a_kind_changes_and_goes(self, backend: Backend) -> None:
+        before = _tray()
+        _made(backend, before)
+        after = dataclasses.replace(_tray(16, "blue"), uuid=before.uuid)
+        changed = (_record("CUSTOM_TRAY_SLOT", 16),)
+        _update(
+            backend,
+            ProviderUpdate(
+                after, _generation(backend), changed, (), _NOTHING, _NOTHING, kinds_changed=True
+            ),
+        )
+        found = picture(backend).providers["tray"]
+        assert found.kinds == set(after.kinds)
+        assert found.inventories["CUSTOM_TRAY_SLOT"].total == 16
+        plain = dataclasses.replace(before, inventories=before.inventories[2:], kinds=())
+        gone = ("CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT")
+        generation = found.generation
+        _update(
+            backend,
+            ProviderUpdate(plain, generation, (), gone, _NOTHING, _NOTHING, kinds_changed=True),
+        )
+        found = picture(backend).providers["tray"]
+        assert not found.kinds and set(found.inventories) == {"DISK_GB"}
+
+    def test_an_update_of_something_else_leaves_kinds(self, backend: Backend) -> None:
+        definition = _tray()
+        _made(backend, definition)
+        more = dataclasses.replace(definition, traits=frozenset({"CUSTOM_A"}))
+        _update(backend, ProviderUpdate(more, _generation(backend), (), (), more.traits, _NOTHING))
+        assert picture(backend).providers["tray"].kinds == set(definition.kinds)
+
+    def test_a_kind_is_still_whole_when_its_class_is_renamed(self, backend: Backend) -> None:
+        uuid = _made(backend, _tray())
+        claim(backend, "job", {uuid: "CUSTOM_TRAY_WATT=90"})
+        change_names(backend, rename(CLASS, "CUSTOM_TRAY_WATT", "CUSTOM_POWER"))
+        found = picture(backend).providers["tray"]
+        [kind] = found.kinds
+        assert kind.classes == ("CUSTOM_TRAY_SLOT", "CUSTOM_POWER")
+        assert found.inventories["CUSTOM_POWER"].used == 90
+
+    # --- reports ---
+
+    def test_who_reports_is_noted_with_the_time(self, backend: Backend) -> None:
+        names = define(backend, host("host0"), host("host1"))
+        before = picture(backend).providers
+        assert before["host0"].reported_at is None
+        first = now()
+        backend.commit(Write(Operation(), "report", "host0", reported=(names["host0"],)))
+        found = picture(backend).providers
+        reported_at = found["host0"].reported_at
+        assert reported_at is not None and first <= reported_at <= now()
+        assert found["host1"] == before["host1"]
+        assert dataclasses.replace(found["host0"], reported_at=None) == before["host0"]
+        [listed] = backend.list_providers(ProviderFilter(names=frozenset({"host0"})), 1)
+        assert listed.reported_at == reported_at
+        define(backend, host("host0", "VCPU=1"))
+        assert picture(backend).providers["host0"].reported_at == reported_at
+
+    @law(2)
+    def test_nobody_reports_for_what_is_not_there(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        before = picture(backend)
+        nobody = str(uuids.uuid4())
+        with pytest.raises(exceptions.ProviderNotFound) as refused:
+            write = Write(Operation(), "report", "host0", reported=(names["host0"], nobody))
+            backend.commit(write)
+        assert refused.value.subject == nobody
+        assert picture(backend) == before
+
+    @law(2)
+    def test_a_report_comes_with_its_figures_or_not_at_all(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        stale = ProviderDefinition(names["host0"], "host0", None, (), _NOTHING)
+        changes = DefinitionChanges(
+            "host0", updates=(ProviderUpdate(stale, 7, (), (), _NOTHING, _NOTHING),)
+        )
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition):
+            backend.commit(
+                Write(Operation(), "report", "host0", changes, reported=(names["host0"],))
+            )
+        assert picture(backend) == before
+
+    def test_stale_reports_are_listed(self, backend: Backend) -> None:
+        names = define(backend, host("old"), host("new"), host("never"))
+        backend.commit(Write(Operation(), "report", "old", reported=(names["old"],)))
+        middle = _a_later_moment()
+        backend.commit(Write(Operation(), "report", "new", reported=(names["new"],)))
+
+        def before(moment: datetime.datetime) -> list[str]:
+            wanted = ProviderFilter(reported_before=moment)
+            return [listed.name for listed in backend.list_providers(wanted, 10)]
+
+        assert before(middle) == ["old"]
+        assert before(_a_later_moment()) == ["old", "new"]
+
+    # --- what a write demands ---
+
+    @law(2)
+    def test_a_claim_may_demand_unchanged_definitions(self, backend: Backend) -> None:
+        names = define(backend, host("host0"), host("host1"))
+        read = {name: one.generation for name, one in picture(backend).providers.items()}
+        unchanged = tuple((names[name], read[name]) for name in names)
+        wanted = [ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"}))]
+        define(backend, host("host1", "VCPU=7"))
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition) as refused:
+            order(backend, *wanted, unchanged=unchanged)
+        assert refused.value.subject in ("host1", names["host1"])
+        assert picture(backend) == before
+        order(backend, *wanted, unchanged=unchanged[:1])
+        define(backend, Provider("row", "VCPU=1"))
+        order(backend, ConsumerOrder.release("job"), unchanged=unchanged[:1])
+
+    def test_what_is_gone_is_not_unchanged(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        with pytest.raises(exceptions.StaleDefinition):
+            order(
+                backend,
+                ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"})),
+                unchanged=((str(uuids.uuid4()), 0),),
+            )
+        assert backend.held("job") is None
+
+    def test_claims_are_no_change_of_a_definition(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        read = picture(backend).providers["host0"].generation
+        for number in range(3):
+            order(
+                backend,
+                ConsumerOrder.claim(f"job-{number}", deltas({names["host0"]: "VCPU=1"})),
+                unchanged=((names["host0"], read),),
+            )
+
+    # --- the counter of allocation writes ---
+
+    def test_writes_of_allocations_are_counted(self, backend: Backend) -> None:
+        tree = host("host0", "VCPU=8,MEMORY_MB=64")
+        tree.add(
+            "host0/cell0",
+            "VCPU=4",
+            shares=[Share(resource_class="VCPU", of="host0", of_class="VCPU")],
+        )
+        names = define(backend, tree, host("host1"))
+        assert _writes(backend) == {"host0": 0, "host0/cell0": 0, "host1": 0}
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        assert _writes(backend) == {"host0": 1, "host0/cell0": 0, "host1": 0}
+        claim(backend, "job-2", {names["host0/cell0"]: "VCPU=1"})
+        assert _writes(backend) == {"host0": 2, "host0/cell0": 1, "host1": 0}
+        order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=1"})))
+        assert _writes(backend) == {"host0": 3, "host0/cell0": 1, "host1": 1}
+        adjust(backend, "job-2", {names["host0/cell0"]: "VCPU=1"})
+        release(backend, "job")
+        assert _writes(backend) == {"host0": 4, "host0/cell0": 2, "host1": 2}
+
+    def test_the_counter_never_goes_back(self, backend: Backend) -> None:
+        names = define(backend, host("host0", "VCPU=8,DISK_GB=9"))
+        claim(backend, "job", {names["host0"]: "DISK_GB=1"})
+        release(backend, "job")
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        counted = _writes(backend)["host0"]
+        define(backend, host("host0", "VCPU=8"))
+        assert _writes(backend)["host0"] == counted
+        define(backend, host("host0", "VCPU=8,DISK_GB=9"))
+        assert _writes(backend)["host0"] == counted
+        claim(backend, "job-2", {names["host0"]: "DISK_GB=1"})
+        assert _writes(backend)["host0"] == counted + 1
+
+
+def _generation(backend: Backend) -> int:
+    """Return the generation of the one provider there is."""
+    [listed] = backend.list_providers(ProviderFilter(), 10)
+    return listed.generation
+
+
+def _update(backend: Backend, update: ProviderUpdate) -> None:
+    backend.define(Operation(), DefinitionChanges(update.definition.name, updates=(update,)))
+
+
+def _writes(backend: Backend) -> dict[str, int]:
+    return {
+        listed.name: listed.allocation_writes
+        for listed in backend.list_providers(ProviderFilter(), 100)
+    }
+
+
+def _a_later_moment() -> datetime.datetime:
+    """Return a moment that is later than all before, also on a clock of coarse ticks."""
+    began = now()
+    while (moment := now()) <= began:
+        pass
+    return moment
+
+
+# --- shares: what is taken in one place is used in others too (D2) ---
+
+
+def share(name: str, of: str, of_class: str | None = None, factor: int = 1) -> Share:
+    """Return the share by which ``name`` uses ``of_class`` (``name``, if not said) elsewhere."""
+    return Share(resource_class=name, of=of, of_class=of_class or name, factor=factor)
+
+
+def _cells(cpus: str = "VCPU=8", cells: int = 2) -> Provider:
+    """A host whose cells' CPUs are also its own."""
+    root = Provider("host0", f"{cpus},MEMORY_MB=1000")
+    for number in range(cells):
+        root.add(f"cell{number}", "VCPU=4", shares=[share("VCPU", "host0")])
+    return root
+
+
+def _card() -> Provider:
+    """A card with 8 slices; large partitions take 4 of them, small ones 1, all some memory."""
+    root = Provider("card", "CUSTOM_SLICE=8,CUSTOM_GB=80")
+    for name, slices, memory, count in (("large", 4, 40, 2), ("small", 1, 10, 7)):
+        kind = f"CUSTOM_{name.upper()}"
+        of = [share(kind, "card", "CUSTOM_SLICE", slices), share(kind, "card", "CUSTOM_GB", memory)]
+        root.add(name, {kind: count}, shares=of)
+    return root
+
+
+class ShareRules(Kit):
+    """What is used through shares."""
+
+    @law(1, 3)
+    def test_what_is_taken_is_used_at_the_target_too(self, backend: Backend) -> None:
+        names = define(backend, _cells())
+        before = picture(backend)
+        assert before.providers["cell0"].shares == {("VCPU", "host0", "VCPU"): 1}
+        claim(backend, "job-1", {names["cell0"]: "VCPU=3", names["host0"]: "VCPU=1,MEMORY_MB=5"})
+        claim(backend, "job-2", {names["cell0"]: "VCPU=1", names["cell1"]: "VCPU=1"})
+        found = picture(backend)  # which checks the sums too
+        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "cell1")] == [6, 4, 1]
+        adjust(backend, "job-1", {names["cell0"]: "VCPU=-2", names["cell1"]: "VCPU=3"})
+        found = picture(backend)
+        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "cell1")] == [7, 2, 4]
+        release(backend, "job-1")
+        release(backend, "job-2")
+        assert picture(backend) == before
+
+    @law(4, 6)
+    def test_a_full_target_refuses(self, backend: Backend) -> None:
+        names = define(backend, _cells("VCPU=5"))
+        claim(backend, "here", {names["host0"]: "VCPU=1"})
+        claim(backend, "there", {names["cell0"]: "VCPU=2"})
+        before = picture(backend)
+        with pytest.raises(exceptions.CapacityException) as refused:
+            claim(backend, "job", {names["cell1"]: "VCPU=3"})
+        [reason] = refused.value.reasons
+        assert (reason.rule, reason.where, reason.resource) == (Rule.CAPACITY, "host0", "VCPU")
+        assert (reason.requested, reason.bound, reason.used) == (3, 5, 3)
+        assert reason.holders == (("there", 2), ("here", 1))
+        assert picture(backend) == before
+        claim(backend, "job", {names["cell1"]: "VCPU=2"})
+        with pytest.raises(exceptions.CapacityException):
+            claim(backend, "last", {names["host0"]: "VCPU=1"})
+
+    @law(1, 4)
+    def test_a_unit_may_use_several_of_several(self, backend: Backend) -> None:
+        names = define(backend, _card())
+        claim(backend, "a", {names["large"]: "CUSTOM_LARGE=1", names["small"]: "CUSTOM_SMALL=3"})
+        found = picture(backend)
+        assert (found.used("card", "CUSTOM_SLICE"), found.used("card", "CUSTOM_GB")) == (7, 70)
+        with pytest.raises(exceptions.CapacityException) as refused:
+            claim(backend, "b", {names["large"]: "CUSTOM_LARGE=1"})
+        said = {(r.resource, r.requested, r.bound, r.holders) for r in refused.value.reasons}
+        assert said == {
+            ("CUSTOM_SLICE", 4, 8, (("a", 7),)),
+            ("CUSTOM_GB", 40, 80, (("a", 70),)),
+        }
+        claim(backend, "b", {names["small"]: "CUSTOM_SMALL=1"})
+
+    @law(2, 4)
+    def test_several_are_judged_together_at_the_target(self, backend: Backend) -> None:
+        names = define(backend, _cells("VCPU=6"))
+        gang = [
+            ConsumerOrder.claim(f"job-{n}", deltas({names[f"cell{n}"]: "VCPU=4"})) for n in range(2)
+        ]
+        before = picture(backend)
+        with pytest.raises(exceptions.CapacityException) as refused:
+            order(backend, *gang)
+        assert [(r.where, r.requested) for r in refused.value.reasons] == [("host0", 8)]
+        assert picture(backend) == before
+        claim(backend, "job-0", {names["cell0"]: "VCPU=4"})
+        order(  # within one target nothing changes
+            backend,
+            ConsumerOrder.release("job-0"),
+            ConsumerOrder.claim(
+                "job-1", deltas({names["cell1"]: "VCPU=4", names["host0"]: "VCPU=2"})
+            ),
+        )
+        assert picture(backend).used("host0", "VCPU") == 6
+
+    def test_unit_rules_of_the_target_bind_only_who_takes_there(self, backend: Backend) -> None:
+        names = define(backend, _cells("VCPU=8:min_unit=2:max_unit=4:step_size=2"))
+        claim(backend, "job", {names["cell0"]: "VCPU=3", names["cell1"]: "VCPU=4"})
+        with pytest.raises(exceptions.UnitRuleViolated):
+            claim(backend, "other", {names["host0"]: "VCPU=1"})
+
+    def test_shares_are_flat(self, backend: Backend) -> None:
+        root = Provider("host0", "VCPU=8")
+        cell = root.add("cell0", "VCPU=4", shares=[share("VCPU", "host0")])
+        both = [share("VCPU", "cell0"), share("VCPU", "host0")]
+        cell.add("core0", "VCPU=2", shares=both)
+        names = define(backend, root)
+        claim(backend, "job", {names["core0"]: "VCPU=2"})
+        found = picture(backend)
+        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "core0")] == [2, 2, 2]
+
+    # --- changes of shares ---
+
+    @law(1)
+    def test_what_is_shared_while_it_is_used_counts_at_once(self, backend: Backend) -> None:
+        bare = Provider("host0", "VCPU=8,MEMORY_MB=1000")
+        bare.add("cell0", "VCPU=4")
+        names = define(backend, bare)
+        claim(backend, "job", {names["cell0"]: "VCPU=3", names["host0"]: "VCPU=1"})
+        for factor, used in ((1, 4), (3, 10), (2, 7), (0, 1)):
+            tree = kept(backend, "host0")
+            shares = [share("VCPU", "host0", factor=factor)] if factor else []
+            tree.find("cell0").update(shares=tuple(shares))
+            define(backend, tree)
+            assert picture(backend).used("host0", "VCPU") == used
+        release(backend, "job")
+        assert picture(backend).used("host0", "VCPU") == 0
+
+    @law(4)
+    def test_over_full_through_a_share_is_seen_and_may_not_grow(self, backend: Backend) -> None:
+        bare = Provider("host0", "VCPU=3,MEMORY_MB=1000")
+        bare.add("cell0", "VCPU=4")
+        bare.add("cell1", "VCPU=4")
+        names = define(backend, bare)
+        claim(backend, "a", {names["cell0"]: "VCPU=3"})
+        claim(backend, "b", {names["cell1"]: "VCPU=2"})
+        define(backend, _cells("VCPU=3"))
+        assert picture(backend).used("host0", "VCPU") == 5
+        over = backend.list_providers(ProviderFilter(over_capacity=True), 10)
+        assert [row.name for row in over] == ["host0"]
+        for amounts in ({names["cell0"]: "VCPU=1"}, {names["host0"]: "VCPU=1"}):
+            with pytest.raises(exceptions.CapacityException) as refused:
+                claim(backend, "c", amounts)
+            assert {reason.where for reason in refused.value.reasons} == {"host0"}
+        order(  # not worse
+            backend,
+            ConsumerOrder.replace("a", deltas({names["cell0"]: "VCPU=2"})),
+            ConsumerOrder.replace("b", deltas({names["cell1"]: "VCPU=3"})),
+        )
+        adjust(backend, "a", {names["cell0"]: "VCPU=-1"})
+        assert picture(backend).used("host0", "VCPU") == 4
+
+    @law(1)
+    def test_a_new_share_of_what_is_empty_may_use_nothing(self, backend: Backend) -> None:
+        names = define(backend, _cells(cells=1))
+        tree = kept(backend, "host0")
+        tree.add("cell1", "VCPU=4", shares=[share("VCPU", "host0", factor=2)])
+        names |= define(backend, tree)
+        claim(backend, "job", {names["cell1"]: "VCPU=4"})
+        assert picture(backend).used("host0", "VCPU") == 8
+
+    @law(2)
+    def test_a_target_in_use_stays(self, backend: Backend) -> None:
+        names = define(backend, _cells())
+        claim(backend, "job", {names["cell0"]: "VCPU=1"})
+        before = picture(backend)
+        changes = _without(backend, "host0", "VCPU")
+        with pytest.raises(exceptions.InventoryInUse):
+            backend.define(Operation(), changes)
+        assert picture(backend) == before
+
+    @law(2)
+    def test_a_target_that_somebody_shares_stays(self, backend: Backend) -> None:
+        tree = Provider("host0", "VCPU=8,MEMORY_MB=1000")
+        tree.add("cell0", "VCPU=4")
+        define(backend, tree)
+        changes = _without(backend, "host0", "VCPU")  # before anybody shared it
+        define(backend, _cells(cells=1))
+        before = picture(backend)
+        with pytest.raises((exceptions.StaleDefinition, exceptions.InventoryInUse)):
+            backend.define(Operation(), changes)
+        assert picture(backend) == before
+
+    @law(2)
+    def test_nobody_shares_what_is_gone(self, backend: Backend) -> None:
+        tree = Provider("host0", "VCPU=8,MEMORY_MB=1000")
+        tree.add("cell0", "VCPU=4")
+        define(backend, tree)
+        changes = changes_to(backend, _cells(cells=1))
+        define_without = _without(backend, "host0", "VCPU")
+        backend.define(Operation(), define_without)
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition):
+            backend.define(Operation(), changes)
+        assert picture(backend) == before
+
+    def test_sharer_and_target_may_go_together(self, backend: Backend) -> None:
+        define(backend, _cells())
+        define(backend, Provider("host0", "MEMORY_MB=1000"))
+        found = picture(backend).providers
+        assert set(found) == {"host0"} and set(found["host0"].inventories) == {"MEMORY_MB"}
+        define(backend, _card())
+        tree = kept(backend, "card")
+        tree.update(inventories=Inventories("CUSTOM_GB=80"), children=())
+        define(backend, tree)
+        assert set(picture(backend, "card").providers["card"].inventories) == {"CUSTOM_GB"}
+
+    @law(4)
+    def test_units_and_shares_go_together(self, backend: Backend) -> None:
+        names = define(backend, _cells("VCPU=3"))
+        wanted = ConsumerOrder.claim("job", (Use(names["cell0"], "VCPU", 2, ("cpu0", "cpu1")),))
+        order(backend, wanted)
+        with pytest.raises(exceptions.CapacityException):
+            order(
+                backend,
+                ConsumerOrder.claim("b", (Use(names["cell1"], "VCPU", 2, ("cpu0", "cpu1")),)),
+            )
+        found = picture(backend)
+        assert found.used("host0", "VCPU") == 2
+        assert set(found.units) == {("cell0", "cpu0"), ("cell0", "cpu1")}
+
+    def test_room_is_what_the_targets_have_too(self, backend: Backend) -> None:
+        names = define(backend, _card())
+        claim(backend, "a", {names["large"]: "CUSTOM_LARGE=1", names["small"]: "CUSTOM_SMALL=1"})
+
+        def with_room(**room: int) -> list[str]:
+            wanted = ProviderFilter(room=tuple(room.items()))
+            return [row.name for row in backend.list_providers(wanted, 10)]
+
+        assert with_room(CUSTOM_SMALL=3) == ["small"]
+        assert with_room(CUSTOM_SMALL=4) == []
+        assert with_room(CUSTOM_LARGE=1) == []
+        assert with_room(CUSTOM_SLICE=3, CUSTOM_GB=30) == ["card"]
+
+
+def _without(backend: Backend, name: str, resource_class: str) -> DefinitionChanges:
+    """Return the bare change that takes an inventory from a provider, and nothing else."""
+    provider: Any = kept(backend, name)
+    stays = [
+        record.definition()
+        for _, inventory in provider.inventories.by_name()
+        for record in inventory.to_records()
+        if record.resource_class != resource_class
+    ]
+    nothing = frozenset[str]()
+    definition = ProviderDefinition(
+        provider.uuid, provider.name, None, tuple(stays), provider.traits, provider.aggregates
+    )
+    update = ProviderUpdate(
+        definition, provider.generation, (), (resource_class,), nothing, nothing
+    )
+    return DefinitionChanges(name, updates=(update,))

@@ -1,39 +1,47 @@
-"""Rules of the change feed: every write is told once to each shard it touches, in order (D9)."""
+"""Rules of the change feed: every write is told once to each shard it touches, in order (D9).
+
+And of freshness: who follows the trees that were touched has what is kept, at each moment.
+"""
 
 from __future__ import annotations
 
 import datetime
+import secrets
 import threading
+import uuid as uuids
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.providers import Backend
+from resource_objects.providers import Backend, Provider
+from resource_objects.providers.changed import Changed, Touched
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
+    ProviderRemoval,
     ProviderUpdate,
 )
-from resource_objects.providers.feed import SHARDS, Change, Cursor
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import (
-    ClaimOrder,
-    Delta,
+    Change,
+    ConsumerOrder,
     NameAction,
     NameChange,
     Operation,
-    Release,
-    Renewal,
-    Replacement,
+    Use,
     Write,
 )
 from resource_objects.providers.provider import Share
-from resource_objects.testing.conformance.base import (
+from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
+    TRAIT,
     Kit,
+    Picture,
     adjust,
     change_names,
     changes_to,
@@ -46,6 +54,7 @@ from resource_objects.testing.conformance.base import (
     now,
     order,
     picture,
+    picture_of,
     release,
     rename,
 )
@@ -53,9 +62,9 @@ from resource_objects.testing.conformance.base import (
 _ZERO = Cursor((0,) * SHARDS)
 
 
-def everything(backend: Backend, after: Cursor = _ZERO, limit: int = 7) -> list[Change]:
+def everything(backend: Backend, after: Cursor = _ZERO, limit: int = 7) -> list[FeedEntry]:
     """Return all changes after a cursor, read page by page."""
-    found: list[Change] = []
+    found: list[FeedEntry] = []
     while page := backend.changes(after, limit):
         assert len(page) <= limit
         found += page
@@ -64,7 +73,7 @@ def everything(backend: Backend, after: Cursor = _ZERO, limit: int = 7) -> list[
     return found
 
 
-def check_order(changes: Iterable[Change]) -> None:
+def check_order(changes: Iterable[FeedEntry]) -> None:
     """Check that each shard's changes have no gap and are in order."""
     last: dict[int, int] = {}
     for change in changes:
@@ -85,7 +94,7 @@ class FeedRules(Kit):
         names = define(backend, host("host0"), host("host1"))
         cursor, before = backend.cursor(), now()
         operation = Operation(actor="Größe 大")
-        wanted = ClaimOrder("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
+        wanted = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
         backend.claim(operation, wanted)
         [change] = backend.changes(cursor, 10)
         said = change.operation, change.kind, change.subject, change.actor
@@ -106,10 +115,10 @@ class FeedRules(Kit):
 
         here, there = names["host0"], names["host1"]
         for kind, one in (
-            ("claim", ClaimOrder("job", deltas({here: "VCPU=1"}))),
-            ("replace", Replacement("job", deltas({here: "VCPU=2"}))),
-            ("renew", Renewal("job", None)),
-            ("release", Release("job")),
+            ("claim", ConsumerOrder.claim("job", deltas({here: "VCPU=1"}))),
+            ("replace", ConsumerOrder.replace("job", deltas({here: "VCPU=2"}))),
+            ("renew", ConsumerOrder.renew("job", None)),
+            ("release", ConsumerOrder.release("job")),
         ):
             tell(Write(Operation(), kind, "job", orders=(one,)))
         tell(Write(Operation(), "define", "host0", changes_to(backend, host("host0", "VCPU=9"))))
@@ -135,8 +144,8 @@ class FeedRules(Kit):
         claim(backend, "a", {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"})
         order(
             backend,
-            Replacement("a", deltas({names["host1"]: "VCPU=2"})),
-            ClaimOrder("b", deltas({names["host2"]: "VCPU=1"})),
+            ConsumerOrder.replace("a", deltas({names["host1"]: "VCPU=2"})),
+            ConsumerOrder.claim("b", deltas({names["host2"]: "VCPU=1"})),
         )
         changes = everything(backend, cursor)
         assert len({(one.operation, one.shard) for one in changes}) == len(changes) == 5
@@ -152,15 +161,58 @@ class FeedRules(Kit):
         }
         assert len({one.operation for one in second}) == 1
 
-    def test_targets_of_shares_are_told(self, backend: Backend) -> None:
+    def test_a_change_says_what_is_used_where(self, backend: Backend) -> None:
         tree = host("host0", "VCPU=8")
         share = Share(resource_class="VCPU", of="host0", of_class="VCPU")
         tree.add("cell0", "VCPU=4", shares=[share])
         names = define(backend, tree)
         cursor = backend.cursor()
-        claim(backend, "job", {names["cell0"]: "VCPU=1"})
-        [change] = backend.changes(cursor, 10)
-        assert set(change.providers) == {names["host0"], names["cell0"]}
+        here = names["cell0"], "VCPU"
+        unit = (Use(*here, 2, ("cpu0", "cpu1")),)
+        order(backend, ConsumerOrder.claim("job", unit))
+        order(backend, ConsumerOrder.adjust("job", (Use(*here, -1, ("cpu0",)),)))
+        order(backend, ConsumerOrder.release("job"))
+        entries = backend.changes(cursor, 10)
+        # what it uses of the host follows from the share
+        assert [entry.uses for entry in entries] == [
+            (Change("job", here, 0, 2, taken=("cpu0", "cpu1")),),
+            (Change("job", here, 2, 1, given=("cpu0",)),),
+            (Change("job", here, 1, 0, given=("cpu1",)),),
+        ]
+        assert all(entry.consumers == ("job",) and not entry.definitions for entry in entries)
+        assert [entry.generation for entry in entries][-1] == entries[-1].generation
+        assert len({entry.generation for entry in entries}) == 3
+
+    def test_a_renewal_names_the_consumer_alone(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        cursor = backend.cursor()
+        order(backend, ConsumerOrder.renew("job", None))
+        [entry] = backend.changes(cursor, 10)
+        assert (entry.claims, entry.uses, entry.providers) == (("job",), (), ())
+
+    def test_a_report_is_no_change_of_a_definition(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        cursor = backend.cursor()
+        backend.commit(Write(Operation(), "report", "host0", reported=(names["host0"],)))
+        [entry] = backend.changes(cursor, 10)
+        assert (entry.reports, entry.definitions) == ((names["host0"],), ())
+
+    def test_a_place_in_another_history_is_noticed(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        cursor = backend.cursor()
+        # as if the last writes were lost, and others came in their place
+        other = Cursor(cursor.heads, tuple(n + 1 if n else 0 for n in cursor.last), cursor.epoch)
+        for place in (other, Cursor(cursor.heads, cursor.last, cursor.epoch + 1)):
+            with pytest.raises(exceptions.CursorExpired):
+                backend.changes(place, 10)
+            with pytest.raises(exceptions.CursorExpired):
+                backend.read_changed(place, 10, lambda touched: ())
+        claim(backend, "job-2", {names["host0"]: "VCPU=1"})
+        with pytest.raises(exceptions.CursorExpired):
+            backend.changes(other, 10)
+        assert len(backend.changes(cursor, 10)) == 1
 
     def test_definitions_tell_whom_they_changed(self, backend: Backend) -> None:
         tree = host("host0", "VCPU=8")
@@ -200,7 +252,7 @@ class FeedRules(Kit):
     def test_what_was_refused_or_repeated_is_not_told(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         operation = Operation()
-        wanted = ClaimOrder("job", deltas({names["host0"]: "VCPU=1"}))
+        wanted = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"}))
         backend.claim(operation, wanted)
         cursor = backend.cursor()
         backend.claim(operation, wanted)
@@ -224,9 +276,9 @@ class FeedRules(Kit):
     def test_pages_cover_everything_once(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=99") for n in range(5)))
         for turn in range(4):
-            for number, uuid in enumerate(names.values()):
+            for number, there in enumerate(names.values()):
                 if number <= turn:
-                    adjust(backend, f"job-{number}", {uuid: "VCPU=1"})
+                    adjust(backend, f"job-{number}", {there: "VCPU=1"})
         whole = everything(backend, limit=1000)
         for limit in (1, 3):
             paged = everything(backend, limit=limit)
@@ -296,7 +348,7 @@ class FeedRules(Kit):
         uuids = list(names.values())
         cursor = backend.cursor()
         done = threading.Event()
-        seen: list[Change] = []
+        seen: list[FeedEntry] = []
 
         def follow() -> None:
             at = cursor
@@ -312,8 +364,8 @@ class FeedRules(Kit):
             made = []
             for turn in range(15):
                 operation, here, there = Operation(), uuids[turn % 4], uuids[number]
-                wanted = (Delta(here, "VCPU", 1), Delta(there, "MEMORY_MB", 1))
-                backend.claim(operation, ClaimOrder(f"job-{number}-{turn}", wanted))
+                wanted = (Use(here, "VCPU", 1), Use(there, "MEMORY_MB", 1))
+                backend.claim(operation, ConsumerOrder.claim(f"job-{number}-{turn}", wanted))
                 made += [operation.id] * len({here, there})
             return made
 
@@ -331,21 +383,21 @@ class FeedRules(Kit):
     # --- what is forgotten ---
 
     def test_what_was_pruned_expires_the_cursors_before_it(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"))
+        names = define(backend, host("host0"))
         old = backend.cursor()
         claim(backend, "job", {names["host0"]: "VCPU=1"})
-        middle, moment = backend.cursor(), _a_moment_later()
+        middle = backend.cursor()
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
+        last, moment = backend.cursor(), _a_moment_later()
         pruned = backend.prune(moment)
-        assert pruned.changes == 3
-        for cursor in (_ZERO, old):
+        assert pruned.changes == 2  # the last one of a shard stays: it tells which history it is
+        for cursor in (_ZERO, old, middle):
             with pytest.raises(exceptions.CursorExpired):
                 backend.changes(cursor, 10)
-        [change] = backend.changes(middle, 10)
-        assert change.consumers == ("job-2",)
+        assert backend.changes(last, 10) == ()
         assert backend.prune(moment).changes == 0
-        claim(backend, "job-3", {names["host1"]: "VCPU=1"})
-        assert [one.consumers for one in everything(backend, middle)] == [("job-2",), ("job-3",)]
+        claim(backend, "job-3", {names["host0"]: "VCPU=1"})
+        assert [one.consumers for one in everything(backend, last)] == [("job-3",)]
 
     def test_a_cursor_that_needs_nothing_forgotten_is_good(self, backend: Backend) -> None:
         define(backend, host("host0"), host("host1"))
@@ -364,26 +416,51 @@ class FeedRules(Kit):
             with pytest.raises(exceptions.CursorExpired):
                 backend.changes(ahead, 10)
 
-    def test_pruning_keeps_what_consumers_were_written_by(self, backend: Backend) -> None:
+    def test_pruning_forgets_what_was_done_and_nothing_of_what_is(self, backend: Backend) -> None:
         [here] = define(backend, host("host0")).values()
-        gone, old, last = Operation(), Operation(), Operation()
-        backend.claim(gone, ClaimOrder("gone", deltas({here: "VCPU=1"})))
+        gone, old = Operation(), Operation()
+        backend.claim(gone, ConsumerOrder.claim("gone", deltas({here: "VCPU=1"})))
         release(backend, "gone")
-        first = backend.claim(old, ClaimOrder("job", deltas({here: "VCPU=1"})))
-        write = Write(last, "renew", "job", orders=(Renewal("job", None),))
-        backend.commit(write)
+        first = backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         before = picture(backend)
         pruned = backend.prune(_a_moment_later())
-        assert pruned.operations == 4  # the definition, the claims, the release
+        assert pruned.operations == 3  # the definition, a claim, the release; not the last one
         assert picture(backend) == before
-        assert backend.outcome(gone) is None and backend.outcome(old) is None
-        assert backend.outcome(last) is not None
-        assert [record.generation for record in backend.commit(write)] == [
-            record.generation for record in [backend.held("job")] if record is not None
-        ]
+        assert backend.held("job") == first
+        assert backend.outcome(gone) is None and backend.outcome(old) is not None
         release(backend, "job")
-        again = backend.claim(old, ClaimOrder("job", deltas({here: "VCPU=1"})))  # it is new now
-        assert again.generation > first.generation
+        again = claim(backend, "job", {here: "VCPU=1"})
+        assert again.generation != first.generation
+
+    @law(6)
+    def test_an_operation_older_than_what_is_kept_is_refused(self, backend: Backend) -> None:
+        [here] = define(backend, host("host0")).values()
+        old = Operation(_made(now() - datetime.timedelta(days=8)))
+        assert old.made_at is not None and Operation(str(uuids.uuid4())).made_at is None
+        with pytest.raises(exceptions.OperationExpired):
+            backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        assert backend.held("job") is None
+        younger = Operation(_made(now() - datetime.timedelta(days=2)))
+        made = backend.claim(younger, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        again = ConsumerOrder.claim("job", deltas({here: "VCPU=2"}))
+        assert backend.claim(younger, again) == made
+
+    def test_what_is_older_than_a_ledger_keeps_is_forgotten_by_those_who_write(
+        self, backend: Backend
+    ) -> None:
+        [here] = define(backend, host("host0", "VCPU=9999")).values()
+        first = Operation()
+        backend.claim(first, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        backend.retain(datetime.timedelta(0))
+        _a_moment_later()
+        for _ in range(1000):
+            adjust(backend, "other", {here: "VCPU=1"})
+            if backend.outcome(first) is None:
+                break
+        assert backend.outcome(first) is None
+        assert backend.held("job") is not None
+        with pytest.raises(exceptions.CursorExpired):
+            backend.changes(_ZERO, 10)
 
     @law(4)
     def test_no_generation_is_repeated_after_pruning(self, backend: Backend) -> None:
@@ -398,7 +475,7 @@ class FeedRules(Kit):
     def test_nothing_younger_is_pruned(self, backend: Backend) -> None:
         [here] = define(backend, host("host0")).values()
         operation = Operation()
-        backend.claim(operation, ClaimOrder("job", deltas({here: "VCPU=1"})))
+        backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         release(backend, "job")
         pruned = backend.prune(now() - datetime.timedelta(days=1))
         assert (pruned.operations, pruned.changes) == (0, 0)
@@ -417,8 +494,14 @@ class FeedRules(Kit):
             again.close()
 
 
-def _place(change: Change) -> tuple[int, int]:
+def _place(change: FeedEntry) -> tuple[int, int]:
     return change.shard, change.number
+
+
+def _made(when: datetime.datetime) -> str:
+    """Return an id of an operation that was made then."""
+    milliseconds = int(when.timestamp() * 1000)
+    return str(uuids.UUID(int=milliseconds << 80 | 7 << 76 | 2 << 62 | secrets.randbits(62)))
 
 
 def _a_moment_later() -> datetime.datetime:
@@ -427,3 +510,313 @@ def _a_moment_later() -> datetime.datetime:
     while (moment := now()) <= began:
         pass
     return moment
+
+
+# --- freshness ---
+
+
+#: More changes than any test here makes.
+MANY = 10_000
+
+
+class Follower:
+    """A picture of a ledger that is kept up with what was touched, and with nothing else."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._old: set[str] = set()
+        self._read()
+
+    def _read(self) -> None:
+        columns = self._backend.read()
+        assert columns.cursor is not None
+        self.cursor, self.picture = columns.cursor, picture_of(columns)
+
+    def _choose(self, touched: Touched) -> Collection[str] | None:
+        """Return whose trees to read: of those touched, and of the roots they had."""
+        root_of = {one.uuid: one.root for one in self.picture.providers.values()}
+        self._old = {root_of[one] for one in touched.providers if one in root_of}
+        roots = {self.picture.providers[name].uuid for name in self._old}
+        return None if touched.is_wide else touched.providers | roots
+
+    def keep_up(self) -> Picture:
+        """Return what the ledger holds, read anew only if the feed has forgotten something."""
+        try:
+            self.follow()
+        except exceptions.CursorExpired:
+            self._read()
+        return self.picture
+
+    def follow(self) -> Changed:
+        """Take over what was changed."""
+        changed = self._backend.read_changed(self.cursor, MANY, self._choose)
+        if changed.columns is None:
+            # by the way that every backend has, also because others wrote all the time
+            self._read()
+            return changed
+        assert changed.columns.cursor == changed.cursor
+        found, was = picture_of(changed.columns), self.picture
+        gone = {name for name, one in was.providers.items() if one.root in self._old}
+        gone |= found.providers.keys()
+        self.picture = Picture(
+            {n: one for n, one in was.providers.items() if n not in gone} | found.providers,
+            {k: one for k, one in was.allocations.items() if k[1] not in gone} | found.allocations,
+            {k: one for k, one in was.units.items() if k[0] not in gone} | found.units,
+        )
+        self.cursor = changed.cursor
+        return changed
+
+
+def _ask(backend: Backend, after: Cursor, most: int = MANY) -> tuple[Changed, Touched | None]:
+    """Return what was changed, reading all trees that were touched, and whom it touched."""
+    seen: list[Touched] = []
+
+    def choose(touched: Touched) -> Collection[str]:
+        seen.append(touched)
+        return touched.providers
+
+    changed = backend.read_changed(after, most, choose)
+    return changed, seen[-1] if seen else None
+
+
+class FreshnessRules(Kit):
+    """What is read of what was changed, and when nothing is."""
+
+    def test_nothing_is_read_when_nothing_was_changed(self, backend: Backend) -> None:
+        define(backend, host("host0"))
+        cursor = backend.cursor()
+        changed, touched = _ask(backend, cursor)
+        assert (changed.cursor, changed.changes) == (cursor, 0)
+        assert touched in (None, Touched())
+        assert changed.columns is not None and not changed.columns.providers.uuid
+
+    def test_the_trees_that_were_touched_are_read_whole(self, backend: Backend) -> None:
+        tree = host("host0", "VCPU=8")
+        tree.add("host0/gpu", "PGPU=1", traits=["CUSTOM_A"])
+        names = define(backend, tree, host("host1"), host("host2"))
+        claim(backend, "before", {names["host0/gpu"]: "PGPU=1"})
+        cursor = backend.cursor()
+        claim(backend, "a", {names["host0"]: "VCPU=1"})
+        claim(backend, "b", {names["host2"]: "VCPU=1"})
+        changed, touched = _ask(backend, cursor)
+        assert touched is not None and not touched.is_wide
+        assert touched.providers == frozenset((names["host0"], names["host2"]))
+        assert (changed.cursor, changed.changes) == (backend.cursor(), 2)
+        assert changed.columns is not None
+        assert picture_of(changed.columns) == picture(backend, "host0", "host2")
+
+    def test_more_changes_than_asked_for_are_not_read(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        cursor = backend.cursor()
+        for number in range(4):
+            claim(backend, f"job-{number}", {names["host0"]: "VCPU=1"})
+        changed, _ = _ask(backend, cursor, most=3)
+        assert changed.columns is None and changed.changes == 4
+        changed, _ = _ask(backend, cursor, most=4)
+        assert changed.columns is not None and changed.changes == 4
+
+    def test_nothing_is_read_where_nothing_is_chosen(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        cursor = backend.cursor()
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        changed = backend.read_changed(cursor, MANY, lambda touched: None)
+        assert (changed.columns, changed.changes) == (None, 1)
+        changed = backend.read_changed(cursor, MANY, lambda touched: ())
+        assert changed.columns is not None and not changed.columns.providers.uuid
+
+    def test_who_is_gone_gives_nothing(self, backend: Backend) -> None:
+        names = define(backend, host("host0"), host("host1"))
+        cursor = backend.cursor()
+        removal = ProviderRemoval(names["host1"], "host1", kept(backend, "host1").generation or 0)
+        backend.define(Operation(), DefinitionChanges("host1", removals=(removal,)))
+        changed, touched = _ask(backend, cursor)
+        assert touched is not None and not touched.is_wide
+        assert touched.providers == frozenset((names["host1"],))
+        assert changed.columns is not None and not changed.columns.providers.uuid
+
+    def test_a_uuid_is_not_taken_for_a_name(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        other = ProviderDefinition(str(uuids.uuid4()), names["host0"], None, (), frozenset())
+        backend.define(Operation(), DefinitionChanges("host1", creates=(other,)))
+        cursor = backend.cursor()
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        changed, _ = _ask(backend, cursor)
+        # who cannot tell them apart may have everything read
+        assert changed.columns is None or list(changed.columns.providers.name) == ["host0"]
+
+    def test_a_renewal_changes_nothing_that_is_read(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        cursor = backend.cursor()
+        backend.commit(
+            Write(Operation(), "renew", "job", orders=(ConsumerOrder.renew("job", None),))
+        )
+        changed, touched = _ask(backend, cursor)
+        assert touched is not None and not touched.is_wide
+        assert touched.providers <= {names["host0"]}
+        assert changed.columns is not None and changed.changes == 1
+
+    def test_a_rename_on_its_own_touches_everybody(self, backend: Backend) -> None:
+        define(backend, Provider("host0", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"]))
+        for kind, name in ((CLASS, "CUSTOM_OLD"), (TRAIT, "CUSTOM_A")):
+            cursor = backend.cursor()
+            change_names(backend, rename(kind, name, "CUSTOM_NEW"))
+            _, touched = _ask(backend, cursor)
+            assert touched == Touched(is_wide=True)
+
+    def test_a_rename_beside_other_changes_names_whom_it_touched(self, backend: Backend) -> None:
+        told = Provider("told", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"])
+        names = define(backend, host("host0"), told, host("other"))
+        cursor = backend.cursor()
+        backend.commit(
+            Write(
+                Operation(),
+                "reshape",
+                "job",
+                orders=(ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"})),),
+                names=(rename(CLASS, "CUSTOM_OLD", "CUSTOM_NEW"),),
+            )
+        )
+        _, touched = _ask(backend, cursor)
+        assert touched is not None and not touched.is_wide
+        assert touched.providers == frozenset((names["host0"], names["told"]))
+        cursor = backend.cursor()
+        backend.commit(
+            Write(
+                Operation(),
+                "reshape",
+                "host0",
+                changes_to(backend, host("host0", "VCPU=9")),
+                names=(rename(TRAIT, "CUSTOM_A", "CUSTOM_B"),),
+            )
+        )
+        _, touched = _ask(backend, cursor)
+        assert touched is not None and not touched.is_wide
+        assert touched.providers == frozenset((names["host0"], names["told"]))
+
+    def test_a_cursor_that_is_no_good_is_refused(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        old = backend.cursor()
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        ahead = Cursor(tuple(head + 1 for head in backend.cursor().heads))
+        with pytest.raises(exceptions.CursorExpired):
+            _ask(backend, ahead)
+        moment = began = now()
+        while moment <= began:
+            moment = now()
+        backend.prune(moment)
+        for cursor in (old, Cursor((0,) * SHARDS)):
+            with pytest.raises(exceptions.CursorExpired):
+                _ask(backend, cursor)
+
+    @law(11)
+    def test_nothing_is_told_of_who_follows(self, backend: Backend) -> None:
+        names = define(backend, host("host0"))
+        follower = Follower(backend)
+        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        cursor = backend.cursor()
+        assert follower.follow().changes == 1
+        assert backend.cursor() == cursor == follower.cursor
+
+    # --- a picture that is kept up ---
+
+    @law(1)
+    def test_who_follows_has_what_is_kept(self, backend: Backend) -> None:
+        """After every kind of write, one at a time."""
+        follower = Follower(backend)
+        names: dict[str, str] = {}
+
+        def check() -> None:
+            follower.follow()
+            assert follower.picture == picture(backend)
+            assert follower.cursor == backend.cursor()
+
+        def defined(*roots: Provider) -> None:
+            names.update(define(backend, *roots))
+            check()
+
+        tree = host("host0", "VCPU=8")
+        tree.add("cell0", "PCPU=4", traits=["CUSTOM_A"])
+        tree.add("cell1", "PCPU=4")
+        defined(tree, host("host1"), host("host2"))
+        claim(backend, "job", {names["host0"]: "VCPU=1", names["cell0"]: "PCPU=1"})
+        check()
+        order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=2"})))
+        check()
+        tree = kept(backend, "host0")
+        tree.find("cell0").update(traits={"CUSTOM_B"}, aggregates={"rack0"})
+        defined(tree)
+        tree = kept(backend, "host0")
+        tree.find("cell1").update(inventories=Inventories({"PCPU": 6, "MEMORY_MB": 7}))
+        defined(tree)
+        reparent(backend, "cell1", "host2")
+        check()
+        assert follower.picture.providers["cell1"].root == "host2"
+        claim(backend, "job-2", {names["cell1"]: "PCPU=1"})
+        check()
+        for change in (
+            NameChange(AGGREGATE, NameAction.ENSURE, "rack1"),
+            rename(AGGREGATE, "rack0", "rack2"),
+            rename(TRAIT, "CUSTOM_B", "CUSTOM_C"),
+        ):
+            change_names(backend, change)
+            check()
+        backend.commit(Write(Operation(), "report", "host0", reported=(names["host1"],)))
+        check()
+        tree = kept(backend, "host0")
+        tree.update(children=())
+        defined(tree)
+        order(backend, ConsumerOrder.release("job"), ConsumerOrder.release("job-2"))
+        check()
+
+    @law(2)
+    def test_who_follows_sees_each_write_whole(self, backend: Backend) -> None:
+        """Writers take of two trees at once: a picture has both parts, or none."""
+        names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(4)))
+        uuids = list(names.values())
+        done = threading.Event()
+        follower = Follower(backend)
+
+        def write(number: int) -> None:
+            for turn in range(12):
+                here, there = uuids[number], uuids[(number + 1 + turn % 3) % 4]
+                claim(backend, f"job-{number}-{turn}", {here: "VCPU=1", there: "VCPU=1"})
+                if turn % 3 == 2:
+                    release(backend, f"job-{number}-{turn}")
+
+        def follow() -> None:
+            while not done.is_set():
+                was = backend.cursor()
+                follower.follow()
+                assert all(a <= b for a, b in zip(was.heads, follower.cursor.heads, strict=True))
+                consumers = [consumer for consumer, _, _ in follower.picture.allocations]
+                assert all(consumers.count(consumer) == 2 for consumer in set(consumers))
+                # sums agree within trees, and trees with one another
+                total = sum(follower.picture.used(name, "VCPU") for name in names)
+                assert total == len(consumers)
+
+        with ThreadPoolExecutor(5) as pool:
+            following = pool.submit(follow)
+            try:
+                for future in [pool.submit(write, number) for number in range(4)]:
+                    future.result()
+            finally:
+                done.set()
+            following.result()
+        follower.follow()
+        assert follower.picture == picture(backend)
+
+
+def reparent(backend: Backend, name: str, parent: str) -> None:
+    """Move a provider, and all below it, below another."""
+    found = picture(backend)
+    provider, nothing = found.providers[name], frozenset[str]()
+    definition = ProviderDefinition(
+        provider.uuid,
+        name,
+        found.providers[parent].uuid,
+        tuple(provider.inventories.values()),
+        provider.traits,
+    )
+    update = ProviderUpdate(definition, provider.generation, (), (), nothing, nothing)
+    backend.define(Operation(), DefinitionChanges(name, updates=(update,)))

@@ -1,10 +1,18 @@
-"""Rules of lists: every filter answers what naive loops answer, and pages cover everything once."""
+"""Rules of lists: every filter answers what naive loops answer, and pages cover everything once.
+
+The loops go over everything that is kept. Nothing in them is shared with a backend: they read
+:class:`Columns`, and say each condition of a filter in their own words.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import math
 import random
 import uuid as uuids
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +22,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -24,12 +33,12 @@ from resource_objects.providers.listing import (
     ConsumerFilter,
     ListedProvider,
     ProviderFilter,
+    Total,
     sorted_totals,
 )
-from resource_objects.providers.orders import ClaimOrder, ClaimRecord, Operation, Renewal, Write
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Write
 from resource_objects.providers.provider import Share
-from resource_objects.testing.conformance import oracle
-from resource_objects.testing.conformance.base import (
+from resource_objects.testing.conformance.suite import (
     Kit,
     claim,
     define,
@@ -40,6 +49,199 @@ from resource_objects.testing.conformance.base import (
     picture,
     told,
 )
+
+
+@dataclasses.dataclass
+class Row:
+    """One provider, by its names only."""
+
+    name: str
+    uuid: str
+    parent: str | None
+    root: str
+    reported_at: datetime.datetime | None
+    inventories: dict[str, dict[str, Any]]
+    traits: set[str]
+    aggregates: set[str]
+    shares: list[tuple[str, str, str, int]]  #: class, of provider, of class, factor
+
+
+_FIGURES = (
+    "total",
+    "reserved",
+    "min_unit",
+    "max_unit",
+    "step_size",
+    "ratio_millionths",
+    "capacity",
+    "used",
+)
+
+
+def rows_of(columns: Columns) -> dict[str, Row]:
+    """Return the providers of columns, by name."""
+    table = columns.providers
+    name = dict(zip(table.provider_id, table.name, strict=True))
+    parent = {
+        own: None if above is None else name[above]
+        for own, above in zip(table.name, table.parent_id, strict=True)
+    }
+    found = {}
+    for number, own, uuid in zip(table.provider_id, table.name, table.uuid, strict=True):
+        top = own
+        while (above := parent[top]) is not None:
+            top = above
+        found[own] = Row(
+            own,
+            uuid,
+            parent[own],
+            top,
+            table.reported_at[list(table.name).index(own)],
+            {
+                values[0]: dict(zip(_FIGURES, values[1:], strict=True))
+                for of, *values in zip(*columns.inventories, strict=True)
+                if of == number
+            },
+            {trait for of, trait in zip(*columns.traits, strict=True) if of == number},
+            {one for of, one in zip(*columns.aggregates, strict=True) if of == number},
+            [
+                (kind, name[target], target_kind, factor)
+                for of, kind, target, target_kind, factor in zip(*columns.shares, strict=True)
+                if of == number
+            ],
+        )
+    return found
+
+
+def wanted_providers(rows: dict[str, Row], wanted: ProviderFilter) -> set[str]:
+    """Return the names of the providers that a filter wants."""
+    return {name for name, row in rows.items() if all(_conditions(rows, row, wanted))}
+
+
+def _conditions(rows: dict[str, Row], row: Row, wanted: ProviderFilter) -> Iterator[bool]:
+    if wanted.names is not None:
+        yield row.name in wanted.names
+    if wanted.uuids is not None:
+        yield row.uuid in wanted.uuids
+    if wanted.trees is not None:
+        tree = [other for other in rows.values() if other.root == row.root]
+        yield any(other.name in wanted.trees or other.uuid in wanted.trees for other in tree)
+    yield all(aggregate not in row.aggregates for aggregate in wanted.forbidden_aggregates)
+    yield all(any(one in row.aggregates for one in some) for some in wanted.aggregates)
+    yield all(trait in row.traits for trait in wanted.required)
+    yield all(trait not in row.traits for trait in wanted.forbidden)
+    yield all(any(trait in row.traits for trait in some) for some in wanted.any_of)
+    for kind, amount in wanted.room:
+        yield _has_room(rows, row, kind, amount)
+    if wanted.over_capacity:
+        yield any(figures["used"] > _capacity(figures) for figures in row.inventories.values())
+    if wanted.roots_only:
+        yield row.parent is None
+    if wanted.reported_before is not None:
+        yield row.reported_at is not None and row.reported_at < wanted.reported_before
+
+
+def _capacity(figures: dict[str, Any]) -> int:
+    ratio = Fraction(figures["ratio_millionths"], 1_000_000)
+    left: int = figures["total"] - figures["reserved"]
+    return math.floor(left * ratio)
+
+
+def _has_room(rows: dict[str, Row], row: Row, kind: str, amount: int) -> bool:
+    if kind not in row.inventories:
+        return False
+    figures = row.inventories[kind]
+    most = figures["total"] if figures["max_unit"] is None else figures["max_unit"]
+    if amount < figures["min_unit"] or amount % figures["step_size"]:
+        return False
+    if figures["max_unit"] is not None and amount > most:
+        return False
+    if figures["used"] + amount > _capacity(figures):
+        return False
+    for own, target, target_kind, factor in row.shares:
+        there = rows[target].inventories[target_kind]
+        if own == kind and there["used"] + amount * factor > _capacity(there):
+            return False
+    return True
+
+
+def everybody(backend: Backend) -> list[ConsumerRecord]:
+    """Return all who hold something, as one by one they are read."""
+    names = sorted(set(backend.read().allocations.consumer))
+    found = (backend.held(name) for name in names)
+    return [record for record in found if record is not None]
+
+
+def wanted_consumers(
+    rows: dict[str, Row], records: list[ConsumerRecord], wanted: ConsumerFilter
+) -> list[str]:
+    """Return the names of the consumers that a filter wants, in their order."""
+    return sorted(one.consumer for one in records if all(_asked(rows, one, wanted)))
+
+
+def _asked(rows: dict[str, Row], record: ConsumerRecord, wanted: ConsumerFilter) -> Iterator[bool]:
+    for allowed, value in (
+        (wanted.names, record.consumer),
+        (wanted.projects, record.project),
+        (wanted.users, record.user),
+        (wanted.types, record.consumer_type),
+        (wanted.states, record.state),
+    ):
+        if allowed is not None:
+            yield value in allowed
+    if wanted.provider is not None:
+        yield any(wanted.provider in _handles(rows, held.provider) for held in record.held)
+    if wanted.tree is not None:
+        yield any(_in_tree(rows, held.provider, wanted.tree) for held in record.held)
+    if wanted.created_before is not None:
+        yield record.created_at < wanted.created_before
+    if wanted.created_after is not None:
+        yield record.created_at > wanted.created_after
+    if wanted.expires_before is not None:
+        yield record.expires_at is not None and record.expires_at < wanted.expires_before
+
+
+def _handles(rows: dict[str, Row], name: str) -> tuple[str, str]:
+    return name, rows[name].uuid
+
+
+def _in_tree(rows: dict[str, Row], name: str, tree: str) -> bool:
+    return any(
+        tree in (other.name, other.uuid) for other in rows.values() if other.root == rows[name].root
+    )
+
+
+def wanted_totals(
+    rows: dict[str, Row], records: list[ConsumerRecord], wanted: ConsumerFilter, by: By
+) -> set[Total]:
+    """Return what the consumers of a filter use, by group and class."""
+    asked = set(wanted_consumers(rows, records, wanted))
+    uses: dict[tuple[str | None, str], list[tuple[str, int]]] = {}
+    for record in records:
+        for held in record.held:
+            if record.consumer not in asked:
+                continue
+            if wanted.provider not in (None, *_handles(rows, held.provider)):
+                continue
+            if wanted.tree is not None and not _in_tree(rows, held.provider, wanted.tree):
+                continue
+            group = {
+                By.RESOURCE_CLASS: None,
+                By.PROVIDER: held.provider,
+                By.PROJECT: record.project,
+                By.USER: record.user,
+                By.CONSUMER_TYPE: record.consumer_type,
+            }[by]
+            use = record.consumer, held.amount
+            uses.setdefault((group, held.resource_class), []).append(use)
+    return {
+        Total(group, kind, sum(amount for _, amount in found), len({name for name, _ in found}))
+        for (group, kind), found in uses.items()
+    }
+
+
+# --- the rules ---
+
 
 _TRAITS = ["CUSTOM_A", "CUSTOM_B", "HW_CPU_X86_AVX2"]
 _AGGREGATES = ["rack-1", "rack-2", "room"]
@@ -71,7 +273,7 @@ def fill(backend: Backend, seed: int = 7) -> None:
         except exceptions.CapacityException:
             continue
         if chance.random() < 0.3:
-            order(backend, Renewal(consumer, expires_at, CONFIRMED))
+            order(backend, ConsumerOrder.renew(consumer, expires_at, CONFIRMED))
     shrunk = Provider("P2", "VCPU=1,MEMORY_MB=20,CUSTOM_X=1", traits=["CUSTOM_A"])
     define(backend, shrunk)
 
@@ -111,11 +313,11 @@ def _maybe(strategy: st.SearchStrategy[frozenset[str]]) -> st.SearchStrategy[fro
     return st.none() | strategy
 
 
-_handles = [*_PROVIDERS, "nobody"]
+_listed_handles = [*_PROVIDERS, "nobody"]
 _provider_filters = st.builds(
     ProviderFilter,
-    names=_maybe(_some(_handles)),
-    trees=_maybe(_some(_handles)),
+    names=_maybe(_some(_listed_handles)),
+    trees=_maybe(_some(_listed_handles)),
     aggregates=st.lists(_some([*_AGGREGATES, "none"]), max_size=2).map(tuple),
     forbidden_aggregates=_some(_AGGREGATES),
     required=_some([*_TRAITS, "CUSTOM_NONE"]),
@@ -135,8 +337,8 @@ _consumer_filters = st.builds(
     users=_people,
     types=_people,
     states=_maybe(_some([HELD, CONFIRMED])),
-    tree=st.none() | st.sampled_from(_handles),
-    provider=st.none() | st.sampled_from(_handles),
+    tree=st.none() | st.sampled_from(_listed_handles),
+    provider=st.none() | st.sampled_from(_listed_handles),
     expires_before=st.sampled_from([None, _moment(0), _moment(1), _moment(9)]),
 )
 #: Few conditions at a time, or hardly anything is ever wanted.
@@ -185,14 +387,14 @@ class ListRules(Kit):
         return backend
 
     @pytest.fixture
-    def rows(self, filled: Backend) -> dict[str, oracle.Row]:
+    def rows(self, filled: Backend) -> dict[str, Row]:
         """Its providers, for the oracle."""
-        return oracle.rows_of(filled.read())
+        return rows_of(filled.read())
 
     @pytest.fixture
-    def records(self, filled: Backend) -> list[ClaimRecord]:
+    def records(self, filled: Backend) -> list[ConsumerRecord]:
         """Its consumers, for the oracle."""
-        return oracle.everybody(filled)
+        return everybody(filled)
 
     # --- providers ---
 
@@ -201,17 +403,17 @@ class ListRules(Kit):
     def test_providers_are_filtered_as_loops_would(
         self,
         filled: Backend,
-        rows: dict[str, oracle.Row],
+        rows: dict[str, Row],
         wanted: ProviderFilter,
         conditions: frozenset[str],
     ) -> None:
         thinned = ProviderFilter(**{name: getattr(wanted, name) for name in conditions})
         found = filled.list_providers(thinned, 1000)
-        assert {row.name for row in found} == oracle.wanted_providers(rows, thinned)
+        assert {row.name for row in found} == wanted_providers(rows, thinned)
         assert [row.number for row in found] == sorted({row.number for row in found})
 
     def test_the_filled_ledger_has_a_bit_of_everything(
-        self, filled: Backend, rows: dict[str, oracle.Row], records: list[ClaimRecord]
+        self, filled: Backend, rows: dict[str, Row], records: list[ConsumerRecord]
     ) -> None:
         for wanted in (
             ProviderFilter(over_capacity=True),
@@ -221,7 +423,7 @@ class ListRules(Kit):
             ProviderFilter(room=(("CUSTOM_X", 3),)),
         ):
             found = {row.name for row in filled.list_providers(wanted, 100)}
-            assert found == oracle.wanted_providers(rows, wanted)
+            assert found == wanted_providers(rows, wanted)
             assert 0 < len(found) < len(rows)
         assert any(row.shares for row in rows.values())
         assert len(records) > 5
@@ -304,14 +506,14 @@ class ListRules(Kit):
     def test_consumers_are_filtered_as_loops_would(
         self,
         filled: Backend,
-        rows: dict[str, oracle.Row],
-        records: list[ClaimRecord],
+        rows: dict[str, Row],
+        records: list[ConsumerRecord],
         wanted: ConsumerFilter,
         conditions: frozenset[str],
     ) -> None:
         thinned = ConsumerFilter(**{name: getattr(wanted, name) for name in conditions})
         found = filled.list_consumers(thinned, 1000)
-        assert [one.consumer for one in found] == oracle.wanted_consumers(rows, records, thinned)
+        assert [one.consumer for one in found] == wanted_consumers(rows, records, thinned)
         by_name = {record.consumer: told(record) for record in records}
         assert [told(one) for one in found] == [by_name[one.consumer] for one in found]
 
@@ -320,8 +522,8 @@ class ListRules(Kit):
     def test_totals_are_what_loops_would_sum(
         self,
         filled: Backend,
-        rows: dict[str, oracle.Row],
-        records: list[ClaimRecord],
+        rows: dict[str, Row],
+        records: list[ConsumerRecord],
         wanted: ConsumerFilter,
         conditions: frozenset[str],
         by: By,
@@ -330,7 +532,7 @@ class ListRules(Kit):
             conditions -= {"tree"}
         thinned = ConsumerFilter(**{name: getattr(wanted, name) for name in conditions})
         found = filled.totals(thinned, by)
-        assert set(found) == oracle.wanted_totals(rows, records, thinned, by)
+        assert set(found) == wanted_totals(rows, records, thinned, by)
         assert found == sorted_totals(found)
 
     def test_handles_may_be_uuids(self, filled: Backend) -> None:
@@ -364,7 +566,7 @@ class ListRules(Kit):
             ConsumerFilter(states=frozenset({HELD})),
         ):
             whole = filled.list_consumers(wanted, 1000)
-            paged: list[ClaimRecord] = []
+            paged: list[ConsumerRecord] = []
             while page := filled.list_consumers(
                 wanted, limit, paged[-1].consumer if paged else None
             ):
@@ -385,7 +587,7 @@ class ListRules(Kit):
         order(
             backend,
             *(
-                ClaimOrder(f"job-{number:03}", deltas({uuid: "VCPU=2"}), project="p")
+                ConsumerOrder.claim(f"job-{number:03}", deltas({uuid: "VCPU=2"}), project="p")
                 for number, uuid in enumerate(names.values())
             ),
         )

@@ -1,25 +1,350 @@
-"""Rules of names: every name that the library admits is kept as it is."""
+"""Rules of names: classes, traits and aggregates by themselves; every name is kept as it is."""
 
 from __future__ import annotations
 
+import string
 from typing import Any
 
+import os_resource_classes
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from resource_objects import exceptions, names
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.orders import ClaimOrder, Delta, Operation
-from resource_objects.testing import strategies
-from resource_objects.testing.conformance.base import (
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    NameAction,
+    NameChange,
+    NameKind,
+    Operation,
+    Use,
+    Write,
+)
+from resource_objects.providers.provider import Share
+from resource_objects.resources.traits import standard_traits
+from resource_objects.testing.conformance.suite import (
+    AGGREGATE,
+    CLASS,
+    TRAIT,
     Kit,
+    adjust,
+    change_names,
+    changes_to,
     claim,
     define,
+    deltas,
+    host,
     kept,
     law,
+    names_of,
     picture,
     release,
+    rename,
 )
+
+_NOT_FOUND = {
+    CLASS: exceptions.ClassNotFound,
+    TRAIT: exceptions.TraitNotFound,
+    AGGREGATE: exceptions.AggregateNotFound,
+}
+_IN_USE = {
+    CLASS: exceptions.ClassInUse,
+    TRAIT: exceptions.TraitInUse,
+    AGGREGATE: exceptions.AggregateInUse,
+}
+_each_kind = pytest.mark.parametrize("kind", list(NameKind))
+
+
+def _ensure(kind: NameKind, name: str) -> NameChange:
+    return NameChange(kind, NameAction.ENSURE, name)
+
+
+def _delete(kind: NameKind, name: str) -> NameChange:
+    return NameChange(kind, NameAction.DELETE, name)
+
+
+def _user(name: str) -> Provider:
+    """Return a provider that has something of this name of every kind."""
+    return Provider("user", {name: 8}, traits=[name], aggregates=[name])
+
+
+class CatalogueRules(Kit):
+    """How names are made, renamed and removed."""
+
+    def test_standard_names_are_there(self, backend: Backend) -> None:
+        assert set(names_of(backend, CLASS)) == set(os_resource_classes.STANDARDS)
+        assert set(names_of(backend, TRAIT)) == standard_traits()
+        assert names_of(backend, AGGREGATE) == []
+
+    @_each_kind
+    def test_a_name_is_ensured_once(self, backend: Backend, kind: NameKind) -> None:
+        before = names_of(backend, kind)
+        change_names(backend, _ensure(kind, "CUSTOM_NEW"))
+        after = names_of(backend, kind)
+        assert set(after) - set(before) == {"CUSTOM_NEW"} and len(after) == len(before) + 1
+        change_names(backend, _ensure(kind, "CUSTOM_NEW"))
+        assert names_of(backend, kind) == after
+
+    @pytest.mark.parametrize("kind", [CLASS, TRAIT])
+    def test_ensuring_a_standard_name_changes_nothing(
+        self, backend: Backend, kind: NameKind
+    ) -> None:
+        before = names_of(backend, kind)
+        change_names(backend, *(_ensure(kind, name) for name in before[:3]))
+        assert names_of(backend, kind) == before
+
+    def test_a_definition_makes_the_names_it_uses(self, backend: Backend) -> None:
+        define(backend, _user("CUSTOM_NEW"))
+        for kind in NameKind:
+            assert "CUSTOM_NEW" in names_of(backend, kind)
+
+    def test_names_are_listed_by_their_code_points_in_pages(self, backend: Backend) -> None:
+        made = ["b", "B", "Z", "a", "ä", "大", "_", "~", "aa", "🖥"]
+        change_names(backend, *(_ensure(AGGREGATE, name) for name in made))
+        for limit in (1, 3, 100):
+            found: list[str] = []
+            while page := backend.list_names(AGGREGATE, limit, found[-1] if found else None):
+                assert len(page) <= limit
+                found += [listed.name for listed in page]
+            assert found == sorted(made)
+        assert backend.list_names(AGGREGATE, 100, "🖥") == ()
+
+    @_each_kind
+    def test_a_renamed_name_keeps_its_number(self, backend: Backend, kind: NameKind) -> None:
+        change_names(backend, _ensure(kind, "CUSTOM_OLD"))
+        [old] = [one for one in backend.list_names(kind, 1000) if one.name == "CUSTOM_OLD"]
+        change_names(backend, rename(kind, "CUSTOM_OLD", "CUSTOM_NEW"))
+        listed = {one.name: one for one in backend.list_names(kind, 1000)}
+        assert listed["CUSTOM_NEW"].number == old.number and "CUSTOM_OLD" not in listed
+
+    # --- what is used ---
+
+    def test_a_renamed_class_keeps_all_that_is_counted_in_it(self, backend: Backend) -> None:
+        tree = Provider("host0", "CUSTOM_OLD=8,VCPU=1")
+        share = Share(resource_class="CUSTOM_OLD", of="host0", of_class="CUSTOM_OLD", factor=2)
+        tree.add("cell", "CUSTOM_OLD=4", shares=[share])
+        names = define(backend, tree)
+        claim(backend, "job", {names["cell"]: "CUSTOM_OLD=1", names["host0"]: "VCPU=1"})
+        change_names(backend, rename(CLASS, "CUSTOM_OLD", "CUSTOM_NEW"))
+        found = picture(backend)  # which checks the sums too
+        assert found.holds("job") == {("cell", "CUSTOM_NEW"): 1, ("host0", "VCPU"): 1}
+        assert found.used("host0", "CUSTOM_NEW") == 2
+        record = backend.held("job")
+        assert record is not None
+        assert {held.resource_class for held in record.held} == {"CUSTOM_NEW", "VCPU"}
+        adjust(backend, "job", {names["cell"]: "CUSTOM_NEW=2"})
+        with pytest.raises(exceptions.InventoryNotFound):
+            adjust(backend, "job", {names["cell"]: "CUSTOM_OLD=1"})
+        release(backend, "job")
+        assert picture(backend).used("host0", "CUSTOM_NEW") == 0
+
+    @pytest.mark.parametrize("kind", [TRAIT, AGGREGATE])
+    def test_a_renamed_name_keeps_who_has_it(self, backend: Backend, kind: NameKind) -> None:
+        define(backend, _user("CUSTOM_OLD"))
+        change_names(backend, rename(kind, "CUSTOM_OLD", "CUSTOM_NEW"))
+        found = picture(backend).providers["user"]
+        assert (found.traits, found.aggregates)[kind is AGGREGATE] == {"CUSTOM_NEW"}
+
+    def test_an_old_name_may_be_made_anew(self, backend: Backend) -> None:
+        names = define(backend, Provider("user", {"CUSTOM_A": 8}))
+        claim(backend, "job", {names["user"]: {"CUSTOM_A": 1}})
+        change_names(backend, rename(CLASS, "CUSTOM_A", "CUSTOM_B"), _ensure(CLASS, "CUSTOM_A"))
+        tree = kept(backend, "user")
+        tree.inventories["CUSTOM_A"] = 3
+        define(backend, tree)
+        found = picture(backend)
+        assert (found.used("user", "CUSTOM_A"), found.used("user", "CUSTOM_B")) == (0, 1)
+
+    def test_two_names_may_be_swapped(self, backend: Backend) -> None:
+        names = define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9}))
+        claim(backend, "job", {names["user"]: {"CUSTOM_A": 1}})
+        change_names(
+            backend,
+            rename(CLASS, "CUSTOM_A", "CUSTOM_C"),
+            rename(CLASS, "CUSTOM_B", "CUSTOM_A"),
+            rename(CLASS, "CUSTOM_C", "CUSTOM_B"),
+        )
+        found = picture(backend)
+        assert found.holds("job") == {("user", "CUSTOM_B"): 1}
+        assert found.providers["user"].inventories["CUSTOM_A"].total == 9
+
+    @_each_kind
+    def test_what_is_used_cannot_be_deleted(self, backend: Backend, kind: NameKind) -> None:
+        define(backend, _user("CUSTOM_A"))
+        before = picture(backend)
+        with pytest.raises(_IN_USE[kind]) as refused:
+            change_names(backend, _delete(kind, "CUSTOM_A"))
+        assert refused.value.subject == "CUSTOM_A"
+        assert picture(backend) == before and "CUSTOM_A" in names_of(backend, kind)
+        define(backend, Provider("user", {"CUSTOM_B": 8}, aggregates=[]))
+        change_names(backend, _delete(kind, "CUSTOM_A"))
+        assert "CUSTOM_A" not in names_of(backend, kind)
+
+    def test_a_deleted_name_may_be_made_anew(self, backend: Backend) -> None:
+        for _ in range(2):
+            define(backend, _user("CUSTOM_A"))
+            define(backend, Provider("user", {"CUSTOM_B": 8}, aggregates=[]))
+            change_names(backend, *(_delete(kind, "CUSTOM_A") for kind in NameKind))
+        names = define(backend, _user("CUSTOM_A"))
+        claim(backend, "job", {names["user"]: {"CUSTOM_A": 8}})
+        assert picture(backend).used("user", "CUSTOM_A") == 8
+
+    # --- what is refused ---
+
+    @_each_kind
+    def test_a_name_that_is_not_there_is_not_found(self, backend: Backend, kind: NameKind) -> None:
+        for change in (rename(kind, "CUSTOM_NO", "CUSTOM_NEW"), _delete(kind, "CUSTOM_NO")):
+            with pytest.raises(_NOT_FOUND[kind]) as refused:
+                change_names(backend, change)
+            assert refused.value.subject == "CUSTOM_NO"
+
+    @_each_kind
+    def test_a_new_name_that_is_taken_is_refused(self, backend: Backend, kind: NameKind) -> None:
+        change_names(backend, _ensure(kind, "CUSTOM_A"), _ensure(kind, "CUSTOM_B"))
+        before = names_of(backend, kind)
+        with pytest.raises(exceptions.NameExists) as refused:
+            change_names(backend, rename(kind, "CUSTOM_A", "CUSTOM_B"))
+        assert refused.value.subject == "CUSTOM_B"
+        assert names_of(backend, kind) == before
+
+    @pytest.mark.parametrize(("kind", "name"), [(CLASS, "VCPU"), (TRAIT, "HW_CPU_X86_AVX2")])
+    def test_a_standard_name_stays(self, backend: Backend, kind: NameKind, name: str) -> None:
+        for change in (rename(kind, name, "CUSTOM_NEW"), _delete(kind, name)):
+            with pytest.raises(exceptions.StandardName) as refused:
+                change_names(backend, change)
+            assert refused.value.subject == name
+        assert name in names_of(backend, kind)
+
+    @law(2)
+    def test_one_refused_change_of_names_refuses_all(self, backend: Backend) -> None:
+        define(backend, _user("CUSTOM_A"))
+        before = picture(backend), [names_of(backend, kind) for kind in NameKind]
+        with pytest.raises(exceptions.TraitInUse):
+            change_names(
+                backend,
+                _ensure(CLASS, "CUSTOM_NEW"),
+                rename(AGGREGATE, "CUSTOM_A", "CUSTOM_B"),
+                rename(CLASS, "CUSTOM_A", "CUSTOM_B"),
+                _delete(TRAIT, "CUSTOM_A"),
+            )
+        assert (picture(backend), [names_of(backend, kind) for kind in NameKind]) == before
+
+    # --- levels ---
+
+    def test_an_aggregate_has_a_level_or_none(self, backend: Backend) -> None:
+        define(backend, Provider("host0", "VCPU=1", aggregates=["r1", "r2"]))
+        level = NameAction.SET_LEVEL
+        change_names(backend, NameChange(AGGREGATE, level, "r1", "rack"))
+        assert _levels(backend) == {"r1": "rack", "r2": None}
+        change_names(backend, rename(AGGREGATE, "r1", "r3"))
+        change_names(backend, _ensure(AGGREGATE, "r3"))
+        define(backend, Provider("host0", "VCPU=2", aggregates=["r3"]))
+        assert _levels(backend) == {"r3": "rack", "r2": None}
+        change_names(backend, NameChange(AGGREGATE, level, "r3", None))
+        assert _levels(backend) == {"r3": None, "r2": None}
+        with pytest.raises(exceptions.AggregateNotFound):
+            change_names(backend, NameChange(AGGREGATE, level, "nowhere", "rack"))
+
+    def test_a_new_aggregate_gets_its_level_in_the_same_write(self, backend: Backend) -> None:
+        level = NameChange(AGGREGATE, NameAction.SET_LEVEL, "r1", "room")
+        change_names(backend, _ensure(AGGREGATE, "r1"), level)
+        assert _levels(backend) == {"r1": "room"}
+
+    # --- in one write with definitions ---
+
+    def test_names_change_before_definitions(self, backend: Backend) -> None:
+        names = define(backend, _user("CUSTOM_A"))
+        claim(backend, "job", {names["user"]: {"CUSTOM_A": 2}})
+        backend.commit(
+            Write(
+                Operation(),
+                "names",
+                "user",
+                changes_to(backend, Provider("other", {"CUSTOM_B": 1}, traits=["CUSTOM_B"])),
+                orders=(ConsumerOrder.claim("job-2", deltas({names["user"]: {"CUSTOM_B": 1}})),),
+                names=(rename(CLASS, "CUSTOM_A", "CUSTOM_B"), _ensure(TRAIT, "CUSTOM_B")),
+            )
+        )
+        found = picture(backend)
+        assert found.used("user", "CUSTOM_B") == 3
+        assert found.providers["other"].traits == {"CUSTOM_B"}
+        assert names_of(backend, CLASS).count("CUSTOM_B") == 1
+
+    # --- other users of the same ledger ---
+
+    def test_others_see_a_new_name_at_once(self, backend: Backend, url: str) -> None:
+        self.need("persistent")
+        names = define(backend, Provider("user", {"CUSTOM_A": 8}))
+        other = self.backend_class.open(url)
+        try:
+            claim(other, "job", {names["user"]: {"CUSTOM_A": 1}})  # so that it knows the class
+            change_names(backend, rename(CLASS, "CUSTOM_A", "CUSTOM_B"))
+            assert picture(other) == picture(backend)
+            record = other.held("job")
+            assert record is not None and record.held[0].resource_class == "CUSTOM_B"
+            claim(other, "job-2", {names["user"]: {"CUSTOM_B": 1}})
+            with pytest.raises(exceptions.InventoryNotFound):
+                claim(other, "job-3", {names["user"]: {"CUSTOM_A": 1}})
+            define(other, Provider("other", {"CUSTOM_A": 3}))
+            assert picture(backend).used("user", "CUSTOM_B") == 2
+            assert set(picture(backend).providers["other"].inventories) == {"CUSTOM_A"}
+        finally:
+            other.close()
+
+    def test_others_see_that_a_name_is_gone(self, backend: Backend, url: str) -> None:
+        self.need("persistent")
+        define(backend, _user("CUSTOM_A"))
+        other = self.backend_class.open(url)
+        try:
+            picture(other)
+            define(other, Provider("second", {"CUSTOM_A": 1}, traits=["CUSTOM_A"]))
+            define(backend, Provider("user"), Provider("second"))
+            define(backend, Provider("user", {"CUSTOM_B": 8}, aggregates=[]))
+            change_names(backend, *(_delete(kind, "CUSTOM_A") for kind in NameKind))
+            for kind in NameKind:
+                assert "CUSTOM_A" not in names_of(other, kind)
+            names = define(
+                other, Provider("second", {"CUSTOM_A": 2}, traits=["CUSTOM_A"], aggregates=["A"])
+            )
+            claim(other, "job", {names["second"]: {"CUSTOM_A": 2}})
+            assert picture(backend) == picture(other)
+            assert picture(backend).providers["second"].traits == {"CUSTOM_A"}
+        finally:
+            other.close()
+
+    def test_names_swapped_elsewhere_are_not_mixed_up(self, backend: Backend, url: str) -> None:
+        self.need("persistent")
+        names = define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9}))
+        other = self.backend_class.open(url)
+        try:
+            claim(other, "job", {names["user"]: {"CUSTOM_A": 1, "CUSTOM_B": 2}})
+            change_names(
+                backend,
+                rename(CLASS, "CUSTOM_A", "CUSTOM_C"),
+                rename(CLASS, "CUSTOM_B", "CUSTOM_A"),
+                rename(CLASS, "CUSTOM_C", "CUSTOM_B"),
+            )
+            claim(other, "job-2", {names["user"]: {"CUSTOM_A": 4}})
+            found = picture(backend)
+            assert (found.used("user", "CUSTOM_A"), found.used("user", "CUSTOM_B")) == (6, 1)
+        finally:
+            other.close()
+
+    def test_a_claim_of_a_class_nobody_has_makes_no_name(self, backend: Backend) -> None:
+        [here] = define(backend, host()).values()
+        before = names_of(backend, CLASS)
+        with pytest.raises(exceptions.InventoryNotFound):
+            claim(backend, "job", {here: "CUSTOM_NEVER=1"})
+        assert names_of(backend, CLASS) == before
+
+
+def _levels(backend: Backend) -> dict[str, str | None]:
+    return {listed.name: listed.level for listed in backend.list_names(AGGREGATE, 100)}
+
+
+# --- every name that the library admits is kept as it is ---
+
 
 #: Names that a database with a comfortable collation would take for one another.
 _ALIKE = [
@@ -34,6 +359,21 @@ _ALIKE = [
     "job.",
     "j ob",
 ]
+
+
+def custom_names() -> st.SearchStrategy[str]:
+    """Return names of site-made resource classes and traits, ``CUSTOM_...``."""
+    symbols = string.ascii_uppercase + string.digits + "_"
+    tails = st.text(symbols, min_size=1, max_size=255 - len(names.CUSTOM_PREFIX))
+    return st.builds(names.CUSTOM_PREFIX.__add__, tails)
+
+
+def printable_names(longest: int) -> st.SearchStrategy[str]:
+    """Return names that people give: short ones of plain letters, or any that is admitted."""
+    everyday = st.from_regex(r"[a-z][a-z0-9]{0,8}(/[a-z0-9]{1,8})?", fullmatch=True)
+    letters = st.characters(exclude_categories=["C", "Z"])
+    inner = st.text(letters | st.just(" "), min_size=1, max_size=longest)
+    return everyday | inner.filter(lambda name: name == name.strip())
 
 
 class NameRules(Kit):
@@ -83,16 +423,16 @@ class NameRules(Kit):
     )
     @given(data=st.data())
     def test_any_admitted_name_is_kept(self, backend: Backend, data: st.DataObject) -> None:
-        resource_class = data.draw(strategies.custom_resource_classes())
-        provider = data.draw(strategies.provider_names())
-        consumer = data.draw(strategies.consumer_names())
-        trait = data.draw(strategies.trait_names())
-        label = data.draw(strategies.labels())
+        resource_class = data.draw(custom_names())
+        provider = data.draw(printable_names(names.MAX_PROVIDER_NAME))
+        consumer = data.draw(printable_names(names.MAX_CONSUMER_NAME))
+        trait = data.draw(custom_names())
+        label = data.draw(printable_names(names.MAX_CONSUMER_NAME))
         wanted = Provider(provider, {resource_class: 8}, traits=[trait], aggregates=[label])
-        names = define(backend, wanted)
-        unit = Delta(names[provider], resource_class, 3, (label,))
+        uuids = define(backend, wanted)
+        unit = Use(uuids[provider], resource_class, 3, (label,))
         said: Any = {"project": label, "user": label, "consumer_type": label}
-        backend.claim(Operation(), ClaimOrder(consumer, (unit,), **said))
+        backend.claim(Operation(), ConsumerOrder.claim(consumer, (unit,), **said))
         found = picture(backend, provider)
         assert found.allocations == {(consumer, provider, resource_class): 3}
         assert found.units == {(provider, label): (resource_class, consumer)}

@@ -1,30 +1,42 @@
-"""Rules of races: what several want at the same moment, one gets, and nobody waits for ever."""
+"""Rules under concurrency: no interleaving of threads or processes breaks a law.
+
+What several want at the same moment, one gets, and nobody waits for ever. What test processes run
+are functions of this module, which a new process can import.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
 
 from resource_objects import exceptions
+from resource_objects.ledger import Ledger
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.orders import (
-    Adjustment,
-    ClaimOrder,
-    ClaimRecord,
-    Delta,
+    ConsumerOrder,
+    ConsumerRecord,
     NameAction,
     NameChange,
     Operation,
-    Release,
-    Replacement,
+    Use,
     Write,
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
-from resource_objects.testing.conformance.base import (
+from resource_objects.resources.numa import numa
+from resource_objects.resources.pci import devices
+from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
     Kit,
+    adjust,
     change_names,
     changes_to,
     claim,
@@ -40,9 +52,411 @@ from resource_objects.testing.conformance.base import (
     release,
     rename,
 )
-from resource_objects.testing.conformance.concurrency import together
+
+#: What processes begin with; what is not installed is left out.
+_PRELOADED = [
+    __name__,
+    "resource_objects.backends.sql.backend",
+    "psycopg",
+    "pymysql",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.mysql.pymysql",
+]
+
+#: (consumer, resource class): amount
+Holdings = dict[tuple[str, str], int]
+
+
+def processes() -> multiprocessing.context.ForkServerContext:
+    """Return what makes processes for tests: clean ones, that have the library imported already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+def define_and_claim(backend_class: type[Backend], url: str, number: int) -> None:
+    """Open a ledger, define a host of one's own and claim of it."""
+    backend = backend_class.open(url)
+    try:
+        names = define(backend, host(f"host{number}"))
+        claim(backend, f"job{number}", {names[f"host{number}"]: "VCPU=1"})
+    finally:
+        backend.close()
+
+
+def hammer(backend: Backend, uuid: str, who: str, tries: int) -> Holdings:
+    """Claim, adjust and release at random; return what this worker believes to hold."""
+    chance = random.Random(who)
+    holds: Holdings = {}
+    for number in range(tries):
+        consumer = f"{who}-{number}"
+        amounts = {name: chance.randint(1, 3) for name in ("VCPU", "MEMORY_MB")}
+        try:
+            claim(backend, consumer, {uuid: amounts})
+            holds.update({(consumer, name): amount for name, amount in amounts.items()})
+        except exceptions.CapacityException:
+            _give_back(backend, uuid, holds, chance)
+    return holds
+
+
+def _give_back(backend: Backend, uuid: str, holds: Holdings, chance: random.Random) -> None:
+    """ConsumerOrder or shrink one holding, so that the others go on."""
+    if not holds:
+        return
+    consumer, resource_class = chance.choice(sorted(holds))
+    amount = holds[consumer, resource_class]
+    if amount > 1 and chance.random() < 0.5:
+        adjust(backend, consumer, {uuid: {resource_class: -1}})
+        holds[consumer, resource_class] = amount - 1
+        return
+    release(backend, consumer)
+    for name in ("VCPU", "MEMORY_MB"):
+        holds.pop((consumer, name), None)
+
+
+def hammer_elsewhere(
+    backend_class: type[Backend], url: str, uuid: str, who: str, tries: int
+) -> Holdings:
+    """Open a ledger and :func:`hammer` it."""
+    backend = backend_class.open(url)
+    try:
+        return hammer(backend, uuid, who, tries)
+    finally:
+        backend.close()
+
+
+def claim_topologies(
+    backend_class: type[Backend], url: str, host: str, who: str, tries: int
+) -> dict[str, str]:
+    """Claim topologies of a host at random, and release; return who then has which CPUs."""
+    ledger = Ledger(backend_class.open(url))
+    chance = random.Random(who)
+    cpus: dict[str, str] = {}
+    with ledger:
+        for number in range(tries):
+            name = f"{who}-{number}"
+            cells = chance.choice([1, 1, 2])
+            amount = numa(cells, dedicated=cells * chance.randint(1, 2), shared=cells)
+            try:
+                ledger.claim(name, {host: {"NUMA_TOPOLOGY": amount}})
+                cpus[name] = _dedicated(ledger, name, host)
+            except exceptions.CapacityException:
+                for gone in list(cpus)[:2]:
+                    ledger.release(gone)
+                    del cpus[gone]
+    return cpus
+
+
+def _dedicated(ledger: Ledger, name: str, host: str) -> str:
+    assigned: Any = ledger.assigned(name)[host]["NUMA_TOPOLOGY"]
+    return ",".join(str(cpu) for placed in assigned.placed for _, cpu in placed.pins)
+
+
+def claim_devices(
+    backend_class: type[Backend], url: str, host: str, who: str, tries: int
+) -> dict[str, list[str]]:
+    """Claim devices of a host at random, and release; return who then has which units."""
+    ledger = Ledger(backend_class.open(url))
+    chance = random.Random(who)
+    had: dict[str, list[str]] = {}
+    with ledger:
+        for number in range(tries):
+            name = f"{who}-{number}"
+            amount = devices(chance.choice(["SRIOV_NET_VF", "SRIOV_NET_VF", "CUSTOM_CARD"]))
+            try:
+                ledger.claim(name, {host: {"DEVICES": amount}})
+                assigned: Any = ledger.assigned(name)[host]["DEVICES"]
+                had[name] = [unit for one in assigned.placed for unit in one.units]
+            except exceptions.CapacityException:
+                for gone in list(had)[:2]:
+                    ledger.release(gone)
+                    del had[gone]
+    return had
+
+
+def claim_until_killed(
+    backend_class: type[Backend], url: str, uuids: Sequence[str], who: str, diary: str
+) -> None:
+    """Claim and release for ever; write into a file what was acknowledged.
+
+    Lines are ``claimed NAME``, ``releasing NAME`` (asked, not yet answered) and ``released NAME``.
+    """
+    backend = backend_class.open(url)
+    with open(diary, "ab", buffering=0) as file:
+        number = 0
+        while True:
+            name = f"{who}-{os.getpid()}-{number}"
+            number += 1
+            try:
+                claim(backend, name, dict.fromkeys(uuids, "VCPU=1,MEMORY_MB=3"))
+            except exceptions.CapacityException:
+                continue
+            file.write(f"claimed {name}\n".encode())
+            if number % 2 == 0:
+                file.write(f"releasing {name}\n".encode())
+                release(backend, name)
+                file.write(f"released {name}\n".encode())
+
+
+# --- threads and processes beside each other ---
+
+
+T = TypeVar("T")
 
 _WORKERS = 6
+
+
+def together(work: Callable[[int], T], workers: int = _WORKERS) -> list[T | BaseException]:
+    """Run ``work(0) ... work(n - 1)`` at the same moment; return results or what was raised."""
+    gate = threading.Barrier(workers)
+
+    def wait_and_work(number: int) -> T:
+        gate.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(workers) as pool:
+        futures: list[Future[T]] = [pool.submit(wait_and_work, n) for n in range(workers)]
+    return [future.exception() or future.result() for future in futures]
+
+
+def _allocations(holdings: list[Any]) -> dict[tuple[str, str, str], int]:
+    return {
+        (consumer, "hot", resource_class): amount
+        for holds in holdings
+        for (consumer, resource_class), amount in holds.items()
+    }
+
+
+def _kill_at_random(
+    backend_class: type[Backend], url: str, uuids: list[str], diaries: list[Path]
+) -> None:
+    """Let processes claim, and kill each at a random moment."""
+    context = processes()
+    started = [
+        context.Process(
+            target=claim_until_killed, args=(backend_class, url, uuids, diary.name, str(diary))
+        )
+        for diary in diaries
+    ]
+    try:
+        for process in started:
+            process.start()
+        patience = time.monotonic() + 60
+        while not all(diary.exists() and diary.stat().st_size > 300 for diary in diaries):
+            assert time.monotonic() < patience, "nothing was acknowledged"
+            assert all(process.is_alive() for process in started), "died by itself"
+            time.sleep(0.01)
+        for process in started:
+            time.sleep(random.uniform(0, 0.2))
+            process.kill()
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def _acknowledged(diary: str) -> tuple[set[str], set[str]]:
+    """Return the claims that were acknowledged and not released, and those being released."""
+    state: dict[str, str] = {}
+    for line in diary.splitlines(keepends=True):
+        if line.endswith("\n"):  # else it was killed while it wrote
+            word, name = line.split()
+            state[name] = word
+    unsure = {name for name, word in state.items() if word == "releasing"}
+    return {name for name, word in state.items() if word == "claimed"}, unsure
+
+
+def _released(diary: str) -> set[str]:
+    return {line.split()[1] for line in diary.splitlines() if line.startswith("released")}
+
+
+class ConcurrencyRules(Kit):
+    """Threads and processes on one ledger."""
+
+    @law(1, 4)
+    def test_threads_never_take_more_than_there_is(self, backend: Backend) -> None:
+        [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
+        done = threading.Event()
+
+        def look() -> None:
+            # every look is of one moment: picture() checks that what is used is what is held
+            while not done.is_set():
+                assert picture(backend).used("hot", "VCPU") <= 20
+
+        with ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(look)
+            try:
+                holdings = together(lambda n: hammer(backend, uuid, f"worker{n}", 20))
+            finally:
+                done.set()
+            looking.result()
+        assert picture(backend).allocations == _allocations(holdings)
+
+    @law(1, 4)
+    def test_processes_never_take_more_than_there_is(self, backend: Backend, url: str) -> None:
+        self.need("multi_process")
+        [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
+        with ProcessPoolExecutor(2, mp_context=processes()) as pool:
+            futures = [
+                pool.submit(hammer_elsewhere, self.backend_class, url, uuid, f"process{n}", 30)
+                for n in range(2)
+            ]
+            here = hammer(backend, uuid, "here", 30)
+            holdings = [here, *(future.result() for future in futures)]
+        found = picture(backend)
+        assert found.allocations == _allocations(holdings)
+        assert found.used("hot", "VCPU") <= 20
+
+    @law(2, 4)
+    def test_a_kill_at_any_instruction_loses_nothing_acknowledged(
+        self, backend: Backend, url: str, tmp_path: Path
+    ) -> None:
+        self.need("multi_process")
+        names = define(
+            backend, *(Provider(name, "VCPU=1000000,MEMORY_MB=3000000") for name in ("a", "b"))
+        )
+        uuids = list(names.values())
+        diaries = [tmp_path / f"diary{number}" for number in range(4)]
+        for pair in (diaries[:2], diaries[2:]):
+            _kill_at_random(self.backend_class, url, uuids, pair)
+        allocations = picture(backend).allocations  # which checks that it agrees with itself
+        held = {consumer for consumer, _, _ in allocations}
+        for diary in diaries:
+            claimed, unsure = _acknowledged(diary.read_text())
+            assert claimed <= held | unsure
+            assert not held & _released(diary.read_text())
+            assert claimed, "killed before anything was acknowledged"
+        assert len(allocations) == 4 * len(held)  # each wholly, or not at all
+        assert all(amount in (1, 3) for amount in allocations.values())
+        for provider in ("a", "b"):
+            assert picture(backend).used(provider, "VCPU") == len(held)
+        # whoever comes next finds nothing locked
+        claim(backend, "next", {uuids[0]: "VCPU=1"})
+
+    def test_one_of_many_first_starts_makes_the_ledger(self, new_url: str) -> None:
+        self.need("multi_process")
+        context = processes()
+        started = [
+            context.Process(target=define_and_claim, args=(self.backend_class, new_url, number))
+            for number in range(5)
+        ]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join(60)
+        assert [process.exitcode for process in started] == [0] * len(started)
+        opened = self.backend_class.open(new_url)
+        try:
+            assert len(picture(opened).allocations) == len(started)
+        finally:
+            opened.close()
+
+    @law(4)
+    def test_a_write_repeated_at_the_same_moment_happens_once(self, backend: Backend) -> None:
+        [uuid] = define(backend, Provider("hot", "VCPU=8")).values()
+        operation, order = Operation(), ConsumerOrder.claim("job", deltas({uuid: "VCPU=8"}))
+        outcomes = together(lambda _: backend.claim(operation, order))
+        assert set(outcomes) == {backend.held("job")}
+        again, more = Operation(), ConsumerOrder.adjust("job", deltas({uuid: "VCPU=-2"}))
+        outcomes = together(lambda _: backend.adjust(again, more))
+        assert set(outcomes) == {backend.held("job")}
+        assert picture(backend).used("hot", "VCPU") == 6
+        last = Operation()
+        assert len(set(together(lambda _: backend.release(last, "job")))) == 1
+
+    @law(4)
+    def test_one_consumer_claims_once(self, backend: Backend) -> None:
+        names = define(backend, *(host(f"host{n}") for n in range(_WORKERS)))
+        outcomes = together(lambda n: claim(backend, "job", {names[f"host{n}"]: "VCPU=1"}))
+        [won] = [outcome for outcome in outcomes if isinstance(outcome, ConsumerRecord)]
+        lost = [outcome for outcome in outcomes if outcome is not won]
+        assert all(isinstance(outcome, exceptions.ConsumerExists) for outcome in lost), lost
+        assert backend.held("job") == won
+        assert len(picture(backend).allocations) == 1
+
+    @law(4)
+    def test_changes_of_one_consumer_add_up(self, backend: Backend) -> None:
+        names = define(backend, *(host(f"host{n}") for n in range(_WORKERS)))
+
+        def work(number: int) -> None:
+            for _ in range(4):
+                adjust(backend, "job", {names[f"host{number}"]: "VCPU=1,MEMORY_MB=2"})
+            adjust(backend, "job", {names[f"host{number}"]: "VCPU=-1"})
+
+        assert together(work) == [None] * _WORKERS
+        record = backend.held("job")
+        assert record is not None and len(record.held) == 2 * _WORKERS
+        assert {held.amount for held in record.held} == {3, 8}
+        picture(backend)
+
+    def test_claims_in_opposite_orders_do_not_stop_each_other(self, backend: Backend) -> None:
+        names = define(backend, host("host0"), host("host1"))
+        uuids = list(names.values())
+
+        def work(number: int) -> None:
+            ordered = uuids if number % 2 else uuids[::-1]
+            for turn in range(8):
+                wanted = tuple(Use(uuid, "VCPU", 1) for uuid in ordered)
+                backend.claim(Operation(), ConsumerOrder.claim(f"job-{number}-{turn}", wanted))
+                release(backend, f"job-{number}-{turn}")
+
+        assert together(work) == [None] * _WORKERS
+        assert picture(backend).allocations == {}
+
+    def test_one_of_many_makes_a_tree(self, backend: Backend) -> None:
+        def work(number: int) -> None:
+            root = Provider("host0", {f"CUSTOM_{number}": 1, "CUSTOM_SAME": 1})
+            root.add("host0/gpu0", traits=[f"CUSTOM_{number}", "CUSTOM_SAME"])
+            backend.define(Operation(), changes_to(backend, root))
+
+        outcomes = together(work)
+        assert None in outcomes
+        refused = (exceptions.ProviderExists, exceptions.StaleDefinition)
+        assert all(outcome is None or isinstance(outcome, refused) for outcome in outcomes), (
+            outcomes
+        )
+        assert set(picture(backend).providers) == {"host0", "host0/gpu0"}
+
+    def test_who_compares_again_loses_no_change(self, backend: Backend) -> None:
+        define(backend, Provider("host0"))
+
+        def work(number: int) -> None:
+            while True:
+                tree = kept(backend, "host0")
+                tree.add(f"host0/{number}", {f"CUSTOM_{number % 2}": 1})
+                tree.update(traits={*tree.traits, f"CUSTOM_{number}"})
+                try:
+                    backend.define(Operation(), changes_to(backend, tree))
+                    return
+                except exceptions.StaleDefinition:
+                    continue
+
+        assert together(work) == [None] * _WORKERS
+        found = picture(backend).providers
+        assert len(found) == 1 + _WORKERS
+        assert len(found["host0"].traits) == _WORKERS
+
+    @law(1, 4)
+    def test_definitions_and_claims_do_not_disturb_each_other(self, backend: Backend) -> None:
+        [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
+
+        def work(number: int) -> Holdings:
+            if number:
+                return hammer(backend, uuid, f"worker{number}", 12)
+            for turn in range(12):
+                define(backend, Provider("hot", f"VCPU={10 + turn % 2 * 10},MEMORY_MB=20"))
+            return {}
+
+        holdings = together(work, 4)
+        found = picture(backend)
+        assert found.allocations == _allocations(holdings)
+        assert found.used("hot", "VCPU") <= 20
+
+
+# --- races for the same thing ---
+
+
+_RACERS = 6
 
 
 def _raised(outcomes: list[Any], *kinds: type[Exception]) -> list[Any]:
@@ -63,10 +477,10 @@ class RaceRules(Kit):
             chance, won = random.Random(number), []
             units = chance.sample(range(10), 10)
             for first, second in zip(units[::2], units[1::2], strict=True):
-                wanted = Delta(here, "PCPU", 2, (f"cpu{first}", f"cpu{second}"))
+                wanted = Use(here, "PCPU", 2, (f"cpu{first}", f"cpu{second}"))
                 consumer = f"job-{number}-{first}"
                 try:
-                    order(backend, ClaimOrder(consumer, (wanted,)))
+                    order(backend, ConsumerOrder.claim(consumer, (wanted,)))
                     won += list(wanted.units)
                 except exceptions.UnitTaken:
                     continue
@@ -83,7 +497,7 @@ class RaceRules(Kit):
     @law(1, 4)
     def test_a_shared_target_is_never_over_full(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=30,MEMORY_MB=9")
-        for number in range(_WORKERS):
+        for number in range(_RACERS):
             share = Share(resource_class="VCPU", of="host0", of_class="VCPU", factor=2)
             root.add(f"cell{number}", "VCPU=20", shares=[share])
         names = define(backend, root)
@@ -104,17 +518,19 @@ class RaceRules(Kit):
 
     @law(4)
     def test_of_those_who_read_the_same_generation_one_writes(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}") for n in range(_WORKERS)))
+        names = define(backend, *(host(f"host{n}") for n in range(_RACERS)))
         first = claim(backend, "job", {names["host0"]: "VCPU=1"})
 
-        def work(number: int) -> ClaimRecord:
+        def work(number: int) -> ConsumerRecord:
             wanted = deltas({names[f"host{number}"]: "VCPU=2"})
-            [record] = order(backend, Replacement("job", wanted, generation=first.generation))
+            [record] = order(
+                backend, ConsumerOrder.replace("job", wanted, generation=first.generation)
+            )
             return record
 
         outcomes = together(work)
-        assert len(_raised(outcomes, exceptions.StaleConsumer)) == _WORKERS - 1
-        [won] = [outcome for outcome in outcomes if isinstance(outcome, ClaimRecord)]
+        assert len(_raised(outcomes, exceptions.StaleConsumer)) == _RACERS - 1
+        [won] = [outcome for outcome in outcomes if isinstance(outcome, ConsumerRecord)]
         assert backend.held("job") == won
 
     @law(2, 4)
@@ -131,9 +547,9 @@ class RaceRules(Kit):
                 pair = [f"job-{here}", f"job-{there}"]
                 held = backend.held_by(pair)
                 moves = [
-                    Replacement(
+                    ConsumerOrder.replace(
                         one,
-                        tuple(Delta(h.provider_uuid, "VCPU", 4) for h in held[other].held),
+                        tuple(Use(h.provider_uuid, "VCPU", 4) for h in held[other].held),
                         generation=held[one].generation,
                     )
                     for one, other in (pair, pair[::-1])
@@ -159,15 +575,15 @@ class RaceRules(Kit):
             for _ in range(6):
                 some = chance.sample(jobs, 3)
                 wanted = [
-                    Adjustment(job, deltas({chance.choice(uuids): "VCPU=1,DISK_GB=1"}))
+                    ConsumerOrder.adjust(job, deltas({chance.choice(uuids): "VCPU=1,DISK_GB=1"}))
                     for job in some
                 ]
                 order(backend, *wanted)
 
-        assert together(work) == [None] * _WORKERS
+        assert together(work) == [None] * _RACERS
         held = backend.held_by(jobs)
         counted = sum(one.amount for record in held.values() for one in record.held)
-        assert counted == _WORKERS * 6 * 3 * 2
+        assert counted == _RACERS * 6 * 3 * 2
         picture(backend)
 
     def test_one_name_is_made_by_many(self, backend: Backend) -> None:
@@ -180,7 +596,7 @@ class RaceRules(Kit):
                     root = Provider(f"host{number}", {f"CUSTOM_{turn}": 1}, aggregates=["rack"])
                     define(backend, root)
 
-        assert together(work) == [None] * _WORKERS
+        assert together(work) == [None] * _RACERS
         names = names_of(backend, CLASS)
         assert len(names) == len(set(names))
         assert {f"CUSTOM_{turn}" for turn in range(4)} <= set(names)
@@ -225,7 +641,7 @@ class RaceRules(Kit):
                 except (exceptions.ClassInUse, exceptions.ClassNotFound):
                     continue
 
-        assert together(work) == [None] * _WORKERS
+        assert together(work) == [None] * _RACERS
         define(backend, Provider("last", {"CUSTOM_A": 1}))
         assert names_of(backend, CLASS).count("CUSTOM_A") == 1
 
@@ -251,8 +667,8 @@ class RaceRules(Kit):
                     release(backend, f"job-{number}-{turn}")
                 picture(backend)  # which checks the sums
 
-        assert together(work) == [None] * _WORKERS
-        assert picture(backend).used("cell0", "VCPU") == 8 * (_WORKERS - 1)
+        assert together(work) == [None] * _RACERS
+        assert picture(backend).used("cell0", "VCPU") == 8 * (_RACERS - 1)
 
     @law(1, 2)
     def test_an_inventory_moves_under_those_who_claim(self, backend: Backend) -> None:
@@ -293,19 +709,21 @@ class RaceRules(Kit):
                     backend.prune(now())
                     continue
                 operation = Operation()
-                wanted = ClaimOrder(f"job-{number}-{turn}", deltas({uuids[number % 3]: "VCPU=1"}))
+                wanted = ConsumerOrder.claim(
+                    f"job-{number}-{turn}", deltas({uuids[number % 3]: "VCPU=1"})
+                )
                 backend.claim(operation, wanted)
                 assert backend.outcome(operation) is not None  # it is its consumer's last
                 if turn % 2:
                     release(backend, wanted.consumer)
 
-        assert together(work) == [None] * _WORKERS
+        assert together(work) == [None] * _RACERS
         found = picture(backend)
-        assert len(found.allocations) == 5 * (_WORKERS - 1)
+        assert len(found.allocations) == 5 * (_RACERS - 1)
         for consumer, _, _ in found.allocations:
             record = backend.held(consumer)
             assert record is not None
-            order(backend, Release(consumer, generation=record.generation))
+            order(backend, ConsumerOrder.release(consumer, generation=record.generation))
 
 
 def _move_inventory(backend: Backend, places: list[str]) -> int:
@@ -321,7 +739,7 @@ def _move_inventory(backend: Backend, places: list[str]) -> int:
     (cell if at[0] is tree else tree).update(inventories=Inventories("VCPU=99"))
     held = backend.held_by(set(columns.allocations.consumer))
     moves = tuple(
-        Replacement(name, (Delta(there, "VCPU", 1),), generation=record.generation)
+        ConsumerOrder.replace(name, (Use(there, "VCPU", 1),), generation=record.generation)
         for name, record in held.items()
     )
     try:

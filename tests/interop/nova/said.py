@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from resource_objects.interop.nova import FlavorTopology, flavor_topology
-from resource_objects.interop.nova.errors import InvalidWords
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.resources.numa import NUMATopologyAmount
 
 DEDICATED = {"hw:cpu_policy": "dedicated"}
@@ -35,13 +37,23 @@ def amount(
 
 
 def refused(
-    kind: type[InvalidWords],
+    rule: NovaRule,
     specs: dict[str, Any] | None = None,
     image: dict[str, Any] | None = None,
     **sizes: int,
 ) -> str:
     """Return the message with which they are refused, as exactly this kind."""
-    with pytest.raises(InvalidWords) as caught:
+    with pytest.raises(NovaWordsError) as caught:
         asked(specs, image, **sizes)
-    assert type(caught.value) is kind, caught.value
+    assert caught.value.rule is rule, caught.value
     return str(caught.value)
+
+
+@contextlib.contextmanager
+def breaks(
+    *rules: NovaRule, match: str | None = None
+) -> Iterator[pytest.ExceptionInfo[NovaWordsError]]:
+    """Assert that Nova's words are refused by one of these rules."""
+    with pytest.raises(NovaWordsError, match=match) as caught:
+        yield caught
+    assert caught.value.rule in rules, caught.value

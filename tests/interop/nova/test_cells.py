@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.interop.nova import errors
+from resource_objects.interop.nova.errors import NovaRule
 from resource_objects.resources.numa import GuestCell
 from tests.interop.nova.said import DEDICATED, amount, asked, refused
 
@@ -34,14 +34,14 @@ def test_flavor_or_image_says_how_many(key: str, count: str | int) -> None:
 @pytest.mark.parametrize("count", ["1", "2", "0", "two"])
 def test_not_both_even_if_they_agree(count: str) -> None:
     assert "hw_numa_nodes: got" in refused(
-        errors.CellsSaidTwice, {"hw:numa_nodes": "2"}, {"hw_numa_nodes": count}
+        NovaRule.CELLS_SAID_TWICE, {"hw:numa_nodes": "2"}, {"hw_numa_nodes": count}
     )
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.0", "02", "+2", " 2", "1" * 30, 0])
 def test_it_is_a_number_from_1(count: str | int) -> None:
-    refused(errors.InvalidCellCount, {"hw:numa_nodes": count})
-    refused(errors.InvalidCellCount, {}, {"hw_numa_nodes": count})
+    refused(NovaRule.INVALID_CELL_COUNT, {"hw:numa_nodes": count})
+    refused(NovaRule.INVALID_CELL_COUNT, {}, {"hw_numa_nodes": count})
 
 
 # --- split evenly ---
@@ -55,19 +55,19 @@ def test_vcpus_are_split_in_order_and_memory_evenly() -> None:
 
 
 def test_what_does_not_divide_is_refused() -> None:
-    assert "vcpus: got 4" in refused(errors.CellsUneven, {"hw:numa_nodes": "3"})
+    assert "vcpus: got 4" in refused(NovaRule.CELLS_UNEVEN, {"hw:numa_nodes": "3"})
     assert "memory_mb: got 2047" in refused(
-        errors.CellsUneven, {"hw:numa_nodes": "2"}, memory_mb=2047
+        NovaRule.CELLS_UNEVEN, {"hw:numa_nodes": "2"}, memory_mb=2047
     )
-    refused(errors.CellsUneven, {"hw:numa_nodes": "5"})
+    refused(NovaRule.CELLS_UNEVEN, {"hw:numa_nodes": "5"})
 
 
 def test_no_request_has_more_cells_than_a_topology_takes() -> None:
     sizes = {"vcpus": 2050, "memory_mb": 2050}
     assert len(amount({"hw:numa_nodes": "1024"}, vcpus=1024, memory_mb=1024).cells) == 1024
     for specs, image in (({"hw:numa_nodes": "1025"}, {}), ({}, {"hw_numa_nodes": "2050"})):
-        assert "numa_nodes: got " in refused(errors.InvalidCellCount, specs, image, **sizes)
-    refused(errors.CellsUneven, {"hw:numa_nodes": "2048"}, **sizes)  # as nova says it
+        assert "numa_nodes: got " in refused(NovaRule.INVALID_CELL_COUNT, specs, image, **sizes)
+    refused(NovaRule.CELLS_UNEVEN, {"hw:numa_nodes": "2048"}, **sizes)  # as nova says it
 
 
 # --- hw:numa_cpus.N, hw:numa_mem.N and the image's ---
@@ -99,28 +99,28 @@ def test_cpus_of_the_flavor_and_memory_of_the_image_go_together() -> None:
 
 @pytest.mark.parametrize("said", [{"hw_numa_cpus.0": "0"}, {"hw_numa_mem.0": "512"}])
 def test_the_same_is_not_said_by_both(said: dict[str, str]) -> None:
-    refused(errors.CellsSaidTwice, UNEVEN, said)
+    refused(NovaRule.CELLS_SAID_TWICE, UNEVEN, said)
 
 
 @pytest.mark.parametrize("gone", [key for key in UNEVEN if "." in key])
 def test_both_are_said_of_every_cell(gone: str) -> None:
-    refused(errors.CellsIncomplete, {k: v for k, v in UNEVEN.items() if k != gone})
+    refused(NovaRule.CELLS_INCOMPLETE, {k: v for k, v in UNEVEN.items() if k != gone})
 
 
 def test_one_of_both_alone_is_refused() -> None:
-    refused(errors.CellsIncomplete, {"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3"})
-    refused(errors.CellsIncomplete, {"hw:numa_nodes": "1", "hw:numa_mem.0": "2048"})
+    refused(NovaRule.CELLS_INCOMPLETE, {"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3"})
+    refused(NovaRule.CELLS_INCOMPLETE, {"hw:numa_nodes": "1", "hw:numa_mem.0": "2048"})
 
 
 @pytest.mark.parametrize("count", ["1", "3"])
 def test_it_is_said_of_as_many_cells_as_there_are(count: str) -> None:
-    refused(errors.CellsIncomplete, UNEVEN | {"hw:numa_nodes": count})
+    refused(NovaRule.CELLS_INCOMPLETE, UNEVEN | {"hw:numa_nodes": count})
 
 
 def test_without_a_number_there_is_one_cell() -> None:
     one = {k: v for k, v in cells(("0-3", "2048")).items() if k != "hw:numa_nodes"}
     assert len(amount(DEDICATED | one).cells) == 1
-    refused(errors.CellsIncomplete, DEDICATED | {k: v for k, v in UNEVEN.items() if "." in k})
+    refused(NovaRule.CELLS_INCOMPLETE, DEDICATED | {k: v for k, v in UNEVEN.items() if "." in k})
 
 
 def test_reading_stops_at_the_first_gap() -> None:
@@ -129,59 +129,61 @@ def test_reading_stops_at_the_first_gap() -> None:
 
 def test_no_more_than_128_cells_are_said() -> None:
     many = cells(*((str(n), "16") for n in range(129)))
-    refused(errors.CellsIncomplete, many, vcpus=129, memory_mb=129 * 16)
+    refused(NovaRule.CELLS_INCOMPLETE, many, vcpus=129, memory_mb=129 * 16)
     many = cells(*((str(n), "16") for n in range(128)))
     assert len(amount(many, vcpus=128, memory_mb=128 * 16).cells) == 128
 
 
 def test_a_vcpu_is_one_of_the_flavor() -> None:
     assert "numa_cpus.1: got 4" in refused(
-        errors.CellCPUOutOfRange, cells(("0-2", "512"), ("3-4", "1536"))
+        NovaRule.CELL_CPU_OUT_OF_RANGE, cells(("0-2", "512"), ("3-4", "1536"))
     )
 
 
 def test_a_vcpu_is_in_one_cell() -> None:
     assert "numa_cpus.1: got 2" in refused(
-        errors.CellCPUTwice, cells(("0-2", "512"), ("2-3", "1536"))
+        NovaRule.CELL_CPU_TWICE, cells(("0-2", "512"), ("2-3", "1536"))
     )
 
 
 def test_every_vcpu_is_in_a_cell() -> None:
-    assert "without 2-3" in refused(errors.CellCPUsMissing, cells(("0", "512"), ("1", "1536")))
+    assert "without 2-3" in refused(NovaRule.CELL_CPUS_MISSING, cells(("0", "512"), ("1", "1536")))
 
 
 @pytest.mark.parametrize("memory", ["511", "513", "0"])
 def test_memory_adds_up_to_that_of_the_flavor(memory: str) -> None:
-    refused(errors.CellMemoryMismatch, cells(("0-2", memory), ("3", "1536")))
+    refused(NovaRule.CELL_MEMORY_MISMATCH, cells(("0-2", memory), ("3", "1536")))
 
 
 @pytest.mark.parametrize("memory", ["many", "-512", "1.5", "", "٣"])
 def test_memory_is_a_number_from_0(memory: str) -> None:
-    refused(errors.InvalidCellMemory, cells(("0-2", memory), ("3", "1536")))
+    refused(NovaRule.INVALID_CELL_MEMORY, cells(("0-2", memory), ("3", "1536")))
 
 
 @pytest.mark.parametrize("vcpus", ["some", "0-", "2-0"])
 def test_vcpus_are_a_list(vcpus: str) -> None:
-    assert "hw:numa_cpus.0" in refused(errors.InvalidCPUList, cells((vcpus, "512"), ("3", "1536")))
+    assert "hw:numa_cpus.0" in refused(
+        NovaRule.INVALID_CPU_LIST, cells((vcpus, "512"), ("3", "1536"))
+    )
 
 
 def test_a_cell_may_lack_vcpus_or_memory_and_not_both() -> None:
     assert [c.memory_mb for c in amount(cells(("0-3", "0"), ("", "2048"))).cells] == [0, 2048]
-    refused(errors.EmptyCell, cells(("0-3", "2048"), ("", "0")))
-    refused(errors.EmptyCell, cells(("0-3", "2048"), ("1,^1", "0")))
+    refused(NovaRule.EMPTY_CELL, cells(("0-3", "2048"), ("", "0")))
+    refused(NovaRule.EMPTY_CELL, cells(("0-3", "2048"), ("1,^1", "0")))
 
 
 def test_empty_text_is_a_list_of_no_vcpus_and_no_number() -> None:
     empty = {"hw:numa_nodes": "1", "hw:numa_cpus.0": "", "hw:numa_mem.0": "2048"}
-    refused(errors.CellCPUsMissing, empty)
-    refused(errors.InvalidCellMemory, empty | {"hw:numa_cpus.0": "0-3", "hw:numa_mem.0": ""})
+    refused(NovaRule.CELL_CPUS_MISSING, empty)
+    refused(NovaRule.INVALID_CELL_MEMORY, empty | {"hw:numa_cpus.0": "0-3", "hw:numa_mem.0": ""})
 
 
 def test_none_says_nothing_of_a_cell_and_is_a_gap() -> None:
     two = {"hw:numa_cpus.0": None, "hw:numa_mem.0": None}
     assert amount({"hw:numa_nodes": "2"} | two) == amount({"hw:numa_nodes": "2"})
     assert amount(UNEVEN | {"hw:numa_cpus.2": None, "hw:numa_mem.3": "-1"}) == amount(UNEVEN)
-    refused(errors.CellsIncomplete, UNEVEN | {"hw:numa_mem.1": None})
+    refused(NovaRule.CELLS_INCOMPLETE, UNEVEN | {"hw:numa_mem.1": None})
 
 
 def test_cells_are_not_read_where_nothing_asks_for_a_topology() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.interop.nova import errors
+from resource_objects.interop.nova.errors import NovaRule
 from tests.interop.nova.said import DEDICATED, amount, asked, refused
 
 CELLS = {"hw:numa_nodes": "1"}
@@ -33,7 +33,7 @@ def test_a_mixed_flavor_wins_over_images_that_ask_for_no_more(image: str) -> Non
 
 def test_a_mixed_flavor_refuses_a_dedicated_image() -> None:
     said = refused(
-        errors.CPUPolicyConflict,
+        NovaRule.CPU_POLICY_CONFLICT,
         {"hw:cpu_policy": "mixed"} | MASK,
         {"hw_cpu_policy": "dedicated"},
     )
@@ -51,7 +51,7 @@ def test_a_shared_flavor_wins_over_a_shared_image(image: str) -> None:
 @pytest.mark.parametrize("image", ["mixed", "dedicated"])
 def test_a_shared_flavor_refuses_an_image_that_wants_cpus_of_its_own(image: str) -> None:
     said = {"hw_cpu_policy": image}
-    assert image in refused(errors.CPUPolicyConflict, {"hw:cpu_policy": "shared"}, said)
+    assert image in refused(NovaRule.CPU_POLICY_CONFLICT, {"hw:cpu_policy": "shared"}, said)
 
 
 @pytest.mark.parametrize("image", ["", "shared", "dedicated"])
@@ -61,13 +61,15 @@ def test_the_image_decides_where_the_flavor_says_nothing(image: str) -> None:
 
 def test_a_mixed_image_needs_the_mask_of_the_flavor() -> None:
     assert amount(MASK, {"hw_cpu_policy": "mixed"}).cpu_policy == "mixed"
-    refused(errors.MixedWithoutMask, {}, {"hw_cpu_policy": "mixed"})
+    refused(NovaRule.MIXED_WITHOUT_MASK, {}, {"hw_cpu_policy": "mixed"})
 
 
 @pytest.mark.parametrize("value", ["pinned", "Dedicated", " dedicated"])
 def test_a_policy_that_there_is_not_is_refused(value: str) -> None:
-    assert "hw:cpu_policy: got" in refused(errors.InvalidCPUPolicy, {"hw:cpu_policy": value})
-    assert "hw_cpu_policy: got" in refused(errors.InvalidCPUPolicy, {}, {"hw_cpu_policy": value})
+    assert "hw:cpu_policy: got" in refused(NovaRule.INVALID_CPU_POLICY, {"hw:cpu_policy": value})
+    assert "hw_cpu_policy: got" in refused(
+        NovaRule.INVALID_CPU_POLICY, {}, {"hw_cpu_policy": value}
+    )
 
 
 def test_dedicated_vcpus_are_all_of_them_and_shared_ones_the_rest() -> None:
@@ -91,12 +93,14 @@ def test_an_isolated_emulator_takes_one_more_cpu() -> None:
 
 
 def test_an_emulator_policy_that_there_is_not_is_refused() -> None:
-    refused(errors.InvalidEmulatorPolicy, DEDICATED | {"hw:emulator_threads_policy": "own"})
+    refused(NovaRule.INVALID_EMULATOR_POLICY, DEDICATED | {"hw:emulator_threads_policy": "own"})
 
 
 @pytest.mark.parametrize("specs", [{}, CELLS, {"hw:cpu_policy": "shared"}, {"resources:VCPU": "4"}])
 def test_an_emulator_is_not_isolated_where_no_vcpu_is_dedicated(specs: dict[str, str]) -> None:
-    refused(errors.EmulatorPolicyWithoutPinning, specs | {"hw:emulator_threads_policy": "isolate"})
+    refused(
+        NovaRule.EMULATOR_POLICY_WITHOUT_PINNING, specs | {"hw:emulator_threads_policy": "isolate"}
+    )
     asked(specs | {"hw:emulator_threads_policy": "share"})
 
 
@@ -119,7 +123,7 @@ def test_pcpu_of_several_groups_is_added_up() -> None:
 @pytest.mark.parametrize("count", ["3", "5"])
 def test_pcpu_is_as_much_as_the_vcpus(count: str) -> None:
     assert "expected 4: 4 of the flavor" in refused(
-        errors.PCPUCountMismatch, {"resources:PCPU": count}
+        NovaRule.PCPU_COUNT_MISMATCH, {"resources:PCPU": count}
     )
 
 
@@ -127,7 +131,7 @@ def test_pcpu_is_as_much_as_the_vcpus(count: str) -> None:
 def test_pcpu_is_one_more_for_an_isolated_emulator(count: str) -> None:
     isolate = {"hw:emulator_threads_policy": "isolate"}
     assert "5: 4 of the flavor and 1 for the emulator" in refused(
-        errors.PCPUCountMismatch, {"resources:PCPU": count} | isolate
+        NovaRule.PCPU_COUNT_MISMATCH, {"resources:PCPU": count} | isolate
     )
     assert amount({"resources:PCPU": "5"} | isolate).located["PCPU"] == 5
 
@@ -145,19 +149,21 @@ def test_an_amount_of_0_implies_nothing() -> None:
 
 def test_vcpu_and_pcpu_are_not_asked_for_together() -> None:
     assert "got 'VCPU=2, PCPU=4', expected one of them" in refused(
-        errors.ResourcesOfBothKinds, {"resources:VCPU": "2", "resources1:PCPU": "4"}
+        NovaRule.RESOURCES_OF_BOTH_KINDS, {"resources:VCPU": "2", "resources1:PCPU": "4"}
     )
 
 
 @pytest.mark.parametrize("key", ["resources:VCPU", "resources7:PCPU"])
 def test_vcpu_or_pcpu_is_not_asked_for_beside_a_policy(key: str) -> None:
-    refused(errors.ResourcesWithPolicy, {key: "4", "hw:cpu_policy": "shared"})
-    refused(errors.ResourcesWithPolicy, {key: "4"}, {"hw_cpu_policy": "dedicated"})
+    refused(NovaRule.RESOURCES_WITH_POLICY, {key: "4", "hw:cpu_policy": "shared"})
+    refused(NovaRule.RESOURCES_WITH_POLICY, {key: "4"}, {"hw_cpu_policy": "dedicated"})
 
 
 @pytest.mark.parametrize("value", ["four", "-4", "4.0", " 4"])
 def test_an_amount_that_is_no_number_is_refused_where_nova_ignores_it(value: str) -> None:
-    assert "resources:PCPU: got" in refused(errors.InvalidResourceCount, {"resources:PCPU": value})
+    assert "resources:PCPU: got" in refused(
+        NovaRule.INVALID_RESOURCE_COUNT, {"resources:PCPU": value}
+    )
 
 
 @pytest.mark.parametrize("key", ["resources:PCPU_X", "resources.1:PCPU", "resources:CUSTOM_PCPU"])

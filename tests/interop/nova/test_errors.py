@@ -1,4 +1,4 @@
-"""The errors of Nova's words: one type per rule, and what a caller can do with them."""
+"""The error of Nova's words: which rule is broken, as data, and what a caller can do with it."""
 
 from __future__ import annotations
 
@@ -11,49 +11,38 @@ import pytest
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop import nova
-from resource_objects.interop.nova import errors
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 
-TYPES = sorted(
-    (
-        value
-        for value in vars(errors).values()
-        if inspect.isclass(value) and issubclass(value, errors.InvalidWords)
-    ),
-    key=lambda kind: kind.__name__,
-)
 PACKAGE = Path(inspect.getfile(nova)).parent
 TESTS = Path(__file__).parent
 
-each_type = pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
+each_rule = pytest.mark.parametrize("rule", NovaRule, ids=lambda rule: rule.name)
 
 
-@each_type
-def test_an_error_is_one_of_bad_input_and_the_same_after_a_pickle(
-    kind: type[errors.InvalidWords],
-) -> None:
-    error = kind("hw:numa_nodes", "x" * 200, "a number")
+@each_rule
+def test_an_error_is_one_of_bad_input_and_the_same_after_a_pickle(rule: NovaRule) -> None:
+    error = NovaWordsError(rule, "hw:numa_nodes", "x" * 200, "a number")
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, InvalidInput)
     assert isinstance(again, ValueError)
-    assert (type(again), str(again), vars(again)) == (kind, str(error), vars(error))
-    assert kind.__doc__
+    assert (type(again), str(again), vars(again)) == (NovaWordsError, str(error), vars(error))
+    assert again.rule is rule
+    assert rule.sentence.endswith(".")
 
 
-@each_type
-def test_an_error_is_raised_somewhere_and_tested_by_its_name(
-    kind: type[errors.InvalidWords],
-) -> None:
-    if kind is errors.InvalidWords:
-        return
+@each_rule
+def test_a_rule_is_broken_somewhere_and_tested_by_its_name(rule: NovaRule) -> None:
     code = "".join(path.read_text() for path in PACKAGE.glob("*.py") if path.stem != "errors")
     tests = "".join(path.read_text() for path in TESTS.glob("test_*.py"))
-    assert re.search(rf"errors\.{kind.__name__}\(", code)
-    assert f"errors.{kind.__name__}" in tests
+    assert re.search(rf"NovaWordsError\(\s*NovaRule\.{rule.name},", code)
+    assert f"NovaRule.{rule.name}" in tests
 
 
 def test_novas_own_name_is_on_it_where_nova_has_one() -> None:
-    assert errors.CellsUneven.nova_name == "ImageNUMATopologyAsymmetric"
-    assert errors.InvalidCellMemory.nova_name == ""
+    assert NovaRule.CELLS_UNEVEN.nova_name == "ImageNUMATopologyAsymmetric"
+    assert NovaRule.UNKNOWN_ALIAS.nova_name == "PciRequestAliasNotDefined"
+    assert NovaRule.INVALID_CELL_MEMORY.nova_name == ""
+    assert NovaRule.INVALID_ALIAS_COUNT.nova_name == ""
 
 
 def test_every_public_name_is_found_and_unknown_ones_are_not() -> None:

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects import Request, exceptions
+from resource_objects import Request
 from resource_objects.interop import nova
-from resource_objects.interop.nova import errors, flavor_request, request_errors
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.extra_specs import flavor_request
 from resource_objects.requests import RequestGroup
+from tests.interop.nova.said import breaks
 
 A, B = "CUSTOM_A", "CUSTOM_B"
 
@@ -145,44 +147,44 @@ def test_keys_of_others_are_left_alone() -> None:
 
 # --- what is refused ----------------------------------------------------------------------------
 
-REFUSED: list[tuple[type[errors.InvalidWords], dict[Any, Any], str]] = [
+REFUSED: list[tuple[NovaRule, dict[Any, Any], str]] = [
     (
-        request_errors.InvalidRequestKey,
+        NovaRule.INVALID_REQUEST_KEY,
         {"resources": "1"},
         "extra specs: got 'resources', expected",
     ),
-    (request_errors.InvalidRequestKey, {"trait": "1"}, "extra specs: got 'trait', expected"),
+    (NovaRule.INVALID_REQUEST_KEY, {"trait": "1"}, "extra specs: got 'trait', expected"),
     (
-        request_errors.InvalidRequestKey,
+        NovaRule.INVALID_REQUEST_KEY,
         {"resource1:VCPU": "1"},
         "extra specs: got 'resource1:VCPU'",
     ),
-    (request_errors.InvalidRequestKey, {"resources$:VCPU": "1"}, "got 'resources$:VCPU', expected"),
-    (request_errors.InvalidRequestKey, {f"trait{'x' * 65}:{A}": "required"}, "1 to 64 of A-Z, a-z"),
-    (request_errors.UnknownFlavorResource, {"resources:CPU": "1"}, "resources:CPU: got 'CPU', exp"),
+    (NovaRule.INVALID_REQUEST_KEY, {"resources$:VCPU": "1"}, "got 'resources$:VCPU', expected"),
+    (NovaRule.INVALID_REQUEST_KEY, {f"trait{'x' * 65}:{A}": "required"}, "1 to 64 of A-Z, a-z"),
+    (NovaRule.UNKNOWN_FLAVOR_RESOURCE, {"resources:CPU": "1"}, "resources:CPU: got 'CPU', exp"),
     (
-        request_errors.UnknownFlavorResource,
+        NovaRule.UNKNOWN_FLAVOR_RESOURCE,
         {"resource:vcpu": "1"},
         "resource:vcpu: got 'vcpu', exp",
     ),
     (
-        request_errors.UnknownFlavorResource,
+        NovaRule.UNKNOWN_FLAVOR_RESOURCE,
         {"resources:": "1"},
         "resources:: got '', expected 1 to",
     ),
     (
-        request_errors.UnknownFlavorResource,
+        NovaRule.UNKNOWN_FLAVOR_RESOURCE,
         {"resources:VCPU:x": "1"},
         "got 'VCPU:x', expected 1 to",
     ),
     (
-        request_errors.ResourceNotCounted,
+        NovaRule.RESOURCE_NOT_COUNTED,
         {"resources:NUMA_TOPOLOGY": "1"},
         "a class that is counted",
     ),
     *(
         (
-            request_errors.InvalidResourceAmount,
+            NovaRule.INVALID_RESOURCE_AMOUNT,
             {"resources1:VCPU": value},
             f"resources1:VCPU: got {text!r}, expected a whole number from 0 to {2**63 - 1}",
         )
@@ -203,51 +205,51 @@ REFUSED: list[tuple[type[errors.InvalidWords], dict[Any, Any], str]] = [
         ]
     ),
     (
-        request_errors.InvalidResourceAmount,
+        NovaRule.INVALID_RESOURCE_AMOUNT,
         {"resources:VCPU": str(2**63 - 1), "resources1:VCPU": "1"},
         f"resources1:VCPU: got 1, expected at most {2**63 - 1} over all groups",
     ),
-    (errors.NotWords, {"resources:VCPU": 1.0}, "resources:VCPU: got 1.0, expected text"),
+    (NovaRule.NOT_WORDS, {"resources:VCPU": 1.0}, "resources:VCPU: got 1.0, expected text"),
     (
-        request_errors.ResourceSaidTwice,
+        NovaRule.RESOURCE_SAID_TWICE,
         {"resource:VCPU": "2", "resources:VCPU": "0"},
         "resources:VCPU: got '0', expected resource:VCPU or resources:VCPU, not both",
     ),
-    (request_errors.UnknownFlavorTrait, {"trait:HW_X": "required"}, "trait:HW_X: got 'HW_X', exp"),
-    (request_errors.UnknownFlavorTrait, {"trait1:": "required"}, "trait1:: got '', expected 1 to"),
+    (NovaRule.UNKNOWN_FLAVOR_TRAIT, {"trait:HW_X": "required"}, "trait:HW_X: got 'HW_X', exp"),
+    (NovaRule.UNKNOWN_FLAVOR_TRAIT, {"trait1:": "required"}, "trait1:: got '', expected 1 to"),
     (
-        request_errors.InvalidTraitValue,
+        NovaRule.INVALID_TRAIT_VALUE,
         {f"trait:{A}": "preferred"},
         "expected required or forbidden",
     ),
-    (request_errors.InvalidTraitValue, {f"trait:{A}": ""}, f"trait:{A}: got '', expected required"),
+    (NovaRule.INVALID_TRAIT_VALUE, {f"trait:{A}": ""}, f"trait:{A}: got '', expected required"),
     (
-        request_errors.InvalidGroupPolicy,
+        NovaRule.INVALID_GROUP_POLICY,
         {"group_policy": "apart"},
         "group_policy: got 'apart', exp",
     ),
     (
-        request_errors.InvalidGroupPolicy,
+        NovaRule.INVALID_GROUP_POLICY,
         {"group_policy": None},
         "group_policy: got '', expected none",
     ),
     (
-        request_errors.GroupPolicyMissing,
+        NovaRule.GROUP_POLICY_MISSING,
         {"resources1:PGPU": "1", "resources2:PGPU": "1"},
         "group_policy: got 'nothing', expected none or isolate, for the groups 1, 2",
     ),
     (
-        request_errors.GroupWithoutResources,
+        NovaRule.GROUP_WITHOUT_RESOURCES,
         {f"trait1:{A}": "required"},
         f"trait1: got ['{A}'], expected resources1:CLASS above 0",
     ),
     (
-        request_errors.GroupWithoutResources,
+        NovaRule.GROUP_WITHOUT_RESOURCES,
         {f"traits:{A}": "required"},
         f"traits: got ['{A}'], expected resourcess:CLASS above 0",
     ),
     (
-        request_errors.GroupWithoutResources,
+        NovaRule.GROUP_WITHOUT_RESOURCES,
         {
             "resources:VCPU": "0",
             "resources:MEMORY_MB": "0",
@@ -257,7 +259,7 @@ REFUSED: list[tuple[type[errors.InvalidWords], dict[Any, Any], str]] = [
         f"trait: got ['{A}'], expected resources:CLASS above 0",
     ),
     (
-        request_errors.NothingAsked,
+        NovaRule.NOTHING_ASKED,
         {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources1:PGPU": "0"},
         "extra specs: got 'all suppressed', expected an amount of something",
     ),
@@ -265,34 +267,32 @@ REFUSED: list[tuple[type[errors.InvalidWords], dict[Any, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "specs", "message"), REFUSED, ids=[str(specs)[:60] for _, specs, _ in REFUSED]
+    ("rule", "specs", "message"), REFUSED, ids=[str(specs)[:60] for _, specs, _ in REFUSED]
 )
-def test_extra_specs_are_refused(
-    kind: type[errors.InvalidWords], specs: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(errors.InvalidWords) as caught:
+def test_extra_specs_are_refused(rule: NovaRule, specs: dict[str, Any], message: str) -> None:
+    with pytest.raises(NovaWordsError) as caught:
         asked(specs)
-    assert type(caught.value) is kind
+    assert caught.value.rule is rule
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "specs", "image", "message"),
+    ("rule", "specs", "image", "message"),
     [
         (
-            request_errors.FlavorTraitConflict,
+            NovaRule.FLAVOR_TRAIT_CONFLICT,
             {f"trait:{A}": "forbidden"},
             {f"trait:{A}": "required"},
             f"trait:{A} of the image: got 'required', expected none: the flavor forbids it",
         ),
         (
-            request_errors.InvalidTraitValue,
+            NovaRule.INVALID_TRAIT_VALUE,
             {},
             {f"trait:{A}": "forbidden"},
             f"trait:{A} of the image: got 'forbidden', expected required",
         ),
         (
-            request_errors.UnknownFlavorTrait,
+            NovaRule.UNKNOWN_FLAVOR_TRAIT,
             {},
             {"trait:HW_X": "required"},
             "trait:HW_X of the image: got 'HW_X', expected a standard or CUSTOM_ trait",
@@ -301,11 +301,11 @@ def test_extra_specs_are_refused(
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_an_image_is_refused(
-    kind: type[errors.InvalidWords], specs: dict[str, Any], image: dict[str, Any], message: str
+    rule: NovaRule, specs: dict[str, Any], image: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(errors.InvalidWords) as caught:
+    with pytest.raises(NovaWordsError) as caught:
         asked(specs, image)
-    assert type(caught.value) is kind
+    assert caught.value.rule is rule
     assert message in str(caught.value)
 
 
@@ -325,14 +325,14 @@ def test_an_image_is_refused(
     ids=str,
 )
 def test_sizes_that_no_flavor_has_are_refused(sizes: dict[str, Any]) -> None:
-    with pytest.raises(errors.InvalidFlavorSize, match=next(iter(sizes))):
+    with breaks(NovaRule.INVALID_FLAVOR_SIZE, match=next(iter(sizes))):
         asked(**sizes)
 
 
 @pytest.mark.parametrize("which", ["extra_specs", "image"])
 @pytest.mark.parametrize("given_", [None, "resources:VCPU=1", ["x"], 7], ids=repr)
 def test_what_is_no_mapping_is_refused(which: str, given_: object) -> None:
-    with pytest.raises(errors.NotWords, match="a mapping of keys to text"):
+    with breaks(NovaRule.NOT_WORDS, match="a mapping of keys to text"):
         flavor_request(4, 2048, **{which: given_})  # type: ignore[arg-type]
 
 
@@ -351,10 +351,10 @@ _VALUES = st.sampled_from(["0", "1", "required", "forbidden", "", "many", 1, Non
 def test_any_extra_specs_are_read_or_refused_with_an_error_of_words(specs: dict[str, Any]) -> None:
     try:
         found = asked(specs)
-    except errors.InvalidWords as error:
+    except NovaWordsError as error:
         assert str(error)
     else:
-        assert nova.request_flavor(found).request == found
+        assert found.resources
 
 
 # --- beside a topology --------------------------------------------------------------------------
@@ -401,13 +401,9 @@ def test_cpus_said_in_both_words_are_asked_once() -> None:
     ids=str,
 )
 def test_what_the_topology_says_otherwise_is_refused(specs: dict[str, str], message: str) -> None:
-    with pytest.raises(request_errors.TopologyDisagrees) as caught:
+    with breaks(NovaRule.TOPOLOGY_DISAGREES) as caught:
         located(specs)
     assert message in str(caught.value)
 
 
 # --- the errors ---------------------------------------------------------------------------------
-
-
-def test_an_error_is_bad_input() -> None:
-    assert issubclass(request_errors.NothingAsked, exceptions.InvalidInput)

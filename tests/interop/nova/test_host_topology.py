@@ -1,4 +1,4 @@
-"""A host's topology is read in every version Nova wrote, and written in each that can say it."""
+"""A host's topology is read in every version Nova wrote, and written in the newest."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from resource_objects.exceptions import (
     InvalidInventory,
     InvalidPrimitive,
     InvalidRatio,
-    UnsupportedVersion,
 )
 from resource_objects.interop.nova import dump_host_numa_topology, load_host_numa_topology
-from resource_objects.interop.nova._versions import HOST_CELL, KNOWN
+from resource_objects.interop.nova.primitive import HOST_CELL, KNOWN
 from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyInventory, PagePool
-from resource_objects.testing.numa_strategies import numa_inventories
 from tests.interop.nova import documents
 from tests.interop.nova.documents import HOSTS, PLAIN_HOST
+from tests.support.numa_strategies import numa_inventories
 
 VERSIONS = tuple(KNOWN[HOST_CELL])
 CPUS = {"shared": range(4), "dedicated": range(4)}
@@ -173,7 +172,7 @@ def test_memory_that_is_neither_ordinary_nor_huge_serves_nobody():
     for memory, ordinary in ((4096, 3), (8, 2)):
         host = load_host_numa_topology(changed("1.5", **data, memory=memory))
         assert host.cells[0].ordinary_mb == host.free_memory_mb == ordinary
-        assert again(host, None) == host
+        assert again(host) == host
 
 
 def test_what_is_used_of_the_smallest_pages_is_told_by_the_memory():
@@ -313,7 +312,7 @@ def test_a_cell_is_read_if_and_only_if_it_can_be_made(
         return
     found = load_host_numa_topology(document)
     assert found == NUMATopologyInventory([made])
-    assert again(found, None) == NUMATopologyInventory([documents.sayable(made)])
+    assert again(found) == NUMATopologyInventory([documents.sayable(made)])
 
 
 def test_the_path_names_the_cell():
@@ -360,11 +359,11 @@ def test_a_bad_document_is_refused_by_one_error(name: str):
         load_host_numa_topology(BAD_DOCUMENTS[name])  # type: ignore[arg-type]
 
 
-# --- every version is written ---------------------------------------------------------------------
+# --- the newest version is written ---------------------------------------------------------------
 
 
 def sayable(inventory: NUMATopologyInventory) -> NUMATopologyInventory:
-    """Return an inventory without what no version has a word for, with every core named."""
+    """Return an inventory without what Nova has no word for, with every core named."""
     return NUMATopologyInventory(
         [documents.sayable(cell) for cell in inventory.cells],
         usage=[used.replace(loose=0) for used in inventory.usage],
@@ -373,49 +372,36 @@ def sayable(inventory: NUMATopologyInventory) -> NUMATopologyInventory:
     )
 
 
-def again(inventory: NUMATopologyInventory, version: Any, **more: Any) -> NUMATopologyInventory:
+def again(inventory: NUMATopologyInventory, **more: Any) -> NUMATopologyInventory:
     """Return an inventory, written and read."""
     return load_host_numa_topology(
-        dump_host_numa_topology(inventory, version, **more),
+        dump_host_numa_topology(inventory, **more),
         cpu_ratio=inventory.cpu_ratio,
         memory_ratio=inventory.memory_ratio,
-        counts_pinned=False if version == "1.4" else None,
     )
 
 
-@given(numa_inventories(), st.sampled_from([None, *VERSIONS]))
-def test_what_a_version_can_say_comes_back_the_same(
-    inventory: NUMATopologyInventory, version: str | None
-):
+@given(numa_inventories())
+def test_what_nova_can_say_comes_back_the_same(inventory: NUMATopologyInventory):
     inventory = sayable(inventory)
-    try:
-        found = again(inventory, version)
-    except CannotDowngrade:
-        assert version not in (None, VERSIONS[-1])
-        return
+    found = again(inventory)
     assert found == inventory
     assert found.obj_to_primitive() == inventory.obj_to_primitive()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_was_read_in_a_version_can_be_written_in_it(version: str):
+def test_what_was_read_in_any_version_is_written_in_the_newest(version: str):
     inventory = load_host_numa_topology(HOSTS[version], counts_pinned=version < "1.4")
-    assert again(inventory, version) == inventory
+    written = json.loads(dump_host_numa_topology(sayable(inventory)))
+    assert written["nova_object.version"] == "1.2"
+    assert written["nova_object.data"]["cells"][0]["nova_object.version"] == VERSIONS[-1]
+    assert again(sayable(inventory)) == sayable(inventory)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_has_its_own_fields_and_no_other(version: str):
-    minor = int(version[2:])
+def test_the_newest_version_has_all_fields_and_no_other():
     empty = NUMATopologyInventory([HostCell(0, memory_mb=64)])
-    document = json.loads(dump_host_numa_topology(empty, version))
-    expected = {"id", "cpuset", "memory", "cpu_usage", "memory_usage"}
-    for first, names in enumerate(
-        [{"pinned_cpus", "siblings"}, {"mempages"}, {"network_metadata"}, {"pcpuset"}, {"socket"}],
-        1,
-    ):
-        expected |= names if minor >= first else set()
-    assert set(cell_of(document)) == expected
-    assert document["nova_object.data"]["cells"][0]["nova_object.version"] == version
+    document = json.loads(dump_host_numa_topology(empty))
+    assert set(cell_of(document)) == set(cell_of(HOSTS["1.5"]))
 
 
 def test_every_core_is_written_for_nova_finds_no_cpu_that_is_on_none():
@@ -435,38 +421,22 @@ def test_the_memory_used_is_that_in_pages_of_any_size():
 
 
 UNSAYABLE = {
-    "distances": ("1.5", HostCell(0, distances={0: 10}), None),
-    "loose CPUs": ("1.5", HostCell(0, dedicated=[0]), CellUsage(0, loose=1)),
-    "socket": ("1.4", HostCell(0, socket=0), None),
-    "dedicated apart": ("1.3", HostCell(0, shared=[0], dedicated=[1]), None),
-    "shared alone": ("1.3", HostCell(0, shared=[0]), None),
-    "physnets": ("1.2", HostCell(0, physnets=["red"]), None),
-    "tunneled": ("1.2", HostCell(0, tunneled=True), None),
-    "reserved": ("1.2", HostCell(0, pages=[PagePool(size_kib=4, total=1, reserved=1)]), None),
-    "pages": ("1.1", HostCell(0, pages=[PagePool(size_kib=4, total=1, reserved=0)]), None),
-    "siblings": ("1.0", HostCell(0, siblings=[(0, 1)]), None),
-    "pinned": ("1.0", HostCell(0, **CPUS), CellUsage(0, pinned=[3])),
+    "distances": (HostCell(0, distances={0: 10}), None),
+    "loose CPUs": (HostCell(0, dedicated=[0]), CellUsage(0, loose=1)),
 }
 
 
 @pytest.mark.parametrize("name", UNSAYABLE)
-def test_what_a_version_cannot_say_is_refused(name: str):
-    version, cell, used = UNSAYABLE[name]
+def test_what_nova_cannot_say_is_refused(name: str):
+    cell, used = UNSAYABLE[name]
     host = NUMATopologyInventory([cell], usage=[used] if used else ())
-    with pytest.raises(
-        CannotDowngrade, match=rf"NUMACell cannot be said in version {version}: cell 0"
-    ):
-        dump_host_numa_topology(host, version)
-    following = f"1.{int(version[2:]) + 1}"
-    if following in VERSIONS:
-        host = NUMATopologyInventory([documents.sayable(cell)], usage=host.usage)
-        assert again(host, following) == host
+    with pytest.raises(CannotDowngrade, match=r"NUMACell cannot be said in version 1\.5: cell 0"):
+        dump_host_numa_topology(host)
 
 
-@pytest.mark.parametrize("name", ["distances", "socket", "physnets", "tunneled"])
-def test_a_fact_may_be_left_out_by_its_name(name: str):
-    version, cell, _ = UNSAYABLE[name]
-    found = again(NUMATopologyInventory([cell]), version, leave_out=[name])
+def test_distances_may_be_left_out_by_their_name():
+    cell, _ = UNSAYABLE["distances"]
+    found = again(NUMATopologyInventory([cell]), leave_out=["distances"])
     assert found == NUMATopologyInventory([HostCell(0)])
 
 
@@ -474,31 +444,6 @@ def test_a_fact_may_be_left_out_by_its_name(name: str):
 def test_what_is_used_may_not_be_left_out(names: Any):
     with pytest.raises(InvalidField, match="leave_out"):
         dump_host_numa_topology(NUMATopologyInventory([HostCell(0)]), leave_out=names)
-
-
-def test_a_manifest_says_what_a_receiver_reads():
-    pool = PagePool(size_kib=4, total=2, reserved=1)
-    host = NUMATopologyInventory([HostCell(0, pages=[pool])])
-    manifest = {"NUMACell": "1.2", "NUMAPagesTopology": "1.1", "Instance": "2.8"}
-    document = json.loads(dump_host_numa_topology(host, manifest))
-    assert cell_of(document)["mempages"][0]["nova_object.version"] == "1.1"
-    assert again(host, manifest) == host
-    with pytest.raises(CannotDowngrade, match="reserved"):
-        dump_host_numa_topology(host, {"NUMAPagesTopology": "1.0"})
-
-
-def test_a_receiver_that_reads_newer_versions_gets_the_newest_there_is():
-    host = NUMATopologyInventory([HostCell(0, socket=1)])
-    newer = {"NUMATopology": "1.9", "NUMACell": "1.12"}
-    assert dump_host_numa_topology(host, newer) == dump_host_numa_topology(host)
-
-
-@pytest.mark.parametrize(
-    "version", ["1.6", "2.0", "1", "", 1.5, {"NUMACell": "2.0"}, {"NUMACell": 1}]
-)
-def test_a_version_that_is_not_there_is_refused(version: Any):
-    with pytest.raises(UnsupportedVersion):
-        dump_host_numa_topology(NUMATopologyInventory([HostCell(0)]), version)
 
 
 def test_only_an_inventory_is_written():

@@ -1,4 +1,4 @@
-"""A guest's topology is read in every version Nova wrote, and written in each that can say it."""
+"""A guest's topology is read in every version Nova wrote, and written in the newest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from resource_objects.exceptions import (
     CannotDowngrade,
@@ -19,11 +18,10 @@ from resource_objects.exceptions import (
     InvalidPrimitive,
     InvalidText,
     SearchLimitReached,
-    UnsupportedVersion,
     WrongAmountKind,
 )
 from resource_objects.interop.nova import dump_instance_numa_topology, load_instance_numa_topology
-from resource_objects.interop.nova._versions import GUEST_CELL, KNOWN
+from resource_objects.interop.nova.primitive import GUEST_CELL, KNOWN
 from resource_objects.resources.integer import IntegerAmount
 from resource_objects.resources.numa import (
     GuestCell,
@@ -34,9 +32,9 @@ from resource_objects.resources.numa import (
     PlacedCell,
     numa,
 )
-from resource_objects.testing.numa_strategies import NUMAQuestion, numa_amounts, numa_questions
 from tests.interop.nova import documents
 from tests.interop.nova.documents import DEDICATED_CELL, GUESTS, PINS, PLAIN_GUEST, SHARED_CELL
+from tests.support.numa_strategies import NUMAQuestion, numa_amounts, numa_questions
 
 VERSIONS = tuple(KNOWN[GUEST_CELL])
 
@@ -418,11 +416,11 @@ def test_a_page_size_that_is_none_is_refused_as_such():
         load_instance_numa_topology(GUESTS["1.5"], page_size="huge")
 
 
-# --- every version is written ---------------------------------------------------------------------
+# --- the newest version is written ---------------------------------------------------------------
 
 
 def sayable(amount: NUMATopologyAmount) -> NUMATopologyAmount:
-    """Return an amount without what no version has a word for."""
+    """Return an amount without what Nova has no word for."""
     return amount.replace(physnets=frozenset(), tunneled=False, one_socket=False)
 
 
@@ -457,16 +455,10 @@ def test_what_is_written_is_what_nova_writes():
     ]
 
 
-@given(numa_amounts(), st.sampled_from([None, *VERSIONS]))
-def test_what_a_version_can_say_of_what_is_asked_comes_back_the_same(
-    amount: NUMATopologyAmount, version: str | None
-):
+@given(numa_amounts())
+def test_what_is_asked_comes_back_the_same(amount: NUMATopologyAmount):
     amount = sayable(amount)
-    try:
-        text = dump_instance_numa_topology(amount, version)
-    except CannotDowngrade:
-        assert version not in (None, VERSIONS[-1])
-        return
+    text = dump_instance_numa_topology(amount)
     assert load_instance_numa_topology(text, assigned=False) == amount
 
 
@@ -480,77 +472,28 @@ def assigned_of(question: NUMAQuestion) -> NUMATopologyAmount:
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])  # most questions do not fit
-@given(numa_questions(), st.sampled_from([None, *VERSIONS]))
-def test_what_a_version_can_say_of_what_is_assigned_comes_back_the_same(
-    question: NUMAQuestion, version: str | None
-):
+@given(numa_questions())
+def test_what_is_assigned_comes_back_the_same(question: NUMAQuestion):
     host, amount = question.inventory, assigned_of(question)
-    try:
-        text = dump_instance_numa_topology(amount, version, host=host)
-    except CannotDowngrade:
-        assert version not in (None, VERSIONS[-1])
-        return
+    text = dump_instance_numa_topology(amount, host=host)
     found = load_instance_numa_topology(text, host=host, assigned=True, page_size=amount.page_size)
     assert found == amount
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_was_read_in_a_version_can_be_written_in_it(version: str):
+def test_what_was_read_in_any_version_is_written_in_the_newest(version: str):
     is_assigned = version not in ("1.0", "1.1")
     amount = load_instance_numa_topology(GUESTS[version], host=HOST, assigned=is_assigned)
-    text = dump_instance_numa_topology(amount, version, host=HOST)
+    text = dump_instance_numa_topology(amount, host=HOST)
+    (cell,) = json.loads(text)["nova_object.data"]["cells"]
+    assert cell["nova_object.version"] == VERSIONS[-1]
     assert load_instance_numa_topology(text, host=HOST, assigned=is_assigned) == amount
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_has_its_own_fields_and_no_other(version: str):
-    minor = int(version[2:])
-    document = json.loads(dump_instance_numa_topology(numa(shared=1, memory_mb=64), version))
-    expected = {"id", "cpuset", "memory"}
-    for first, names in (
-        (1, {"pagesize"}),
-        (2, {"cpu_pinning_raw", "cpu_topology"}),
-        (3, {"cpu_policy", "cpu_thread_policy"}),
-        (4, {"cpuset_reserved"}),
-        (5, {"pcpuset"}),
-    ):
-        expected |= names if minor >= first else set()
-    (cell,) = document["nova_object.data"]["cells"]
-    assert (set(cell["nova_object.data"]), cell["nova_object.version"]) == (expected, version)
-
-
-UNSAYABLE = {
-    "mixed": ("1.5", numa(shared=1, dedicated=1)),
-    "emulator policy": ("1.3", numa(dedicated=1, emulator_policy="share")),
-    "thread policy": ("1.2", numa(dedicated=1, thread_policy="prefer")),
-    "dedicated": ("1.1", numa(dedicated=1)),
-    "page size": ("1.0", numa(shared=1, memory_mb=2, page_size="any")),
-}
-
-
-@pytest.mark.parametrize("name", UNSAYABLE)
-def test_what_a_version_cannot_say_is_refused(name: str):
-    version, amount = UNSAYABLE[name]
-    with pytest.raises(
-        CannotDowngrade, match=f"InstanceNUMACell cannot be said in version {version}"
-    ):
-        dump_instance_numa_topology(amount, version)
-    text = dump_instance_numa_topology(amount, f"1.{int(version[2:]) + 1}")
-    assert load_instance_numa_topology(text, assigned=False) == amount
-
-
-def test_an_emulators_cpu_is_refused_where_a_receiver_knows_but_the_policy():
-    manifest = {"InstanceNUMACell": "1.3"}
-    asked = numa(dedicated=1, emulator_policy="isolate")
-    assert "isolate" in dump_instance_numa_topology(asked, manifest)
-    with pytest.raises(CannotDowngrade, match="a CPU for the emulator"):
-        dump_instance_numa_topology(HOST.fit(asked), manifest)
 
 
 @pytest.mark.parametrize(
     "said", [{"physnets": ["red"]}, {"tunneled": True}, {"one_socket": True}], ids=str
 )
-def test_what_no_version_says_is_refused_or_left_out_by_its_name(said: dict[str, Any]):
+def test_what_nova_does_not_say_is_refused_or_left_out_by_its_name(said: dict[str, Any]):
     amount = numa(dedicated=1, **said)
     with pytest.raises(CannotDowngrade, match=f"it has {next(iter(said))}"):
         dump_instance_numa_topology(amount)
@@ -603,12 +546,6 @@ def test_the_size_of_ordinary_pages_is_the_hosts_to_say():
         dump_instance_numa_topology(amount)
     with pytest.raises(InvalidInventory, match="host cell"):
         dump_instance_numa_topology(amount, host=NUMATopologyInventory([HostCell(7)]))
-
-
-@pytest.mark.parametrize("version", ["1.7", "2.0", 1.6, {"InstanceNUMATopology": "x"}])
-def test_a_version_that_is_not_there_is_refused(version: Any):
-    with pytest.raises(UnsupportedVersion):
-        dump_instance_numa_topology(numa(dedicated=1), version)
 
 
 def test_only_an_amount_is_written_and_only_a_uuid_beside_it():

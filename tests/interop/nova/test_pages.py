@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.interop.nova import errors
+from resource_objects.interop.nova.errors import NovaRule
 from tests.interop.nova.said import amount, asked, refused
 
 
@@ -48,7 +48,7 @@ def test_an_image_chooses_under_large_and_any(flavor: str, image: str) -> None:
 @pytest.mark.parametrize("flavor", ["", "small", "2048", "2MB"])
 @pytest.mark.parametrize("image", ["small", "2048", "nonsense"])
 def test_an_image_does_not_choose_under_anything_else(flavor: str, image: str) -> None:
-    refused(errors.PageSizeConflict, {"hw:mem_page_size": flavor}, {"hw_mem_page_size": image})
+    refused(NovaRule.PAGE_SIZE_CONFLICT, {"hw:mem_page_size": flavor}, {"hw_mem_page_size": image})
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_an_image_does_not_choose_under_anything_else(flavor: str, image: str) -
     ],
 )
 def test_what_no_page_size_is_refused(value: str) -> None:
-    assert "hw:mem_page_size" in refused(errors.InvalidPageSize, {"hw:mem_page_size": value})
+    assert "hw:mem_page_size" in refused(NovaRule.INVALID_PAGE_SIZE, {"hw:mem_page_size": value})
     assert "hw_mem_page_size" in refused(
-        errors.InvalidPageSize, {"hw:mem_page_size": "any"}, {"hw_mem_page_size": value}
+        NovaRule.INVALID_PAGE_SIZE, {"hw:mem_page_size": "any"}, {"hw_mem_page_size": value}
     )
 
 
@@ -102,18 +102,22 @@ def test_memory_is_locked_if_either_says_so(flavor: str, image: str, locked: boo
 @pytest.mark.parametrize(("flavor", "image"), [("true", "false"), ("no", "yes")])
 def test_flavor_and_image_agree_on_locked_memory(flavor: str, image: str) -> None:
     words = {"hw:mem_page_size": "small", "hw:locked_memory": flavor}
-    refused(errors.LockedMemoryConflict, words, {"hw_locked_memory": image})
+    refused(NovaRule.LOCKED_MEMORY_CONFLICT, words, {"hw_locked_memory": image})
 
 
 def test_locked_memory_needs_a_page_size() -> None:
-    refused(errors.LockedMemoryWithoutPageSize, {"hw:locked_memory": "true"})
-    refused(errors.LockedMemoryWithoutPageSize, {"hw:numa_nodes": "1"}, {"hw_locked_memory": "yes"})
+    refused(NovaRule.LOCKED_MEMORY_WITHOUT_PAGE_SIZE, {"hw:locked_memory": "true"})
+    refused(
+        NovaRule.LOCKED_MEMORY_WITHOUT_PAGE_SIZE,
+        {"hw:numa_nodes": "1"},
+        {"hw_locked_memory": "yes"},
+    )
     assert not asked({"hw:locked_memory": "no"}).locked_memory
 
 
 def test_locked_memory_is_yes_or_no() -> None:
-    refused(errors.InvalidFlag, {"hw:mem_page_size": "small", "hw:locked_memory": "perhaps"})
-    refused(errors.InvalidFlag, {"hw:mem_page_size": "small"}, {"hw_locked_memory": "perhaps"})
+    refused(NovaRule.INVALID_FLAG, {"hw:mem_page_size": "small", "hw:locked_memory": "perhaps"})
+    refused(NovaRule.INVALID_FLAG, {"hw:mem_page_size": "small"}, {"hw_locked_memory": "perhaps"})
 
 
 # --- hw:pmem ---
@@ -139,7 +143,7 @@ def test_the_case_of_a_label_does_not_count() -> None:
     "label", ["é", "ж", "ß", "\u017f", "٣", "16GB-FAST", "a b", "a__b", "_a", "-"]
 )
 def test_a_label_that_shares_its_class_with_others_is_refused(label: str) -> None:
-    message = refused(errors.InvalidPmemLabel, {"hw:pmem": f"6GB,{label}"})
+    message = refused(NovaRule.INVALID_PMEM_LABEL, {"hw:pmem": f"6GB,{label}"})
     assert message.startswith(f"hw:pmem: got {label!r}, expected")
 
 
@@ -149,4 +153,4 @@ def test_no_label_asks_for_nothing() -> None:
 
 
 def test_a_label_makes_a_resource_class() -> None:
-    refused(errors.InvalidPmemLabel, {"hw:pmem": "x" * 300})
+    refused(NovaRule.INVALID_PMEM_LABEL, {"hw:pmem": "x" * 300})

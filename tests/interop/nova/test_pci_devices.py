@@ -15,7 +15,6 @@ from resource_objects.exceptions import (
     InvalidField,
     InvalidInventory,
     InvalidPrimitive,
-    UnsupportedVersion,
 )
 from resource_objects.interop.nova import (
     DeviceFinding,
@@ -25,11 +24,12 @@ from resource_objects.interop.nova import (
     dump_pci_devices,
     load_pci_devices,
     parse_device_spec,
-    pci_errors,
 )
+from resource_objects.interop.nova.errors import NovaRule
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
 from tests.interop.nova.documents import nova
 from tests.interop.nova.pci_documents import INSTANCE, REQUEST, device, function, part, row
+from tests.interop.nova.said import breaks
 
 PF, VF0, VF1 = "0000:04:00.0", "0000:04:10.0", "0000:04:10.1"
 GPU = "0000:3b:00.0"
@@ -248,7 +248,7 @@ def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> No
 
 def test_what_an_entry_forbids_is_an_error() -> None:
     specs = parse_device_spec({"one_time_use": "true"}, report_in_placement=True)
-    with pytest.raises(pci_errors.OneTimeUseOfPart):
+    with breaks(NovaRule.ONE_TIME_USE_OF_PART):
         load_pci_devices([part(PF, VF0)], specs=specs)
 
 
@@ -284,12 +284,17 @@ def test_rows_are_written_as_they_were(said: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize("as_list", [False, True])
 @pytest.mark.parametrize("minor", range(8))
-def test_objects_of_any_version_are_written_as_they_were(minor: int, as_list: bool) -> None:
+def test_objects_of_any_version_are_read_and_written_in_the_newest(
+    minor: int, as_list: bool
+) -> None:
     rows = [row(GPU, "allocated"), *card(*CONSISTENT[0])]
     given: Any = [device(minor, one) for one in rows]
     found = load_pci_devices(nova("PciDeviceList", "1.3", objects=given) if as_list else given)
-    again = dump_pci_devices(found, f"1.{minor}")
-    assert [one["nova_object.data"] for one in again] == [one["nova_object.data"] for one in given]
+    again = dump_pci_devices(found, versioned=True)
+    assert {one["nova_object.version"] for one in again} == {"1.7"}
+    if minor == 7:
+        datas = [[one["nova_object.data"] for one in objects] for objects in (again, given)]
+        assert datas[0] == datas[1]
     parents = [None, None, PF, PF]
     assert [one.parent for one in found.devices] == parents
     assert load_pci_devices(json.dumps(again)) == found
@@ -297,7 +302,7 @@ def test_objects_of_any_version_are_written_as_they_were(minor: int, as_list: bo
 
 def test_times_are_text_in_objects() -> None:
     when = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
-    (found,) = dump_pci_devices(load_pci_devices([row(GPU, created_at=when)]), "1.7")
+    (found,) = dump_pci_devices(load_pci_devices([row(GPU, created_at=when)]), versioned=True)
     assert found["nova_object.data"]["created_at"] == "2024-05-06T07:08:09Z"
 
 
@@ -347,43 +352,6 @@ def test_whatever_states_rows_are_in_none_is_lost(said: list[str]) -> None:
 # --- what cannot be said --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rows", "version", "name"),
-    [
-        ([row(GPU, "claimed")], "1.1", "request_id"),
-        ([row(GPU)], "1.2", "numa_node"),
-        ([row(GPU)], {"PciDevice": "1.2"}, "numa_node"),
-    ],
-    ids=["request", "node", "node, manifest"],
-)
-def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
-    rows: list[dict[str, Any]], version: Any, name: str
-) -> None:
-    found = load_pci_devices(rows)
-    with pytest.raises(CannotDowngrade, match="PciDevice cannot be said in version 1"):
-        dump_pci_devices(found, version)
-    allowed = ["numa_node", name]
-    (said,) = dump_pci_devices(found, version, leave_out=allowed)
-    assert name not in said["nova_object.data"]
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.3", "1.4"])
-def test_c1_states_that_follow_are_refused_before_1_5(version: str) -> None:
-    """c.1: < 1.5 raises on unclaimable and unavailable."""
-    found = load_pci_devices([{**one, "numa_node": None} for one in card(*CONSISTENT[4])])
-    with pytest.raises(CannotDowngrade, match="the status unavailable"):
-        dump_pci_devices(found, version, leave_out=["request_id"])
-    assert len(dump_pci_devices(found, "1.5")) == 3
-
-
-def test_c1_vdpa_is_refused_before_1_7() -> None:
-    """c.1: < 1.7 raises on vdpa."""
-    found = load_pci_devices([part(PF, VF0, dev_type="vdpa")])
-    with pytest.raises(CannotDowngrade, match="the type vdpa"):
-        dump_pci_devices(found, "1.6")
-    assert len(dump_pci_devices(found, "1.7")) == 1
-
-
 def test_a_device_that_is_spent_has_no_word_in_nova() -> None:
     spent = NovaDevices((Device(GPU, "10de", "2330"),), (DeviceUse(GPU, "spent"),))
     with pytest.raises(CannotDowngrade, match="the status spent"):
@@ -399,8 +367,6 @@ def test_what_something_else_uses_up_is_unavailable() -> None:
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(InvalidInventory, match="NovaDevices"):
         dump_pci_devices([])  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedVersion, match=r"PciDevice 1\.8"):
-        dump_pci_devices(NovaDevices(()), "1.8")
     with pytest.raises(InvalidField, match="leave_out"):
         dump_pci_devices(NovaDevices(()), leave_out=["status"])
 

@@ -1,4 +1,4 @@
-"""``compute_nodes.pci_stats``: both forms, every version, and back again."""
+"""``compute_nodes.pci_stats``: both forms in every version, written in the newest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from resource_objects.exceptions import (
     InvalidField,
     InvalidInventory,
     InvalidPrimitive,
-    UnsupportedVersion,
 )
 from resource_objects.interop.nova import dump_pci_pools, load_pci_pools
 from resource_objects.resources.pci import DevicePool
@@ -66,10 +65,16 @@ def test_a_pool_of_the_newest_version_says_all_it_says() -> None:
     )
 
 
+def written(found: Any) -> list[dict[str, Any]]:
+    """Return pools as they are written, each as a dict of its fields and tags."""
+    document = json.loads(dump_pci_pools(found))
+    return [plain(one) for one in document["nova_object.data"]["objects"]]
+
+
 def test_the_keys_of_a_pool_are_those_of_its_devices_and_its_place() -> None:
     """c.3, pool key: product, vendor, node, type, tags, address, interface, remote_managed."""
     keys = set(plain(pool()))
-    assert keys == set(json.loads(dump_pci_pools([loaded()], plain=True))[0])
+    assert keys == set(written([loaded()])[0])
 
 
 def test_a_key_that_is_unknown_is_a_tag() -> None:
@@ -153,19 +158,27 @@ def test_a_pool_from_before_there_were_types_is_of_what_cannot_be_split() -> Non
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_document_of_any_version_is_written_as_it_was(version: str, as_text: bool) -> None:
-    document = pools(pool(version), pool(version, colour="blue"), version=version)
+def test_a_document_is_written_as_it_was(as_text: bool) -> None:
+    document = pools(pool(), pool(colour="blue"))
     found = load_pci_pools(json.dumps(document) if as_text else document)
-    assert json.loads(dump_pci_pools(found, version)) == unchanged(document)
+    assert json.loads(dump_pci_pools(found)) == unchanged(document)
+
+
+def test_a_document_of_an_older_version_is_written_in_the_newest() -> None:
+    old = pools(pool("1.0"), pool("1.0", colour="blue"), version="1.0")
+    new = json.loads(dump_pci_pools(load_pci_pools(old)))
+    for one in old["nova_object.data"]["objects"]:
+        one["nova_object.data"]["numa_node"] = None
+        one["nova_object.version"] = "1.1"
+    old["nova_object.version"] = "1.1"
+    assert new == unchanged(old)
 
 
 @pytest.mark.parametrize("dropped", [(), ("numa_node",), ("dev_type", "address"), ("rp_uuid",)])
-def test_a_list_of_dicts_is_written_as_it_was(dropped: tuple[str, ...]) -> None:
+def test_a_list_of_dicts_is_written_in_the_same_words(dropped: tuple[str, ...]) -> None:
     said = {key: value for key, value in plain(pool()).items() if key not in dropped}
     found = load_pci_pools([said, {**said, "numa_node": None}])
-    again = json.loads(dump_pci_pools(found, plain=True))
-    assert again == [said, {**said, "numa_node": None}]
+    assert written(found) == [{"numa_node": None, **said}, {**said, "numa_node": None}]
 
 
 def test_a_dict_by_itself_is_a_list_of_one() -> None:
@@ -204,10 +217,8 @@ def test_whatever_is_read_is_written_as_it_was(
 ) -> None:
     said = {"product_id": "2330", **tags, **fields}
     found = load_pci_pools([said])
-    assert json.loads(dump_pci_pools(found, plain=True)) == [said]
-    assert load_pci_pools(dump_pci_pools(found, plain=True)) == found
-    node = {"numa_node": None, **said}
-    assert load_pci_pools(dump_pci_pools(load_pci_pools([node]))) == load_pci_pools([node])
+    assert written(found) == [{"numa_node": None, **said}]
+    assert load_pci_pools(dump_pci_pools(found)) == found
 
 
 @given(
@@ -229,7 +240,6 @@ def test_whatever_is_read_is_written_as_it_was(
 )
 def test_whatever_is_written_is_read_again(pool: DevicePool) -> None:
     assert load_pci_pools(dump_pci_pools([pool])) == (pool,)
-    assert load_pci_pools(dump_pci_pools([pool], plain=True)) == (pool,)
 
 
 def test_facts_that_are_not_true_any_more_are_not_written() -> None:
@@ -243,33 +253,25 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "version", "name"),
+    ("given", "name"),
     [
-        (DevicePool("10de", "2330", 1, class_code="0302"), None, "class_code"),
-        (DevicePool("10de", "2330", 1, facts={"driver": "vfio"}), None, "facts"),
-        (DevicePool("10de", "2330", 1, numa_node=0), "1.0", "numa_node"),
-        (DevicePool("10de", "2330", 1, numa_node=0), {"PciDevicePool": "1.0"}, "numa_node"),
+        (DevicePool("10de", "2330", 1, class_code="0302"), "class_code"),
+        (DevicePool("10de", "2330", 1, facts={"driver": "vfio"}), "facts"),
     ],
-    ids=["class code", "facts", "node", "node, manifest"],
+    ids=["class code", "facts"],
 )
 def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
-    given: DevicePool, version: Any, name: str
+    given: DevicePool, name: str
 ) -> None:
     with pytest.raises(CannotDowngrade, match="PciDevicePool cannot be said in version 1"):
-        dump_pci_pools([given], version)
-    again = load_pci_pools(dump_pci_pools([given], version, leave_out=[name]))
+        dump_pci_pools([given])
+    again = load_pci_pools(dump_pci_pools([given], leave_out=[name]))
     assert [one.count for one in again] == [1]
 
 
 def test_only_what_there_may_be_no_word_for_can_be_left_out() -> None:
     with pytest.raises(InvalidField, match="leave_out"):
         dump_pci_pools([], leave_out=["count"])
-
-
-@pytest.mark.parametrize("version", ["1.2", "2.0", {"PciDevicePool": "x"}], ids=str)
-def test_a_version_that_there_is_not_is_refused(version: Any) -> None:
-    with pytest.raises(UnsupportedVersion, match="PciDevicePool"):
-        dump_pci_pools([], version)
 
 
 @pytest.mark.parametrize("given", [None, 5, "x", [1], [{}]], ids=repr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.interop.nova import errors
+from resource_objects.interop.nova.errors import NovaRule
 from tests.interop.nova.said import DEDICATED, TRAIT, amount, asked, refused
 
 POLICIES = ["prefer", "require", "isolate"]
@@ -44,21 +44,21 @@ def test_an_image_may_repeat_what_the_flavor_says(policy: str) -> None:
 )
 def test_an_image_may_not_say_another_policy(flavor: str, image: str) -> None:
     assert f"expected none or {flavor}" in refused(
-        errors.ThreadPolicyConflict,
+        NovaRule.THREAD_POLICY_CONFLICT,
         DEDICATED | {"hw:cpu_thread_policy": flavor},
         {"hw_cpu_thread_policy": image},
     )
 
 
 def test_a_policy_that_there_is_not_is_refused() -> None:
-    refused(errors.InvalidThreadPolicy, DEDICATED | {"hw:cpu_thread_policy": "avoid"})
-    refused(errors.InvalidThreadPolicy, DEDICATED, {"hw_cpu_thread_policy": "avoid"})
+    refused(NovaRule.INVALID_THREAD_POLICY, DEDICATED | {"hw:cpu_thread_policy": "avoid"})
+    refused(NovaRule.INVALID_THREAD_POLICY, DEDICATED, {"hw_cpu_thread_policy": "avoid"})
 
 
 @pytest.mark.parametrize("specs", [{}, {"hw:cpu_policy": "shared"}, {"resources:VCPU": "4"}])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_shared_vcpus_have_no_thread_policy(specs: dict[str, str], policy: str) -> None:
-    refused(errors.ThreadPolicyWithoutPinning, specs | {"hw:cpu_thread_policy": policy})
+    refused(NovaRule.THREAD_POLICY_WITHOUT_PINNING, specs | {"hw:cpu_thread_policy": policy})
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -85,16 +85,18 @@ def test_an_image_can_require_it() -> None:
 @pytest.mark.parametrize("specs", [{TRAIT: "required"}, {TRAIT: "forbidden"}])
 def test_it_is_not_said_beside_a_policy(specs: dict[str, str]) -> None:
     policy = {"hw:cpu_thread_policy": "prefer"}
-    refused(errors.HyperthreadingTraitWithPolicy, DEDICATED | specs | policy)
+    refused(NovaRule.HYPERTHREADING_TRAIT_WITH_POLICY, DEDICATED | specs | policy)
     refused(
-        errors.HyperthreadingTraitWithPolicy, DEDICATED | specs, {"hw_cpu_thread_policy": "prefer"}
+        NovaRule.HYPERTHREADING_TRAIT_WITH_POLICY,
+        DEDICATED | specs,
+        {"hw_cpu_thread_policy": "prefer"},
     )
-    refused(errors.HyperthreadingTraitWithPolicy, DEDICATED | policy, {TRAIT: "required"})
+    refused(NovaRule.HYPERTHREADING_TRAIT_WITH_POLICY, DEDICATED | policy, {TRAIT: "required"})
 
 
 def test_it_needs_dedicated_vcpus_as_the_policy_does() -> None:
-    refused(errors.ThreadPolicyWithoutPinning, {TRAIT: "required"})
-    refused(errors.ThreadPolicyWithoutPinning, {}, {TRAIT: "required"})
+    refused(NovaRule.THREAD_POLICY_WITHOUT_PINNING, {TRAIT: "required"})
+    refused(NovaRule.THREAD_POLICY_WITHOUT_PINNING, {}, {TRAIT: "required"})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_it_needs_dedicated_vcpus_as_the_policy_does() -> None:
     ],
 )
 def test_it_is_not_required_and_forbidden(specs: dict[str, str], image: dict[str, str]) -> None:
-    refused(errors.HyperthreadingTraitConflict, DEDICATED | specs, image)
+    refused(NovaRule.HYPERTHREADING_TRAIT_CONFLICT, DEDICATED | specs, image)
 
 
 def test_it_may_be_said_twice() -> None:
@@ -114,8 +116,8 @@ def test_it_may_be_said_twice() -> None:
 
 
 def test_other_values_are_refused_where_nova_ignores_them() -> None:
-    refused(errors.InvalidHyperthreadingTrait, DEDICATED | {TRAIT: "preferred"})
-    refused(errors.InvalidHyperthreadingTrait, DEDICATED, {TRAIT: "forbidden"})
+    refused(NovaRule.INVALID_HYPERTHREADING_TRAIT, DEDICATED | {TRAIT: "preferred"})
+    refused(NovaRule.INVALID_HYPERTHREADING_TRAIT, DEDICATED, {TRAIT: "forbidden"})
 
 
 def test_other_traits_imply_nothing() -> None:

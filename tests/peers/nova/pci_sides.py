@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from resource_objects.exceptions import CapacityException, OnlyPoolsKnown
+from resource_objects.exceptions import CapacityException, Undetermined
+from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,
     DeviceRequest,
@@ -23,7 +24,6 @@ from resource_objects.resources.pci import (
     PCIInventory,
     PlacedDevice,
 )
-from resource_objects.resources.together import Cells
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():
@@ -267,7 +267,7 @@ class Case:
         """The host cells, as :meth:`PCIInventory.fit` takes them."""
         if self.chosen is None:
             return {}
-        return {"cells": Cells(self.sockets, {}), "chosen": self.chosen}
+        return {"context": Context(chosen=ChosenCells(CellMap(self.sockets, {}), self.chosen))}
 
     def ours(self, inventory: PCIInventory | None = None) -> str:
         """Return what we answer."""
@@ -275,7 +275,7 @@ class Case:
             (inventory or self.inventory()).fit(self.amount(), **self.where)
         except CapacityException:
             return NO
-        except OnlyPoolsKnown:
+        except Undetermined:
             return UNKNOWN
         return YES
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects.exceptions import InvalidField, InvalidRow
+from resource_objects.host.columns import COUNTS
 from resource_objects.host.compute_node import ComputeNode
-from resource_objects.host.ratios import INITIAL_RATIOS
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():
@@ -315,7 +315,7 @@ def test_nova_fills_and_writes_back_what_we_only_assume(
 
 def test_our_initial_ratios_are_nova_s() -> None:
     names = {"VCPU": "cpu", "MEMORY_MB": "ram", "DISK_GB": "disk"}
-    for kind, ratio in INITIAL_RATIOS.items():
+    for kind, ratio in ((n, column.initial_ratio) for n, column in COUNTS.items()):
         assert ratio == getattr(CONF, f"initial_{names[kind]}_allocation_ratio")
 
 

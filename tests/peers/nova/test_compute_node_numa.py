@@ -14,7 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import nova
 import pytest
+from nova import objects
+from nova.compute import resource_tracker
+from nova.objects import instance_numa as nova_guest
+from nova.virt import hardware
 
 import resource_objects as ro
 from resource_objects.exceptions import CapacityException, SearchLimitReached
@@ -25,8 +30,8 @@ from resource_objects.interop.nova import (
     load_host_numa_topology,
 )
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory
-from resource_objects.testing.numa_strategies import question_of
 from tests.interop.nova import documents
+from tests.support.numa_strategies import question_of
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():

@@ -7,6 +7,7 @@ has a name and its smallest case here.
 
 from __future__ import annotations
 
+import json
 import random
 import types
 import uuid
@@ -19,16 +20,16 @@ import pytest
 import resource_objects as ro
 from resource_objects.exceptions import CapacityException, NotAssigned
 from resource_objects.host.compute_node import ComputeNode
-from resource_objects.interop.nova import dump_pci_pools, load_pci_pools
+from resource_objects.interop.nova import load_pci_pools
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import (
     Device,
-    DevicePool,
     DeviceRequest,
     PCIAmount,
     PCIInventory,
     devices,
 )
+from tests.host.views import pending_devices
 from tests.peers.nova.pci_chances import case as case_of
 from tests.peers.nova.pci_sides import (
     CONF,
@@ -48,7 +49,7 @@ from nova.scheduler import host_manager  # isort: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-PCI, NUMA = "PCI_DEVICES", "NUMA_TOPOLOGY"
+PCI, NUMA = "DEVICES", "NUMA_TOPOLOGY"
 UUID = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
 WHOLE = "0000:81:00.0"
 SEEDS = range(500)
@@ -182,7 +183,7 @@ def test_novas_object_is_given_the_pools() -> None:
 
 
 def test_pools_from_before_there_were_objects_are_read_as_nova_reads_them() -> None:
-    text = dump_pci_pools([DevicePool("10de", "2330", 2, numa_node=1)], plain=True)
+    text = json.dumps([{"vendor_id": "10de", "product_id": "2330", "count": 2, "numa_node": 1}])
     theirs = objects.pci_device_pool.from_pci_stats(text)
     assert [(one.product_id, one.numa_node, one.count) for one in theirs] == [("2330", 1, 2)]
     assert free(ComputeNode.from_row({"pci_stats": text})) == 2
@@ -321,7 +322,7 @@ def test_our_node_takes_what_novas_tracker_claims() -> None:
         for instance, amount in has.items():
             theirs.free(instance)
             ours.inventories.consume({PCI: -amount})
-        assert ours.pci_stats == before and not ours.pending_devices
+        assert ours.pci_stats == before and not pending_devices(ours)
         assert counts(ours.pci_stats) == counts(theirs.pools())
     assert told["claimed"] > 400 and told["refused"] > 100
     assert told["refused by nova"] == 0

@@ -13,12 +13,16 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 
+import nova
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from nova import objects
+from nova.scheduler import utils
 
 from resource_objects import exceptions
-from resource_objects.interop.nova import errors, flavor_request, request_errors
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.extra_specs import flavor_request
 from resource_objects.requests import Request, query
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
@@ -39,13 +43,13 @@ MANY = settings(
 )
 #: What Nova ignores, with a warning at most.
 IGNORED = (
-    request_errors.InvalidRequestKey,
-    request_errors.UnknownFlavorResource,
-    request_errors.ResourceNotCounted,
-    request_errors.InvalidResourceAmount,
-    request_errors.InvalidTraitValue,
-    request_errors.InvalidGroupPolicy,
-    request_errors.UnknownFlavorTrait,
+    NovaRule.INVALID_REQUEST_KEY,
+    NovaRule.UNKNOWN_FLAVOR_RESOURCE,
+    NovaRule.RESOURCE_NOT_COUNTED,
+    NovaRule.INVALID_RESOURCE_AMOUNT,
+    NovaRule.INVALID_TRAIT_VALUE,
+    NovaRule.INVALID_GROUP_POLICY,
+    NovaRule.UNKNOWN_FLAVOR_TRAIT,
 )
 
 
@@ -87,11 +91,11 @@ def theirs(specs: Words, image: Words) -> Request | None:
         return None
 
 
-def ours(specs: Words, image: Words) -> Request | errors.InvalidWords:
+def ours(specs: Words, image: Words) -> Request | NovaWordsError:
     """Return what we ask, or the error."""
     try:
         return in_order(flavor_request(**SIZES, extra_specs=specs, image=image))
-    except errors.InvalidWords as error:
+    except NovaWordsError as error:
         return error
 
 
@@ -110,11 +114,11 @@ def compare(specs: Words, image: Words) -> Iterator[str]:
         yield "asked"
         return
     if they is None:
-        yield f"refused: {type(here).__name__}"
+        yield f"refused: {here.rule.name}"
         return
-    assert isinstance(here, IGNORED), (specs, image, here)
-    yield f"ignored by nova: {type(here).__name__}"
-    key = str(here.value) if isinstance(here, request_errors.InvalidRequestKey) else here.what
+    assert here.rule in IGNORED, (specs, image, here)
+    yield f"ignored by nova: {here.rule.name}"
+    key = str(here.value) if here.rule is NovaRule.INVALID_REQUEST_KEY else here.what
     of_image = key.endswith(" of the image")
     source = image if of_image else specs
     without = {name: value for name, value in source.items() if name != key.split(" of ")[0]}
@@ -180,7 +184,7 @@ def test_sizes_are_what_nova_makes_of_them(sizes: dict[str, int]) -> None:
 def test_nova_reads_a_number_as_python_does(text: str) -> None:
     key = "resources:CUSTOM_X"
     assert theirs({key: text}, {}) == theirs({key: str(int(text))}, {})
-    assert isinstance(ours({key: text}, {}), request_errors.InvalidResourceAmount)
+    assert ours({key: text}, {}).rule is NovaRule.INVALID_RESOURCE_AMOUNT
 
 
 def test_nova_ignores_the_older_prefix() -> None:
@@ -188,16 +192,16 @@ def test_nova_ignores_the_older_prefix() -> None:
     assert ours({"resource:VCPU": "1"}, {}) == ours({"resources:VCPU": "1"}, {})
     both = {"resource:VCPU": "1", "resources:VCPU": "2"}
     assert theirs(both, {}) == theirs({"resources:VCPU": "2"}, {})
-    assert isinstance(ours(both, {}), request_errors.ResourceSaidTwice)
+    assert ours(both, {}).rule is NovaRule.RESOURCE_SAID_TWICE
 
 
 def test_two_names_in_one_key_are_two_to_placement() -> None:
     two = theirs({f"trait:{A},{B}": "required", "resources:CUSTOM_X:1,CUSTOM_Y": "2"}, {})
     assert two is not None
     assert two.unnamed.required == {A, B}
-    assert isinstance(ours({f"trait:{A},{B}": "required"}, {}), request_errors.UnknownFlavorTrait)
+    assert ours({f"trait:{A},{B}": "required"}, {}).rule is NovaRule.UNKNOWN_FLAVOR_TRAIT
     one_key = {"resources:CUSTOM_X:1,CUSTOM_Y": "2"}
-    assert isinstance(ours(one_key, {}), request_errors.UnknownFlavorResource)
+    assert ours(one_key, {}).rule is NovaRule.UNKNOWN_FLAVOR_RESOURCE
 
 
 def test_words_are_told_apart() -> None:

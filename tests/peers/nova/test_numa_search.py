@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CapacityException, Rule
-from resource_objects.resources.numa import PACK, SPREAD
+from resource_objects.resources.context import Context
 from tests.peers.nova.numa_sides import (
     CONF,
     Case,
@@ -192,19 +192,19 @@ def test_what_we_find_nova_finds_sound(case: Case) -> None:
         assert cell.pinned_cpus == set(used.pinned)
 
 
-@pytest.mark.parametrize("order", [SPREAD, PACK], ids=lambda order: order.strategy)
+@pytest.mark.parametrize("pack", [False, True], ids=["spread", "pack"])
 @settings(MANY, max_examples=1000)
 @given(number=NUMBERS)
-def test_the_same_host_cells_are_taken_where_any_will_do(order: Any, number: int) -> None:
+def test_the_same_host_cells_are_taken_where_any_will_do(pack: bool, number: int) -> None:
     """Equal guest cells that fit everywhere: both take those with the most, or the least, free."""
     chance = random.Random(number)
     hosts = tuple(dataclasses.replace(host_cell(chance, n), physnets=frozenset()) for n in range(4))
     case = Case(hosts, (Guest(dedicated=1, memory_mb=2),) * chance.randint(1, 3))
     if any(host.dedicated == host.pinned for host in hosts):
         return
-    with packing(order is PACK):
+    with packing(pack):
         theirs = case.nova_search()
-    ours = case.inventory().fit(case.amount(), order=order)
+    ours = case.inventory().fit(case.amount(), context=Context(pack=pack))
     assert {placed.cell for placed in ours.placed} == {cell.id for cell in theirs.cells}
 
 

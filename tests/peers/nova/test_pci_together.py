@@ -96,12 +96,12 @@ class Joint:
 
     def inventories(self) -> ro.Inventories:
         """Return what our host has."""
-        inventories = {"NUMA_TOPOLOGY": self.host(), "PCI_DEVICES": self.case.inventory()}
+        inventories = {"NUMA_TOPOLOGY": self.host(), "DEVICES": self.case.inventory()}
         return ro.Inventories(inventories)
 
     def amounts(self) -> ro.Amounts:
         """Return all that is asked of it."""
-        return ro.Amounts({"NUMA_TOPOLOGY": self.topology(), "PCI_DEVICES": self.case.amount()})
+        return ro.Amounts({"NUMA_TOPOLOGY": self.topology(), "DEVICES": self.case.amount()})
 
     def we_find(self) -> ro.Amounts | None:
         """Return our assigned amounts, None for no."""
@@ -216,7 +216,7 @@ def test_devices_that_would_not_do_draw_nobody() -> None:
     found = question.we_find()
     assert found is not None
     assert found["NUMA_TOPOLOGY"].host_cells == {1}
-    assert found["PCI_DEVICES"].addresses == ("0000:01:00.0",)  # type: ignore[attr-defined]
+    assert found["DEVICES"].addresses == ("0000:01:00.0",)  # type: ignore[attr-defined]
 
 
 def test_a_refusal_says_that_it_is_for_the_distance() -> None:
@@ -255,4 +255,4 @@ def test_an_amount_is_asked_of_all_at_once() -> None:
     assert found is not None
     assert found["NUMA_TOPOLOGY"].host_cells == {2, 3}
     assert {cell.id for cell in question.nova_finds().cells} == {2, 3}
-    assert isinstance(found["PCI_DEVICES"], PCIAmount)
+    assert isinstance(found["DEVICES"], PCIAmount)

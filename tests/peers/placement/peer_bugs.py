@@ -24,10 +24,9 @@ from unittest import mock
 
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request
-from resource_objects.testing import enumerator
-from resource_objects.testing.enumerator import Found
-from resource_objects.testing.kept import Kept
 from tests.peers.placement.peer_fleets import Answer
+from tests.support.columns import Kept
+from tests.support.enumerator import Found, candidates
 
 #: What the unnamed group takes, and of whom.
 _Part = frozenset[tuple[str, str, int]]
@@ -95,7 +94,7 @@ def is_lost_anchor(
     sharing = {row.uuid for row in Kept(columns).rows.values() if row.is_sharing}
     alone = request.replace(groups=(request.unnamed,), same_subtree=())
     anchors: dict[_Part, set[str]] = defaultdict(set)
-    for one in enumerator.candidates(columns, alone):
+    for one in candidates(columns, alone):
         anchors[one.allocations].add(one.host)
     at: dict[_Part, dict[str, set[Answer]]] = defaultdict(lambda: defaultdict(set))
     for one in right:

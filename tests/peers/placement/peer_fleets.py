@@ -8,16 +8,15 @@ its HTTP handler calls after parsing.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.peer import Placement
 from resource_objects.providers.columns import Columns
 from resource_objects.ratio import from_millionths
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.testing.questions import TRAITS
+from tests.support.fleets import TRAITS
 
 #: (allocations: (provider uuid, class, amount)), (mappings: (suffix, provider uuids))
 Answer = tuple[frozenset[tuple[str, str, int]], frozenset[tuple[str, frozenset[str]]]]
@@ -58,20 +57,10 @@ def keep(placement: Placement, columns: Columns) -> Kept:
     return Kept(placement.context())
 
 
-@contextlib.contextmanager
-def as_it_was() -> Iterator[None]:
-    """Put back at the end what was in Placement before: it is that of other tests too."""
-    from placement import db_api
-
-    engine = db_api.get_placement_engine()
-    with engine.connect() as connection:
-        found = {name: connection.exec_driver_sql(f"SELECT * FROM {name}") for name in _TABLES}
-        rows = {name: (", ".join(table.keys()), table.all()) for name, table in found.items()}
-    yield
-    with engine.begin() as connection:
+def empty(placement: Placement) -> None:
+    """Remove every provider and what is used of it; names of classes and traits stay."""
+    with placement.engine.begin() as connection:
         _clear(connection.exec_driver_sql)
-        for name, (columns, kept) in rows.items():
-            _insert(connection.exec_driver_sql, name, columns, map(tuple, kept))
 
 
 def _clear(run: Any) -> None:

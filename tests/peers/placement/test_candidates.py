@@ -18,13 +18,14 @@ import pytest
 from benchmarks.peer import Placement
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request
-from resource_objects.testing import enumerator, fleets
-from resource_objects.testing.columns import columns_of
-from resource_objects.testing.enumerator import Found
 from tests.peers.placement import peer_bugs
-from tests.peers.placement.peer_fleets import Kept, as_it_was, keep
+from tests.peers.placement.peer_fleets import Kept, keep
 from tests.search import oracle
 from tests.search.compatibility_cases import CASES, ERROR, Case, told
+from tests.support.columns import columns_of
+from tests.support.enumerator import Found, candidates
+from tests.support.fleets import fleet
+from tests.support.fleets import request as fleets_request
 
 # other libraries' own, at import and at the first request
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -32,19 +33,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 BLOCKS, FLEETS, REQUESTS = 12, 50, 10
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _as_it_was(placement: Placement) -> Iterator[None]:
-    with as_it_was():
-        yield
-
-
 def asked(block: int, *, compatibility: str | None) -> Iterator[tuple[Columns, list[Request]]]:
     """Yield fleets, each with several requests: the same fleets in both columns."""
     for seed in range(block * FLEETS, (block + 1) * FLEETS):
-        roots = fleets.fleet(random.Random(seed))
+        roots = fleet(random.Random(seed))
         chance = random.Random(f"{seed} {compatibility}")
         requests = [
-            fleets.request(chance, roots, compatibility=compatibility) for _ in range(REQUESTS)
+            fleets_request(chance, roots, compatibility=compatibility) for _ in range(REQUESTS)
         ]
         yield columns_of(roots), requests
 
@@ -58,7 +53,7 @@ def test_placement_and_the_enumerator_find_the_same(placement: Placement, block:
     for columns, requests in asked(block, compatibility="placement"):
         kept = keep(placement, columns)
         for request in requests:
-            right = enumerator.candidates(columns, request)
+            right = candidates(columns, request)
             bug = check(kept, columns, request, right)
             seen.update([bug, "possible" if right else "impossible"])
     assert seen["possible"] > 100 and seen["impossible"] > 100 and seen[""] > 300
@@ -71,7 +66,7 @@ def check(kept: Kept, columns: Columns, request: Request, right: list[Found]) ->
         return "empties"
     if peer_bugs.forgets_tree(request):
         request = peer_bugs.without_forgotten_trees(request)
-        right = enumerator.candidates(columns, request)
+        right = candidates(columns, request)
     try:
         with peer_bugs.mended(leaks=peer_bugs.leaks(request)):
             found = kept.answers(request)

@@ -16,10 +16,9 @@ import resource_objects as ro
 from benchmarks.peer import Placement
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.testing import scenario_words as words
-from resource_objects.testing.scenario import Ask, Scenario
-from resource_objects.testing.scenario_steps import Run
 from tests.peers.placement import peer_fleets
+from tests.support import drawn_cases
+from tests.support.drawn_cases import Ask, DrawnCase, Run
 
 # other libraries' own, at import and at the first request
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -47,7 +46,7 @@ MOST_GROUPS = 4
 def asks() -> Iterator[tuple[Path, int]]:
     """Yield what can be asked of Placement: file, and number of the step."""
     for path in FILES:
-        for number, step in enumerate(Scenario.read(path).steps):
+        for number, step in enumerate(DrawnCase.read(path).steps):
             if path.stem != ERRORS and isinstance(step, Ask) and _can_be_asked(step):
                 yield path, number
 
@@ -69,7 +68,7 @@ CASES = list(asks())
 def test_placement_answers_what_the_scenario_says(
     placement: Placement, path: Path, number: int
 ) -> None:
-    scenario = Scenario.read(path)
+    scenario = DrawnCase.read(path)
     with ro.connect("memory://") as ledger:
         scenario.build(ledger)
         run = Run(ledger)
@@ -126,7 +125,7 @@ class Kinds:
 
     def of_line(self, line: str) -> Hashable:
         """Return what a candidate of a scenario is."""
-        _, taken = words.candidate_key(line, "line")
+        _, taken = drawn_cases.candidate_key(line, "line")
         left: Counter[tuple[str, str]] = Counter()
         for suffix, name, amounts in taken:
             for kind, amount in ro.Amounts(amounts).items() if not suffix else ():

@@ -10,12 +10,16 @@ import hypothesis
 import pytest
 
 from resource_objects.exceptions import CapacityException, Reason
+from resource_objects.resources import Amounts
 from resource_objects.resources.numa import (
     GuestCell,
     HostCell,
     NUMATopologyAmount,
     NUMATopologyInventory,
     PagePool,
+    PlacedCell,
+    format_cpus,
+    parse_cpus,
 )
 
 #: For laws about what fits: of random questions most do not, and that is no fault of theirs.
@@ -95,3 +99,51 @@ def cpus_of(assigned: NUMATopologyAmount) -> list[int]:
     """Return the CPU of each dedicated vCPU, by vCPU."""
     pins = [pin for placed in assigned.placed for pin in placed.pins]
     return [cpu for _, cpu in sorted(pins)]
+
+
+# --- assigned amounts as text, for tests alone ---
+
+
+def located(text: str) -> Amounts:
+    """Return amounts of which the topology says where it is: ``...:on=CELL;VCPU>CPU+.../...``.
+
+    Each cell may also say ``idle>CPUS``, ``shared>CPUS`` and ``pages>KIB``.
+    """
+    found: dict[str, Any] = {}
+    for item in text.split(","):
+        name, _, said = item.partition("=")
+        found[name] = assigned(said) if name == "NUMA_TOPOLOGY" else int(said)
+    return Amounts(found)
+
+
+def assigned(text: str) -> NUMATopologyAmount:
+    """Return the topology of :func:`located`."""
+    asked, _, on = text.partition(":on=")
+    return NUMATopologyAmount.parse(asked).replace(placed=[*map(_placed, on.split("/"))])
+
+
+def _placed(text: str) -> PlacedCell:
+    cell, *rest = text.split(";")
+    said: dict[str, Any] = {}
+    for item in rest:
+        name, _, value = item.partition(">")
+        if name in ("idle", "shared"):
+            said[name] = parse_cpus(value.replace("+", ","))
+        elif name == "pages":
+            said["page_size_kib"] = int(value)
+        else:
+            said["pins"] = [[*map(int, pair.split(">"))] for pair in item.split("+")]
+    return PlacedCell(int(cell), **said)
+
+
+def shown(amount: NUMATopologyAmount) -> str:
+    """Return the text that :func:`assigned` reads back."""
+    return f"{amount.unassigned()}:on={'/'.join(map(_shown, amount.placed))}"
+
+
+def _shown(placed: PlacedCell) -> str:
+    parts = [str(placed.cell), "+".join(f"{vcpu}>{cpu}" for vcpu, cpu in placed.pins)]
+    parts += [f"idle>{format_cpus(placed.idle, '+')}"] if placed.idle else []
+    parts += [f"shared>{format_cpus(placed.shared, '+')}"] if placed.shared else []
+    parts += [f"pages>{placed.page_size_kib}"] if placed.page_size_kib is not None else []
+    return ";".join(part for part in parts if part)

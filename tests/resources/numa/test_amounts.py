@@ -24,8 +24,8 @@ from resource_objects.resources.numa import (
     parse_cpus,
 )
 from resource_objects.resources.records import AmountRecord
-from resource_objects.testing.numa_strategies import NUMAQuestion, numa_amounts, numa_questions
 from tests.resources.numa.hosts import KIB_1G, KIB_2M
+from tests.support.numa_strategies import NUMAQuestion, numa_amounts, numa_questions
 
 # --- plain words ----------------------------------------------------------------------------------
 

@@ -33,7 +33,6 @@ from resource_objects.resources.numa import (
     NUMATopologyAmount,
     NUMATopologyInventory,
     NUMATopologyLimit,
-    Order,
     PagePool,
     PlacedCell,
     numa,
@@ -52,7 +51,8 @@ def case(error: type[InvalidInput], make: Callable[[], object], text: str, name:
 CELL = plain(0, range(4))
 
 HOSTS = [
-    case(InvalidInventory, lambda: host(), "host cells: got ()", "no cells"),
+    case(InvalidInventory, lambda: host().to_records(), "", "no cells to keep"),
+    case(InvalidInventory, lambda: Inventories({"NUMA_TOPOLOGY": host()}), "", "no cells"),
     case(
         InvalidInventory,
         lambda: host(plain(0, [0]), plain(0, [1])),
@@ -331,7 +331,6 @@ PLACED = [
 OTHERS = [
     case(InvalidField, lambda: NUMATopologyLimit(vcpus={0: -1}), "vcpus", "a limit below zero"),
     case(NegativeAmount, lambda: -NUMATopologyLimit(), "limit", "a limit given back"),
-    case(InvalidInput, lambda: Order("best"), "one of spread, pack", "no order"),
     case(InvalidText, lambda: parse_cpus("0-3,x"), "CPU list: got '0-3,x'", "no CPU list"),
     case(InvalidText, lambda: parse_cpus("3-0"), "CPU list: got '3-0'", "a range backwards"),
     case(InvalidText, lambda: parse_cpus("0-3,^0-3"), "CPU list", "all CPUs left out"),
@@ -339,7 +338,7 @@ OTHERS = [
     case(InvalidText, lambda: parse_cpus(None), "CPU list: got None", "no text"),  # type: ignore[arg-type]
     case(InvalidInventory, lambda: host(CELL).cell(7), "host cell: got 7", "no such cell"),
     case(InvalidText, lambda: NUMATopologyAmount.parse("two"), "two", "no amount"),
-    case(InvalidText, lambda: NUMA_TOPOLOGY.parse_inventory("x"), "host cell", "no inventory"),
+    case(InvalidText, lambda: NUMA_TOPOLOGY.parse_inventory("x"), "HostCell", "no inventory"),
 ]
 
 
@@ -448,14 +447,14 @@ def test_an_assigned_amount_of_another_host_is_foreign(
 ) -> None:
     unchanged(ForeignAmount, text, lambda it: it.consume(foreign))
     unchanged(ForeignAmount, text, lambda it: it.fit(foreign))
-    unchanged(ForeignAmount, text, lambda it: it.spread(foreign))
+    unchanged(ForeignAmount, text, lambda it: it.to_allocations(foreign))
     unchanged((ForeignAmount, CapacityException), "got", lambda it: it.consume(-foreign))
 
 
 def test_an_amount_given_back_is_not_asked_for() -> None:
     unchanged(NegativeAmount, "one that asks", lambda it: it.can_provide(-PINNED))
     unchanged(CapacityException, "gives back", lambda it: it.consume(-PINNED))
-    unchanged(NotAssigned, "an assigned one", lambda it: it.spread(numa(shared=1)))
+    unchanged(NotAssigned, "an assigned one", lambda it: it.to_allocations(numa(shared=1)))
 
 
 def test_memory_that_is_no_whole_number_of_pages_is_refused_with_the_size() -> None:

@@ -22,12 +22,6 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.resources.records import AmountRecord, KeptPart
-from resource_objects.testing.numa_strategies import (
-    NUMAQuestion,
-    numa_inventories,
-    numa_questions,
-    question_of,
-)
 from tests.resources.numa.hosts import (
     KIB_1G,
     KIB_2M,
@@ -38,6 +32,13 @@ from tests.resources.numa.hosts import (
     plain,
     rarely_fits,
     uneven,
+)
+from tests.support.lengths import some
+from tests.support.numa_strategies import (
+    NUMAQuestion,
+    numa_inventories,
+    numa_questions,
+    question_of,
 )
 
 questions = numa_questions(has_room=False, serves_either_way=False)
@@ -75,7 +76,7 @@ class Books:
                 for record in part.inventory.to_records()
             )
             kept.append(KeptPart(records, part.inventory.describe(), {"PCPU": tuple(units)}))
-        return NUMA_TOPOLOGY.gather(kept, room)
+        return NUMA_TOPOLOGY.from_parts(kept, room)
 
 
 def answer(inventory: NUMATopologyInventory, question: NUMAQuestion) -> object:
@@ -105,11 +106,11 @@ def test_what_is_taken_is_kept_and_gathered_as_taken(question: NUMAQuestion) -> 
     assigned = answer(inventory, question)
     assume(isinstance(assigned, NUMATopologyAmount))
     assert isinstance(assigned, NUMATopologyAmount)
-    spread = inventory.spread(assigned)
+    spread = inventory.to_allocations(assigned)
     books.write(spread)
     inventory.consume(assigned)
     assert books.read().usage == inventory.usage
-    books.write(inventory.spread(-assigned))
+    books.write(inventory.to_allocations(-assigned))
     inventory.consume(-assigned)
     assert books.read().usage == inventory.usage
 
@@ -122,22 +123,22 @@ def test_what_was_taken_is_known_from_what_is_kept(question: NUMAQuestion) -> No
     assigned = answer(inventory, question)
     assume(isinstance(assigned, NUMATopologyAmount))
     assert isinstance(assigned, NUMATopologyAmount)
-    held = dict(inventory.spread(assigned))
-    assert inventory.placed(question.amount, held) == assigned
+    held = dict(inventory.to_allocations(assigned))
+    assert inventory.from_allocations(question.amount, held) == assigned
     inventory.consume(assigned)
-    assert inventory.placed(question.amount, held) == assigned
-    assert inventory.placed(assigned, held) == assigned
+    assert inventory.from_allocations(question.amount, held) == assigned
+    assert inventory.from_allocations(assigned, held) == assigned
 
 
 @pytest.mark.law(3)
-@pytest.mark.parametrize("lot", range(4))
+@pytest.mark.parametrize("lot", some(range(4)))
 def test_what_was_taken_is_known_of_thousands(lot: int) -> None:
     for seed in range(lot * 1000, (lot + 1) * 1000):
         question = question_of(seed)
         assigned = answer(question.inventory, question)
         if isinstance(assigned, NUMATopologyAmount):
-            held = dict(question.inventory.spread(assigned))
-            assert question.inventory.placed(question.amount, held) == assigned, seed
+            held = dict(question.inventory.to_allocations(assigned))
+            assert question.inventory.from_allocations(question.amount, held) == assigned, seed
 
 
 @rarely_fits
@@ -156,7 +157,7 @@ def test_what_it_needs_at_least_is_what_the_host_cells_have(question: NUMAQuesti
             memory_ratio=inventory.memory_ratio,
         )
         left = {r.resource_class: r.capacity - r.used for r in alone.to_records()}
-        needed = question.amount.at_least(left)[number]
+        needed = NUMA_TOPOLOGY.lower_bounds(question.amount, left)[number]
         assert all(left[name] >= count for name, count in needed.items())
 
 
@@ -201,7 +202,7 @@ def test_what_is_taken_of_a_cell_is_counts_and_units() -> None:
         thread_policy="isolate",
         emulator_policy="isolate",
     )
-    ((place, records),) = inventory.spread(inventory.fit(asked))
+    ((place, records),) = inventory.to_allocations(inventory.fit(asked))
     assert place == 0
     assert records == (
         AmountRecord("VCPU", 1),
@@ -213,9 +214,9 @@ def test_what_is_taken_of_a_cell_is_counts_and_units() -> None:
 def test_huge_pages_are_a_class_of_their_own() -> None:
     inventory = host(paged(0, 64, (KIB_2M, 8)))
     asked = numa(memory_mb=6, page_size="large")
-    spread = inventory.spread(inventory.fit(asked))
+    spread = inventory.to_allocations(inventory.fit(asked))
     assert spread == ((0, (AmountRecord("CUSTOM_HUGEPAGES_2048KB", 3),)),)
-    assert inventory.spread(-inventory.fit(asked)) == (
+    assert inventory.to_allocations(-inventory.fit(asked)) == (
         (0, (AmountRecord("CUSTOM_HUGEPAGES_2048KB", -3),)),
     )
 
@@ -225,7 +226,7 @@ def test_cpus_taken_without_units_are_loose() -> None:
     (part,) = host(plain(0, range(4))).parts()
     records = tuple(dataclasses.replace(r, used=3) for r in part.inventory.to_records()[:1])
     kept = KeptPart(records, part.inventory.describe(), {"PCPU": ("cpu1", "cpu77", "gpu2")})
-    assert NUMA_TOPOLOGY.gather([kept]).usage == (CellUsage(0, pinned=[1], loose=2),)
+    assert NUMA_TOPOLOGY.from_parts([kept]).usage == (CellUsage(0, pinned=[1], loose=2),)
 
 
 def test_a_view_over_the_whole_host_knows_what_the_host_has_left() -> None:
@@ -260,7 +261,7 @@ def kept(cell: HostCell, **figures: object) -> KeptPart:
 def test_cells_of_one_host_have_one_ratio() -> None:
     parts = [kept(HostCell(i, shared=[i]), cpu_ratio=i + 1) for i in range(2)]
     with pytest.raises(exceptions.InvalidInventory, match="one for all cells of a host"):
-        NUMA_TOPOLOGY.gather(parts)
+        NUMA_TOPOLOGY.from_parts(parts)
 
 
 NO_DESCRIPTIONS = [
@@ -280,7 +281,7 @@ NO_DESCRIPTIONS = [
 )
 def test_a_description_that_is_none_is_refused(description: str | None) -> None:
     with pytest.raises(exceptions.InvalidInventory, match="description of a cell"):
-        NUMA_TOPOLOGY.gather([KeptPart(kept(plain(0, [0])).records, description)])
+        NUMA_TOPOLOGY.from_parts([KeptPart(kept(plain(0, [0])).records, description)])
     with pytest.raises(exceptions.InvalidInventory):
         NUMA_TOPOLOGY.inventory_from_records(kept(plain(0, [0])).records)
 
@@ -301,7 +302,7 @@ def test_a_damaged_description_is_read_or_refused(
     )
     part = KeptPart(inventory.to_records(), json.dumps(said))
     try:
-        gathered = NUMA_TOPOLOGY.gather([part])
+        gathered = NUMA_TOPOLOGY.from_parts([part])
     except exceptions.InvalidInventory:
         return
     assert len(gathered.cells) == 1
@@ -336,15 +337,15 @@ TWO = host(plain(0, range(4)), plain(1, range(4, 8)))
 )
 def test_what_is_held_has_to_be_what_was_asked(held: dict[int, list[AmountRecord]]) -> None:
     with pytest.raises(exceptions.ForeignAmount, match="held of the cells"):
-        TWO.placed(numa(2, dedicated=2), held)
+        TWO.from_allocations(numa(2, dedicated=2), held)
 
 
 def test_more_may_be_held_beside_it() -> None:
     asked = numa(2, dedicated=2)
     assigned = TWO.fit(asked)
     more = [AmountRecord("MEMORY_MB", 1)]
-    held = {place: [*records, *more] for place, records in TWO.spread(assigned)}
-    assert TWO.placed(asked, held) == TWO.placed(assigned, held) == assigned
+    held = {place: [*records, *more] for place, records in TWO.to_allocations(assigned)}
+    assert TWO.from_allocations(asked, held) == TWO.from_allocations(assigned, held) == assigned
 
 
 @pytest.mark.parametrize(
@@ -360,9 +361,9 @@ def test_what_can_be_read_in_two_ways_is_not_told(
     three = host(*(HostCell(n, shared=range(4 * n, 4 * n + 4)) for n in range(3)))
     held = {n: [AmountRecord("VCPU", count)] for n, count in enumerate(counts)}
     with pytest.raises(exceptions.ForeignAmount):
-        three.placed(asked, held)
+        three.from_allocations(asked, held)
     alone = {n: [AmountRecord("VCPU", len(c.shared))] for n, c in enumerate(asked.cells)}
-    assert on(three.placed(asked, alone)) == [0, 1]
+    assert on(three.from_allocations(asked, alone)) == [0, 1]
 
 
 def test_which_guest_cell_holds_what_is_found_whatever_the_order() -> None:
@@ -370,8 +371,8 @@ def test_which_guest_cell_holds_what_is_found_whatever_the_order() -> None:
     for sizes in [(1, 2, 3), (3, 1, 2), (2, 3, 1)]:
         asked = uneven(*sizes)
         assigned = inventory.fit(asked)
-        held = dict(inventory.spread(assigned))
-        assert inventory.placed(asked, held) == assigned
+        held = dict(inventory.to_allocations(assigned))
+        assert inventory.from_allocations(asked, held) == assigned
         assert on(assigned) == [size - 1 for size in sizes]
 
 
@@ -384,4 +385,4 @@ def test_a_cpu_of_the_emulator_is_told_from_one_of_a_vcpu() -> None:
     )
     asked = NUMATopologyAmount.parse("!0-1@0/!2-4@0:thread_policy=require:emulator_policy=isolate")
     assigned = inventory.fit(asked)
-    assert inventory.placed(asked, dict(inventory.spread(assigned))) == assigned
+    assert inventory.from_allocations(asked, dict(inventory.to_allocations(assigned))) == assigned

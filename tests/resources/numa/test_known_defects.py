@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from resource_objects.resources.numa import CellUsage, GuestCell, HostCell, NUMATopologyAmount, numa
-from resource_objects.testing import numa_reference
 from tests.resources.numa.hosts import (
     KIB_1G,
     KIB_2M,
@@ -21,6 +20,7 @@ from tests.resources.numa.hosts import (
     rules,
     uneven,
 )
+from tests.support.numa_reference import faults
 
 
 def test_1_what_cannot_fit_does_not_fit() -> None:
@@ -46,7 +46,7 @@ def test_2_vcpus_are_pinned_to_cpus_of_their_own_host_cell(sizes: tuple[int, ...
     """Uneven guest cells came back with CPUs of another cell; accounting then raised."""
     inventory = host(plain(0, [0]), plain(1, [1, 2]), plain(2, [3, 4, 5]))
     assigned = inventory.fit(uneven(*sizes))
-    assert numa_reference.faults(inventory, assigned) == []
+    assert faults(inventory, assigned) == []
     for placed in assigned.placed:
         assert {cpu for _, cpu in placed.pins} <= set(inventory.cell(placed.cell).dedicated)
     inventory.consume(assigned)

@@ -24,26 +24,24 @@ from hypothesis.stateful import (
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
+from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.numa import (
-    FEWEST,
-    NEAREST,
-    PACK,
-    SPREAD,
     CellUsage,
     NUMATopologyAmount,
     NUMATopologyInventory,
     numa,
 )
-from resource_objects.testing import numa_reference
-from resource_objects.testing.numa_strategies import (
+from tests.resources.numa.hosts import cored, host, plain, rarely_fits, refused
+from tests.support.lengths import examples
+from tests.support.numa_reference import faults
+from tests.support.numa_strategies import (
     NUMAQuestion,
     numa_amounts,
     numa_inventories,
     numa_questions,
 )
-from tests.resources.numa.hosts import cored, host, plain, rarely_fits, refused
 
-orders = st.sampled_from([SPREAD, PACK, FEWEST, NEAREST])
+contexts = st.sampled_from([ANYWHERE, Context(pack=True), Context(spare={0: 2, 2: 1})])
 
 
 def fitted(question: NUMAQuestion) -> NUMATopologyAmount:
@@ -107,12 +105,12 @@ def test_the_room_of_the_host_is_what_its_cells_gave(question: NUMAQuestion) -> 
 
 
 @pytest.mark.law(2)
-@given(numa_questions(), orders)
-def test_a_refusal_changes_nothing(question: NUMAQuestion, order: object) -> None:
+@given(numa_questions(), contexts)
+def test_a_refusal_changes_nothing(question: NUMAQuestion, context: Context) -> None:
     inventory, amount, limit = question
     before = copy.deepcopy(inventory)
     try:
-        inventory.consume(amount, limit, order=order)  # type: ignore[arg-type]
+        inventory.consume(amount, limit, context)
     except exceptions.CapacityException:
         assert inventory == before
         assert inventory.free_dedicated == before.free_dedicated
@@ -186,20 +184,22 @@ def assert_no_cell_is_fuller_than_it_was(
 
 
 @pytest.mark.law(5)
-@given(numa_questions(), orders)
-def test_asking_fitting_and_taking_are_one_decision(question: NUMAQuestion, order: object) -> None:
+@given(numa_questions(), contexts)
+def test_asking_fitting_and_taking_are_one_decision(
+    question: NUMAQuestion, context: Context
+) -> None:
     inventory, amount, limit = question
     before, asked = copy.deepcopy(inventory), copy.deepcopy(amount)
     can = inventory.can_provide(amount, limit)
     assert (inventory, amount) == (before, asked), "asking changes nothing"
     try:
-        assigned = inventory.fit(amount, limit, order=order)  # type: ignore[arg-type]
+        assigned = inventory.fit(amount, limit, context)
     except exceptions.CapacityException:
         assert not can
     else:
         assert can
         assert (inventory, amount) == (before, asked)
-        taken = inventory.consume(amount, limit, order=order)  # type: ignore[arg-type]
+        taken = inventory.consume(amount, limit, context)
         assert taken == assigned
 
 
@@ -221,22 +221,22 @@ def test_what_is_assigned_is_judged_by_the_same_rules_later(
     for other, place in others:
         within = [cell.id for cell in inventory.cells[place : place + 1]]
         with contextlib.suppress(exceptions.CapacityException):
-            inventory.consume(other, within=within)
-    wrong = numa_reference.faults(inventory, assigned, limit)
+            inventory.consume(other, context=Context(allowed=within))
+    wrong = faults(inventory, assigned, limit)
     wrong = [fault for fault in wrong if "not threads of the same cores" not in fault]
     assert inventory.can_provide(assigned, limit) == (not wrong), wrong
 
 
 @pytest.mark.law(6)
 @rarely_fits
-@given(numa_questions(), orders)
-def test_whatever_fits_can_be_taken_as_it_is(question: NUMAQuestion, order: object) -> None:
+@given(numa_questions(), contexts)
+def test_whatever_fits_can_be_taken_as_it_is(question: NUMAQuestion, context: Context) -> None:
     inventory, amount, limit = question
     try:
-        assigned = inventory.fit(amount, limit, order=order)  # type: ignore[arg-type]
+        assigned = inventory.fit(amount, limit, context)
     except exceptions.CapacityException:
         assume(False)
-    assert numa_reference.faults(inventory, assigned, limit) == []
+    assert faults(inventory, assigned, limit) == []
     assert inventory.consume(assigned, limit) == assigned
 
 
@@ -362,9 +362,9 @@ def test_an_amount_that_exists_is_valid(
 
 
 @pytest.mark.law(9)
-@given(numa_questions(), orders, st.randoms(use_true_random=False))
+@given(numa_questions(), contexts, st.randoms(use_true_random=False))
 def test_the_answer_is_the_same_however_the_cells_are_listed(
-    question: NUMAQuestion, order: object, chance: object
+    question: NUMAQuestion, context: Context, chance: object
 ) -> None:
     inventory, amount, limit = question
     cells, usage = list(inventory.cells), list(inventory.usage)
@@ -380,7 +380,7 @@ def test_the_answer_is_the_same_however_the_cells_are_listed(
     answers = []
     for asked in (inventory, copy.deepcopy(inventory), shuffled):
         try:
-            answers.append(asked.fit(amount, limit, order=order))  # type: ignore[arg-type]
+            answers.append(asked.fit(amount, limit, context))
         except exceptions.CapacityException:
             answers.append(None)
     assert answers[0] == answers[1] == answers[2]
@@ -419,10 +419,10 @@ class Users(RuleBasedStateMachine):
         self.inventory = inventory
         self.holds: list[NUMATopologyAmount] = []
 
-    @rule(target=held, amount=numa_amounts(max_cells=2), order=orders)
-    def take(self, amount: NUMATopologyAmount, order: object) -> object:
+    @rule(target=held, amount=numa_amounts(max_cells=2), context=contexts)
+    def take(self, amount: NUMATopologyAmount, context: Context) -> object:
         try:
-            assigned = self.inventory.consume(amount, order=order)  # type: ignore[arg-type]
+            assigned = self.inventory.consume(amount, None, context)
         except exceptions.CapacityException:
             return multiple()
         self.holds.append(assigned)
@@ -465,5 +465,5 @@ class Users(RuleBasedStateMachine):
         assert anew.free_shared == self.inventory.free_shared
 
 
-Users.TestCase.settings = settings(max_examples=60, stateful_step_count=15)
+Users.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 TestUsers = pytest.mark.law(1, 3, 4)(Users.TestCase)

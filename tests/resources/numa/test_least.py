@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, settings
 
 from resource_objects import exceptions
-from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
-from resource_objects.testing import numa_strategies
+from resource_objects.resources.numa import (
+    NUMA_TOPOLOGY,
+    HostCell,
+    NUMATopologyInventory,
+    PagePool,
+    numa,
+)
+from tests.support.lengths import examples
+from tests.support.numa_strategies import numa_questions
 
 
 def left(inventory, place):
@@ -27,8 +34,8 @@ def left(inventory, place):
 
 
 @pytest.mark.law(5)
-@settings(max_examples=200)
-@given(numa_strategies.numa_questions(has_room=False, serves_either_way=False))
+@settings(max_examples=examples(200))
+@given(numa_questions(has_room=False, serves_either_way=False))
 def test_where_it_fits_there_is_at_least_so_much(question):
     inventory, amount, _ = question
     try:
@@ -38,7 +45,7 @@ def test_where_it_fits_there_is_at_least_so_much(question):
     ids = inventory.part_ids()
     for guest, placed in enumerate(assigned.placed):
         free = left(inventory, ids.index(placed.cell))
-        needed = amount.at_least(tuple(free))[guest]
+        needed = NUMA_TOPOLOGY.lower_bounds(amount, tuple(free))[guest]
         assert all(free.get(name, 0) >= count for name, count in needed.items())
 
 
@@ -56,12 +63,12 @@ def test_where_it_fits_there_is_at_least_so_much(question):
 )
 def test_memory_is_needed_in_pages_where_it_is_known_in_which(page_size, classes, memory):
     asked = numa(shared=1, memory_mb=64, page_size=page_size)
-    assert asked.at_least(["MEMORY_MB", *classes]) == ({"VCPU": 1, **memory},)
+    assert NUMA_TOPOLOGY.lower_bounds(asked, ["MEMORY_MB", *classes]) == ({"VCPU": 1, **memory},)
 
 
 def test_the_emulator_is_needed_beside_the_first_guest_cell():
     asked = numa(2, dedicated=4, emulator_policy="isolate")
-    assert asked.at_least([]) == ({"PCPU": 3}, {"PCPU": 2})
+    assert NUMA_TOPOLOGY.lower_bounds(asked, []) == ({"PCPU": 3}, {"PCPU": 2})
 
 
 def test_cells_whose_ordinary_pages_are_large_are_no_huge_pages():
@@ -69,5 +76,5 @@ def test_cells_whose_ordinary_pages_are_large_are_no_huge_pages():
     inventory = NUMATopologyInventory([cell], resource_class="NUMA_TOPOLOGY")
     classes = [record.resource_class for record in inventory.to_records()]
     asked = numa(shared=1, memory_mb=64, page_size="2MB")
-    assert asked.at_least(classes) == ({"VCPU": 1, "MEMORY_MB": 64},)
+    assert NUMA_TOPOLOGY.lower_bounds(asked, classes) == ({"VCPU": 1, "MEMORY_MB": 64},)
     assert inventory.can_provide(asked)

@@ -7,7 +7,7 @@ import pytest
 from resource_objects import base
 from resource_objects.exceptions import CapacityException, SearchLimitReached
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PlacedCell, numa
-from resource_objects.testing import numa_strategies
+from tests.support.numa_strategies import question_of
 
 
 def checked(value: base.Value) -> base.Value:
@@ -19,7 +19,7 @@ def checked(value: base.Value) -> base.Value:
 def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
     made = 0
     for seed in range(first, first + 250):
-        inventory, amount, limit = numa_strategies.question_of(seed)
+        inventory, amount, limit = question_of(seed)
         try:
             taken = inventory.consume(amount, limit)
         except (CapacityException, SearchLimitReached):

@@ -15,17 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CapacityException, Rule, SearchLimitReached
-from resource_objects.resources.numa import (
-    SPREAD,
-    NUMATopologyAmount,
-    NUMATopologyInventory,
-    numa,
-    question,
-)
-from resource_objects.resources.together import Near
-from resource_objects.testing import numa_reference, numa_strategies
+from resource_objects.resources.context import AffinityConstraint, Context
+from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
+from resource_objects.resources.numa.problem import Budget
 from tests.resources.lamps import (
     LAMP,
+    Anywhere,
     CountedLampInventory,
     LampAmount,
     LampInventory,
@@ -38,13 +33,14 @@ from tests.resources.lamps import (
     two_cpu_cells,
 )
 from tests.resources.numa.hosts import host, plain, uneven
+from tests.support import numa_reference, numa_strategies
 
 
 def fit_near_to(
-    cells: NUMATopologyInventory, asked: NUMATopologyAmount, *nears: Near
+    cells: NUMATopologyInventory, asked: NUMATopologyAmount, *nears: AffinityConstraint
 ) -> NUMATopologyAmount:
     """Return where a topology goes that has to be near."""
-    return cells.fit_among(asked, None, {}, nears, None, {})
+    return cells.fit(asked, None, Context(near=nears))
 
 
 # --- never permutations ---------------------------------------------------------------------------
@@ -54,13 +50,13 @@ def fit_near_to(
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows with every step of every search."""
     taken: list[int] = []
-    spend = question.Steps.spend
+    spend = Budget.spend
 
-    def count(self: question.Steps) -> None:
+    def count(self: Budget) -> None:
         taken.append(1)
         spend(self)
 
-    monkeypatch.setattr(question.Steps, "spend", count)
+    monkeypatch.setattr(Budget, "spend", count)
     return taken
 
 
@@ -151,17 +147,19 @@ class Alone(NamedTuple):
     def is_met(self, cells: Collection[int]) -> bool:
         return bool(self.near.is_met(cells))
 
-    def helpful(self, cells: Collection[int]) -> frozenset[int]:
-        return frozenset(self.near.helpful(cells))
+    def extensions(self, cells: Collection[int]) -> frozenset[int]:
+        return frozenset(self.near.extensions(cells))
 
-    def alike(self, cell: int) -> Hashable:
+    def symmetry_key(self, cell: int) -> Hashable:
         return cell
 
 
-def nears_of(chance: random.Random, cells: NUMATopologyInventory, guests: int) -> list[Near]:
+def nears_of(
+    chance: random.Random, cells: NUMATopologyInventory, guests: int
+) -> list[AffinityConstraint]:
     """Return what has to be near some of the cells, mostly just so."""
     ids = [cell.id for cell in cells.cells]
-    found: list[Near] = []
+    found: list[AffinityConstraint] = []
     for _ in range(chance.choice([1, 1, 2])):
         if chance.random() < 0.6:
             free = {cell: chance.choice([0, 0, 1, 1, 2, 5]) for cell in ids}
@@ -192,7 +190,7 @@ def test_what_is_found_is_right_and_what_is_refused_cannot_be(seed: int) -> None
         and numa_reference.has_placement(cells, topology, limit, chosen)
     ]
     try:
-        found = cells.fit_among(topology, limit, {}, nears, None, {})
+        found = cells.fit(topology, limit, Context(near=tuple(nears)))
     except CapacityException as refusal:
         assert not choices
         alone = numa_reference.has_placement(cells, topology, limit)
@@ -201,7 +199,8 @@ def test_what_is_found_is_right_and_what_is_refused_cannot_be(seed: int) -> None
         return
     assert found.host_cells in choices
     assert not numa_reference.faults(cells, found, limit)
-    assert cells.fit_among(topology, limit, {}, [Alone(near) for near in nears], None, {}) == found
+    alone = Context(near=tuple(Alone(near) for near in nears))
+    assert cells.fit(topology, limit, alone) == found
 
 
 @given(st.integers(0, 2**32))
@@ -210,12 +209,12 @@ def test_cells_that_would_be_taken_anyway_are_taken_if_they_will_do(seed: int) -
     cells, topology, limit = asked.inventory, asked.amount, asked.limit
     (near, *_) = nears_of(random.Random(seed), cells, len(topology.cells))
     try:
-        anyway = cells.fit(topology, limit, order=SPREAD.to_devices(near.counts))
+        anyway = cells.fit(topology, limit, Context(near=(Anywhere(near.counts),)))
     except CapacityException:
         assume(False)
         raise
     if near.is_met(anyway.host_cells):
-        assert cells.fit_among(topology, limit, {}, [near], None, {}) == anyway
+        assert cells.fit(topology, limit, Context(near=(near,))) == anyway
 
 
 @pytest.mark.law(9)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from resource_objects import exceptions
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
-    PACK,
-    SPREAD,
     CellUsage,
     GuestCell,
     HostCell,
@@ -22,13 +21,10 @@ from resource_objects.resources.numa import (
     PlacedCell,
     numa,
 )
-from resource_objects.testing import numa_reference
-from resource_objects.testing.numa_strategies import (
-    NUMAQuestion,
-    numa_questions,
-    question_of,
-)
 from tests.resources.numa.hosts import KIB_2M, cored, host, paged, plain
+from tests.support.lengths import examples, some
+from tests.support.numa_reference import faults, has_placement, host_cells
+from tests.support.numa_strategies import NUMAQuestion, numa_questions, question_of
 
 #: Questions made from seeds, in lots that each are a test.
 LOTS, LOT = 12, 500
@@ -40,11 +36,11 @@ def judge(question: NUMAQuestion) -> bool:
     try:
         assigned = inventory.fit(amount, limit)
     except exceptions.CapacityException as refusal:
-        assert not numa_reference.has_placement(inventory, amount, limit), question
+        assert not has_placement(inventory, amount, limit), question
         assert refusal.reasons
         return False
-    assert numa_reference.faults(inventory, assigned, limit) == [], question
-    assert numa_reference.has_placement(inventory, amount, limit), question
+    assert faults(inventory, assigned, limit) == [], question
+    assert has_placement(inventory, amount, limit), question
     assert assigned.unassigned() == amount
     return True
 
@@ -89,15 +85,15 @@ def test_the_matcher_says_what_a_person_says(
     cells: list[HostCell], asked: NUMATopologyAmount, expected: bool
 ) -> None:
     inventory = host(*cells)
-    assert numa_reference.has_placement(inventory, asked) is expected
+    assert has_placement(inventory, asked) is expected
     assert inventory.can_provide(asked) is expected
 
 
 def test_the_matcher_takes_the_best_set_of_host_cells_then_the_lowest() -> None:
     inventory = host(*(plain(i, [2 * i, 2 * i + 1]) for i in range(4)))
     asked = numa(2, dedicated=4)
-    assert numa_reference.host_cells(inventory, asked, [3, 1, 2, 0]) == (1, 3)
-    assert numa_reference.host_cells(inventory, numa(2, dedicated=6), [3, 1, 2, 0]) is None
+    assert host_cells(inventory, asked, [3, 1, 2, 0]) == (1, 3)
+    assert host_cells(inventory, numa(2, dedicated=6), [3, 1, 2, 0]) is None
 
 
 BUSY = host(
@@ -112,7 +108,7 @@ def judged(placed: list[PlacedCell], **asked: object) -> list[str]:
     """Return the faults of guest cells of one dedicated vCPU each, put so."""
     cells = [GuestCell(dedicated=[number]) for number in range(len(placed))]
     amount = NUMATopologyAmount(cells, placed=placed, **asked)  # type: ignore[arg-type]
-    return numa_reference.faults(BUSY, amount)
+    return faults(BUSY, amount)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +178,7 @@ def test_the_decision_agrees_with_the_matcher(lot: int) -> None:
 
 
 @pytest.mark.law(5, 6)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(numa_questions())
 def test_the_decision_agrees_with_the_matcher_on_small_examples(question: NUMAQuestion) -> None:
     judge(question)
@@ -212,37 +208,37 @@ def ranked(inventory: NUMATopologyInventory, dedicated: bool, is_packed: bool) -
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize("order", [SPREAD, PACK], ids=["spread", "pack"])
-@pytest.mark.parametrize("lot", range(4))
-def test_the_best_host_cells_by_the_order_are_taken(lot: int, order: object) -> None:
+@pytest.mark.parametrize("pack", [False, True], ids=["spread", "pack"])
+@pytest.mark.parametrize("lot", some(range(4)))
+def test_the_best_host_cells_by_the_order_are_taken(lot: int, pack: bool) -> None:
     fitted = 0
     for seed in range(lot * LOT, (lot + 1) * LOT):
         inventory, amount, limit = question_of(seed)
         amount = amount.replace(one_socket=False, physnets=(), tunneled=False)
         inventory.update(room=None)
         dedicated = "PCPU" in amount.located
-        ranking = ranked(inventory, dedicated, order is PACK)
-        expected = numa_reference.host_cells(inventory, amount, ranking, limit)
+        ranking = ranked(inventory, dedicated, pack)
+        expected = host_cells(inventory, amount, ranking, limit)
         if expected is not None:
             fitted += 1
-            assigned = inventory.fit(amount, limit, order=order)  # type: ignore[arg-type]
+            assigned = inventory.fit(amount, limit, Context(pack=pack))
             assert tuple(placed.cell for placed in assigned.placed) == expected, seed
     assert fitted > LOT / 10
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("lot", range(2))
+@pytest.mark.parametrize("lot", some(range(2)))
 def test_within_some_host_cells_it_agrees_with_the_matcher(lot: int) -> None:
     for seed in range(lot * LOT, (lot + 1) * LOT):
         inventory, amount, limit = question_of(seed)
         within = [cell.id for cell in inventory.cells][seed % 2 :]
-        expected = numa_reference.has_placement(inventory, amount, limit, within)
+        expected = has_placement(inventory, amount, limit, within)
         try:
-            assigned = inventory.fit(amount, limit, within=within)
+            assigned = inventory.fit(amount, limit, context=Context(allowed=within))
         except exceptions.CapacityException:
             assert not expected, seed
         else:
-            assert numa_reference.faults(inventory, assigned, limit, within) == [], seed
+            assert faults(inventory, assigned, limit, within) == [], seed
 
 
 def test_where_the_room_of_the_host_decides_cells_and_pages_together() -> None:
@@ -257,7 +253,7 @@ def test_where_the_room_of_the_host_decides_cells_and_pages_together() -> None:
     assert sorted(placed.cell for placed in roomy.fit(asked).placed) == [0, 1]
     for room in ({"PCPU": 2, "MEMORY_MB": 2}, {"PCPU": 4, "MEMORY_MB": 0}):
         short = host(*cells, room=room)
-        assert not numa_reference.has_placement(short, asked)
+        assert not has_placement(short, asked)
         assert not short.can_provide(asked)
 
 
@@ -266,5 +262,5 @@ def test_a_limit_is_asked_of_the_matcher_too() -> None:
     asked = numa(shared=2)
     for bound, expected in [(3, True), (2, False)]:
         limit = NUMATopologyLimit(vcpus={0: bound})
-        assert numa_reference.has_placement(inventory, asked, limit) is expected
+        assert has_placement(inventory, asked, limit) is expected
         assert inventory.can_provide(asked, limit) is expected

@@ -13,6 +13,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
     CellUsage,
     GuestCell,
@@ -81,7 +82,7 @@ def machine(**figures: object) -> NUMATopologyInventory:
 )
 def test_what_is_taken_of_a_cell(asked: NUMATopologyAmount, used: CellUsage) -> None:
     inventory = machine()
-    assigned = inventory.consume(asked, within=[0])
+    assigned = inventory.consume(asked, context=Context(allowed=[0]))
     assert inventory.usage == (used, CellUsage(1))
     inventory.consume(-assigned)
     assert inventory == machine()
@@ -162,14 +163,14 @@ def test_what_is_not_taken_cannot_be_given_back(
 def test_giving_back_one_of_two_cells_that_are_not_taken_gives_back_neither() -> None:
     inventory = machine()
     assigned = inventory.fit(numa(2, dedicated=4))
-    inventory.consume(numa(dedicated=2), within=[0])
+    inventory.consume(numa(dedicated=2), context=Context(allowed=[0]))
     refused(inventory, -assigned)
     assert inventory.usage[0].pinned == (0, 4)
 
 
 def test_a_cpu_is_never_given_twice() -> None:
     inventory = machine()
-    assigned = inventory.consume(numa(dedicated=2), within=[0])
+    assigned = inventory.consume(numa(dedicated=2), context=Context(allowed=[0]))
     reasons = refused(inventory, assigned)
     assert [(reason.rule, reason.unit) for reason in reasons] == [
         (Rule.UNIT_TAKEN, "cpu0"),
@@ -235,9 +236,9 @@ def test_an_assigned_amount_is_as_it_asks_for_itself(
 def test_an_assigned_amount_may_be_kept_within_some_host_cells() -> None:
     inventory = machine()
     assigned = inventory.fit(numa(2, dedicated=2))
-    (reason,) = refused(inventory, assigned, within=[0])
+    (reason,) = refused(inventory, assigned, context=Context(allowed=[0]))
     assert (reason.rule, reason.requested, reason.bound) == (Rule.HOST_CELLS, 2, 1)
-    assert inventory.fit(assigned, within=[0, 1]) == assigned
+    assert inventory.fit(assigned, context=Context(allowed=[0, 1])) == assigned
 
 
 def test_loose_cpus_stay_loose() -> None:

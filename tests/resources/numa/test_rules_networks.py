@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resource_objects.exceptions import Rule
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import numa
 from tests.resources.numa.hosts import host, on, plain, refused, uneven
 
@@ -44,7 +45,7 @@ def test_a_network_whose_cells_cannot_hold_the_request_refuses_it() -> None:
 
 def test_cells_that_may_not_be_used_still_declare_their_networks() -> None:
     inventory = host(*cells([], [RED]))
-    (reason,) = refused(inventory, numa(dedicated=1, physnets=[RED]), within=[0])
+    (reason,) = refused(inventory, numa(dedicated=1, physnets=[RED]), context=Context(allowed=[0]))
     assert reason.rule is Rule.NETWORK
 
 

@@ -16,8 +16,8 @@ from resource_objects.resources.numa import (
     NUMATopologyAmount,
     numa,
 )
-from resource_objects.testing import numa_reference
 from tests.resources.numa.hosts import cored, cpus_of, host, plain, refused, rules
+from tests.support.numa_reference import faults
 
 SMT2 = [(0, 4), (1, 5), (2, 6), (3, 7)]
 SMT4 = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
@@ -36,7 +36,7 @@ def taken(
     inventory = host(cored(0, *cores), usage=[CellUsage(0, pinned=pinned)])
     asked = numa(dedicated=dedicated, thread_policy=policy, emulator_policy=emulator)
     assigned = inventory.fit(asked)
-    assert numa_reference.faults(inventory, assigned) == []
+    assert faults(inventory, assigned) == []
     return cpus_of(assigned), assigned.placed[0].idle, assigned.emulator_cpu
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from resource_objects.exceptions import Rule
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
-    PACK,
-    SPREAD,
     CellUsage,
     GuestCell,
     HostCell,
@@ -52,14 +51,14 @@ def test_cells_with_the_most_free_come_first() -> None:
     )
     assert on(inventory.fit(numa(dedicated=1))) == [1], "by dedicated CPUs"
     assert on(inventory.fit(numa(2, dedicated=2))) == [1, 2], "then by memory"
-    assert on(inventory.fit(numa(dedicated=1), order=PACK)) == [0]
+    assert on(inventory.fit(numa(dedicated=1), context=Context(pack=True))) == [0]
 
 
 def test_the_order_counts_also_where_there_are_no_more_host_cells_than_guest_cells() -> None:
     """Nova sorts only if there are more, so that it packs one way or the other by accident."""
     inventory = host(plain(0, range(2)), plain(1, range(2, 6)))
-    assert on(inventory.fit(numa(2, dedicated=2), order=SPREAD)) == [0, 1]
-    assert on(inventory.fit(numa(dedicated=1), within=[0, 1])) == [1]
+    assert on(inventory.fit(numa(2, dedicated=2))) == [0, 1]
+    assert on(inventory.fit(numa(dedicated=1), context=Context(allowed=[0, 1]))) == [1]
 
 
 def test_shared_vcpus_go_where_the_fewest_are() -> None:
@@ -107,8 +106,8 @@ def test_the_way_cells_are_listed_does_not_matter() -> None:
 
 def test_a_request_may_be_kept_within_some_host_cells() -> None:
     inventory = host(*(plain(i, [2 * i, 2 * i + 1]) for i in range(4)))
-    assert on(inventory.fit(numa(2, dedicated=2), within=[1, 3])) == [1, 3]
-    (reason,) = refused(inventory, numa(2, dedicated=2), within=[3])
+    assert on(inventory.fit(numa(2, dedicated=2), context=Context(allowed=[1, 3]))) == [1, 3]
+    (reason,) = refused(inventory, numa(2, dedicated=2), context=Context(allowed=[3]))
     assert (reason.rule, reason.bound) == (Rule.HOST_CELLS, 1)
 
 

@@ -10,9 +10,9 @@ import hypothesis
 import pytest
 
 from resource_objects.exceptions import CapacityException, Reason
+from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory
-from resource_objects.resources.together import Cells
-from resource_objects.testing.pci_strategies import PCIQuestion
+from tests.support.pci_strategies import PCIQuestion
 
 #: For laws about what fits: of random questions about half do not, and that is no fault of theirs.
 rarely_fits = hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.filter_too_much])
@@ -57,18 +57,24 @@ def used(**states: str) -> list[DeviceUse]:
     return [DeviceUse(names[name], state) for name, state in states.items()]
 
 
-def cells(sockets: Mapping[int, int | None] | int = 2) -> Cells:
+def cells(sockets: Mapping[int, int | None] | int = 2) -> CellMap:
     """Return host cells: their sockets, or how many of them, each in a socket of its own."""
     if isinstance(sockets, int):
         sockets = {cell: cell for cell in range(sockets)}
-    return Cells(sockets=dict(sockets), distances={})
+    return CellMap(sockets=dict(sockets), distances={})
 
 
-def how(question: PCIQuestion) -> dict[str, Any]:
+def on_cells(there: CellMap, chosen: Iterable[int]) -> Context:
+    """Return the context of who has chosen some host cells."""
+    return Context(chosen=ChosenCells(there, chosen))
+
+
+def how(question: PCIQuestion, **more: Any) -> dict[str, Context]:
     """Return how the inventory is asked a question: near to which host cells."""
     if question.chosen is None:
-        return {}
-    return {"cells": cells(question.sockets), "chosen": question.chosen}
+        return {"context": Context(**more)}
+    chosen = ChosenCells(cells(question.sockets), question.chosen)
+    return {"context": Context(chosen=chosen, **more)}
 
 
 def refused(inventory: PCIInventory, amount: PCIAmount, **where: Any) -> tuple[Reason, ...]:

@@ -23,7 +23,7 @@ from resource_objects.exceptions import (
     UnknownField,
 )
 from resource_objects.resources.pci import (
-    PCI_DEVICES,
+    DEVICES,
     Device,
     DevicePool,
     DeviceRequest,
@@ -102,7 +102,7 @@ ADDRESSES = [
     ),
 ]
 
-DEVICES = [
+BAD_DEVICES = [
     case(InvalidField, like(vendor_id="10d"), "vendor_id: got '10d', expected four hex", "vendor"),
     case(InvalidField, like(vendor_id=0x10DE), "vendor_id: got 4318", "a vendor by number"),
     case(InvalidField, like(product_id="23300"), "product_id: got '23300'", "product"),
@@ -386,13 +386,13 @@ INVENTORIES = [
     case(InvalidField, lambda: DevicePool("10de", "2330", -1), "count: got -1", "below nothing"),
     case(InvalidText, lambda: PCIAmount.parse(""), "PCI devices", "no amount"),
     case(InvalidInput, lambda: PCIAmount.parse("0*PGPU"), "got 0", "no devices, as text"),
-    case(InvalidText, lambda: PCI_DEVICES.parse_inventory("x"), "PCI devices", "no inventory"),
+    case(InvalidText, lambda: DEVICES.parse_inventory("x"), "Device objects", "no inventory"),
 ]
 
 
 @pytest.mark.parametrize(
     ("error", "make", "text"),
-    [*ADDRESSES, *DEVICES, *USAGE, *SPECS, *AMOUNTS, *PLACED, *INVENTORIES],
+    [*ADDRESSES, *BAD_DEVICES, *USAGE, *SPECS, *AMOUNTS, *PLACED, *INVENTORIES],
 )
 def test_what_cannot_be_is_refused_by_an_error_that_says_why(
     error: type[InvalidInput], make: Callable[[], object], text: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ from resource_objects.exceptions import (
     WrongAmountKind,
 )
 from resource_objects.resources import IntegerAmount, Inventories
+from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,
     DevicePool,
@@ -36,7 +38,7 @@ from resource_objects.resources.pci import (
     PlacedDevice,
     devices,
 )
-from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, used, whole
+from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, on_cells, part, used, whole
 
 pytestmark = pytest.mark.law(8)
 
@@ -84,7 +86,7 @@ def test_devices_have_no_limit(limit: Any) -> None:
 
 def test_inventories_of_several_resources_refuse_another_kind_at_the_door() -> None:
     with pytest.raises(WrongAmountKind):
-        Inventories({"PCI_DEVICES": HOST}).fit({"PCI_DEVICES": IntegerAmount(1)})
+        Inventories({"DEVICES": HOST}).fit({"DEVICES": IntegerAmount(1)})
     with pytest.raises(InvalidInput):
         Inventories({"PGPU": HOST})
     with pytest.raises(InvalidInput):
@@ -92,21 +94,22 @@ def test_inventories_of_several_resources_refuse_another_kind_at_the_door() -> N
 
 
 @pytest.mark.parametrize(
-    ("how", "text"),
+    ("make", "text"),
     [
-        pytest.param({"within": 3}, "within: got 3", id="within a number"),
-        pytest.param({"within": VFS[0]}, "within: got", id="within text"),
-        pytest.param({"cells": 3, "chosen": [0]}, "cells: got 3", id="cells a number"),
-        pytest.param({"cells": cells(2), "chosen": 3}, "chosen: got 3", id="chosen a number"),
-        pytest.param({"cells": cells(2), "chosen": "0"}, "chosen: got '0'", id="chosen text"),
-        pytest.param({"chosen": [0]}, "chosen: got", id="chosen of no cells"),
+        pytest.param(lambda: Context(allowed=3), "allowed: got 3", id="a number"),  # type: ignore[arg-type]
+        pytest.param(lambda: Context(allowed=VFS[0]), "allowed: got", id="text"),  # type: ignore[arg-type]
+        pytest.param(lambda: Context(allowed={0: 1}), "allowed: got", id="a mapping"),
+        pytest.param(lambda: Context(allowed=["0"]), "allowed: got", id="names"),  # type: ignore[list-item]
+        pytest.param(lambda: ChosenCells(3, [0]), "cells: got 3", id="cells a number"),  # type: ignore[arg-type]
+        pytest.param(lambda: ChosenCells(cells(2), 3), "chosen: got 3", id="chosen a number"),  # type: ignore[arg-type]
+        pytest.param(lambda: ChosenCells(cells(2), "0"), "chosen: got '0'", id="chosen text"),  # type: ignore[arg-type]
     ],
 )
 def test_where_somebody_is_has_to_be_said_so_that_it_has_a_meaning(
-    how: dict[str, Any], text: str
+    make: Callable[[], object], text: str
 ) -> None:
-    for method in ("fit", "consume"):
-        unchanged(InvalidInput, text, ask_by(method, ANY_VF, **how))
+    with pytest.raises(InvalidInput, match=re.escape(text)):
+        make()
 
 
 GPU_HERE = PlacedDevice(0, GPU, "PGPU", numa_node=0)
@@ -148,7 +151,11 @@ def test_an_assigned_amount_of_another_host_is_foreign(foreign: PCIAmount, text:
     """Whether it is taken or given back, and wherever who asks is."""
     for method in ("fit", "consume"):
         unchanged(ForeignAmount, text, ask_by(method, foreign))
-        unchanged(ForeignAmount, text, ask_by(method, foreign, cells=cells(2), chosen=[1]))
+        unchanged(
+            ForeignAmount,
+            text,
+            ask_by(method, foreign, context=on_cells(cells(2), [1])),
+        )
     unchanged((ForeignAmount, CapacityException), "", lambda it: it.consume(-foreign))
     unchanged((ForeignAmount, CapacityException), "", lambda it: it.allocate(foreign))
 
@@ -191,7 +198,7 @@ def test_an_amount_given_back_is_not_allocated() -> None:
 def test_what_is_not_assigned_is_neither_allocated_nor_given_back() -> None:
     unchanged(NotAssigned, "assigned ones", lambda it: it.allocate(ANY_VF))
     unchanged(NotAssigned, "assigned ones", lambda it: it.consume(-ANY_VF))
-    unchanged(NotAssigned, "", lambda it: it.spread(ANY_VF))
+    unchanged(NotAssigned, "", lambda it: it.to_allocations(ANY_VF))
 
 
 def test_giving_back_devices_of_which_one_is_not_held_gives_back_none() -> None:
@@ -265,7 +272,7 @@ def endless() -> Iterator[Any]:
         lambda: PCIInventory([gpu()], usage=endless()),
         lambda: PCIInventory(pools=endless()),
         lambda: HOST.rediscover(endless()),
-        lambda: HOST.fit(ANY_VF, within=endless()),  # type: ignore[arg-type]
+        lambda: Context(allowed=endless()),  # type: ignore[arg-type]
     ],
     ids=[
         "traits of a device",
@@ -336,7 +343,8 @@ def test_anything_else_is_asked_in_vain_or_answered(within: Any, chosen: Any, th
     asked = copy.deepcopy(HOST)
     for method in (asked.fit, asked.consume):
         try:
-            found = method(ONE_GPU, within=within, chosen=chosen, cells=there)
+            context = Context(allowed=within, chosen=ChosenCells(there, chosen))
+            found = method(ONE_GPU, context=context)
         except (InvalidInput, CapacityException) as error:
             assert str(error) and asked == HOST
         else:

@@ -18,8 +18,8 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
-from resource_objects.testing import pci_reference
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, refused, rules, used
+from tests.support.pci_reference import faults
 
 ANY_VF = devices("8086:154c")
 ANY_PF = devices("8086:1572", types=["type-PF"])
@@ -94,7 +94,7 @@ def test_10_what_can_be_met_is_met_in_whatever_order_it_is_asked(
     inventory = host(there)
     assigned = inventory.consume(first + second)
     assert assigned.of(int(is_swapped)) == ("0000:04:00.0",)
-    assert pci_reference.faults(there, [], assigned) == []
+    assert faults(there, [], assigned) == []
     assert inventory.free == 0
 
 
@@ -116,7 +116,7 @@ def test_10_who_could_have_a_pf_or_a_vf_leaves_the_pf_to_who_needs_it() -> None:
     inventory = host(nic(1), nic(1, bus=0x5E))
     either = devices("8086:*", types=["type-PF", "type-VF"])
     assigned = inventory.fit(either + ANY_PF)
-    assert pci_reference.faults(inventory.devices, [], assigned) == []
+    assert faults(inventory.devices, [], assigned) == []
     assert {address[5:7] for address in assigned.addresses} == {"3b", "5e"}
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, InvalidInput, Rule, SearchLimitReached
+from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,
     DeviceRequest,
@@ -22,16 +23,17 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
-from resource_objects.resources.together import Cells
-from resource_objects.testing import pci_reference
-from resource_objects.testing.pci_strategies import (
+from tests.resources.pci.hosts import host, how, nic, rarely_fits, refused
+from tests.support.lengths import examples
+from tests.support.pci_reference import faults
+from tests.support.pci_reference import states as pci_reference_states
+from tests.support.pci_strategies import (
     PCIQuestion,
     pci_amounts,
     pci_questions,
     pci_usages,
     question_of,
 )
-from tests.resources.pci.hosts import host, how, nic, rarely_fits, refused
 
 
 def fitted(question: PCIQuestion, inventory: PCIInventory) -> PCIAmount:
@@ -58,7 +60,7 @@ def test_taken_is_what_was_taken_and_what_is_named(question: PCIQuestion) -> Non
     assert inventory.consume(question.amount, **how(question)) == assigned
     assert held(inventory) == before | dict.fromkeys(assigned.addresses, "claimed")
     assert not before.keys() & set(assigned.addresses)
-    assert inventory.states() == pci_reference.states(inventory.devices, inventory.usage)
+    assert inventory.states() == pci_reference_states(inventory.devices, inventory.usage)
 
 
 @pytest.mark.law(1)
@@ -213,9 +215,7 @@ def test_what_is_assigned_is_judged_by_the_same_rules_later(
     for other in others:
         with contextlib.suppress(CapacityException):
             inventory.consume(other)
-    wrong = pci_reference.faults(
-        inventory.devices, inventory.usage, assigned, question.chosen, question.sockets
-    )
+    wrong = faults(inventory.devices, inventory.usage, assigned, question.chosen, question.sockets)
     try:
         found = inventory.fit(assigned, **where)
     except CapacityException as refusal:
@@ -231,7 +231,7 @@ def test_whatever_fits_can_be_taken_as_it_is(question: PCIQuestion) -> None:
     inventory = question.inventory()
     assigned = fitted(question, inventory)
     there, usage, _, chosen, sockets = question
-    assert pci_reference.faults(there, usage, assigned, chosen, sockets) == []
+    assert faults(there, usage, assigned, chosen, sockets) == []
     assert inventory.consume(assigned, **how(question)) == assigned
     assert assigned.addresses == tuple(
         address for number in range(len(assigned.requests)) for address in assigned.of(number)
@@ -337,8 +337,9 @@ def test_the_answer_is_the_same_however_devices_are_listed(
     chance.shuffle(there)
     chance.shuffle(usage)
     shuffled = PCIInventory(there, usage=usage)
-    cells = Cells(dict(sorted(question.sockets.items(), reverse=True)), {})
-    where = {"cells": cells, "chosen": [*(question.chosen or ())][::-1]} if how(question) else {}
+    cells = CellMap(dict(sorted(question.sockets.items(), reverse=True)), {})
+    chosen = ChosenCells(cells, [*(question.chosen or ())][::-1])
+    where = {"context": Context(chosen=chosen)} if question.chosen is not None else {}
     answers = []
     for inventory, given_how in [
         (question.inventory(), how(question)),
@@ -369,7 +370,7 @@ def test_whether_it_fits_does_not_depend_on_the_order_of_requests(
 
 
 @pytest.mark.law(9)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 10**6))
 def test_what_was_decided_before_does_not_change_what_is_decided(seed: int) -> None:
     """An inventory remembers which devices serve which requests, never what it said."""

@@ -7,8 +7,8 @@ import pytest
 from resource_objects import base
 from resource_objects.exceptions import CapacityException
 from resource_objects.resources.pci import PCIInventory, PlacedDevice, devices
-from resource_objects.testing.pci_strategies import question_of
 from tests.resources.pci.hosts import PF, VFS, host, how, nic
+from tests.support.pci_strategies import question_of
 
 
 def checked(value: base.Value) -> base.Value:

@@ -21,9 +21,12 @@ from resource_objects.resources.pci import (
     PlacedDevice,
     devices,
 )
-from resource_objects.testing import pci_reference
-from resource_objects.testing.pci_strategies import PCIQuestion, pci_questions, question_of
 from tests.resources.pci.hosts import PF, VFS, gpu, host, how, nic, used
+from tests.support.lengths import examples, some
+from tests.support.pci_reference import assignments, faults, has_assignment, is_near, matches
+from tests.support.pci_reference import most as pci_reference_most
+from tests.support.pci_reference import states as pci_reference_states
+from tests.support.pci_strategies import PCIQuestion, pci_questions, question_of
 
 #: Questions made from seeds, in lots that each are a test.
 LOTS, LOT = 10, 500
@@ -32,7 +35,7 @@ LOTS, LOT = 10, 500
 def naive(question: PCIQuestion) -> bool:
     """Return what the matcher says."""
     there, usage, amount, chosen, sockets = question
-    return pci_reference.has_assignment(there, usage, amount, chosen, sockets)
+    return has_assignment(there, usage, amount, chosen, sockets)
 
 
 def judge(question: PCIQuestion) -> CapacityException | None:
@@ -43,7 +46,7 @@ def judge(question: PCIQuestion) -> CapacityException | None:
     except CapacityException as refusal:
         assert not naive(question), question
         return refusal
-    assert pci_reference.faults(there, usage, assigned, chosen, sockets) == [], question
+    assert faults(there, usage, assigned, chosen, sockets) == [], question
     assert naive(question), question
     assert assigned.unassigned() == amount
     return None
@@ -100,19 +103,19 @@ def test_the_matcher_says_what_a_person_says(
     )
     assert naive(question) is expected
     assert (judge(question) is None) is expected
-    most = pci_reference.most(there, usage, asked, chosen, sockets)
+    most = pci_reference_most(there, usage, asked, chosen, sockets)
     assert (most == asked.count) is expected
 
 
 def test_the_matcher_lists_every_way() -> None:
-    found = list(pci_reference.assignments(GPUS, [], devices("PGPU", 2) + devices("PGPU")))
+    found = list(assignments(GPUS, [], devices("PGPU", 2) + devices("PGPU")))
     first, second, third = (device.address for device in GPUS)
     assert found == [
         (frozenset({first, second}), frozenset({third})),
         (frozenset({first, third}), frozenset({second})),
         (frozenset({second, third}), frozenset({first})),
     ]
-    assert list(pci_reference.assignments(NIC, [], ANY_PF + ANY_PF)) == []
+    assert list(assignments(NIC, [], ANY_PF + ANY_PF)) == []
 
 
 VF_CLASS, PF_CLASS = "CUSTOM_PCI_8086_154C", "CUSTOM_PCI_8086_1572"
@@ -124,7 +127,7 @@ def judged(
     """Return the faults of devices of the NIC, whose last VF is taken."""
     amount = asked or PCIAmount([DeviceRequest([DeviceSpec(vendor_id="8086")], len(placed))])
     usage = used(vf1="allocated")
-    return pci_reference.faults(NIC, usage, amount.replace(placed=placed), chosen, {0: 0, 1: 1})
+    return faults(NIC, usage, amount.replace(placed=placed), chosen, {0: 0, 1: 1})
 
 
 FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
@@ -199,23 +202,26 @@ def test_the_decision_agrees_with_the_matcher(lot: int) -> None:
 
 
 @pytest.mark.law(5, 6)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(pci_questions())
 def test_the_decision_agrees_with_the_matcher_on_small_examples(question: PCIQuestion) -> None:
     judge(question)
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("lot", range(2))
+@pytest.mark.parametrize("lot", some(range(2)))
 def test_within_some_devices_it_agrees_with_the_matcher(lot: int) -> None:
     """What may not be used still excludes: a PF goes with its VFs, wherever these may be used."""
     for seed in range(lot * LOT, (lot + 1) * LOT):
         question = question_of(seed)
-        within = {device.address for device in question.devices[seed % 3 :]}
-        ways = pci_reference.assignments(*question)
+        inventory = question.inventory()
+        allowed = inventory.part_ids()[seed % 3 :]
+        parts = [inventory.parts()[place].inventory for place in allowed]
+        within = {device.address for part in parts for device in part.devices}
+        ways = assignments(*question)
         expected = any(frozenset().union(*way) <= within for way in ways)
         try:
-            assigned = question.inventory().fit(question.amount, within=within, **how(question))
+            assigned = inventory.fit(question.amount, **how(question, allowed=allowed))
         except CapacityException:
             assert not expected, seed
         else:
@@ -235,23 +241,21 @@ def about(question: PCIQuestion, reason: Reason) -> list[PCIAmount]:
 def bound_of(question: PCIQuestion, asked: PCIAmount, rule: Rule) -> tuple[int, int]:
     """Return what a rule compares the devices of a request with: all there are, and those used."""
     (request,) = asked.requests
-    every = [device for device in question.devices if pci_reference.matches(request, device)]
-    states = pci_reference.states(question.devices, question.usage)
+    every = [device for device in question.devices if matches(request, device)]
+    states = pci_reference_states(question.devices, question.usage)
     free = [device for device in every if states[device.address] == "available"]
     if rule is Rule.CAPACITY:
         return len(every), len(every) - len(free)
     near = [
         device
         for device in free
-        if pci_reference.is_near(
-            request.affinity, device.numa_node, question.chosen, question.sockets
-        )
+        if is_near(request.affinity, device.numa_node, question.chosen, question.sockets)
     ]
     return (len(near), 0) if rule is Rule.AFFINITY else (0, 0)
 
 
 @pytest.mark.law(6)
-@pytest.mark.parametrize("lot", range(4))
+@pytest.mark.parametrize("lot", some(range(4)))
 def test_every_refusal_says_how_many_there_are_of_what_was_asked(lot: int) -> None:
     """Which request, how many, and what there is: counted again, naively."""
     seen: Counter[Rule] = Counter()
@@ -264,7 +268,7 @@ def test_every_refusal_says_how_many_there_are_of_what_was_asked(lot: int) -> No
             assert reason.resource and reason.requested > reason.free >= 0, seed
             if reason.rule is Rule.AT_ONCE:
                 assert reason.requested == question.amount.count, seed
-                assert reason.bound >= pci_reference.most(*question), seed
+                assert reason.bound >= pci_reference_most(*question), seed
                 continue
             if any(request.providers for request in question.amount.requests):
                 continue
@@ -281,6 +285,6 @@ def test_a_refusal_of_all_at_once_says_how_many_can_be_had() -> None:
     with pytest.raises(CapacityException) as refusal:
         inventory.fit(asked)
     (reason,) = refusal.value.reasons
-    assert pci_reference.most(inventory.devices, (), asked) == 3
+    assert pci_reference_most(inventory.devices, (), asked) == 3
     assert (reason.rule, reason.requested, reason.bound) == (Rule.AT_ONCE, 4, 3)
-    assert str(reason) == "PCI_DEVICES asked 4 devices, at most 3 fit at once"
+    assert str(reason) == "DEVICES asked 4 devices, at most 3 fit at once"

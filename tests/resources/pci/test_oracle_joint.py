@@ -11,6 +11,7 @@ import pytest
 
 from resource_objects.exceptions import CapacityException
 from resource_objects.resources import Inventories
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
     CellUsage,
     HostCell,
@@ -19,9 +20,12 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.resources.pci import PCIAmount, PCIInventory, devices
-from resource_objects.testing import joint_reference, numa_reference, pci_reference
-from resource_objects.testing.pci_strategies import JointQuestion, joint_question_of
 from tests.resources.pci.hosts import gpu
+from tests.support.lengths import some
+from tests.support.numa_reference import has_placement
+from tests.support.pci_reference import choices, has_assignment, joint_faults
+from tests.support.pci_reference import fits_together as pci_reference_fits_together
+from tests.support.pci_strategies import JointQuestion, joint_question_of
 
 #: Questions made from seeds, in lots that each are a test.
 LOTS, LOT = 4, 400
@@ -30,7 +34,7 @@ LOTS, LOT = 4, 400
 def fits_together(question: JointQuestion) -> bool:
     """Return what the naive decision says."""
     cells, topology, there, usage, amount = question
-    return joint_reference.fits_together(cells, topology, there, usage, amount)
+    return pci_reference_fits_together(cells, topology, there, usage, amount)
 
 
 def judge(question: JointQuestion) -> bool:
@@ -39,8 +43,8 @@ def judge(question: JointQuestion) -> bool:
     What fits is taken, and given back.
     """
     cells, topology, there, usage, amount = question
-    host = Inventories({"NUMA_TOPOLOGY": cells, "PCI_DEVICES": question.inventory()})
-    asked = {"NUMA_TOPOLOGY": topology, "PCI_DEVICES": amount}
+    host = Inventories({"NUMA_TOPOLOGY": cells, "DEVICES": question.inventory()})
+    asked = {"NUMA_TOPOLOGY": topology, "DEVICES": amount}
     try:
         assigned = host.fit(asked)
     except CapacityException as refusal:
@@ -48,14 +52,14 @@ def judge(question: JointQuestion) -> bool:
         assert refusal.reasons and not host.can_provide(asked)
         return False
     assert fits_together(question), question
-    where, which = assigned["NUMA_TOPOLOGY"], assigned["PCI_DEVICES"]
+    where, which = assigned["NUMA_TOPOLOGY"], assigned["DEVICES"]
     assert isinstance(where, NUMATopologyAmount) and isinstance(which, PCIAmount)
-    wrong = joint_reference.faults(cells, where, there, usage, which)
+    wrong = joint_faults(cells, where, there, usage, which)
     assert wrong == [], question
     assert (where.unassigned(), which.unassigned()) == (topology, amount)
     assert host.can_provide(asked) and host.consume(assigned) == assigned
-    assert host["PCI_DEVICES"].states()[which.addresses[0]] == "claimed"  # type: ignore[attr-defined]
-    host.consume({"NUMA_TOPOLOGY": -where, "PCI_DEVICES": -which})
+    assert host["DEVICES"].states()[which.addresses[0]] == "claimed"  # type: ignore[attr-defined]
+    host.consume({"NUMA_TOPOLOGY": -where, "DEVICES": -which})
     assert host["NUMA_TOPOLOGY"] == cells
     return True
 
@@ -91,10 +95,10 @@ def test_the_naive_decision_says_what_a_person_says(
 ) -> None:
     kind, count, affinity = asked
     amount = devices(kind, count, affinity=affinity)
-    assert list(joint_reference.choices(CELLS, topology, GPUS, (), amount)) == expected
+    assert list(choices(CELLS, topology, GPUS, (), amount)) == expected
     assert judge(JointQuestion(CELLS, topology, tuple(GPUS), (), amount)) is bool(expected)
     within = [cell for chosen in expected[:1] for cell in chosen]
-    found = joint_reference.choices(CELLS, topology, GPUS, (), amount, within=within)
+    found = choices(CELLS, topology, GPUS, (), amount, within=within)
     assert list(found) == expected[:1]
 
 
@@ -104,9 +108,9 @@ def test_the_naive_decision_says_what_a_person_says(
 def test_the_naive_decision_finds_devices_that_are_far_from_the_cells(
     node: int, fault: str | None
 ) -> None:
-    where = CELLS.fit(numa(dedicated=4), within=[1])
+    where = CELLS.fit(numa(dedicated=4), context=Context(allowed=[1]))
     which = PCIInventory([gpu(numa_node=node)]).fit(devices("PGPU", affinity="required"))
-    found = joint_reference.faults(CELLS, where, [gpu(numa_node=node)], (), which)
+    found = joint_faults(CELLS, where, [gpu(numa_node=node)], (), which)
     assert found == ([] if fault is None else [f"request 0, 0000:01:00.0: {fault}"])
 
 
@@ -121,8 +125,8 @@ def test_the_decision_over_both_agrees_with_the_naive_one(lot: int) -> None:
         question = joint_question_of(seed)
         cells, topology, there, usage, amount = question
         each = (
-            numa_reference.has_placement(cells, topology),
-            pci_reference.has_assignment(there, usage, amount),
+            has_placement(cells, topology),
+            has_assignment(there, usage, amount),
         )
         seen[(*each, judge(question))] += 1
     assert seen[True, True, True] > LOT / 5, "too hard to tell much"
@@ -130,7 +134,7 @@ def test_the_decision_over_both_agrees_with_the_naive_one(lot: int) -> None:
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("lot", range(2))
+@pytest.mark.parametrize("lot", some(range(2)))
 def test_of_six_cells_it_agrees_too(lot: int) -> None:
     for seed in range(lot * 100, (lot + 1) * 100):
         judge(joint_question_of(seed, max_cells=6))

@@ -13,13 +13,13 @@ from resource_objects.exceptions import (
     InvalidInput,
     InvalidInventory,
     InvalidText,
-    OnlyPoolsKnown,
+    Undetermined,
 )
 from resource_objects.resources import Amounts, Inventories
 from resource_objects.resources.integer import IntegerInventory
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import (
-    PCI_DEVICES,
+    DEVICES,
     Device,
     DevicePool,
     DeviceUse,
@@ -44,10 +44,12 @@ def test_cells_are_not_alike_if_what_their_devices_exclude_is_elsewhere() -> Non
     """A PF at cell 0 with its VF at 2, another at 1 with its VF at 3: of 0 and 2 only one."""
     first = [whole(numa_node=0), part(0, numa_node=2)]
     second = [whole(bus=0x5E, numa_node=1), part(0, bus=0x5E, numa_node=3)]
-    near = host(first, second).near(ANY_PF + ANY_VF, cells(4))
+    near = host(first, second).affinity(ANY_PF + ANY_VF, cells(4))
     assert near is not None
     assert not near.is_met({0, 2}) and near.is_met({1, 2})
-    assert near.alike(0) != near.alike(1) and near.alike(2) != near.alike(3)
+    assert near.symmetry_key(0) != near.symmetry_key(1) and near.symmetry_key(
+        2
+    ) != near.symmetry_key(3)
 
 
 def test_cells_whose_devices_exclude_what_is_elsewhere_are_all_tried() -> None:
@@ -56,9 +58,9 @@ def test_cells_whose_devices_exclude_what_is_elsewhere_are_all_tried() -> None:
     second = [whole(bus=0x5E, numa_node=1), part(0, bus=0x5E, numa_node=3)]
     host_cells = [HostCell(n, dedicated=[n]) for n in range(3)] + [HostCell(3)]
     place = Inventories(
-        {"NUMA_TOPOLOGY": NUMATopologyInventory(host_cells), "PCI_DEVICES": host(first, second)}
+        {"NUMA_TOPOLOGY": NUMATopologyInventory(host_cells), "DEVICES": host(first, second)}
     )
-    found = place.fit({"NUMA_TOPOLOGY": numa(dedicated=2, cells=2), "PCI_DEVICES": ANY_PF + ANY_VF})
+    found = place.fit({"NUMA_TOPOLOGY": numa(dedicated=2, cells=2), "DEVICES": ANY_PF + ANY_VF})
     assert found["NUMA_TOPOLOGY"].host_cells == {1, 2}
 
 
@@ -66,13 +68,13 @@ def test_pools_tell_no_addresses_beside_host_cells_either() -> None:
     place = Inventories(
         {
             "NUMA_TOPOLOGY": NUMATopologyInventory([HostCell(0, dedicated=[0])]),
-            "PCI_DEVICES": PCIInventory(pools=[DevicePool("10de", "2330", 1, numa_node=0)]),
+            "DEVICES": PCIInventory(pools=[DevicePool("10de", "2330", 1, numa_node=0)]),
         }
     )
     asked = devices("10de:2330", address=GPU)
     for beside in ({}, {"NUMA_TOPOLOGY": numa(dedicated=1)}):
-        with pytest.raises(OnlyPoolsKnown):
-            place.fit({**beside, "PCI_DEVICES": asked})
+        with pytest.raises(Undetermined):
+            place.fit({**beside, "DEVICES": asked})
 
 
 # --- all or nothing -------------------------------------------------------------------------------
@@ -83,18 +85,18 @@ def test_pools_tell_no_addresses_beside_host_cells_either() -> None:
 def test_giving_back_that_fails_half_way_takes_nothing_back(
     now: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Inventories({"PCI_DEVICES": host(gpu()), "VCPU": 4})
-    taken = place.consume({"PCI_DEVICES": devices("PGPU"), "VCPU": 1})
-    there = place["PCI_DEVICES"]
+    place = Inventories({"DEVICES": host(gpu()), "VCPU": 4})
+    taken = place.consume({"DEVICES": devices("PGPU"), "VCPU": 1})
+    there = place["DEVICES"]
     assert isinstance(there, PCIInventory)
-    there.allocate(taken["PCI_DEVICES"])
+    there.allocate(taken["DEVICES"])
     there.rediscover(now)
     before = place.obj_to_primitive()
 
     def fails(*_args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(IntegerInventory, "_take", fails)
+    monkeypatch.setattr(IntegerInventory, "take", fails)
     with pytest.raises(KeyboardInterrupt):
         place.consume(-taken)
     assert place.obj_to_primitive() == before
@@ -133,7 +135,7 @@ def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept(waits: str
         1,
     )
     units = {"CUSTOM_PCI_8086_154C": (VFS[0],)}
-    again = PCI_DEVICES.gather([KeptPart(records, kept.inventory.describe(), units)])
+    again = DEVICES.from_parts([KeptPart(records, kept.inventory.describe(), units)])
     assert again.usage == (DeviceUse(VFS[0], "allocated", gone=True),)
     assert again.state(VFS[1]) == "available"
 
@@ -146,7 +148,7 @@ def test_a_plain_device_that_is_split_when_it_is_freed_is_kept_and_read() -> Non
     for taken in ((PF,), ()):
         units = {"CUSTOM_PCI_8086_1572": taken}
         part_ = KeptPart(kept.inventory.to_records(), kept.inventory.describe(), units)
-        assert PCI_DEVICES.gather([part_]).free == 0, "until it is described as it is then"
+        assert DEVICES.from_parts([part_]).free == 0, "until it is described as it is then"
 
 
 def test_descriptions_that_contradict_themselves_are_no_inventory() -> None:
@@ -154,7 +156,7 @@ def test_descriptions_that_contradict_themselves_are_no_inventory() -> None:
     entries = json.loads(kept.inventory.describe())
     entries[0]["type"] = "type-PCI"
     with pytest.raises(InvalidInventory):
-        PCI_DEVICES.gather([KeptPart(kept.inventory.to_records(), json.dumps(entries))])
+        DEVICES.from_parts([KeptPart(kept.inventory.to_records(), json.dumps(entries))])
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -170,10 +172,8 @@ def test_a_tag_nested_deeper_than_can_be_read_is_another_one(value: str) -> None
 
 @pytest.mark.parametrize("value", ["\n", "a\t", " \u2003", "\x00", "%0A", "\u00e9", "100%", ""])
 def test_invisible_letters_of_tags_are_in_the_text(value: str) -> None:
-    asked = Amounts({"PCI_DEVICES": devices("PGPU", tags={"a": value})})
+    asked = Amounts({"DEVICES": devices("PGPU", tags={"a": value})})
     assert Amounts.parse(str(asked)) == asked
-    there = Inventories({"PCI_DEVICES": host(gpu(tags={"a": value}, facts={"b": value}))})
-    assert Inventories.parse(str(there)) == there
 
 
 def test_codes_of_no_letter_are_no_text() -> None:
@@ -181,9 +181,16 @@ def test_codes_of_no_letter_are_no_text() -> None:
         PCIAmount.parse("PGPU@requester=%FF")
 
 
-def test_a_device_of_an_inventory_says_where_it_is() -> None:
-    with pytest.raises(InvalidText, match="CLASS>ADDRESS"):
-        PCI_DEVICES.parse_inventory("PGPU&10de.2330")
+def test_inventories_and_assigned_devices_have_no_text_form() -> None:
+    there = host(gpu())
+    assert str(Inventories({"DEVICES": there})) == "DEVICES=1*PGPU"
+    with pytest.raises(InvalidText, match="Device objects"):
+        Inventories.parse("DEVICES=1*PGPU")
+    assigned = there.fit(devices("PGPU"))
+    assert str(assigned) == f"PGPU@on={assigned.addresses[0]}"
+    assert repr(-assigned) == f"<PCIAmount -PGPU@on={assigned.addresses[0]}>"
+    with pytest.raises(InvalidText, match="option"):
+        PCIAmount.parse(str(assigned))
 
 
 def test_a_wrong_word_beside_a_kind_is_named_itself() -> None:

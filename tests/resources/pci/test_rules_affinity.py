@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CapacityException
+from resource_objects.resources.context import CellMap
 from resource_objects.resources.pci import PCIAmount, PCIInventory, devices
-from resource_objects.resources.together import Cells
-from resource_objects.testing import pci_reference
-from tests.resources.pci.hosts import cells, gpu, host, nic, refused, rules
+from tests.resources.pci.hosts import cells, gpu, host, nic, on_cells, refused, rules
+from tests.support.pci_reference import is_near
 
 #: Four host cells in two sockets.
 TWO_SOCKETS = {0: 0, 1: 0, 2: 1, 3: 1}
@@ -31,9 +31,9 @@ def ask(
 ) -> tuple[str, ...] | None:
     """Return the devices for who has chosen these host cells, None if they are too few."""
     asked = devices("PGPU", count, affinity=affinity)
-    where = {} if chosen is None else {"cells": cells(sockets or TWO_SOCKETS), "chosen": chosen}
+    where = {} if chosen is None else {"context": on_cells(cells(sockets or TWO_SOCKETS), chosen)}
     try:
-        return inventory.fit(asked, **where).addresses  # type: ignore[arg-type]
+        return inventory.fit(asked, **where).addresses
     except CapacityException:
         return None
 
@@ -72,10 +72,10 @@ def test_a_policy_says_which_nodes_are_near_enough(
     """b.8, the pools each policy allows."""
     inventory = host(gpu(numa_node=node))
     assert (ask(inventory, affinity, chosen, sockets) is not None) is expected
-    assert pci_reference.is_near(affinity, node, chosen, sockets) is expected
+    assert is_near(affinity, node, chosen, sockets) is expected
     if not expected:
         asked = devices("PGPU", affinity=affinity)
-        (reason,) = refused(inventory, asked, cells=cells(sockets), chosen=chosen)
+        (reason,) = refused(inventory, asked, context=on_cells(cells(sockets), chosen))
         assert (reason.rule.value, reason.requested, reason.bound) == ("affinity", 1, 0)
         assert str(reason) == "PGPU asked 1, at most 0 near its host cells"
 
@@ -85,7 +85,7 @@ def test_a_policy_says_which_nodes_are_near_enough(
 def test_who_has_no_host_cells_is_near_to_every_device(affinity: str, node: int | None) -> None:
     """b.8: the policies are about cells; a request without topology has none."""
     assert ask(host(gpu(numa_node=node)), affinity, None) is not None
-    assert pci_reference.is_near(affinity, node, None)
+    assert is_near(affinity, node, None)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_narrower_rings_are_used_first(affinity: str, order: str) -> None:
 
 def test_nearer_cells_go_before_farther_ones() -> None:
     inventory = host(gpu(1, numa_node=1), gpu(2, numa_node=2))
-    far = Cells({0: 0, 1: 1, 2: 1}, {0: {0: 10, 1: 32, 2: 21}})
+    far = CellMap({0: 0, 1: 1, 2: 1}, {0: {0: 10, 1: 32, 2: 21}})
     asked = devices("PGPU", affinity="preferred")
-    assert inventory.fit(asked, cells=far, chosen=[0]).addresses == ("0000:03:00.0",)
+    assert inventory.fit(asked, context=on_cells(far, [0])).addresses == ("0000:03:00.0",)
 
 
 def test_the_wider_ring_is_only_used_for_what_the_narrower_does_not_have() -> None:
     """b.8: Nova widens for a whole request; ours device by device, and takes what is near."""
     inventory = host(gpu(0, numa_node=1), gpu(1, numa_node=0), gpu(2, numa_node=1))
     asked = devices("PGPU", 2, affinity="preferred")
-    found = inventory.fit(asked, cells=cells(2), chosen=[0])
+    found = inventory.fit(asked, context=on_cells(cells(2), [0]))
     assert found.addresses == ("0000:01:00.0", "0000:02:00.0")
     assert [placed.numa_node for placed in found.placed] == [1, 0]
 
@@ -121,7 +121,7 @@ def test_the_wider_ring_is_only_used_for_what_the_narrower_does_not_have() -> No
 def test_each_request_has_a_policy_of_its_own() -> None:
     inventory = host(gpu(0, numa_node=0), gpu(1, numa_node=1))
     asked = devices("PGPU", affinity="preferred") + devices("PGPU", affinity="required")
-    found = inventory.fit(asked, cells=cells(2), chosen=[1])
+    found = inventory.fit(asked, context=on_cells(cells(2), [1]))
     assert found.of(1) == ("0000:02:00.0",), "who can do with another gives way"
     assert found.of(0) == ("0000:01:00.0",)
 
@@ -130,15 +130,15 @@ def test_a_pf_is_as_near_as_it_says_itself_wherever_its_vfs_are() -> None:
     inventory = host(nic(2, numa_node=0))
     asked = devices("8086:1572", types=["type-PF"], affinity="required")
     assert inventory.can_provide(asked)
-    assert rules(refused(inventory, asked, cells=cells(2), chosen=[1])) == ["affinity"]
+    assert rules(refused(inventory, asked, context=on_cells(cells(2), [1]))) == ["affinity"]
 
 
 def test_what_is_assigned_is_held_to_its_policy_too() -> None:
     inventory = host(gpu(0, numa_node=0))
-    assigned = inventory.fit(devices("PGPU", affinity="required"), cells=cells(2), chosen=[0])
-    assert inventory.fit(assigned, cells=cells(2), chosen=[0]) == assigned
+    assigned = inventory.fit(devices("PGPU", affinity="required"), context=on_cells(cells(2), [0]))
+    assert inventory.fit(assigned, context=on_cells(cells(2), [0])) == assigned
     assert inventory.fit(assigned) == assigned, "nobody asks for cells"
-    assert rules(refused(inventory, assigned, cells=cells(2), chosen=[1])) == ["affinity"]
+    assert rules(refused(inventory, assigned, context=on_cells(cells(2), [1]))) == ["affinity"]
 
 
 NODES = st.sampled_from([None, 0, 1, 2, 3, 9])
@@ -155,7 +155,7 @@ def test_more_cells_never_take_a_device_away(
     table = dict(enumerate(sockets))
     inventory = host(gpu(numa_node=node))
     near = ask(inventory, affinity, tuple(some), table) is not None
-    assert near == pci_reference.is_near(affinity, node, some, table)
+    assert near == is_near(affinity, node, some, table)
     if near:
         assert ask(inventory, affinity, tuple(some | others), table) is not None
 
@@ -164,4 +164,4 @@ def test_no_cells_chosen_is_not_the_same_as_nobody_asks() -> None:
     inventory = host(gpu(numa_node=0))
     asked: PCIAmount = devices("PGPU", affinity="required")
     assert inventory.can_provide(asked)
-    assert rules(refused(inventory, asked, cells=cells(1), chosen=[])) == ["affinity"]
+    assert rules(refused(inventory, asked, context=on_cells(cells(1), []))) == ["affinity"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, NotAssigned, OnlyPoolsKnown
+from resource_objects.exceptions import CapacityException, NotAssigned, Undetermined
 from resource_objects.resources.pci import (
     Device,
     DevicePool,
@@ -22,8 +22,6 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
-from resource_objects.testing import pci_reference
-from resource_objects.testing.pci_strategies import PCIQuestion, pci_questions
 from tests.resources.pci.hosts import (
     PF,
     VFS,
@@ -32,12 +30,15 @@ from tests.resources.pci.hosts import (
     host,
     how,
     nic,
+    on_cells,
     part,
     refused,
     rules,
     used,
     whole,
 )
+from tests.support.pci_reference import matches
+from tests.support.pci_strategies import PCIQuestion, pci_questions
 
 # --- pools ----------------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ def test_a_device_is_of_a_kind_if_all_that_is_said_holds(
     request = DeviceRequest([asked])
     found = [device.address[5:10].removesuffix(":00") for device in EVERY if asked.matches(device)]
     assert found == expected
-    assert [pci_reference.matches(request, device) for device in EVERY] == [
+    assert [matches(request, device) for device in EVERY] == [
         asked.matches(device) for device in EVERY
     ]
     assert host(EVERY).can_provide(PCIAmount([request])) is bool(expected)
@@ -241,7 +242,7 @@ def test_devices_near_the_cells_go_before_plain_ones() -> None:
     near = gpu(1, numa_node=0, tags={"net": "red"})
     inventory = host(gpu(0, numa_node=1), near, gpu(2, numa_node=0))
     asked = devices("PGPU", affinity="preferred")
-    taken = [inventory.consume(asked, cells=cells(2), chosen=[0]) for _ in range(3)]
+    taken = [inventory.consume(asked, context=on_cells(cells(2), [0])) for _ in range(3)]
     order = [one.addresses[0] for one in taken]
     assert order == ["0000:03:00.0", "0000:02:00.0", "0000:01:00.0"]
 
@@ -286,7 +287,7 @@ def answer(inventory: PCIInventory, asked: PCIAmount, **where: object) -> bool |
     except CapacityException as refusal:
         assert refusal.reasons and inventory.can_provide(asked) in (False, True)
         return False
-    except OnlyPoolsKnown:
+    except Undetermined:
         return None
     assert found == asked and not found.is_assigned
     return True
@@ -324,7 +325,7 @@ def test_pools_that_do_not_say_which_functions_are_of_one_device_do_not_tell(kno
     assert answer(inventory, both) is None
     assert answer(inventory, devices("8086:154c", 2)) is True
     assert answer(inventory, devices("8086:154c", 3) + both) is False
-    with pytest.raises(OnlyPoolsKnown, match="neither yes nor no"):
+    with pytest.raises(Undetermined, match="neither yes nor no"):
         inventory.can_provide(both)
 
 
@@ -334,7 +335,7 @@ def test_pools_do_not_tell_where_a_device_is_asked_by_its_address() -> None:
 
 def test_pools_know_nodes() -> None:
     inventory = pools(gpu(0, numa_node=0), gpu(1, numa_node=1))
-    where = {"cells": cells(2), "chosen": [0]}
+    where = {"context": on_cells(cells(2), [0])}
     assert answer(inventory, devices("PGPU", 2, affinity="required"), **where) is False
     assert answer(inventory, devices("PGPU", 1, affinity="required"), **where) is True
 

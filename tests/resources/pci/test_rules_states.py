@@ -1,7 +1,7 @@
 """States of devices, and what a device that is taken makes of its relatives.
 
 Source: the transitions of Nova's ``PciDevice``; each test names the one it is about. A naive table
-(:func:`~resource_objects.testing.pci_reference.states`) agrees with every state seen on the way.
+(:func:`~tests.support.pci_reference.states`) agrees with every state seen on the way.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hypothesis import given
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, InvalidDevice, Rule
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
-from resource_objects.testing import pci_reference
-from resource_objects.testing.pci_strategies import pci_usages
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
+from tests.support.pci_reference import states as pci_reference_states
+from tests.support.pci_strategies import pci_usages
 
 ANY_VF = devices("8086:154c")
 ANY_PF = devices("8086:*", types=["type-PF"])
@@ -22,7 +22,7 @@ ANY_PF = devices("8086:*", types=["type-PF"])
 
 def states(inventory: PCIInventory) -> tuple[str, ...]:
     """Return the states of a NIC, its PF first; the naive table agrees."""
-    assert inventory.states() == pci_reference.states(inventory.devices, inventory.usage)
+    assert inventory.states() == pci_reference_states(inventory.devices, inventory.usage)
     return tuple(inventory.state(address) for address in inventory.states())
 
 
@@ -264,7 +264,7 @@ def test_states_are_those_of_the_naive_table(
     given_both: tuple[tuple[Device, ...], tuple[DeviceUse, ...]],
 ) -> None:
     inventory = PCIInventory(given_both[0], usage=given_both[1])
-    expected = pci_reference.states(*given_both)
+    expected = pci_reference_states(*given_both)
     assert inventory.states() == expected
     assert inventory.free == list(expected.values()).count("available")
     for device in given_both[0]:

@@ -23,8 +23,9 @@ from hypothesis.stateful import (
 
 from resource_objects.exceptions import CapacityException, ForeignAmount, InvalidDevice
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
-from resource_objects.testing import pci_reference
-from resource_objects.testing.pci_strategies import pci_amounts, pci_devices
+from tests.support.lengths import examples
+from tests.support.pci_reference import has_assignment, states
+from tests.support.pci_strategies import pci_amounts, pci_devices
 
 #: What most amounts are asked from: kinds that many of the devices are.
 KINDS = ["10de:*", "8086:*", "15b3:*", "*:*"]
@@ -85,7 +86,7 @@ class Lives(RuleBasedStateMachine):
     # --- what may happen ---
 
     def claim(self, asked: PCIAmount) -> object:
-        expected = pci_reference.has_assignment(self.there.values(), self.uses.values(), asked)
+        expected = has_assignment(self.there.values(), self.uses.values(), asked)
         try:
             assigned = self.inventory.consume(asked)
         except CapacityException:
@@ -195,7 +196,7 @@ class Lives(RuleBasedStateMachine):
     def it_is_what_the_account_says(self) -> None:
         if not hasattr(self, "inventory"):
             return
-        expected = pci_reference.states(self.there.values(), self.uses.values())
+        expected = states(self.there.values(), self.uses.values())
         assert self.inventory.states() == expected
         assert {device.address: device for device in self.inventory.devices} == self.there
         assert {use.address: use for use in self.inventory.usage} == self.uses
@@ -211,5 +212,5 @@ class Lives(RuleBasedStateMachine):
         assert anew.as_pools() == self.inventory.as_pools()
 
 
-Lives.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
+Lives.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=20)
 TestLives = pytest.mark.law(1, 3, 4)(Lives.TestCase)

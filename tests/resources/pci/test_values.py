@@ -11,7 +11,7 @@ from hypothesis import given
 from resource_objects import base, exceptions
 from resource_objects.resources import Amounts
 from resource_objects.resources.pci import (
-    PCI_DEVICES,
+    DEVICES,
     Device,
     DevicePool,
     DeviceRequest,
@@ -24,14 +24,14 @@ from resource_objects.resources.pci import (
     devices,
 )
 from resource_objects.resources.records import AmountRecord
-from resource_objects.testing.pci_strategies import (
+from tests.resources.pci.hosts import PF, VFS, gpu, how, nic, part, whole
+from tests.support.pci_strategies import (
     PCIQuestion,
     pci_amounts,
     pci_devices,
     pci_questions,
     pci_usages,
 )
-from tests.resources.pci.hosts import PF, VFS, gpu, how, nic, part, whole
 
 # --- devices --------------------------------------------------------------------------------------
 
@@ -139,14 +139,14 @@ def test_amounts_add_up_request_by_request() -> None:
 
 
 def test_the_resource_makes_the_same_amounts() -> None:
-    assert PCI_DEVICES.make_amount("PGPU", 2) == devices("PGPU", 2)
+    assert DEVICES.make_amount("PGPU", 2) == devices("PGPU", 2)
     assert PCIResource.make_amount("PGPU", affinity="socket") == devices("PGPU", affinity="socket")
-    assert Amounts(PCI_DEVICES=devices("PGPU"))["PCI_DEVICES"] == devices("PGPU")
+    assert Amounts(DEVICES=devices("PGPU"))["DEVICES"] == devices("PGPU")
 
 
 def test_the_resource_makes_inventories() -> None:
-    made = PCI_DEVICES.make_inventory(nic())
-    assert made == PCIInventory(nic()) and made.resource_class == "PCI_DEVICES"
+    made = DEVICES.make_inventory(nic())
+    assert made == PCIInventory(nic()) and made.resource_class == "DEVICES"
     assert PCIResource.make_inventory(nic()) == PCIInventory(nic())
 
 
@@ -176,11 +176,11 @@ def test_what_is_assigned_stands_for_the_classes_of_its_devices() -> None:
     asked = devices(["PGPU", "8086:154c"], 2)
     assigned = PCIInventory([gpu(), part()]).fit(asked)
     assert assigned.located == {"PGPU": 1, "CUSTOM_PCI_8086_154C": 1}
-    assert set(assigned.to_records("PCI_DEVICES")) == {
+    assert set(assigned.to_records("DEVICES")) == {
         AmountRecord("PGPU", 1),
         AmountRecord("CUSTOM_PCI_8086_154C", 1),
     }
-    assert set((-assigned).to_records("PCI_DEVICES")) == {
+    assert set((-assigned).to_records("DEVICES")) == {
         AmountRecord("PGPU", -1),
         AmountRecord("CUSTOM_PCI_8086_154C", -1),
     }

@@ -12,6 +12,7 @@ from typing import Any
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import Amount, Inventory, Resource
 from resource_objects.resources.abstract import on_class_or_instance
+from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord
 from resource_objects.resources.text import integer
 
@@ -65,7 +66,9 @@ class PortsInventory(Inventory):
         if self.first > self.last:
             raise exceptions.InvalidInventory("first", self.first, f"at most {self.last}")
 
-    def fit(self, amount: Amount, limit: Amount | None = None) -> Amount:
+    def fit(
+        self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
+    ) -> Amount:
         if not isinstance(amount, PortsAmount) or not isinstance(limit, PortsAmount | None):
             raise exceptions.WrongAmountKind("amount", amount, "PortsAmount")
         if amount.count <= 0:
@@ -85,7 +88,7 @@ class PortsInventory(Inventory):
         reason = exceptions.Reason(rule, amount.count, bound, used, self.resource_class)
         raise exceptions.CapacityException.of([reason])
 
-    def _take(self, assigned: Any) -> None:
+    def take(self, assigned: Any) -> None:
         given = set(assigned.ports)
         kept = set(self.taken) | given if assigned.count > 0 else set(self.taken) - given
         self.taken = tuple(sorted(kept))

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import schema
+from resource_objects.backends.sql import tables
 
 if TYPE_CHECKING:
     from alembic.script import Script, ScriptDirectory
 
 VERSION_TABLE = "ro_alembic_version"
 #: The number of the newest revision this library knows.
-NEWEST = 2
+NEWEST = 1
 
 
 class Standing(enum.Enum):
@@ -35,6 +35,7 @@ class Standing(enum.Enum):
     EMPTY = "it has no tables"
     FOREIGN = "it has tables, but not those of a ledger"
     OLD = "it lacks revisions this library needs"
+    BEFORE = "a library before 0.1.0 made it, whose ledgers are not read"
     USABLE = "this library may use it"
     TOO_NEW = "a newer library made it and does not admit this one"
 
@@ -43,18 +44,22 @@ def standing(connection: Connection) -> Standing:
     """Return what a database is to this library. Cost: two small queries."""
     inspector = sa.inspect(connection)
     if not inspector.has_table(VERSION_TABLE):
-        tables = set(inspector.get_table_names())
+        found_tables = set(inspector.get_table_names())
         # a server's database may be shared with programs that have other tables
         ours = (
-            tables if connection.dialect.name == "sqlite" else tables & set(schema.metadata.tables)
+            found_tables
+            if connection.dialect.name == "sqlite"
+            else found_tables & set(tables.metadata.tables)
         )
         return Standing.FOREIGN if ours else Standing.EMPTY
+    if inspector.has_table("schema_info"):
+        return Standing.BEFORE
     found = revision(connection)
     if found < NEWEST:
         return Standing.OLD
     if found == NEWEST:
         return Standing.USABLE
-    oldest = connection.scalar(sa.select(schema.schema_info.c.oldest_library))
+    oldest = connection.scalar(sa.select(tables.ledger_info.c.oldest_library))
     return Standing.USABLE if oldest is not None and oldest <= NEWEST else Standing.TOO_NEW
 
 

@@ -1,0 +1,42 @@
+"""the tables of a ledger"""
+
+from __future__ import annotations
+
+import secrets
+
+import sqlalchemy as sa
+from alembic import op
+
+from resource_objects.backends.sql import tables
+from resource_objects.providers.backend import RETENTION
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Create the tables, as ``tables`` says them until 0.1.0 is tagged; then they are copied here.
+
+    It can be run again after the process died in the middle of it: MySQL commits each statement
+    that defines something by itself, so what is there already is left alone.
+    """
+    connection = op.get_bind()
+    tables.metadata.create_all(connection, checkfirst=True)
+    for table in tables.metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
+    info = tables.ledger_info
+    if not connection.scalar(sa.select(sa.func.count()).select_from(info)):
+        connection.execute(
+            sa.insert(info).values(
+                id=1,
+                oldest_library=1,
+                epoch=secrets.randbits(62) + 1,
+                retention=int(RETENTION.total_seconds()),
+            )
+        )
+
+
+def downgrade() -> None:
+    """Drop the tables, with all that is in them."""
+    tables.metadata.drop_all(op.get_bind())

@@ -1,0 +1,325 @@
+"""The tables, as Core metadata: what the newest migration leaves behind.
+
+Names follow the field (Placement) where it has the table. Rules that hold on all databases alike:
+
+* names compare by their code points: upper and lower case differ, accents differ;
+* figures are integers, ratios are millionths: nothing is a DECIMAL or a FLOAT;
+* times are UTC without a zone, to the microsecond;
+* operations and consumers are numbered by whoever writes them, by time and chance
+  (``statements.draw_number``). No number is ever given out twice, also by a database that was
+  promoted or restored without its last writes; so the number of an operation is the generation of
+  whatever it wrote.
+
+Each index beyond the primary key and the unique constraints says which query it is for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
+from resource_objects.ratio import MAX_RATIO, MILLION
+
+#: SQLite counts only a column of this very type up by itself.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+#: Fewer than six digits of a second is what MySQL keeps unless told.
+_TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+_JSON = sa.JSON()
+_NAME = sa.String(255)
+#: A name that lists are in the order of: PostgreSQL's own order is that of some language.
+_SORTED_NAME = _NAME.with_variant(sa.String(255, collation="C"), "postgresql")
+_UUID = sa.String(36)
+
+#: ``uniq_<table>0<column>...`` is what oslo.db reads the columns of a duplicate from.
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        *parts,
+        mysql_engine="InnoDB",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+        **options,
+    )
+
+
+def _id() -> sa.Column[int]:
+    return sa.Column("id", _NUMBER, primary_key=True, autoincrement=True)
+
+
+def _unique(table: str, *columns: str) -> sa.UniqueConstraint:
+    return sa.UniqueConstraint(*columns, name="0".join((f"uniq_{table}", *columns)))
+
+
+def _figure(name: str, nullable: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.Integer, nullable=nullable)
+
+
+def _drawn(name: str, *, primary_key: bool = False) -> sa.Column[int]:
+    """A number that who writes it has drawn (see above)."""
+    return sa.Column(name, _NUMBER, primary_key=primary_key, autoincrement=False, nullable=False)
+
+
+def _count(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+def _counter(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
+
+
+#: One row: which libraries may use the database (see ``migrations``), which ledger it is (a number
+#: drawn when it was made: cursors of another one are not good here), and for how many seconds
+#: operations and changes are kept.
+ledger_info = _table(
+    "ledger_info",
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    _figure("oldest_library"),
+    _count("epoch"),
+    _count("retention"),
+    sa.CheckConstraint("id = 1", name="one_row"),
+)
+
+resource_classes = _table(
+    "resource_classes",
+    _id(),
+    sa.Column("name", _SORTED_NAME, nullable=False),
+    _unique("resource_classes", "name"),
+)
+
+traits = _table(
+    "traits",
+    _id(),
+    sa.Column("name", _SORTED_NAME, nullable=False),
+    _unique("traits", "name"),
+)
+
+resource_providers = _table(
+    "resource_providers",
+    _id(),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("name", _NAME, nullable=False),
+    _count("generation"),
+    # null only inside the transaction that makes a root, which learns its own number there
+    sa.Column("root_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
+    sa.Column("parent_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    sa.Column("updated_at", _TIME, nullable=False),
+    # writes of allocations counted at inventories that are gone (see inventories.writes)
+    _counter("allocation_writes"),
+    sa.Column("reported_at", _TIME, nullable=True),
+    _unique("resource_providers", "uuid"),
+    _unique("resource_providers", "name"),
+    # read one tree
+    sa.Index(None, "root_id"),
+    # is there a child left of one that goes (asked by its foreign key)
+    sa.Index(None, "parent_id"),
+)
+
+inventories = _table(
+    "inventories",
+    _id(),
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=False),
+    sa.Column("class_id", _NUMBER, sa.ForeignKey("resource_classes.id"), nullable=False),
+    _figure("total"),
+    _figure("reserved"),
+    _figure("min_unit"),
+    _figure("max_unit", nullable=True),
+    _figure("step_size"),
+    _count("ratio_millionths"),
+    _count("capacity"),
+    _count("used"),
+    # how often allocations here were written: D7's second counter is their sum over the provider
+    _counter("writes"),
+    # how many shares an allocation here has: 0 spares the claim a look at them
+    _counter("shares"),
+    _unique("inventories", "provider_id", "class_id"),
+    sa.CheckConstraint(f"total BETWEEN 1 AND {MAX_FIGURE}", name="total"),
+    sa.CheckConstraint("reserved BETWEEN 0 AND total", name="reserved"),
+    sa.CheckConstraint(f"min_unit BETWEEN 1 AND {MAX_FIGURE}", name="min_unit"),
+    sa.CheckConstraint("max_unit IS NULL OR max_unit BETWEEN min_unit AND total", name="max_unit"),
+    sa.CheckConstraint(f"step_size BETWEEN 1 AND {MAX_FIGURE}", name="step_size"),
+    sa.CheckConstraint(
+        f"ratio_millionths BETWEEN 1 AND {int(MAX_RATIO * MILLION)}", name="ratio_millionths"
+    ),
+    # capacity = floor((total - reserved) * ratio), said without a division, which the databases
+    # do differently; within the ranges above no product leaves 64 bits
+    sa.CheckConstraint(
+        f"(total - reserved) * ratio_millionths - capacity * {MILLION} BETWEEN 0 AND {MILLION - 1}",
+        name="capacity",
+    ),
+    # above the capacity is allowed: shrinking below what is used is
+    sa.CheckConstraint(f"used BETWEEN 0 AND {MAX_AMOUNT}", name="used"),
+    # is a class used by anybody (asked by its foreign key and when it shall go)
+    sa.Index(None, "class_id"),
+)
+
+resource_provider_traits = _table(
+    "resource_provider_traits",
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("trait_id", _NUMBER, sa.ForeignKey("traits.id"), primary_key=True),
+    # who has a trait; and its foreign key
+    sa.Index(None, "trait_id", "provider_id"),
+)
+
+#: Sets of providers, by name; ``level`` says what kind of place it is, such as ``rack``.
+aggregates = _table(
+    "aggregates",
+    _id(),
+    sa.Column("name", _SORTED_NAME, nullable=False),
+    sa.Column("level", _NAME, nullable=True),
+    _unique("aggregates", "name"),
+)
+
+resource_provider_aggregates = _table(
+    "resource_provider_aggregates",
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("aggregate_id", _NUMBER, sa.ForeignKey("aggregates.id"), primary_key=True),
+    # who is in an aggregate; and its foreign key
+    sa.Index(None, "aggregate_id", "provider_id"),
+)
+
+#: An allocation of (provider, class) also uses ``factor`` times as much of (of_provider, of_class).
+shares = _table(
+    "shares",
+    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("of_provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("of_class_id", _NUMBER, primary_key=True, autoincrement=False),
+    _figure("factor"),
+    sa.ForeignKeyConstraint(
+        ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
+    ),
+    sa.ForeignKeyConstraint(
+        ["of_provider_id", "of_class_id"], ["inventories.provider_id", "inventories.class_id"]
+    ),
+    sa.CheckConstraint(f"factor BETWEEN 1 AND {MAX_FIGURE}", name="factor"),
+    # who uses this too (what a refusal tells, and how much is used); and its foreign key
+    sa.Index(None, "of_provider_id", "of_class_id"),
+)
+
+#: What structured inventories are beside their figures; ``classes`` is a list of names.
+structures = _table(
+    "structures",
+    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("name", _NAME, primary_key=True),
+    sa.Column("classes", _JSON, nullable=False),
+    sa.Column("body", _JSON, nullable=True),
+)
+
+#: Consumers with their claims. ``gone`` is 0, or the number of the operation that forgot it: it is
+#: kept as long as that operation, so that a repetition and the feed can still tell of it.
+consumers = _table(
+    "consumers",
+    _drawn("id", primary_key=True),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("name", _SORTED_NAME, nullable=False),
+    _drawn("gone"),
+    sa.Column("state", sa.String(16), nullable=False),
+    # the number of the operation that wrote last: never twice the same, whoever comes and goes
+    _drawn("generation"),
+    sa.Column("project_id", _NAME, nullable=True),
+    sa.Column("user_id", _NAME, nullable=True),
+    sa.Column("consumer_type", _NAME, nullable=True),
+    sa.Column("request", _JSON, nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    sa.Column("expires_at", _TIME, nullable=True),
+    _unique("consumers", "uuid"),
+    _unique("consumers", "name", "gone"),
+    # pages of the consumers of a project, of a user, of a type
+    sa.Index(None, "project_id", "name"),
+    sa.Index(None, "user_id", "name"),
+    sa.Index(None, "consumer_type", "name"),
+    # which claims have expired
+    sa.Index(None, "expires_at"),
+)
+
+allocations = _table(
+    "allocations",
+    sa.Column("consumer_id", _NUMBER, sa.ForeignKey("consumers.id"), primary_key=True),
+    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
+    _count("used"),
+    # in which order a consumer was given them
+    _figure("position"),
+    sa.ForeignKeyConstraint(
+        ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
+    ),
+    sa.CheckConstraint(f"used BETWEEN 1 AND {MAX_AMOUNT}", name="used"),
+    # who holds most of an inventory; and its foreign key
+    sa.Index(None, "provider_id", "class_id", "used"),
+)
+
+#: CPUs and devices that are taken, by name. They go with their allocation.
+allocation_units = _table(
+    "allocation_units",
+    # that of the allocation, so it is there. No foreign key of its own: checking that one would
+    # lock the provider, which definitions lock before inventories, and claims would after them
+    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("unit", _NAME, primary_key=True),
+    _drawn("consumer_id"),
+    sa.Column("class_id", _NUMBER, nullable=False),
+    sa.ForeignKeyConstraint(
+        ["consumer_id", "provider_id", "class_id"],
+        ["allocations.consumer_id", "allocations.provider_id", "allocations.class_id"],
+        ondelete="CASCADE",
+    ),
+    # the units of an allocation; and its foreign key
+    sa.Index(None, "consumer_id", "provider_id", "class_id"),
+)
+
+#: What was done: enough to recognise a repetition, whose outcome the changes tell.
+operations = _table(
+    "operations",
+    _drawn("id", primary_key=True),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("subject", _NAME, nullable=False),
+    sa.Column("actor", _NAME, nullable=True),
+    sa.Column("created_at", _TIME, nullable=False),
+    _unique("operations", "uuid"),
+)
+
+#: How far each shard of the change feed is, and the operation that wrote there last: a history
+#: that has another operation at that place is another one.
+change_heads = _table(
+    "change_heads",
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    _count("head"),
+    _drawn("operation_id"),
+)
+
+#: The change feed: each write has one number in each shard it touches, and there a row for each
+#: change of what a consumer uses, and for each provider whose definition changed. ``what`` is
+#: the mode of the consumer's order, or ``definition``, ``report`` or ``names``. Names stand here as
+#: they were, whatever becomes of providers and classes.
+changes = _table(
+    "changes",
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
+    _drawn("operation_id"),
+    sa.Column("what", sa.String(16), nullable=False),
+    sa.Column("consumer_id", sa.BigInteger, nullable=True),
+    sa.Column("provider_uuid", _UUID, nullable=True),
+    sa.Column("resource_class", _NAME, nullable=True),
+    sa.Column("used_before", sa.BigInteger, nullable=True),
+    sa.Column("used_after", sa.BigInteger, nullable=True),
+    sa.Column("taken", _JSON, nullable=True),
+    sa.Column("given", _JSON, nullable=True),
+    # what an operation did
+    sa.Index(None, "operation_id"),
+)

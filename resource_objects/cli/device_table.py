@@ -1,0 +1,250 @@
+"""PCI devices as a table: the functions of this machine, or those that hosts keep."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cliff.columns import FormattableColumn
+
+from resource_objects import exceptions
+from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refused
+from resource_objects.exceptions import DiscoveryError
+from resource_objects.host.devices import machine_devices
+from resource_objects.host.pci_ids import PCINames, system_names
+from resource_objects.host.rules import match_rules, read_rules
+from resource_objects.host.status import KeptDevice, read_devices
+
+if TYPE_CHECKING:
+    from resource_objects.cli.base import Command
+    from resource_objects.host.facts import Machine, PCIDevice
+
+#: What is told of the functions of a machine, and what of that people see.
+FACTS = (
+    "address",
+    "id",
+    "name",
+    "class",
+    "type",
+    "parent",
+    "vfs",
+    "most_vfs",
+    "numa_cell",
+    "driver",
+    "interfaces",
+    "vdpa",
+    "mediated_types",
+    "taken_as",
+    "rule",
+    "skipped",
+)
+_SEEN_FACTS = ("address", "name", "type", "numa_cell", "driver", "taken_as")
+#: What is told of devices that are kept, after their name, and what of that people see.
+KEPT = (
+    "id",
+    "name",
+    "resource_class",
+    "traits",
+    "tags",
+    "type",
+    "parent",
+    "numa_cell",
+    "provider",
+    "state",
+    "gone",
+    "holders",
+)
+SEEN_KEPT = ("resource_class", "traits", "type", "numa_cell", "state", "holders")
+
+Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
+
+
+# --- this machine -------------------------------------------------------------------------------
+
+
+def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_brief: bool) -> Table:
+    """Return the PCI functions of a machine, and what rules make of them.
+
+    :param is_brief: whether only what people look for is told
+    """
+    read = read_rules(rules)
+    found = machine_devices(machine, read)
+    taken = {device.address: device.resource_class for device in found.devices}
+    rule_of = {each.device.address: each.rule for each in match_rules(read, machine.devices)}
+    skipped = {each.device.address: each.reason for each in found.skipped}
+    names = DeviceNames(command)
+    rows = []
+    for each in sorted(
+        machine.devices, key=lambda one: family_order(one.address, one.parent_address)
+    ):
+        address, why = each.address, skipped.get(each.address)
+        id_ = f"{each.vendor_id}:{each.product_id}"
+        name = names.of(each.vendor_id, each.product_id)
+        said = f"skipped: {why}" if why and is_brief else taken.get(address)
+        rows.append(
+            (
+                NestedName((address, each.kind.is_part)),
+                id_,
+                name or id_ if is_brief else Maybe(name),
+                each.class_id,
+                each.kind.value,
+                Maybe(each.parent_address),
+                Maybe(each.sriov_numvfs),
+                Maybe(each.sriov_totalvfs),
+                Maybe(each.numa_node),
+                Maybe(each.driver),
+                *_made(each),
+                Maybe(said),
+                Maybe(None if address not in rule_of else str(rule_of[address])),
+                Maybe(why),
+            )
+        )
+    return (_SEEN_FACTS, _chosen(rows, FACTS, _SEEN_FACTS)) if is_brief else (FACTS, rows)
+
+
+def _made(device: PCIDevice) -> Iterator[Any]:
+    """Yield what the kernel has made of a function."""
+    yield Dicts([dataclasses.asdict(each) for each in device.interfaces])
+    yield Many(list(device.vdpa))
+    yield Dicts([dataclasses.asdict(each) for each in device.mediated_types])
+
+
+# --- a host that is kept ------------------------------------------------------------------------
+
+
+def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -> Table:
+    """Return the devices that a host of the ledger keeps.
+
+    :raises InvalidInput: if a setting is given, for what is kept has its own
+    :raises ProviderNotFound: if it is not kept
+    :raises Refused: if it is kept without devices
+    """
+    host = parsed_args.pci
+    for name in ("rule", "shared", "dedicated", "reserved_pages"):
+        if value := getattr(parsed_args, name):
+            raise exceptions.InvalidInput(
+                f"--{name.replace('_', '-')}", value, f"nothing, for {host} is shown as it is kept"
+            )
+    with command.open_ledger() as ledger:
+        (found,) = read_devices(ledger, host)
+    if not found.devices:
+        raise Refused(f"{host} is kept without devices", ["host sync --rule makes them takeable"])
+    return kept_table(command, found.devices, "address", is_brief=is_brief)
+
+
+def kept_table(
+    command: Command, devices: Iterable[KeptDevice], first: str, *, is_brief: bool
+) -> Table:
+    """Return devices that are kept, by host and address; parts below what they are part of.
+
+    :param first: the first column: ``address``, or ``device`` for the host too. A part whose whole
+        is not told does not stand below it: it would seem to be one of the device before
+    """
+    names = DeviceNames(command)
+    in_order = sorted(
+        devices, key=lambda one: (one.host, family_order(one.device.address, one.device.parent))
+    )
+    told = {one.name for one in in_order}
+    rows = [
+        (
+            NestedName(
+                (
+                    one.name if first == "device" else one.device.address,
+                    f"{one.host}/{one.device.parent}" in told,
+                )
+            ),
+            *_kept_row(one, names),
+        )
+        for one in in_order
+    ]
+    columns, seen = (first, *KEPT), (first, *SEEN_KEPT)
+    return (seen, _chosen(rows, columns, seen)) if is_brief else (columns, rows)
+
+
+def _kept_row(one: KeptDevice, names: DeviceNames) -> Iterator[Any]:
+    device = one.device
+    yield f"{device.vendor_id}:{device.product_id}"
+    yield Maybe(names.of(device.vendor_id, device.product_id))
+    yield device.resource_class
+    yield Many(sorted(device.traits))
+    yield Pairs(dict(device.tags))
+    yield device.type
+    yield Maybe(device.parent)
+    yield Maybe(device.numa_node)
+    yield one.provider
+    yield DeviceState((one.state, one.gone))
+    yield one.gone
+    yield Many(list(one.holders))
+
+
+class NestedName(FormattableColumn[Any]):
+    """The name of a device: as it is for programs; for people, parts stand below their whole."""
+
+    def human_readable(self) -> str:
+        """Return the name, to the right if it stands below another."""
+        name, is_below = self._value
+        return f"  {name}" if is_below else name
+
+    def machine_readable(self) -> str:
+        """Return the name."""
+        return str(self._value[0])
+
+
+class DeviceState(FormattableColumn[Any]):
+    """The state of a device, for people with the word that it is gone."""
+
+    def human_readable(self) -> str:
+        """Return the state, and whether it is gone."""
+        state, is_gone = self._value
+        return f"{state}, gone" if is_gone else state
+
+    def machine_readable(self) -> str:
+        """Return the state."""
+        return str(self._value[0])
+
+
+def family_order(address: str, parent: str | None) -> tuple[Any, ...]:
+    """Return a sort key: by address, what is split off a device after it.
+
+    A longer domain is a larger one.
+
+    >>> sorted([("0000:60:02.1", "0000:60:00.0"), ("0000:60:01.0", None), ("0000:60:00.0", None)],
+    ...        key=lambda device: family_order(*device))[1]
+    ('0000:60:02.1', '0000:60:00.0')
+    """
+    first = parent or address
+    return len(first), first, parent is not None, len(address), address
+
+
+class DeviceNames:
+    """DeviceNames of devices from the system's pci.ids; none where there is no such file.
+
+    A damaged file is told once, and then nothing has a name: it keeps nobody from working.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._names: PCINames | None = system_names()
+
+    def of(self, vendor_id: str, product_id: str) -> str | None:
+        """Return vendor and product by name, None if they have none."""
+        try:
+            return None if self._names is None else self._names.describe(vendor_id, product_id)
+        except DiscoveryError as error:
+            self._names = None
+            self._command.app.stderr.write(f"resource-objects: names of devices: {error}\n")
+            return None
+
+
+def _chosen(
+    rows: Iterable[Sequence[Any]], columns: Sequence[str], wanted: Sequence[str]
+) -> list[Sequence[Any]]:
+    """Return rows with only some of their columns.
+
+    >>> _chosen([(1, 2, 3)], ("a", "b", "c"), ("c", "a"))
+    [(3, 1)]
+    """
+    places = [columns.index(name) for name in wanted]
+    return [tuple(row[place] for place in places) for row in rows]

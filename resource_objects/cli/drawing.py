@@ -1,0 +1,503 @@
+"""The NUMA cells of a host as a drawing: cores, memory, pages, and who uses them. Pure.
+
+Each cell is a box. Its CPUs stand core by core, threads side by side, with a mark below each: a
+capital letter for the consumer that has it, or a small one for what it is (:data:`FREE` ...). Bars
+tell how much of the rest is used. What the letters mean stands below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cliff.columns import FormattableColumn
+
+from resource_objects import exceptions
+from resource_objects.cli.base import (
+    VARIABLE,
+    Command,
+    Ids,
+    Many,
+    Maybe,
+    Refused,
+    default_path,
+    many,
+)
+from resource_objects.cli.render import UNICODE as UNICODE_BARS
+from resource_objects.cli.render import Glyphs, bar
+from resource_objects.host.numa import numa_inventory
+from resource_objects.host.status import (
+    CellFigures,
+    CellHolder,
+    HostCells,
+    PageFigures,
+    cores_of,
+    read_cells,
+)
+from resource_objects.resources.numa import CellUsage, HostCell, format_cpus
+from resource_objects.resources.numa.host import show_kib
+
+if TYPE_CHECKING:
+    from resource_objects.host.facts import Machine
+
+#: Marks of CPUs that no consumer runs on, and what they mean.
+FREE, SHARED, IDLE, OWN, TAKEN = ".", "s", "-", "h", "?"
+_MEANINGS = {
+    FREE: "dedicated, free",
+    SHARED: "shared",
+    IDLE: "left empty on purpose",
+    OWN: "the host's own",
+    TAKEN: "taken, by whom is not known",
+}
+#: Columns of a drawing, unless told otherwise, and the fewest it can do with.
+WIDTH, LEAST_WIDTH = 80, 60
+_LABEL = len("dedicated")
+_BAR = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frame:
+    """The characters boxes are drawn with."""
+
+    line: str
+    side: str
+    corners: tuple[str, str, str, str]  #: above left and right, below left and right
+
+
+_UNICODE = Frame("─", "│", ("┌", "┐", "└", "┘"))
+_ASCII = Frame("-", "|", ("+", "+", "+", "+"))
+
+
+def numa_drawing(host: HostCells, glyphs: Glyphs = UNICODE_BARS, width: int = WIDTH) -> str:
+    """Return the cells of a host as a drawing, at most ``width`` columns wide.
+
+    Only the name of a consumer can be longer than that.
+
+    >>> from resource_objects.cli.render import ASCII
+    >>> from resource_objects.resources.numa import NUMATopologyInventory
+    >>> cell = HostCell(0, dedicated=[1, 3], siblings=[(0, 2), (1, 3)], memory_mb=1024)
+    >>> used = CellUsage(0, pinned=[1, 3], memory_mb=256)
+    >>> host = HostCells("box", NUMATopologyInventory([cell], usage=[used]),
+    ...                  ((CellHolder("job-1", cpus=(1,), idle=(3,), memory_mb=256),),))
+    >>> print(numa_drawing(host, ASCII, 60))
+    box: 1 NUMA cell, 4 CPUs on 2 cores, 1024 MiB
+    <BLANKLINE>
+    +- cell 0 -------------------------------------------------+
+    | CPUs       0 2  1 3                                      |
+    |            h h  A -                                      |
+    | dedicated  ################  2 of 2 CPUs  A 2            |
+    | memory     ####............  256 of 1024 MiB  A 256      |
+    +----------------------------------------------------------+
+    <BLANKLINE>
+    A  job-1: CPU 1; 3 left empty; 256 MiB
+    -  left empty on purpose
+    h  the host's own
+    """
+    letters = letters_of(host)
+    frame = _UNICODE if glyphs.branch == UNICODE_BARS.branch else _ASCII
+    inner = max(width, LEAST_WIDTH) - 4
+    drawing = _Drawing(letters, glyphs, inner)
+    lines = [*_wrapped(_headline(host), inner + 4), ""]
+    shown: set[str] = set()
+    for place, cell in enumerate(host.inventory.cells):
+        content = list(drawing.cell(host, place, shown))
+        lines += _boxed(_title(cell), content, frame, inner)
+    lines.append("")
+    for line in (*consumer_lines(host, letters), *_marks(shown)):
+        lines += _wrapped(line, inner + 4)
+    return "\n".join(lines).rstrip()
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line in lines that are not too wide; a long name stays whole."""
+    return textwrap.wrap(
+        line, width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _headline(host: HostCells) -> str:
+    cells = host.inventory.cells
+    sockets = {cell.socket for cell in cells} - {None}
+    parts = [
+        many(len(cells), "NUMA cell") + (f" in {many(len(sockets), 'socket')}" if sockets else ""),
+        f"{many(sum(len(cell.cpus) for cell in cells), 'CPU')}"
+        f" on {many(sum(len(cores_of(cell)) for cell in cells), 'core')}",
+        f"{sum(cell.memory_mb for cell in cells)} MiB",
+    ]
+    return f"{host.host}: {', '.join(parts)}"
+
+
+def _title(cell: HostCell) -> str:
+    return f"cell {cell.id}" + ("" if cell.socket is None else f", socket {cell.socket}")
+
+
+def _boxed(title: str, content: Iterable[str], frame: Frame, inner: int) -> list[str]:
+    above_left, above_right, below_left, below_right = frame.corners
+    head = f"{frame.line} {title} ".ljust(inner + 2, frame.line)
+    return [
+        f"{above_left}{head}{above_right}",
+        *(f"{frame.side} {line.ljust(inner)} {frame.side}" for line in content),
+        f"{below_left}{frame.line * (inner + 2)}{below_right}",
+    ]
+
+
+# --- one cell -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What all lines of a drawing share: letters by consumer, glyphs, columns between the sides."""
+
+    letters: Mapping[str, str]
+    glyphs: Glyphs
+    inner: int
+
+    def cell(self, host: HostCells, place: int, shown: set[str]) -> Iterator[str]:
+        """Yield the lines of one cell; the marks they use are added to ``shown``."""
+        cell, used = host.inventory.cells[place], host.inventory.usage[place]
+        holders = host.holders[place]
+        marks = _cpu_marks(cell, used, holders, self.letters)
+        shown.update(marks.values())
+        yield from self._cpus(cell, marks)
+        figures = CellFigures.of(host.inventory, place)
+        yield from self._counts(cell, figures, holders)
+        yield from self._memory(cell, figures, holders)
+        yield from self._near(cell)
+
+    def _cpus(self, cell: HostCell, marks: Mapping[int, str]) -> Iterator[str]:
+        if not marks:
+            yield _labelled("CPUs", "none")
+            return
+        wide = max(len(str(cell.cpus[-1])), max(map(len, marks.values())))
+        cores = cores_of(cell)
+        between = "  " if cell.threads_per_core > 1 else " "
+        column = cell.threads_per_core * (wide + 1) - 1 + len(between)
+        room = self.inner - len(_labelled("", "")) + len(between)
+        for row in _rows(cores, max(1, room // column)):
+            for label, said in (("CPUs", str), ("", marks.__getitem__)):
+                texts = (" ".join(said(cpu).rjust(wide) for cpu in core) for core in row)
+                yield _labelled(label, between.join(texts))
+
+    def _counts(
+        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellHolder]
+    ) -> Iterator[str]:
+        if cell.shared:
+            by = {one.consumer: one.vcpus for one in holders}
+            yield self._bar("shared", figures.shared_used, figures.shared_capacity, "vCPUs", by)
+        if cell.dedicated:
+            by = {one.consumer: len(one.cpus) + len(one.idle) + one.loose for one in holders}
+            yield self._bar("dedicated", figures.dedicated_used, figures.dedicated, "CPUs", by)
+
+    def _memory(
+        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellHolder]
+    ) -> Iterator[str]:
+        if not cell.memory_mb:
+            yield _labelled("memory", "none")
+            return
+        by = {one.consumer: one.memory_mb for one in holders}
+        yield self._bar("memory", figures.memory_used_mb, figures.memory_capacity_mb, "MiB", by)
+        for pool in figures.pages:
+            by = {one.consumer: dict(one.pages).get(pool.size_kib, 0) for one in holders}
+            there = pool.total - pool.reserved
+            kept = f"pages ({pool.reserved} kept)" if pool.reserved else "pages"
+            yield self._bar(show_kib(pool.size_kib), pool.used, there, kept, by)
+
+    def _near(self, cell: HostCell) -> Iterator[str]:
+        at: dict[int, list[int]] = {}
+        for other, far in cell.distances:
+            if other != cell.id:
+                at.setdefault(far, []).append(other)
+        others = [f"{far} to {format_cpus(at[far])}" for far in sorted(at)]
+        networks = [*sorted(cell.physnets), *(["tunnels"] if cell.tunneled else [])]
+        for label, said in (("distance", others), ("networks", networks)):
+            lines = textwrap.wrap(", ".join(said), self.inner - _LABEL - 2)
+            for number, line in enumerate(lines):
+                yield _labelled("" if number else label, line)
+
+    def _bar(self, label: str, used: int, capacity: int, unit: str, by: Mapping[str, int]) -> str:
+        drawn = bar(used, capacity, self.glyphs, _BAR)
+        line = _labelled(label, f"{drawn}  {used} of {capacity} {unit}")
+        held = Counter({self.letters[name]: amount for name, amount in by.items() if amount})
+        return line + _fitting(held, self.inner - len(line))
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}  {text}"
+
+
+def _fitting(held: Mapping[str, int], room: int) -> str:
+    """Return the largest holders that there is room for, and how many more there are."""
+    ordered = sorted(held.items(), key=lambda one: (-one[1], len(one[0]), one[0]))
+    for count in range(len(ordered), -1, -1):
+        left = len(ordered) - count
+        said = [f"{letter} {amount}" for letter, amount in ordered[:count]]
+        text = "  " + ", ".join([*said, *([f"{left} more"] if left else [])])
+        if ordered and len(text) <= room:
+            return text
+    return ""
+
+
+def _rows(cores: Sequence[tuple[int, ...]], most: int) -> Iterator[Sequence[tuple[int, ...]]]:
+    """Yield the cores in rows of equal length, ``most`` or less."""
+    rows = -(-len(cores) // most)
+    size = -(-len(cores) // rows)
+    for first in range(0, len(cores), size):
+        yield cores[first : first + size]
+
+
+def _cpu_marks(
+    cell: HostCell, used: CellUsage, holders: Iterable[CellHolder], letters: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the mark of each CPU of a cell."""
+    marks = dict.fromkeys(cell.cpus, OWN)
+    marks |= dict.fromkeys(cell.shared, SHARED) | dict.fromkeys(cell.dedicated, FREE)
+    marks |= dict.fromkeys(used.pinned, TAKEN)
+    for one in holders:
+        marks |= dict.fromkeys(one.cpus, letters[one.consumer]) | dict.fromkeys(one.idle, IDLE)
+    return marks
+
+
+def _marks(shown: Iterable[str]) -> Iterator[str]:
+    return (f"{mark}  {meaning}" for mark, meaning in _MEANINGS.items() if mark in shown)
+
+
+def letters_of(host: HostCells) -> dict[str, str]:
+    """Return a letter for each consumer: first those with CPUs of their own, then those in cells.
+
+    >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+    >>> cells = NUMATopologyInventory([HostCell(0, memory_mb=1)])
+    >>> many_jobs = tuple((f"job-{number:02}", {}) for number in range(28))
+    >>> list(letters_of(HostCells("box", cells, ((),), elsewhere=many_jobs)).values())[24:]
+    ['Y', 'Z', 'AA', 'AB']
+    """
+    cells = [one for holders in host.holders for one in holders]
+    pinned = {one.consumer for one in cells if one.cpus or one.idle}
+    inside = {one.consumer for one in cells}
+    every = inside.union(name for name, _ in host.elsewhere)
+    ordered = sorted(every, key=lambda name: (name not in pinned, name not in inside, name))
+    return {name: _letter(number) for number, name in enumerate(ordered)}
+
+
+def _letter(number: int) -> str:
+    more, last = divmod(number, 26)
+    return (_letter(more - 1) if more else "") + chr(ord("A") + last)
+
+
+def consumer_lines(host: HostCells, letters: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each consumer: its letter, its name, and what it holds of the host."""
+    elsewhere = dict(host.elsewhere)
+    for name, letter in letters.items():
+        held = [one for holders in host.holders for one in holders if one.consumer == name]
+        parts = list(held_parts(held))
+        if name in elsewhere:
+            amounts = ", ".join(f"{kind} {amount}" for kind, amount in elsewhere[name].items())
+            parts.append(f"of the host, in no cell: {amounts}")
+        yield f"{letter}  {name}: {'; '.join(parts)}"
+
+
+def held_parts(held: Sequence[CellHolder]) -> Iterator[str]:
+    """Yield what a consumer holds of some cells, together.
+
+    >>> first, second = CellHolder("job-1", cpus=(4,), idle=(12,)), CellHolder("job-1", cpus=(5,))
+    >>> list(held_parts([first, second]))
+    ['CPUs 4-5', '12 left empty']
+    """
+    cpus = [cpu for one in held for cpu in one.cpus]
+    if cpus:
+        yield f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_cpus(cpus, ', ')}"
+    idle = [cpu for one in held for cpu in one.idle]
+    if idle:
+        yield f"{format_cpus(idle, ', ')} left empty"
+    pages = Counter[int]()
+    for one in held:
+        pages.update(dict(one.pages))
+    counts = {
+        "dedicated CPU": sum(one.loose for one in held),
+        "shared vCPU": sum(one.vcpus for one in held),
+    }
+    yield from (many(count, word) for word, count in counts.items() if count)
+    memory = sum(one.memory_mb for one in held)
+    if memory:
+        yield f"{memory} MiB"
+    yield from (
+        f"{many(count, 'page')} of {show_kib(size)}" for size, count in sorted(pages.items())
+    )
+
+
+#: A drawing is not wider than that, however wide the terminal is.
+MOST_WIDTH = 120
+
+
+class CellHolders(FormattableColumn[Any]):
+    """Who holds what of a cell: mappings for programs, one line each for people."""
+
+    def human_readable(self) -> str:
+        """Return what each holds."""
+        return "\n".join(f"{one.consumer}: {'; '.join(held_parts([one]))}" for one in self._value)
+
+    def machine_readable(self) -> list[dict[str, Any]]:
+        """Return what each holds, as plain data."""
+        return [one.to_dict() for one in self._value]
+
+
+class Cores(FormattableColumn[list[list[int]]]):
+    """The threads of cores: lists of CPUs for programs, threads joined by + for people."""
+
+    def human_readable(self) -> str:
+        """Return the cores, each with its threads."""
+        return ", ".join("+".join(map(str, core)) for core in self._value)
+
+
+class HugePages(FormattableColumn[Any]):
+    """Huge pages by size: mappings of figures for programs, one line each for people."""
+
+    def human_readable(self) -> str:
+        """Return how many there are, and of these how many are used or reserved."""
+        return "\n".join(map(_pages, self._value))
+
+    def machine_readable(self) -> list[dict[str, int]]:
+        """Return the figures, as plain data."""
+        return [dataclasses.asdict(one) for one in self._value]
+
+
+def _pages(figures: PageFigures) -> str:
+    """Return huge pages of one size in words.
+
+    >>> _pages(PageFigures(2048, total=1024, reserved=24, used=1))
+    '1024 pages of 2 MiB: 24 reserved, 1 used'
+    """
+    counts = {"reserved": figures.reserved, "used": figures.used}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    text = f"{many(figures.total, 'page')} of {show_kib(figures.size_kib)}"
+    return f"{text}: {said}" if said else text
+
+
+# --- which host ---------------------------------------------------------------------------------
+
+
+def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
+    """Return the cells of the host of the ledger that is named.
+
+    :raises InvalidInput: if a setting is given, for what is kept has its own
+    :raises ProviderNotFound: if it is not kept
+    :raises Refused: if it is kept without cells
+    """
+    host = parsed_args.numa
+    for name, value in _settings(parsed_args).items():
+        raise exceptions.InvalidInput(
+            f"--{name.replace('_', '-')}", value, f"nothing, for {host} is shown as it is kept"
+        )
+    with command.open_ledger() as ledger:
+        cells = read_cells(ledger, host)
+    if cells is None:
+        raise Refused(f"{host} is kept without NUMA cells", ["host sync --numa keeps them"])
+    return cells
+
+
+def _settings(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return what is said of the machine, as arguments of its inventory."""
+    names = ("shared", "dedicated", "reserved_pages")
+    return {name: getattr(parsed_args, name) for name in names if getattr(parsed_args, name)}
+
+
+def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostCells | None, str]:
+    """Return the cells of this machine, as they are kept or else as they are found, and a note.
+
+    None if the machine has no cells. A ledger is looked into only if there is one.
+    """
+    from resource_objects.host.discovery import discover
+
+    machine = discover(root=parsed_args.root)
+    settings = _settings(parsed_args)
+    if settings:
+        return _found(machine, settings), "This is what host sync --numa would keep."
+    if parsed_args.root != "/":
+        return _found(machine, settings), "These are facts."
+    note = "These are facts; host sync --numa keeps them."
+    if machine.hostname and _has_ledger(command.app.options.database):
+        cells, is_kept = _as_kept(command, machine.hostname)
+        if cells is not None:
+            return cells, ""
+        if is_kept:
+            note = "These are facts; the host is kept without them: host sync --numa adds them."
+    return _found(machine, settings), note
+
+
+def _has_ledger(option: str | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether a ledger is named, or the default one is there."""
+    if option or environ.get(VARIABLE):
+        return True
+    try:
+        return default_path(environ).exists()
+    except exceptions.DatabaseUnavailable:
+        return False
+
+
+def _as_kept(command: Command, host: str) -> tuple[HostCells | None, bool]:
+    """Return the cells of a host as they are kept, and whether the host is kept at all."""
+    with command.open_ledger() as ledger:
+        try:
+            return read_cells(ledger, host), True
+        except exceptions.ProviderNotFound:
+            return None, False
+
+
+def _found(machine: Machine, settings: Mapping[str, Any]) -> HostCells | None:
+    inventory = numa_inventory(machine, **settings)
+    return None if inventory is None else HostCells.unused(machine.hostname or "host", inventory)
+
+
+# --- showing them -------------------------------------------------------------------------------
+
+
+def cell_rows(host: HostCells | None) -> Iterator[Sequence[Any]]:
+    """Yield a row for each cell, then one for what is held of the host in no cell, if anything."""
+    if host is None:
+        return
+    for cell, figures, holders in zip(
+        host.inventory.cells, host.figures(), host.holders, strict=True
+    ):
+        yield (
+            cell.id,
+            Maybe(cell.socket),
+            Ids(list(cell.cpus)),
+            Cores(list(map(list, cores_of(cell)))),
+            Ids(list(cell.shared)),
+            figures.shared_used,
+            figures.shared_capacity,
+            Ids(list(cell.dedicated)),
+            figures.dedicated_used,
+            cell.memory_mb,
+            figures.memory_used_mb,
+            figures.memory_capacity_mb,
+            HugePages(list(figures.pages)),
+            Many([far for _, far in cell.distances]),
+            Many(sorted(cell.physnets)),
+            cell.tunneled,
+            CellHolders(list(holders)),
+        )
+    if host.elsewhere:
+        yield (*_NO_CELL, CellHolders(list(host.in_no_cell())))
+
+
+#: What the row of no cell says: there are no figures of its own.
+_NO_CELL = (
+    *(Maybe(None), Maybe(None), Ids([]), Cores([])),
+    *(Ids([]), Maybe(None), Maybe(None)),
+    *(Ids([]), Maybe(None)),
+    *(Maybe(None), Maybe(None), Maybe(None)),
+    *(HugePages([]), Many([]), Many([]), Maybe(None)),
+)
+
+
+def terminal_drawing(host: HostCells | None, note: str, glyphs: Glyphs) -> str:
+    """Return the drawing of the cells, for this terminal, with a note below."""
+    width = min(shutil.get_terminal_size().columns, MOST_WIDTH)
+    drawn = "no NUMA cells" if host is None else numa_drawing(host, glyphs, width)
+    return "\n\n".join(filter(None, (drawn, note)))

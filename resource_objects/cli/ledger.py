@@ -1,0 +1,131 @@
+"""The commands about the ledger as a whole: changes, audit, reshape, the tables of a database."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from resource_objects.cli.base import Command, Lister, Many, Maybe, Misused, ShowOne, database_url
+
+
+class ListChanges(Lister):
+    """List what was written after a cursor; the new cursor goes to the standard error output."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add(
+            "--after", metavar="CURSOR", help="where an earlier list ended; else from the beginning"
+        )
+        add("--limit", metavar="N", type=int, default=1000, help="at most so many (1000)")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read a page."""
+        from resource_objects.providers.feed import SHARDS, Cursor
+
+        after = parsed_args.after or Cursor((0,) * SHARDS)
+        with self.open_ledger() as ledger:
+            found = ledger.feed.changes(after, parsed_args.limit)
+        self.app.stderr.write(f"cursor: {found.cursor}\n")
+        return ("at", "kind", "subject", "actor", "consumers", "operation"), [
+            (
+                change.at.isoformat(timespec="seconds"),
+                change.kind,
+                change.subject,
+                Maybe(change.actor),
+                Many(list(change.consumers)),
+                change.operation,
+            )
+            for change in found
+        ]
+
+
+class ListFindings(Lister):
+    """List what is wrong or deserves a look: over-full, expired, stale, counted twice."""
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read everything and look through it."""
+        with self.open_ledger() as ledger:
+            found = list(ledger.audit())
+        return ("kind", "finding"), [(str(one.kind), str(one)) for one in found]
+
+
+class ApplyReshape(Command):
+    """Move inventories and allocations between providers, as a plan file says, all at once."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("plan", metavar="FILE", help="the plan, in JSON; - reads it")
+        parser.add_argument("--dry-run", action="store_true", help="only say what it would do")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Read the file, carry it out, and say what was done."""
+        from resource_objects.providers.reshape import Reshape as Plan
+
+        text = _plan_text(parsed_args.plan)
+        with self.open_ledger() as ledger:
+            done = ledger.reshape(Plan.from_json(text), dry_run=parsed_args.dry_run)
+        self.say(str(done))
+
+
+def _plan_text(name: str) -> str:
+    """Return the text of a plan: of a file, or of the standard input.
+
+    :raises Misused: for what is no regular file, such as a device without an end or a pipe into
+        which nobody writes
+    :raises InvalidText: if it is longer than any plan
+    """
+    from resource_objects import exceptions
+    from resource_objects.providers.plain import MAX_LENGTH
+
+    if name == "-":
+        text = sys.stdin.read(MAX_LENGTH + 1)
+    else:
+        path = pathlib.Path(name)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Misused(f"{name} is no regular file; pipe it into -")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_LENGTH + 1)
+    if len(text) > MAX_LENGTH:
+        raise exceptions.InvalidText("reshape", text, f"at most {MAX_LENGTH} characters")
+    return text
+
+
+class StatusDatabase(ShowOne):
+    """Show what a database is to this library; nothing is changed."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Ask for it."""
+        from resource_objects.ledger import backend_for
+
+        url = database_url(self.app.options.database, os.environ)
+        shown = backend_for(url).database_status(url)
+        return tuple(shown), tuple(shown.values())
+
+
+class UpgradeDatabase(Command):
+    """Make the tables of a database, or bring them up to date.
+
+    A file needs it never: it is made and brought up to date when it is opened.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Run the steps that are missing, and say which."""
+        from resource_objects.ledger import backend_for
+
+        url = database_url(self.app.options.database, os.environ)
+        steps = backend_for(url).upgrade_database(url)
+        self.say("\n".join(steps) or "nothing to do")

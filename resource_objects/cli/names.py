@@ -1,0 +1,177 @@
+"""The commands about names: resource classes, traits, aggregates."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from resource_objects.cli.base import Command, Lister, Maybe
+
+Listed = tuple[Sequence[str], Iterable[Sequence[Any]]]
+
+
+# --- lists --------------------------------------------------------------------------------------
+
+
+class ListClasses(Lister):
+    """List the resource classes."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return _add_custom(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Listed:
+        """Read them, page by page."""
+        with self.open_ledger() as ledger:
+            return _listed(ledger.names.classes.list(), parsed_args)
+
+
+class ListTraits(Lister):
+    """List the traits."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return _add_custom(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Listed:
+        """Read them, page by page."""
+        with self.open_ledger() as ledger:
+            return _listed(ledger.names.traits.list(), parsed_args)
+
+
+class ListAggregates(Lister):
+    """List the aggregates."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Listed:
+        """Read them, page by page."""
+        with self.open_ledger() as ledger:
+            found = list(ledger.names.aggregates.list())
+        return ("name", "level"), [(one.name, Maybe(one.level)) for one in found]
+
+
+def _add_custom(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--custom", action="store_true", help="leave the standard ones out")
+    return parser
+
+
+def _listed(found: Iterable[Any], parsed_args: argparse.Namespace) -> Listed:
+    return ("name",), [(one.name,) for one in found if one.is_custom or not parsed_args.custom]
+
+
+# --- one name -----------------------------------------------------------------------------------
+
+
+class _Create(Command):
+    """Base of the commands that create a name."""
+
+    kind: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return _add_name(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Create it."""
+        with self.open_ledger() as ledger:
+            getattr(ledger.names, self.kind).ensure(parsed_args.name)
+
+
+class _Rename(Command):
+    """Base of the commands that give something another name."""
+
+    kind: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = _add_name(super().get_parser(prog_name))
+        parser.add_argument("--name", dest="new", metavar="NEW", required=True, help="its new name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Rename it."""
+        with self.open_ledger() as ledger:
+            getattr(ledger.names, self.kind).rename(parsed_args.name, parsed_args.new)
+
+
+class _Delete(Command):
+    """Base of the commands that remove a name."""
+
+    kind: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return _add_name(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Remove it."""
+        with self.open_ledger() as ledger:
+            getattr(ledger.names, self.kind).remove(parsed_args.name)
+
+
+def _add_name(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("name", metavar="NAME")
+    return parser
+
+
+class CreateClass(_Create):
+    """Create a custom resource class, unless it is there."""
+
+    kind = "classes"
+
+
+class SetClass(_Rename):
+    """Give a custom resource class another name."""
+
+    kind = "classes"
+
+
+class DeleteClass(_Delete):
+    """Remove a custom resource class that nobody has."""
+
+    kind = "classes"
+
+
+class CreateTrait(_Create):
+    """Create a custom trait, unless it is there."""
+
+    kind = "traits"
+
+
+class SetTrait(_Rename):
+    """Give a custom trait another name."""
+
+    kind = "traits"
+
+
+class DeleteTrait(_Delete):
+    """Remove a custom trait that nobody has."""
+
+    kind = "traits"
+
+
+class CreateAggregate(Command):
+    """Create an aggregate, unless it is there."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = _add_name(super().get_parser(prog_name))
+        parser.add_argument("--level", metavar="LEVEL", help="what it is, such as rack or room")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Create it."""
+        with self.open_ledger() as ledger:
+            ledger.names.aggregates.ensure(parsed_args.name, level=parsed_args.level)
+
+
+class SetAggregate(_Rename):
+    """Give an aggregate another name."""
+
+    kind = "aggregates"
+
+
+class DeleteAggregate(_Delete):
+    """Remove an aggregate without members."""
+
+    kind = "aggregates"

@@ -1,0 +1,305 @@
+"""What is asked and how it is searched, in the words of a command line.
+
+They are those of ``openstack allocation candidate list``, and ours.
+
+The words about a group are about the one that ``--group`` named last, before any about the group
+without a name. With commas between, ``--required`` and ``--member-of`` say that one is enough, as
+they do there (osc-placement 4, microversion 1.39) and in ``provider list``; in a query string of
+Placement's a comma between traits means all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resource_objects.requests import Request, RequestGroup
+    from resource_objects.requests.query import ParsedQuery
+    from resource_objects.resources import Amounts
+    from resource_objects.search.order import Order
+
+#: ``{word: what was said}``, of one group.
+Said = dict[str, list[str]]
+
+_OURS, _PLACEMENT = "ours", "placement"
+#: Words about the request as a whole that a query string says itself.
+_OF_REQUEST = ("amounts", "groups", "group_policy", "same_subtree", "root_required")
+
+
+class ToGroup(argparse.Action):
+    """Keeps what is said, for the group that was named last."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep it."""
+        _group(namespace, namespace.group).setdefault(self.dest, []).append(str(values))
+
+
+class NameGroup(argparse.Action):
+    """Begins a group, or goes on with one that was begun."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Remember the name; a group of which nothing is said stands for a provider."""
+        if not values:
+            raise argparse.ArgumentError(self, "expected the name of a group, such as _GPU")
+        namespace.group = str(values)
+        _group(namespace, namespace.group)
+
+
+def _group(namespace: argparse.Namespace, suffix: str) -> Said:
+    groups: dict[str, Said] = namespace.groups or {}
+    namespace.groups = groups
+    return groups.setdefault(suffix, {})
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the words that say what is asked."""
+    parser.set_defaults(group="", groups=None)
+    add = parser.add_argument
+    add("amounts", metavar="AMOUNTS", nargs="?", help="such as VCPU=2,MEMORY_MB=4096")
+    _add_group_words(parser)
+    add(
+        "--group",
+        metavar="SUFFIX",
+        action=NameGroup,
+        help="what follows is about this group, which one provider gives; may be repeated",
+    )
+    add("--group-policy", choices=("none", "isolate"), help="isolate: no two by one provider")
+    for name, metavar, told in (
+        ("--same-subtree", "SUFFIXES", "one of the providers of these groups is above the others"),
+        ("--root-required", "TRAIT", "a trait of the host itself; !TRAIT: not of it"),
+    ):
+        add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
+    add("--query", metavar="QUERY", help="all of this in Placement's words: resources=VCPU:1&...")
+    add(
+        "--compatibility",
+        choices=(_OURS, _PLACEMENT),
+        help="whose rules it is read by (default: ours; of --query: placement)",
+    )
+
+
+def _add_group_words(parser: argparse.ArgumentParser) -> None:
+    words = parser.add_argument_group("of a group", "each may be repeated, --in-tree excepted")
+    for name, metavar, told in (
+        ("--resource", "AMOUNTS", "such as VCPU=2"),
+        ("--required", "TRAITS", "a trait; T1,T2 or in:T1,T2: one of them; !T: without it"),
+        ("--forbidden", "TRAIT", "a trait that nobody who gives may have"),
+        ("--member-of", "NAMES", "an aggregate; A,B or in:A,B: one of them; !A, !A,B: in none"),
+        ("--in-tree", "PROVIDER", "all of the group from the tree of this one (name or uuid)"),
+    ):
+        words.add_argument(name, metavar=metavar, action=ToGroup, help=told)
+
+
+def parse_request(said: argparse.Namespace) -> ParsedQuery:
+    """Return what is asked, and how many candidates if the query says it.
+
+    :raises InvalidInput: naming the word, what was said and what was expected
+    """
+    from resource_objects import exceptions
+    from resource_objects.requests import query
+
+    if said.query is None:
+        return query.ParsedQuery(_request(said))
+    for name in _OF_REQUEST:
+        if getattr(said, name):
+            expected = "no other word about what is asked"
+            raise exceptions.InvalidRequest("beside --query", _word(name, said), expected)
+    asked = query.parse(said.query)
+    if said.compatibility == _OURS:
+        return query.ParsedQuery(asked.request.replace(compatibility=None), asked.limit)
+    return asked
+
+
+def _word(name: str, said: argparse.Namespace) -> str:
+    if name == "amounts":
+        return str(said.amounts)
+    if name == "groups":
+        suffix, words = next(iter(said.groups.items()))
+        return f"--group {suffix}" if suffix else f"--{_option(next(iter(words)))}"
+    return f"--{_option(name)}"
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _request(said: argparse.Namespace) -> Request:
+    from resource_objects.requests import Request
+    from resource_objects.requests import query as values
+
+    groups: dict[str, Said] = dict(said.groups or {})
+    unnamed = groups.pop("", {})
+    if said.amounts is not None:
+        unnamed = {**unnamed, "resource": [said.amounts, *unnamed.get("resource", [])]}
+    root_required, root_forbidden, _ = _traits("--root-required", said.root_required, is_any=False)
+    return Request(
+        _amounts("", unnamed),
+        **_conditions("", unnamed),
+        groups=[_named(suffix, one) for suffix, one in groups.items()],
+        group_policy=said.group_policy,
+        same_subtree=[values.read_suffixes("--same-subtree", one) for one in said.same_subtree],
+        root_required=root_required,
+        root_forbidden=root_forbidden,
+        compatibility=_PLACEMENT if said.compatibility == _PLACEMENT else None,
+    )
+
+
+def _named(suffix: str, said: Said) -> RequestGroup:
+    from resource_objects.requests import RequestGroup
+
+    return RequestGroup(_amounts(suffix, said), suffix=suffix, **_conditions(suffix, said))
+
+
+def _key(word: str, suffix: str) -> str:
+    """Return how a word is named in an error."""
+    return f"--{word} of group {suffix}" if suffix else f"--{word}"
+
+
+def _amounts(suffix: str, said: Said) -> Amounts:
+    """Return all that a group asks for."""
+    from resource_objects import exceptions
+    from resource_objects.requests.query import named_by
+    from resource_objects.resources import Amounts
+
+    key, total = _key("resource", suffix), Amounts()
+    for text in said.get("resource", ()):
+        with named_by(key):
+            some = Amounts.parse(text)
+        if not some:
+            raise exceptions.InvalidText(key, text, "CLASS=AMOUNT, such as VCPU=2")
+        for name, _ in some.by_name():
+            if name in total:
+                raise exceptions.DuplicateKey(key, name, "each class once")
+        total += some
+    return total
+
+
+def _conditions(suffix: str, said: Said) -> dict[str, Any]:
+    """Return what a group asks of those who give, as its constructor takes it."""
+    from resource_objects import exceptions
+    from resource_objects.requests import query as values
+    from resource_objects.resources.traits import known_traits
+
+    required, forbidden, any_of = _traits(_key("required", suffix), said.get("required", ()))
+    with values.named_by(_key("forbidden", suffix)):
+        forbidden |= known_traits(said.get("forbidden", ()))
+    trees = said.get("in_tree", [])
+    if len(trees) > 1:
+        raise exceptions.DuplicateKey(_key("in-tree", suffix), trees, "one provider")
+    member_of, not_member_of = _aggregates(_key("member-of", suffix), said.get("member_of", ()))
+    return {
+        "required": required,
+        "forbidden": forbidden,
+        "any_of": any_of,
+        "member_of": member_of,
+        "not_member_of": not_member_of,
+        "in_tree": values.read_tree(_key("in-tree", suffix), trees[0]) if trees else None,
+    }
+
+
+def _traits(
+    key: str, said: Iterable[str], *, is_any: bool = True
+) -> tuple[frozenset[str], frozenset[str], list[frozenset[str]]]:
+    """Return the traits that are required and forbidden, and sets of which one is enough."""
+    from resource_objects import exceptions
+    from resource_objects.requests import query as values
+
+    required, forbidden = frozenset[str](), frozenset[str]()
+    any_of = []
+    for text in said:
+        if "," not in text and not text.startswith("in:"):
+            wanted, unwanted = values.read_traits(key, text)
+            required, forbidden = required | wanted, forbidden | unwanted
+        elif is_any:
+            any_of.append(values.read_any_trait(key, text))
+        else:
+            raise exceptions.InvalidTrait(key, text, "one trait; the word may be repeated")
+    return required, forbidden, any_of
+
+
+def _aggregates(key: str, said: Iterable[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
+    """Return sets of aggregates of which one is enough, and those that are excluded."""
+    from resource_objects import exceptions
+    from resource_objects.requests import query as values
+
+    member_of, not_member_of = [], frozenset[str]()
+    for text in said:
+        sign = "!" if text.startswith("!") else ""
+        listed = text.removeprefix("!").removeprefix("in:")
+        try:
+            some, is_excluded = values.read_aggregates(key, f"{sign}in:{listed}")
+        except exceptions.InvalidInput as error:
+            raise type(error)(key, text, error.expected) from error
+        if is_excluded:
+            not_member_of |= some
+        else:
+            member_of.append(some)
+    return member_of, not_member_of
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the words that say how it is searched."""
+    words = parser.add_argument_group("the search")
+    add = words.add_argument
+    add("--at", metavar="PROVIDER", help="only at this provider and what is below it")
+    add("--limit", metavar="N", type=int, help="at most so many candidates (default: 10)")
+    add("--per-host", metavar="N", type=int, help="at most so many of one host (default: 1; "
+        "by Placement's rules all)")  # fmt: skip
+    add("--order", choices=("name", "pack", "spread", "random"), default="name",
+        help="pack: the fullest host first; spread: the emptiest")  # fmt: skip
+    for name, metavar, told in (
+        ("--weight", "CLASS=NUMBER", "how much its fullness counts (default: 1)"),
+        ("--prefer", "TRAIT[=NUMBER]", "hosts with it come first; below 0: last"),
+    ):
+        add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
+    add("--among", metavar="N", type=int, help="with a seed: so many of the best are shuffled")
+    add("--seed", metavar="N", type=int, help="the same seed gives the same order")
+    add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
+
+
+def parse_order(said: argparse.Namespace) -> Order:
+    """Return in which order hosts are looked at.
+
+    :raises InvalidInput: naming the word, what was said and what was expected
+    """
+    from resource_objects.search.order import Order
+
+    return Order(
+        said.order,
+        weights=_figures("--weight", said.weight, None),
+        preferred=_figures("--prefer", said.prefer, 1.0),
+        among=said.among,
+    )
+
+
+def _figures(word: str, said: Iterable[str], unsaid: float | None) -> dict[str, float]:
+    """Return numbers by name; ``unsaid`` is that of a name without one, None if it must have it."""
+    from resource_objects import exceptions
+
+    found: dict[str, float] = {}
+    for text in said:
+        name, equals, number = text.partition("=")
+        try:
+            value = float(number) if equals else unsaid
+        except ValueError:
+            value = None
+        if value is None or not name:
+            expected = f"{'CLASS' if unsaid is None else 'TRAIT'}=NUMBER"
+            raise exceptions.InvalidRequest(word, text, expected)
+        if name in found:
+            raise exceptions.DuplicateKey(word, name, "each name once")
+        found[name] = value
+    return found

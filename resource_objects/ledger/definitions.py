@@ -1,0 +1,378 @@
+"""Declaring: what providers are there, and what they have.
+
+Every write of definitions is done in one way: compare what is wanted with the trees as they are
+kept, write the difference at the generations that were read, and again if somebody was faster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from resource_objects import exceptions, names
+from resource_objects.ledger.reading import Reader, TreesByKey, by_key, find_provider
+from resource_objects.ledger.store import Store
+from resource_objects.providers import DefinitionChanges, Provider, diff
+from resource_objects.providers.columns import trees
+from resource_objects.providers.definition import (
+    Moved,
+    ProviderRemoval,
+    edited,
+    merge_changes,
+    moved,
+    without_provider,
+)
+from resource_objects.providers.given import any_generation
+from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
+from resource_objects.providers.located import (
+    check_parts,
+    held_otherwise,
+    holders_of,
+    keeps_devices,
+)
+from resource_objects.providers.orders import ConsumerOrder, Operation, Write
+from resource_objects.providers.pools import SHARES, gains_of
+from resource_objects.resources import Inventories
+from resource_objects.resources.traits import known_traits
+
+#: A parent that is not given, as None makes a provider a root.
+Parent: TypeAlias = str | types.EllipsisType | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SyncResult:
+    """What a write of definitions did, in providers; :attr:`changes` tells which. True if anything.
+
+    A repeated operation did everything the first time; the repetition does nothing and says so.
+    """
+
+    created: int
+    updated: int
+    removed: int
+    changes: tuple[DefinitionChanges, ...] = dataclasses.field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, changes: Iterable[DefinitionChanges]) -> SyncResult:
+        """Return the result of some changes, one per tree."""
+        done = tuple(changes)
+        return cls(
+            created=sum(len(one.creates) for one in done),
+            updated=sum(not update.only_children for one in done for update in one.updates),
+            removed=sum(len(one.removals) for one in done),
+            changes=done,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.created or self.updated or self.removed)
+
+    def __str__(self) -> str:
+        return "\n".join(str(change) for change in self.changes if change) or "nothing changed"
+
+
+#: What a repetition did.
+_NOTHING = SyncResult(0, 0, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a write of definitions would change, found by comparing with trees as they are kept.
+
+    ``unchanged`` and ``reported`` are those of the write.
+    """
+
+    kept: Sequence[Provider]
+    changes: tuple[DefinitionChanges, ...]
+    unchanged: tuple[tuple[str, int], ...] = ()
+    reported: tuple[str, ...] = ()
+
+
+class Definitions:
+    """The definitions of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
+
+    def __init__(self, store: Store, reader: Reader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def sync(self, roots: Sequence[Provider], operation: str | None) -> SyncResult:
+        check_roots(roots)
+        subject = _subject([root.name for root in roots])
+        doing, done = self._store.begin(operation, "define", subject)
+        if done is not None or not roots:
+            return SyncResult.of(DefinitionChanges(root.name) for root in roots)
+        return self._define(doing, "define", subject, lambda: self.compared(roots))
+
+    def compared(self, roots: Sequence[Provider]) -> Comparison:
+        """Compare trees with what is kept of them."""
+        keys = [root.uuid or root.name for root in roots]
+        read = self._store.backend.read
+        kept = trees(read(*keys, allocations=False)) if keys else []
+        pairs = _matched(kept, roots)
+        return Comparison(kept, tuple(diff(before, wanted) for before, wanted in pairs))
+
+    def remove(self, name: str, operation: str | None) -> SyncResult:
+        key = names.provider_key(name)
+
+        def compare() -> Comparison:
+            root, provider = find_provider(self._reader.kept([key]), key)
+            return Comparison((root,), (_removed(root, provider),))
+
+        return self.write("define", key, operation, compare)
+
+    def change(
+        self,
+        provider: str,
+        fields: Mapping[str, Any],
+        parent: Parent,
+        generation: int | None,
+        operation: str | None,
+    ) -> SyncResult:
+        key, read_at = names.provider_key(provider), any_generation(generation)
+        above = parent if parent is None or parent is ... else names.provider_key(parent)
+        keys = [key] if above is None or above is ... else [key, above]
+
+        def compare() -> Comparison:
+            kept = self._reader.kept(keys)
+            root, one = at_generation(kept, key, read_at)
+            changes = _changed(root, one, fields)
+            if above is ...:
+                return Comparison((root,), (changes,))
+            below = None if above is None else find_provider(kept, above)[1]
+            roots = roots_of(kept)
+            move = moved(roots, one, below)
+            return Comparison(roots, (_with_move(changes, move),), move.unchanged)
+
+        kind = "define" if above is ... else "reparent"
+        return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
+
+    # --- how all of them are done ---
+
+    def write(
+        self, kind: str, subject: str, operation: str | None, compare: Callable[[], Comparison]
+    ) -> SyncResult:
+        """Compare and write, again if somebody changed the trees in between."""
+        doing, done = self._store.begin(operation, kind, subject)
+        return _NOTHING if done is not None else self._define(doing, kind, subject, compare)
+
+    def _define(
+        self, doing: Operation, kind: str, subject: str, compare: Callable[[], Comparison]
+    ) -> SyncResult:
+        tries = self._store.retries.definitions
+        while True:
+            found = compare()
+            changes = merge_changes(subject, found.changes)
+            if not changes and not found.reported:
+                return SyncResult.of(found.changes)
+            guarded = (*found.unchanged, *self.allowed(found.kept, changes))
+            write = Write(
+                doing,
+                kind,
+                subject,
+                changes if changes else None,
+                unchanged=tuple(dict.fromkeys(guarded)),
+                reported=found.reported,
+            )
+            try:
+                self._store.backend.commit(write)
+            except (exceptions.StaleDefinition, exceptions.ProviderExists):
+                # somebody changed a tree, or made it at the same moment: look again. What the
+                # comparison itself raises is about what was asked, and is not tried again
+                if tries <= 0:
+                    raise
+                tries -= 1
+            except exceptions.ProviderInUse as used:
+                holders = self._device_holders(found.kept, used.subject)
+                raise exceptions.ProviderInUse(used.subject, holders or used.detail) from used
+            else:
+                return SyncResult.of(found.changes)
+
+    def _device_holders(self, kept: Iterable[Provider], name: str) -> str:
+        """Return who holds the devices of a provider, as text; nothing if it keeps none.
+
+        Cost: a read if it does.
+        """
+        for root in kept:
+            for provider in root.walk():
+                if provider.name == name and keeps_devices(provider):
+                    return "; ".join(holders_of(self._store.backend.read(name), name))
+        return ""
+
+    def allowed(
+        self,
+        kept: Sequence[Provider],
+        changes: DefinitionChanges,
+        orders: Sequence[ConsumerOrder] = (),
+    ) -> tuple[tuple[str, int], ...]:
+        """Return the providers, ``(uuid, generation)``, that changes rely on, or refuse them.
+
+        What consumers hold is read only where a unit would be given out in another way. Who takes
+        it by name at the same moment may be missed: an audit lists what comes of it.
+
+        :raises InvalidTree: if the parts of an inventory would contradict each other
+        :raises InventoryInUse: if a unit that is held by name would be given out in another way
+        :raises CountedTwice: as :meth:`_counted_once`
+        """
+        for changed in check_parts(kept, changes):
+            for held in held_otherwise(changed, self._store.backend.read(changed.root), orders):
+                where, name, unit, consumer = held
+                said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
+                raise exceptions.InventoryInUse(where, said)
+        return self._counted_once(kept, changes)
+
+    def _counted_once(
+        self, kept: Iterable[Provider], changes: DefinitionChanges
+    ) -> tuple[tuple[str, int], ...]:
+        """Return the pools and hosts, ``(uuid, generation)``, that changes rely on.
+
+        Nothing is asked where nobody counts more, or has more links, than before. Of two writes
+        at the same moment, one of which makes a pool give more, or a tree count more, while the
+        other links that tree to the pool, each may miss the other: an audit lists what comes of it.
+
+        :raises CountedTwice: if a class would be counted at a pool and in a tree that has it there
+        """
+        gains = gains_of(kept, changes)
+        of_hosts = gains.aggregates(of_pools=False)
+        of_pools = gains.aggregates(of_pools=True)
+        found: list[ListedProvider] = []
+        if of_hosts:
+            pools = ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
+            found += self.listed(pools)
+        if of_pools:
+            hosts = ProviderFilter(aggregates=(of_pools,), forbidden=frozenset({SHARES}))
+            found += self._whole_trees({one.root_uuid for one in self.listed(hosts)})
+        return gains.unchanged(found)
+
+    def _whole_trees(self, roots: Iterable[str]) -> Iterator[ListedProvider]:
+        """Yield all providers of some trees. Cost: a few statements for each thousand trees."""
+        left = sorted(roots)
+        for start in range(0, len(left), 1000):
+            yield from self.listed(ProviderFilter(trees=frozenset(left[start : start + 1000])))
+
+    def listed(self, wanted: ProviderFilter) -> Iterator[ListedProvider]:
+        """Yield the providers of a filter, in as few statements as can be."""
+        for page in self._reader.pages(wanted, page=MOST_ROWS):
+            yield from page
+
+
+def changed_fields(
+    name: str | None,
+    inventories: Any,
+    traits: Iterable[str] | None,
+    aggregates: Iterable[str] | None,
+) -> dict[str, Any]:
+    """Return the fields that a change of a provider gives, checked; None leaves one."""
+    found: dict[str, Any] = {}
+    if name is not None:
+        found["name"] = names.provider_name(name)
+    if inventories is not None:
+        found["inventories"] = Inventories(inventories)
+    if traits is not None:
+        found["traits"] = known_traits(traits)
+    if aggregates is not None:
+        if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):
+            raise exceptions.InvalidField("aggregates", aggregates, "a list of names")
+        found["aggregates"] = frozenset(names.aggregate_name(one) for one in aggregates)
+    return found
+
+
+def _changed(root: Provider, provider: Provider, fields: Mapping[str, Any]) -> DefinitionChanges:
+    """Return what gives one provider of a tree other fields."""
+    if not fields:
+        return DefinitionChanges(root.name)
+    to = str(fields.get("name"))
+    if "name" in fields and any(one.name == to and one is not provider for one in root.walk()):
+        raise exceptions.ProviderExists(to)
+    return diff(root, edited(root, {provider.uuid or "": fields}))
+
+
+def _with_move(changes: DefinitionChanges, move: Moved) -> DefinitionChanges:
+    """Return changes of a provider with those that move it."""
+    updates = {update.definition.uuid: update for update in move.changes.updates}
+    for update in changes.updates:
+        uuid = update.definition.uuid
+        if uuid in updates:
+            parent = updates[uuid].definition.parent_uuid
+            definition = dataclasses.replace(update.definition, parent_uuid=parent)
+            update = dataclasses.replace(update, definition=definition)
+        updates[uuid] = update
+    return dataclasses.replace(move.changes, updates=tuple(updates.values()))
+
+
+def _removed(root: Provider, provider: Provider) -> DefinitionChanges:
+    """Return what takes a provider, and all below it, out of a tree."""
+    if provider is not root:
+        return diff(root, without_provider(root, provider))
+    gone = (
+        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+        for one in reversed(list(root.walk()))
+    )
+    return DefinitionChanges(root.name, removals=tuple(gone))
+
+
+def at_generation(kept: TreesByKey, key: str, generation: int | None) -> tuple[Provider, Provider]:
+    """Return (root, provider) of a name or uuid.
+
+    :raises ProviderNotFound: if it is not there
+    :raises StaleDefinition: if it is not at the generation it was read at
+    """
+    root, provider = find_provider(kept, key)
+    if generation is not None and generation != provider.generation:
+        raise exceptions.StaleDefinition(
+            provider.name, f"read at generation {generation}, now {provider.generation}"
+        )
+    return root, provider
+
+
+def roots_of(kept: TreesByKey) -> list[Provider]:
+    """Return the roots of some trees, each once."""
+    return list({id(root): root for root, _ in kept.values()}.values())
+
+
+def check_roots(roots: Sequence[Provider]) -> None:
+    """Raise ``InvalidTree`` unless these are providers, none of them in two trees."""
+    for root in roots:
+        if not isinstance(root, Provider):
+            raise exceptions.InvalidTree("sync", root, "providers, each the root of a tree")
+    seen = [root.name for root in roots]
+    if len(set(seen)) != len(seen):
+        raise exceptions.InvalidTree("sync", seen, "each root once")
+    if len(roots) > 1:
+        places: dict[str, str] = {}
+        for root in roots:
+            for provider in root.walk():
+                for key in {provider.name, provider.uuid or provider.name}:
+                    if places.setdefault(key, root.name) != root.name:
+                        raise exceptions.InvalidTree("sync", key, "each provider in one tree")
+
+
+def _matched(
+    kept: Sequence[Provider], roots: Sequence[Provider]
+) -> list[tuple[Provider | None, Provider]]:
+    """Return each wanted tree with the kept one it stands for.
+
+    :raises ProviderExists: if a root's name or uuid is that of a provider below another root
+    :raises InvalidTree: if two stand for the same one
+    """
+    places = by_key(list(kept))
+    found: list[tuple[Provider | None, Provider]] = []
+    taken: dict[str | None, str] = {}
+    for wanted in roots:
+        before = places.get(wanted.uuid or wanted.name, (None, None))[0]
+        if before is not None:
+            if wanted.name != before.name and wanted.uuid != before.uuid:
+                raise exceptions.ProviderExists(wanted.name, f"in the tree of {before.name}")
+            other = taken.setdefault(before.uuid, wanted.name)
+            if other != wanted.name:
+                raise exceptions.InvalidTree("sync", [other, wanted.name], "each tree once")
+        found.append((before, wanted))
+    return found
+
+
+def _subject(roots: Sequence[str]) -> str:
+    """Return what a sync is about, in at most 255 characters."""
+    if len(roots) == 1:
+        return roots[0]
+    digest = hashlib.sha256("\0".join(sorted(roots)).encode()).hexdigest()
+    return f"{len(roots)} trees {digest[:32]}"

@@ -1,0 +1,204 @@
+"""What was changed: the change feed, and the snapshot that is kept fresh by it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import threading
+import weakref
+from collections.abc import Collection, Iterator
+
+from resource_objects import exceptions, names
+from resource_objects.ledger.store import Store
+from resource_objects.providers import Backend
+from resource_objects.providers.changed import Touched
+from resource_objects.providers.feed import Cursor, FeedEntry
+from resource_objects.providers.given import ago
+from resource_objects.providers.listing import Pruned, check_limit
+from resource_objects.search.refresh import Following
+from resource_objects.search.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """What was written after a cursor, in the order of each shard; :attr:`cursor` is behind it.
+
+    It iterates over :class:`~resource_objects.providers.feed.FeedEntry`.
+    """
+
+    changes: tuple[FeedEntry, ...]
+    cursor: Cursor
+
+    def __iter__(self) -> Iterator[FeedEntry]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+
+#: Clocks may differ by an hour, and an operation is repeated within one.
+_LEAST = datetime.timedelta(hours=2)
+
+
+class Feed:
+    """The change feed of a ledger: ``ledger.feed``.
+
+    ==================  =======================================================================
+    :meth:`cursor`      where it is now
+    :meth:`changes`     what was written after a cursor
+    :meth:`is_fresh`    whether nothing was written since a snapshot
+    :meth:`keep`        how long operations and changes are kept
+    :meth:`prune`       forget what is old at once
+    ==================  =======================================================================
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def cursor(self) -> Cursor:
+        """Return where the change feed is now; ``str()`` of it may be kept in a file."""
+        return self._store.backend.cursor()
+
+    def changes(self, after: Cursor | str, limit: int = 1000) -> Changes:
+        """Return what was written after a cursor; ``.cursor`` of it is where to read on.
+
+        Nothing that was committed is missed. The order is total within a shard, and a tree is
+        always in the same one; read on until nothing comes. While a provider moves to another tree,
+        a write about it at that very moment may be told in the shard of the tree it leaves: whoever
+        reads all shards, as this does, misses nothing.
+
+        :param after: a cursor, of :meth:`cursor`, a snapshot or changes, or its text
+        :param limit: at most so many changes
+        :raises CursorExpired: if changes after it were pruned, or it is of another ledger
+        :raises InvalidText: if it is no cursor
+        """
+        cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
+        found = self._store.backend.changes(cursor, check_limit(limit))
+        return Changes(found, cursor.moved(found))
+
+    def is_fresh(self, snapshot: Snapshot) -> bool:
+        """Return whether nothing was written since a snapshot was taken, anywhere.
+
+        Cost: one small statement.
+
+        :raises InvalidField: if it is no snapshot
+        """
+        if not isinstance(snapshot, Snapshot):
+            raise exceptions.InvalidField("is_fresh", snapshot, "a Snapshot")
+        return snapshot.cursor is not None and snapshot.cursor == self.cursor()
+
+    def keep(self, age: datetime.timedelta) -> None:
+        """Keep operations and changes for so long, seven days by default.
+
+        Those who write forget what is older, a few at a time. An operation of :func:`new_operation`
+        repeated after that is refused (``OperationExpired``), one with an id of one's own is
+        done again; and a cursor that needs what is forgotten expires.
+
+        :raises InvalidField: if it is no age, or shorter than two hours
+        """
+        if not isinstance(age, datetime.timedelta) or age < _LEAST:
+            raise exceptions.InvalidField("keep", age, f"a timedelta of at least {_LEAST}")
+        self._store.backend.retain(age)
+
+    def prune(self, older_than: datetime.timedelta) -> Pruned:
+        """Forget operations and changes older than an age; return how many of each.
+
+        A write repeated after that is done again, and a cursor that needs what is forgotten
+        expires: let it be longer than anybody waits.
+
+        :raises InvalidField: if it is no positive age, or longer ago than a datetime can say
+        """
+        before = ago("older_than", older_than, datetime.datetime.now(datetime.UTC))
+        if not older_than:
+            raise exceptions.InvalidField("older_than", older_than, "more than no time at all")
+        return self._store.backend.prune(before)
+
+
+# --- the last snapshot ----------------------------------------------------------------------------
+
+
+class Snapshots:
+    """The last snapshot of everything, kept fresh for all threads of a ledger.
+
+    Whoever asks looks first where the change feed is, by itself. If nothing was written, that is
+    all. Else one thread at a time goes on; who waited for it takes what it has made, if that has
+    everything that was there when it asked.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._kept: Following | None = None
+        _all.add(self)
+
+    def snapshot(self, at: str | None = None) -> Snapshot:
+        """Return a snapshot that shows everything committed before the call.
+
+        :param at: a provider (by name or uuid): then only that one and what is below it
+        """
+        backend = self._store.backend
+        if at is not None:
+            key = names.provider_key(at)
+            return Snapshot(backend.read(key), at=key)
+        before = self._kept
+        now = backend.cursor()
+        if before is not None and before.snapshot.cursor == now:
+            return before.snapshot
+        with self._lock:
+            kept = self._kept
+            if kept is not None and kept is not before and _shows(kept.snapshot, now):
+                return kept.snapshot
+            return self._next(backend, kept)
+
+    def forget(self) -> None:
+        """Let go of the snapshot."""
+        self._kept = None
+
+    def _next(self, backend: Backend, kept: Following | None) -> Snapshot:
+        changes = 0
+        if kept is not None:
+            following, changes = _followed(backend, kept)
+            if following is not None:
+                self._kept = following
+                return following.snapshot
+        following = Following.begin(backend.read(), changes)
+        # of columns that do not say when they were read nothing can be told later
+        self._kept = None if following.snapshot.cursor is None else following
+        return following.snapshot
+
+
+def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]:
+    """Return what follows on a snapshot, None if all must be read, and how many changes it had."""
+    cursor = kept.snapshot.cursor
+    assert cursor is not None, "it is kept because it has one"
+    seen: list[Touched] = []
+
+    def choose(touched: Touched) -> Collection[str] | None:
+        seen.append(touched)
+        return kept.choose(touched)
+
+    try:
+        changed = backend.read_changed(cursor, kept.most_changes, choose)
+    except exceptions.CursorExpired:
+        return None, 0
+    if changed.columns is None:
+        return None, changed.changes
+    return kept.after(changed, seen[-1]), changed.changes
+
+
+def _shows(snapshot: Snapshot, now: Cursor) -> bool:
+    """Return whether a snapshot shows everything that the feed told at a moment."""
+    have = snapshot.cursor
+    return have is not None and all(a >= b for a, b in zip(have.heads, now.heads, strict=True))
+
+
+_all: weakref.WeakSet[Snapshots] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for kept in list(_all):
+        kept._lock = threading.Lock()  # whoever held it stayed in the parent
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,820 @@
+"""The front door: :class:`Ledger`, all its methods, and :func:`connect`, which opens one.
+
+A ledger does nothing by itself. It is composed of parts, each of which has one thing to do and is
+given what it needs by its constructor:
+
+====================  =============================================================================
+``Store``             the backend, operations, retries; what is kept, as objects
+``Reader``            providers, consumers and figures, as they are kept
+``Placer``            where a demand goes: located amounts and named units, on fresh rows
+``Snapshots``         the last picture of everything, kept fresh by the change feed
+``Claims``            taking and giving back
+``Definitions``       which providers there are, and what they have
+``Plans``             diff, apply, reshape, audit
+``Pools``             :attr:`Ledger.pools`
+``Names``             :attr:`Ledger.names`
+``Feed``              :attr:`Ledger.feed`
+====================  =============================================================================
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from resource_objects import exceptions, names, plugins
+from resource_objects.ledger.claims import Claims, Unchanged, described
+from resource_objects.ledger.definitions import Definitions, Parent, SyncResult, changed_fields
+from resource_objects.ledger.demand import Found
+from resource_objects.ledger.feed import Feed, Snapshots
+from resource_objects.ledger.names import Names
+from resource_objects.ledger.placing import Placer
+from resource_objects.ledger.plans import Plans
+from resource_objects.ledger.pools import Pools
+from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
+from resource_objects.ledger.store import RetryPolicy, Store, claim_of
+from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
+from resource_objects.providers.audit import Audit
+from resource_objects.providers.given import expiry
+from resource_objects.providers.listing import By, ListedProvider, Total
+from resource_objects.providers.plan import Plan
+from resource_objects.providers.reshape import Reshape
+from resource_objects.providers.usage import Usage
+from resource_objects.resources import Amounts, Inventories
+from resource_objects.search.snapshot import Snapshot
+
+BACKEND_NAMESPACE = "resource_objects.backends"
+
+
+class Ledger:
+    """Providers, what they have, and who uses it, kept in a backend.
+
+    ==============  ===============================================================================
+    declare         :meth:`sync`, :meth:`change`, :meth:`remove`
+    take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
+                    :meth:`move`, :meth:`swap`, :meth:`release`, :meth:`release_all`
+    keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
+    read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
+                    :meth:`held`, :meth:`assigned`, :meth:`consumers`, :meth:`usage`,
+                    :meth:`totals`
+    search          :meth:`snapshot`, then ``candidates``
+    plan            :meth:`diff`, :meth:`apply`, :meth:`reshape`, :meth:`audit`
+    pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
+    names           :attr:`names`: ``classes``, ``traits`` and ``aggregates``, each with ``list``,
+                    ``ensure``, ``rename``, ``remove``
+    history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``,
+                    ``prune``
+    end             :meth:`close`, or use it in a ``with`` statement
+    ==============  ===============================================================================
+
+    A verb that takes or gives back returns a :class:`Claim`, one for several consumers a tuple of
+    claims, one that declares a :class:`SyncResult`. Lists are iterators, read a page at a time;
+    ``limit`` bounds them, ``after`` (the name of the last one that was seen) goes on. Providers are
+    given by name or uuid.
+
+    A writing method takes an ``operation`` id (a uuid, made up if not given): after a lost
+    acknowledgement call again with the same id, and it happens once. Those take none that just do
+    the rest when they are called again: :meth:`release_expired`, ``feed.keep`` and ``feed.prune``.
+    """
+
+    def __init__(
+        self, backend: Backend, *, retries: RetryPolicy | None = None, actor: str | None = None
+    ) -> None:
+        self._store = store = Store(backend, retries, actor)
+        self._reader = reader = Reader(store)
+        self._placer = placer = Placer(store)
+        self._snapshots = snapshots = Snapshots(store)
+        self._claims = Claims(store, placer, snapshots)
+        self._definitions = definitions = Definitions(store, reader)
+        self._plans = Plans(store, definitions)
+        #: what several hosts share
+        self.pools = Pools(definitions, reader)
+        #: resource classes, traits and aggregates by themselves
+        self.names = Names(store)
+        #: what was changed
+        self.feed = Feed(store)
+
+    @property
+    def backend(self) -> Backend:
+        """Where this ledger is kept.
+
+        :raises LedgerClosed: after :meth:`close`
+        """
+        return self._store.backend
+
+    @property
+    def retries(self) -> RetryPolicy:
+        """How often a write is tried again after somebody else was faster."""
+        return self._store.retries
+
+    @property
+    def actor(self) -> str | None:
+        """Who writes, as the change feed tells it."""
+        return self._store.actor
+
+    def close(self) -> None:
+        """Give back every connection. Closing twice is allowed; any other use is refused."""
+        self._store.close()
+        self._snapshots.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- declaring ---
+
+    def sync(self, *roots: Provider, operation: str | None = None) -> SyncResult:
+        """Make the kept trees look like ``roots``, all in one transaction.
+
+        What a tree does not have any more goes, unless it is used. What consumers hold is not
+        touched: shrinking below use is allowed and shows as a negative ``free``. Cost: one read
+        of these trees and one write; the number of statements does not grow with theirs.
+
+        :raises InvalidTree: if a root or a provider is named twice, or what providers keep in
+            parts contradicts itself, as two cells with one CPU would, or two with one device
+        :raises StaleDefinition: if a provider was read at an older generation
+        :raises ProviderExists: if a name or uuid belongs to another tree
+        :raises ProviderInUse: if a provider that would go has allocations; of devices, with who
+            holds which
+        :raises InventoryInUse: if an inventory that would go has allocations, or a unit that is
+            held by name would be given out in another way: a dedicated CPU as a shared one, a
+            device as one of another class or provider
+        :raises CountedTwice: if a class would be counted in a host's tree that a pool gives to it
+        """
+        return self._definitions.sync(roots, operation)
+
+    def change(
+        self,
+        provider: str,
+        *,
+        name: str | None = None,
+        parent: Parent = ...,
+        inventories: Any = None,
+        traits: Iterable[str] | None = None,
+        aggregates: Iterable[str] | None = None,
+        generation: int | None = None,
+        operation: str | None = None,
+    ) -> SyncResult:
+        """Change one provider, in one transaction; what is not given, and its tree, stay.
+
+        What is held of it stays held.
+
+        :param provider: name or uuid
+        :param name: another name
+        :param parent: the provider below which it goes, with all below it, in whichever tree; None
+            makes it a root
+        :param inventories: all that it has: :class:`Inventories`, or what these are made from
+        :param traits: all its traits
+        :param aggregates: all that it is in; one that is not there is made
+        :param generation: the one it was read at; None demands none
+        :raises ProviderNotFound: if it, or the parent, is not there
+        :raises ProviderExists: if the new name is another provider's
+        :raises InventoryInUse: if an inventory that would go is used
+        :raises InvalidTree: if the parent is below it, a share would lead nowhere or cross trees,
+            or the tree would be too deep
+        :raises CountedTwice: if a pool gives a class to its tree that it would count
+        :raises UnknownTrait: for a trait that is neither standard nor custom
+        :raises StaleDefinition: if it was changed since it was read at ``generation``
+        """
+        fields = changed_fields(name, inventories, traits, aggregates)
+        return self._definitions.change(provider, fields, parent, generation, operation)
+
+    def remove(self, provider: str, *, operation: str | None = None) -> SyncResult:
+        """Remove a provider (by name or uuid) and all below it, in one transaction.
+
+        :raises ProviderNotFound: if it is not there
+        :raises ProviderInUse: if it or one below has allocations
+        :raises InvalidTree: if what stays of its tree has shares of it
+        """
+        return self._definitions.remove(provider, operation)
+
+    # --- taking and giving back ---
+
+    def claim(
+        self,
+        consumer: str,
+        found: Found,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        consumer_type: str | None = None,
+        expires_in: datetime.timedelta | None = None,
+        expires_at: datetime.datetime | None = None,
+        unchanged: Unchanged = False,
+        operation: str | None = None,
+    ) -> Claim:
+        """Take what a search found for a consumer that holds nothing yet; all or nothing.
+
+        :param found: candidates (the next one on a lost race, then a fresh search, as often as the
+            ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice, of
+            which the first that is still free is taken; allocations, with their units; or
+            ``{provider: amounts}``, providers by name or uuid, by whoever decides elsewhere. An
+            amount that lies over a tree (a NUMA topology, devices) is asked of the host: assigned
+            it is taken as it is; else the ledger puts it somewhere on what is free at that moment,
+            cells and devices together, again if somebody is faster (:attr:`RetryPolicy.fits`). A
+            count of devices without their units, taken of their provider, names none: no tree is
+            read for it, and it counts as the last ones that are free there
+        :param project, user, consumer_type: of the consumer, for lists and totals
+        :param expires_in, expires_at: when whoever cleans up may release it
+            (:meth:`release_expired`); neither: never
+        :param unchanged: True to take a candidate only if the definitions it was found at are as
+            they were, or ``{provider: generation}``; those of the cells that a topology was found
+            on have to be in any case
+        :raises NoCandidates: if the search found nothing
+        :raises SearchLimitReached: if the search was cut short before it found anything
+        :raises CapacityException: if it does not fit (any more), with who holds what
+        :raises ConsumerExists: if the consumer holds something already
+        :raises ProviderNotFound: if a provider named directly is not there
+        :raises StaleDefinition: if a definition was changed that was to be unchanged
+        :raises InvalidAmount: if a count does not agree with the topology beside it, or a topology
+            is asked of what is no host, or of two, or if units are not as many as the amount, or
+            only some of those that go together (a physical function, and those split off it)
+        :raises ForeignAmount: if it is assigned to what the host does not have
+        :raises UnitNotFound: for a unit that a cell does not have, or a device of another provider
+        """
+        return self._claims.claim(
+            consumer,
+            found,
+            described(project, user, consumer_type),
+            expiry(expires_in, expires_at),
+            unchanged,
+            operation,
+        )
+
+    def claim_all(
+        self,
+        found: Mapping[str, Found],
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        consumer_type: str | None = None,
+        expires_in: datetime.timedelta | None = None,
+        expires_at: datetime.datetime | None = None,
+        unchanged: Unchanged = False,
+        operation: str | None = None,
+    ) -> tuple[Claim, ...]:
+        """Take for several consumers that hold nothing yet, all of them or none.
+
+        Each takes the first of its candidates that is free beside what those before it take, in
+        the order of the mapping; there is no fresh search. It is greedy: nobody takes a later
+        candidate so that one after it finds room, and so a gang may be refused that some other
+        choice would place; put those first who have few candidates. The other arguments are of all
+        of them, as for :meth:`claim`. Cost: one write; if that is refused, one read of the trees
+        that the candidates are of, and one more write for each place that fills up meanwhile.
+
+        Amounts that lie over a tree and are not assigned are put somewhere after that, beside what
+        all others take; for these the trees of their hosts are read first.
+
+        :param found: ``{consumer: what was found}``, each as for :meth:`claim`
+        :raises InvalidAmount: if it is empty
+        :raises NoCandidates: if nothing was found for one of them
+        :raises CapacityException: if they do not fit together, with who holds what
+        :raises ConsumerExists: if one of them holds something already
+        """
+        return self._claims.claim_all(
+            found,
+            described(project, user, consumer_type),
+            expiry(expires_in, expires_at),
+            unchanged,
+            operation,
+        )
+
+    def adjust(
+        self,
+        consumer: str,
+        changes: Mapping[str, Any] | Sequence[Allocation],
+        *,
+        aggregate: bool = False,
+        generation: int | None = None,
+        operation: str | None = None,
+    ) -> Claim:
+        """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
+
+        All or nothing. A consumer that held nothing is made, one that holds nothing afterwards is
+        forgotten. What others hold is never touched. Unit rules bind all that the consumer will
+        hold, unless it is an ``aggregate``, which stands for many.
+
+        A topology is given back assigned and negative, as :meth:`assigned` tells it; one that is
+        taken is put somewhere as by :meth:`claim`, beside what the consumer holds: devices near the
+        cells it has, and cells near its devices.
+
+        :param changes: by provider, or allocations, which may say units
+        :param generation: the one the consumer was read at; None demands none
+        :raises CapacityException: if it does not fit, or gives back more than the consumer holds
+        :raises ProviderNotFound: if a provider is not there
+        :raises StaleConsumer: if the consumer is not at ``generation`` any more
+        :raises UnitNotHeld: if a unit is given back that it does not hold
+        :raises UnitNotFound: as :meth:`claim`
+        :raises InvalidAmount: as :meth:`claim`, or for a second topology
+        """
+        return self._claims.adjust(consumer, changes, aggregate, generation, operation)
+
+    def replace(
+        self,
+        consumer: str,
+        found: Found,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        consumer_type: str | None = None,
+        unchanged: Unchanged = False,
+        generation: int | None = None,
+        operation: str | None = None,
+    ) -> Claim:
+        """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
+
+        Its claim keeps its id, state and expiry; of the rest, what is not given stays. A topology
+        stays where it is if the consumer has that one already.
+
+        :param found: what it shall hold, as for :meth:`claim`
+        :param generation: the one the consumer was read at; None demands none
+        :raises CapacityException: if it does not fit, with who holds what
+        :raises StaleConsumer: if the consumer is not at ``generation`` any more
+        """
+        return self._claims.replace(
+            consumer,
+            found,
+            described(project, user, consumer_type),
+            generation,
+            unchanged,
+            operation,
+        )
+
+    def move(
+        self,
+        consumer: str,
+        found: Found,
+        *,
+        leaving: str | None = None,
+        unchanged: Unchanged = False,
+        operation: str | None = None,
+    ) -> Claim:
+        """Let a consumer hold what was found instead of what it holds, in one transaction.
+
+        With ``leaving`` what it held goes to that consumer, which is made: a migration, of which
+        the old place stays taken until it is done. ``release(leaving)`` then confirms it;
+        :meth:`swap` of both and ``release(leaving)`` takes it back.
+
+        :param found: where to, as for :meth:`claim`
+        :param leaving: who is to hold what the consumer held; it gets its project, user and type
+        :returns: what the consumer holds now
+        :raises ConsumerNotFound: if it holds nothing
+        :raises ConsumerExists: if ``leaving`` holds something already
+        :raises CapacityException: if it does not fit, with who holds what; nothing moved then
+        :raises StaleConsumer: if others write the consumer again and again
+        """
+        return self._claims.move(consumer, found, leaving, unchanged, operation)
+
+    def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:
+        """Let two consumers hold what the other holds, in one transaction; also on full hosts.
+
+        The request each was made for goes along; who they are (project, state, expiry) stays.
+
+        :returns: what the first and what the second holds now
+        :raises ConsumerNotFound: if one of them holds nothing
+        :raises StaleConsumer: if others write them again and again
+        """
+        return self._claims.swap(consumer, other, operation)
+
+    def confirm(
+        self, consumer: str, *, claim: str | None = None, operation: str | None = None
+    ) -> Claim:
+        """Confirm a claim: it is in use, and expires no more.
+
+        :param claim: the id of the claim that is meant; None: whichever the consumer has
+        :raises ConsumerNotFound: if the consumer holds nothing (any more)
+        :raises StaleConsumer: if it has another claim than the one that is meant
+        """
+        return self._claims.confirm(consumer, claim, operation)
+
+    def renew(
+        self,
+        consumer: str,
+        *,
+        expires_in: datetime.timedelta | None = None,
+        expires_at: datetime.datetime | None = None,
+        claim: str | None = None,
+        operation: str | None = None,
+    ) -> Claim:
+        """Give a claim another expiry, later or sooner; its state stays.
+
+        :param expires_in, expires_at: one of them (a claim that expires no more: :meth:`confirm`)
+        :param claim: the id of the claim that is meant; None: whichever the consumer has
+        :raises ConsumerNotFound: if the consumer holds nothing (any more)
+        :raises StaleConsumer: if it has another claim than the one that is meant
+        """
+        return self._claims.renew(consumer, expiry(expires_in, expires_at), claim, operation)
+
+    def release(self, consumer: str, *, operation: str | None = None) -> Claim:
+        """Give back all that a consumer holds; return what it held.
+
+        :raises ConsumerNotFound: if it holds nothing
+        """
+        return self._claims.release([consumer], operation)[0]
+
+    def release_all(
+        self, consumers: Iterable[str], *, operation: str | None = None
+    ) -> tuple[Claim, ...]:
+        """Give back all that several consumers hold, in one transaction; return what they held.
+
+        :raises ConsumerNotFound: if one holds nothing; then nobody gives back anything
+        """
+        if isinstance(consumers, str) or not isinstance(consumers, Iterable):
+            raise exceptions.InvalidField("consumers", consumers, "a list of names")
+        return self._claims.release(list(consumers), operation)
+
+    def expired(
+        self,
+        now: datetime.datetime | None = None,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Iterator[Claim]:
+        """Yield the claims whose time is over and that are still held, by consumer.
+
+        Cost: a few statements per page.
+
+        :param now: the moment to judge by, with its time zone; None: this one
+        :param limit: at most so many
+        :param after: only those of consumers after this name
+        """
+        return self._claims.expired(now, limit, after)
+
+    def release_expired(
+        self, now: datetime.datetime | None = None, *, limit: int | None = None
+    ) -> tuple[Claim, ...]:
+        """Release the claims whose time is over; return what was released.
+
+        One that is renewed, confirmed or otherwise changed meanwhile stays. Cost: a few statements
+        per page; each page is one transaction. If a page fails after others are done, what these
+        released is returned, and the rest is still there: the next call goes on with it, and
+        raises if it fails again. So call until nothing is returned; ``feed.changes`` tells every
+        release, also one whose acknowledgement was lost.
+
+        :param now: the moment to judge by, with its time zone; None: this one
+        :param limit: look at so many at most
+        :raises ResourceObjectsError: whatever the first page fails for; nothing is released then
+        """
+        return self._claims.release_expired(now, limit)
+
+    # --- reading ---
+
+    def provider(self, name: str) -> Provider:
+        """Return a provider (by name or uuid) with all below it, and what is used.
+
+        :raises ProviderNotFound: if there is none
+        """
+        return self._adopted(self._reader.provider(name))
+
+    def providers(
+        self,
+        *,
+        name: NamesGiven = None,
+        uuid: NamesGiven = None,
+        tree: NamesGiven = None,
+        aggregates: Iterable[str | Iterable[str]] = (),
+        forbidden_aggregates: Iterable[str] = (),
+        required: Iterable[str] = (),
+        forbidden: Iterable[str] = (),
+        any_of: Iterable[Iterable[str]] = (),
+        room: Any = None,
+        over_capacity: bool = False,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Iterator[ListedProvider]:
+        """Yield the providers that match all that is given, in the order they were made.
+
+        Those that one call made are in no order among themselves. Each comes alone, without
+        those below it (:meth:`trees` gives these). Cost: a few statements per page; who is made,
+        removed or changed between two pages may be in it or not.
+
+        :param name: its name is this, or one of these
+        :param uuid: the same for its uuid
+        :param tree: it is in the tree of this provider, or of one of these (names or uuids)
+        :param aggregates: it is a member of each; where a set is given, of at least one of the set
+        :param forbidden_aggregates: it is a member of none of these
+        :param required: it has all of these traits, itself
+        :param forbidden: it has none of these
+        :param any_of: it has at least one of each of these sets
+        :param room: amounts that it has free by itself, unit rules kept
+        :param over_capacity: it uses more of something than its capacity
+        :param limit: at most so many
+        :param after: only those made after this one (name or uuid)
+        :raises NegativeAmount: if ``room`` is less than nothing
+        :raises ProviderNotFound: if ``after`` is not there
+        """
+        wanted = provider_filter(
+            name=name,
+            uuid=uuid,
+            tree=tree,
+            aggregates=aggregates,
+            forbidden_aggregates=forbidden_aggregates,
+            required=required,
+            forbidden=forbidden,
+            any_of=any_of,
+            room=room,
+            over_capacity=over_capacity,
+        )
+        return self._reader.providers(wanted, limit, after)
+
+    def trees(
+        self, *given: str, limit: int | None = None, after: str | None = None
+    ) -> Iterator[Provider]:
+        """Yield the roots, each with its tree, and what is used, in the order they were made.
+
+        Each tree is of one moment. Cost: a few statements per page.
+
+        :param given: only the trees of these providers (names or uuids), in this order, each once;
+            then there is no ``limit`` and no ``after``
+        :param limit: at most so many
+        :param after: only the trees of roots made after this one (name or uuid)
+        :raises ProviderNotFound: if one given is not there
+        """
+        return map(self._adopted, self._reader.trees(given, limit, after))
+
+    def inventories(self, name: str) -> Inventories:
+        """Return what a provider (by name or uuid) has, and what of it is used.
+
+        That of a host is all that is counted at the host itself, and what lies over its tree: a
+        NUMA topology over all its cells, with the CPUs that are taken. That of another provider is
+        its own. It is a copy: what is consumed of it is not taken in the ledger. Cost: one read of
+        the tree.
+
+        :raises ProviderNotFound: if there is none
+        :raises InvalidInventory: if what is kept of cells does not go together
+
+        >>> import resource_objects as ro
+        >>> ledger = ro.connect("memory://")
+        >>> host = ro.Provider("host0", "PCPU=8,DISK_GB=100")
+        >>> cells = [ro.HostCell(n, dedicated=range(4 * n, 4 * n + 4)) for n in (0, 1)]
+        >>> _ = host.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+        >>> _ = ledger.sync(host)
+        >>> print(ledger.inventories("host0").fit("NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=10"))
+        DISK_GB=10,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:on=0:cpus=0-1
+        """
+        return self._reader.inventories(name)
+
+    def held(self, consumer: str) -> Claim:
+        """Return what a consumer holds.
+
+        :raises ConsumerNotFound: if it holds nothing
+        """
+        return claim_of(self._store.held(names.consumer_name(consumer)))
+
+    def assigned(self, consumer: str) -> dict[str, Amounts]:
+        """Return what a consumer holds and where, by provider name, as it can be claimed again.
+
+        A topology is an assigned amount of its host: which cell, which CPU for each vCPU; so are
+        devices, by request. It is the amount of the request that the claim was made for, with the
+        units that are held: of more devices than it asked for, the first that meet it. What is
+        held of cells in addition is a count of each cell, and is claimed again by :meth:`adjust`.
+        If nobody can tell which units belong to the request (it was changed by counts since), or
+        the CPUs held are of another cell now (firmware numbered anew), all of it is counts of the
+        cells. :meth:`held` names other units. Cost: two reads.
+
+        :raises ConsumerNotFound: if the consumer holds nothing
+        """
+        return self._placer.assigned(self._store.held(names.consumer_name(consumer)))
+
+    def consumers(
+        self,
+        *,
+        name: NamesGiven = None,
+        project: NamesGiven = None,
+        user: NamesGiven = None,
+        consumer_type: NamesGiven = None,
+        older_than: datetime.timedelta | None = None,
+        younger_than: datetime.timedelta | None = None,
+        state: NamesGiven = None,
+        tree: str | None = None,
+        provider: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Iterator[Consumer]:
+        """Yield the consumers that match all that is given, with what they hold, by name.
+
+        Cost: a few statements per page.
+
+        :param name: its name is this, or one of these
+        :param project: the same for its project; None among several stands for not given
+        :param user: the same for its user
+        :param consumer_type: the same for its type
+        :param older_than: it took what it holds longer ago than this
+        :param younger_than: it took it less long ago
+        :param state: its claim is ``held`` or ``confirmed``
+        :param tree: it holds something in the tree of this provider (name or uuid)
+        :param provider: it holds something at this provider (name or uuid)
+        :param limit: at most so many
+        :param after: only those after this name
+        """
+        wanted = consumer_filter(
+            name=name,
+            state=state,
+            older_than=older_than,
+            younger_than=younger_than,
+            project=project,
+            user=user,
+            consumer_type=consumer_type,
+            tree=tree,
+            provider=provider,
+        )
+        return self._reader.consumers(wanted, limit, after)
+
+    def usage(self, tree: str | None = None, *, over_capacity: bool = False) -> Usage:
+        """Return what is used and by whom, everywhere or in the tree of one provider.
+
+        Cost: one read of it all; :meth:`totals` does not read it.
+
+        :param over_capacity: only what is used beyond its capacity, after a shrink. Everywhere,
+            that costs a few statements per page of over-full providers; the others are not read
+        :raises ProviderNotFound: if the provider is not there
+        """
+        return self._reader.usage(tree, over_capacity)
+
+    def totals(
+        self,
+        by: str = By.RESOURCE_CLASS,
+        *,
+        project: NamesGiven = None,
+        user: NamesGiven = None,
+        consumer_type: NamesGiven = None,
+        tree: str | None = None,
+        provider: str | None = None,
+    ) -> tuple[Total, ...]:
+        """Return what consumers use, summed by class within each group.
+
+        Cost: a few statements; the database sums.
+
+        :param by: ``resource_class`` (no other group), ``provider``, ``project``, ``user`` or
+            ``consumer_type``
+        :param project: only what consumers of this project use, or of one of these; the rest as
+            in :meth:`consumers`, but of ``tree`` and ``provider`` only what is used there
+        """
+        wanted = consumer_filter(
+            project=project, user=user, consumer_type=consumer_type, tree=tree, provider=provider
+        )
+        return self._reader.totals(by, wanted)
+
+    def snapshot(self, at: str | None = None) -> Snapshot:
+        """Return an immutable picture of the ledger, to search in.
+
+        It shows everything that was committed before the call, by whichever thread, process or
+        machine. The first one reads everything. It is kept, and the next is made of it: if nothing
+        was written meanwhile it is the same one again, at the cost of one small statement; else the
+        trees that were touched are read, in one transaction, and put in the place of what was
+        there. ``snapshot.refreshed`` says how a snapshot came to be. Those given out before do not
+        change. Any number of threads may call this at once.
+
+        Everything is read again after a change that names no provider (a class, trait or aggregate
+        was made, renamed or removed), when the feed was pruned beyond the last snapshot, and when
+        more than a quarter of the trees were touched.
+
+        On Galera a node may lag behind what another one has acknowledged. It needs
+        ``wsrep_sync_wait=1`` for the program's sessions to show that too: each reading transaction
+        then waits until its node has applied what was committed in the cluster when it began, also
+        the one that finds nothing new. Without it a snapshot shows what the node has; a claim is
+        right all the same. A replica of PostgreSQL lags likewise.
+
+        :param at: a provider (by name or uuid): then only that one and what is below it, of which
+            the whole tree is read each time
+        :raises ProviderNotFound: if ``at`` is not there
+        :raises LedgerClosed: if the ledger is closed
+        """
+        return self._snapshots.snapshot(at)
+
+    def _adopted(self, root: Provider) -> Provider:
+        """Return a tree that was read, each provider of which knows its ledger."""
+        for provider in root.walk():
+            provider._context = self
+        return root
+
+    # --- planning ---
+
+    def diff(self, *roots: Provider) -> Plan:
+        """Return what :meth:`sync` of these trees would do now; nothing is written.
+
+        The plan holds for the definitions it was made from: :meth:`apply` refuses it if somebody
+        changed them since. Cost: one read of these trees.
+
+        Errors are those of :meth:`sync`, as far as they show without writing.
+        """
+        return self._plans.diff(roots)
+
+    def apply(
+        self, plan: Plan, *, dry_run: bool = False, operation: str | None = None
+    ) -> tuple[Claim, ...]:
+        """Carry out a plan, in one transaction; return the claims of its orders, in their order.
+
+        Cost: one write; a dry run, and a plan with definitions, also read the trees concerned.
+
+        :param dry_run: only look whether it could be carried out now, and return nothing
+        :raises InvalidPlan: if it says what cannot be, as a file may that somebody edited: shares
+            across trees or of themselves, providers below themselves, changes that do not lead to
+            the definitions beside them
+        :raises StaleDefinition: if a provider was changed since the plan was made
+        :raises StaleConsumer: if a consumer was, whose generation the plan says
+        :raises CapacityException: if what a consumer is to hold does not fit
+        :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as :meth:`sync`
+        :raises ConsumerExists, ConsumerNotFound: if one to claim holds something, or one to release
+            nothing
+        """
+        return self._plans.apply(plan, dry_run, operation)
+
+    def reshape(
+        self, reshape: Reshape, *, dry_run: bool = False, operation: str | None = None
+    ) -> Plan:
+        """Move inventories and allocations between providers, in one transaction.
+
+        Everybody holds as much afterwards as before; see :mod:`resource_objects.providers.reshape`
+        for what may be said. Returned is the plan that was carried out (of an operation that was
+        done before: an empty one). Cost: one read of the trees, one of the consumers concerned, one
+        write; the number of statements grows with none of them.
+
+        What somebody claims between the read and the write stays: a source that shrinks may then be
+        over-full, as after any shrink, and ``usage(over_capacity=True)`` lists it.
+
+        :param dry_run: only work out the plan, and look whether it could be carried out now
+        :raises InvalidPlan: if an allocation or some of an inventory would be lost or invented, it
+            is not said where one goes, or one fits nowhere
+        :raises ProviderNotFound: if a provider is neither kept nor created
+        :raises ProviderExists: if one to create is there already
+        :raises CapacityException: if what is to go somewhere does not fit there
+        :raises InvalidTree: if the providers would form no tree any more, or a share lead nowhere
+        :raises StaleDefinition, StaleConsumer: if somebody was faster, again and again
+        """
+        return self._plans.reshape(reshape, dry_run, operation)
+
+    def audit(
+        self,
+        *,
+        now: datetime.datetime | None = None,
+        older_than: datetime.timedelta | None = None,
+    ) -> Audit:
+        """Return what is not as it should be. Nothing is changed.
+
+        Cost: one read of everything, of the expired claims a page at a time, and of the claims
+        that are spread over several trees.
+
+        :param now: the moment to judge by, with its time zone; None: this one
+        :param older_than: how long ago the owner of a pool may have reported; None: for ever
+        :raises InvalidField: if these are no moment and no age
+        """
+        return self._plans.audit(now, older_than)
+
+
+# --- opening one ----------------------------------------------------------------------------------
+
+
+def connect(
+    url: str = "memory://", *, retries: RetryPolicy | None = None, actor: str | None = None
+) -> Ledger:
+    """Open the ledger that ``url`` names.
+
+    ===================================  =========================================================
+    ``memory://``                        a new one in this process, gone when closed
+    ``sqlite:///lab.db``                 a file (four slashes for an absolute path), made and
+                                         upgraded by opening it
+    ``postgresql+psycopg://host/name``   a server's database; ``resource-objects db upgrade`` makes
+                                         and upgrades it
+    ``mysql+pymysql://host/name``        the same on MariaDB, Galera or MySQL
+    ===================================  =========================================================
+
+    More come from plug-ins (namespace ``resource_objects.backends``).
+
+    :param retries: how often a write is tried again after somebody else was faster
+    :param actor: who writes, as the change feed shall tell it
+    :raises InvalidURL: if it is no URL, or not one of its backend's
+    :raises BackendNotFound: if no backend of its name is installed
+    :raises DatabaseUnavailable: if it cannot be opened; nothing is left behind
+    :raises SchemaTooNew: if a newer library made it
+    :raises SchemaTooOld: if it needs ``db upgrade``
+    """
+    return Ledger(backend_for(url).open(url), retries=retries, actor=actor)
+
+
+def backend_for(url: str) -> type[Backend]:
+    """Return the backend class that serves a URL.
+
+    :raises InvalidURL: if it is no URL
+    :raises BackendNotFound: if no backend of that name is installed
+
+    >>> backend_for("memory://").__name__
+    'MemoryBackend'
+    """
+    if not isinstance(url, str) or "://" not in url:
+        raise exceptions.InvalidURL("ledger URL", url, "a URL such as sqlite:///lab.db")
+    name = url.partition("://")[0].partition("+")[0]
+    if name not in plugins.names(BACKEND_NAMESPACE):
+        known = ", ".join(plugins.names(BACKEND_NAMESPACE))
+        raise exceptions.BackendNotFound(name, f"installed: {known}")
+    backend: type[Backend] = plugins.load(BACKEND_NAMESPACE, name)
+    return backend

@@ -1,0 +1,287 @@
+"""What every part of a ledger is given: the backend, operations, and how what is kept is read.
+
+A part of a ledger never keeps a reference to the backend by itself: it asks the :class:`Store`, so
+that a closed ledger is refused in one place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeVar
+
+from resource_objects import exceptions, names
+from resource_objects.providers import Allocation, Backend, Claim, Consumer
+from resource_objects.providers.listing import ConsumerFilter
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    ConsumerRecord,
+    Operation,
+    Outcome,
+    Use,
+    Write,
+)
+from resource_objects.resources import resource
+
+_A = TypeVar("_A")
+_T = TypeVar("_T")
+
+#: Seconds: the longest of the pauses before an amount is placed again, and that before the first.
+_LONGEST_PAUSE, _FIRST_PAUSE = 0.25, 0.002
+
+#: How many rows of a list are read at once, and how many trees.
+PAGE, TREE_PAGE = 500, 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a write is tried again after somebody else was faster.
+
+    ``searches``: how many times ``claim`` looks for candidates afresh after all it was given are
+    gone. ``fits``: how many times the ledger places an amount afresh that it puts somewhere itself
+    (a topology that is not assigned, units that are named) after somebody took of that host in
+    between; before each it waits a short time at random, growing to a quarter of a second, or those
+    who met once would meet again. ``definitions``: how many times anything that reads and then
+    writes is done again after somebody wrote in between: ``sync`` and all that changes definitions
+    compare again, ``reshape`` is worked out again, ``adjust``, ``move``, ``swap`` and ``renew``
+    read the consumer again. ``apply`` is not tried again: its plan holds for what it was made from.
+
+    :raises InvalidField: for what is no count from 0
+    """
+
+    searches: int = 3
+    definitions: int = 5
+    fits: int = 20
+    sleep: Callable[[float], None] = time.sleep
+    uniform: Callable[[float, float], float] = random.uniform
+
+    def __post_init__(self) -> None:
+        for name in ("searches", "definitions", "fits"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise exceptions.InvalidField(f"RetryPolicy.{name}", value, "an integer from 0")
+
+    def pause(self, tried: int) -> None:
+        """Wait before something is tried again that was tried so often.
+
+        >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
+        0.008
+        """
+        self.sleep(self.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tried)))
+
+
+def new_operation() -> str:
+    """Return an operation id for a write that may have to be repeated."""
+    return Operation().id
+
+
+class Store:
+    """The backend of a ledger, with what all its parts do with one."""
+
+    def __init__(
+        self, backend: Backend, retries: RetryPolicy | None = None, actor: str | None = None
+    ) -> None:
+        if retries is not None and not isinstance(retries, RetryPolicy):
+            raise exceptions.InvalidField("retries", retries, "a RetryPolicy")
+        self._backend = backend
+        self.retries = retries or RetryPolicy()
+        #: how many rows of a list, and how many trees, are read at once
+        self.page, self.tree_page = PAGE, TREE_PAGE
+        self.actor = None if actor is None else names.label(actor, "actor")
+        self._closed = False
+
+    @property
+    def backend(self) -> Backend:
+        """Where the ledger is kept.
+
+        :raises LedgerClosed: after :meth:`close`
+        """
+        if self._closed:
+            raise exceptions.LedgerClosed("ledger")
+        return self._backend
+
+    def close(self) -> None:
+        """Give back every connection; closing twice is allowed."""
+        self._closed = True
+        self._backend.close()
+
+    # --- reading ---
+
+    def uuids(self, keys: Collection[str]) -> dict[str, str]:
+        """Return the uuid of each name or uuid, in one look.
+
+        :raises ProviderNotFound: if there is no provider of a name
+        """
+        found = {key: key for key in keys if names.is_uuid(key)}
+        asked = [key for key in keys if key not in found]
+        if asked:
+            found |= self.backend.uuids(asked)
+        for key in keys:
+            if key not in found:
+                raise exceptions.ProviderNotFound(key)
+        return found
+
+    def held(self, consumer: str) -> ConsumerRecord:
+        """Return what a consumer holds.
+
+        :raises ConsumerNotFound: if it holds nothing
+        """
+        record = self.backend.held(consumer)
+        if record is None:
+            raise exceptions.ConsumerNotFound(consumer)
+        return record
+
+    def held_by(self, *consumers: str) -> tuple[ConsumerRecord, ...]:
+        """Return what several consumers hold, in their order, at one moment.
+
+        :raises ConsumerNotFound: if one holds nothing
+        """
+        kept = self.backend.held_by(consumers)
+        for name in consumers:
+            if name not in kept:
+                raise exceptions.ConsumerNotFound(name)
+        return tuple(kept[name] for name in consumers)
+
+    def consumers(
+        self,
+        wanted: ConsumerFilter,
+        limit: int | None = None,
+        after: str | None = None,
+        page: int | None = None,
+    ) -> Iterator[tuple[ConsumerRecord, ...]]:
+        """Yield the consumers of a filter by name, a page at a time."""
+        return pages_of(
+            lambda count, last: self.backend.list_consumers(wanted, count, last),
+            lambda record: record.consumer,
+            page or self.page,
+            limit,
+            after,
+        )
+
+    # --- writing ---
+
+    def operation(self, given: str | None) -> Operation:
+        """Return the operation of a write: of the id given, or of one made up."""
+        if given is None:
+            return Operation(actor=self.actor)
+        return Operation(names.uuid_text(given), self.actor)
+
+    def begin(self, given: str | None, kind: str, subject: str) -> tuple[Operation, Outcome | None]:
+        """Return the operation of a write, and what it did if it is a repetition.
+
+        An id that was made up just now is not looked for.
+
+        :raises OperationConflict: if the id was used for something else
+        """
+        doing = self.operation(given)
+        known = None if given is None else self.backend.outcome(doing)
+        if known is not None:
+            known.require(doing.id, kind, subject)
+        return doing, known
+
+    def commit(
+        self, doing: Operation, kind: str, subject: str, orders: Iterable[ConsumerOrder]
+    ) -> tuple[ConsumerRecord, ...]:
+        """Write orders alone, that rely on no definition."""
+        return self.backend.commit(Write(doing, kind, subject, orders=tuple(orders)))
+
+    def again(
+        self, attempt: Callable[[], _T], *faster: type[exceptions.ResourceObjectsError]
+    ) -> _T:
+        """Attempt something that reads and then writes, again if somebody wrote in between.
+
+        :param faster: the errors that tell that somebody did
+        """
+        tries = self.retries.definitions
+        while True:
+            try:
+                return attempt()
+            except faster:
+                if tries <= 0:
+                    raise
+                tries -= 1
+
+
+def pages_of(
+    read: Callable[[int, _A | None], tuple[_T, ...]],
+    last: Callable[[_T], _A],
+    page: int,
+    limit: int | None = None,
+    after: _A | None = None,
+) -> Iterator[tuple[_T, ...]]:
+    """Yield the pages of a list.
+
+    :param read: ``read(how many, after which one)`` gives a page
+    :param last: what :func:`read` knows an entry by
+    :param page: how many are read at once
+    :param limit: at most so many in all
+    """
+    left = limit
+    while left is None or left > 0:
+        asked = page if left is None else min(page, left)
+        found = read(asked, after)
+        if found:
+            yield found
+            after = last(found[-1])
+        if len(found) < asked:
+            return
+        left = None if left is None else left - len(found)
+
+
+def any_limit(limit: object) -> int | None:
+    """Return how many entries of a list are wanted at most, None for all of them.
+
+    :raises InvalidField: if it is neither None nor an integer from 1
+    """
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise exceptions.InvalidField("limit", limit, "an integer from 1, or None")
+    return limit
+
+
+# --- what is kept, as objects ---
+
+
+def claim_of(record: ConsumerRecord) -> Claim:
+    """Return a kept claim as an object."""
+    return Claim(
+        request=None if record.request is None else record.request.request,
+        id=record.uuid,
+        consumer=record.consumer,
+        consumer_uuid=record.uuid,
+        state=record.state,
+        created_at=record.created_at,
+        generation=record.generation,
+        project=record.project,
+        user=record.user,
+        consumer_type=record.consumer_type,
+        expires_at=record.expires_at,
+        allocations=tuple([_allocation(held) for held in record.held]),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _allocation(held: Use) -> Allocation:
+    """Return a kept allocation as an object; many consumers hold the same of the same provider."""
+    return Allocation(
+        provider=held.provider,
+        provider_uuid=held.provider_uuid,
+        resource_class=held.resource_class,
+        amount=resource(held.resource_class).make_amount(held.amount),
+        units=held.units,
+    )
+
+
+def consumer_of(record: ConsumerRecord) -> Consumer:
+    """Return a kept consumer, with what it holds, as an object."""
+    return Consumer(
+        name=record.consumer,
+        uuid=record.uuid,
+        generation=record.generation,
+        project=record.project,
+        user=record.user,
+        consumer_type=record.consumer_type,
+        claim=claim_of(record),
+    )

@@ -1,0 +1,272 @@
+"""What a plan would come to: the decision of a write on what was read, without the write.
+
+The same checks that a backend makes, on :class:`~resource_objects.providers.columns.Columns`, so a
+dry run refuses what the real run would refuse on an unchanged ledger.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from resource_objects import exceptions
+from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
+from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.orders import ConsumerRecord, Key, Use
+from resource_objects.providers.plan import Plan, check_plan
+from resource_objects.providers.row_diff import Kept, holdings, kept_definitions
+from resource_objects.providers.settle import Place, Settlement, Unit, settle
+
+_Definitions: TypeAlias = Mapping[str, ProviderDefinition]
+
+#: Stands for now in a rehearsal, where nothing is kept.
+_NO_MOMENT = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> Settlement:
+    """Return what a plan's orders would come to on what was read, or raise what would be raised.
+
+    :param columns: the trees of all :attr:`Plan.places`, of what its consumers hold, and of
+        providers of the names to create
+    :param claims: what :attr:`Plan.consumers` hold, by name
+    :raises StaleDefinition: if a provider is not at the generation of the plan
+    :raises ProviderExists: if a name or uuid to create is taken
+    :raises InvalidPlan: as :func:`check_definitions`
+    :raises ProviderInUse, InventoryInUse: if something to remove would still be used
+    :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle` refuses
+    """
+    changes = plan.definitions or DefinitionChanges("")
+    wanted = check_definitions(changes, columns)
+    places = _places(wanted, columns)
+    settlement = settle(
+        plan.orders,
+        claims,
+        places,
+        {uuid: one.name for uuid, one in wanted.items()},
+        _NO_MOMENT,
+        holders=lambda keys: _holders(columns, places, keys),
+        takers=lambda units: _takers(columns, units),
+    )
+    _check_removed(changes, places, settlement)
+    return settlement
+
+
+# --- definitions ---
+
+
+def check_definitions(
+    changes: DefinitionChanges, columns: Columns
+) -> dict[str, ProviderDefinition]:
+    """Raise unless changes can be made to what was read; return what is there meanwhile.
+
+    :param columns: as for :func:`rehearse`; allocations are not looked at
+    :returns: the definitions by uuid while orders are carried out: what goes is still there
+    :raises StaleDefinition: if a provider is not at the generation of the plan
+    :raises ProviderExists: if a name or uuid to create is taken
+    :raises InvalidPlan: if what is to be are no trees, a share breaks a rule of shares, or changes
+        do not lead to the definitions they say
+    """
+    kept = kept_definitions(columns)
+    _check_generations(changes, kept)
+    wanted = _wanted(changes, kept)
+    _check_tree(changes, wanted)
+    gone = {one.uuid for one in changes.removals}
+    final = {uuid: one for uuid, one in wanted.items() if uuid not in gone}
+    final.update((update.definition.uuid, update.definition) for update in changes.updates)
+    check_plan(changes, {uuid: one.definition for uuid, one in kept.items()}, final)
+    return wanted
+
+
+def _check_generations(changes: DefinitionChanges, had: Mapping[str, Kept]) -> None:
+    read = [(one.definition.uuid, one.definition.name, one.generation) for one in changes.updates]
+    read += [(one.uuid, one.name, one.generation) for one in changes.removals]
+    for uuid, name, generation in read:
+        if uuid not in had:
+            raise exceptions.StaleDefinition(name, "it is gone")
+        if had[uuid].generation != generation:
+            raise exceptions.StaleDefinition(
+                name, f"read at generation {generation}, now {had[uuid].generation}"
+            )
+    for created in changes.creates:
+        if created.uuid in had:
+            raise exceptions.ProviderExists(created.uuid)
+
+
+def _wanted(changes: DefinitionChanges, had: Mapping[str, Kept]) -> dict[str, ProviderDefinition]:
+    """Return the definitions while orders are carried out: what goes is still there."""
+    wanted = {uuid: kept.definition for uuid, kept in had.items()}
+    wanted.update((created.uuid, created) for created in changes.creates)
+    for update in changes.updates:
+        uuid = update.definition.uuid
+        stays = [one for one in wanted[uuid].inventories if one.resource_class in update.removed]
+        wanted[uuid] = dataclasses.replace(
+            update.definition, inventories=(*update.definition.inventories, *stays)
+        )
+    return wanted
+
+
+def _check_tree(changes: DefinitionChanges, wanted: _Definitions) -> None:
+    """Raise if names or parents would not do when all is done."""
+    gone = {one.uuid for one in changes.removals}
+    seen: dict[str, str] = {}
+    for uuid, definition in wanted.items():
+        if uuid in gone:
+            continue
+        if seen.setdefault(definition.name, uuid) != uuid:
+            raise exceptions.ProviderExists(definition.name)
+        above = definition.parent_uuid
+        if above is not None and (above in gone or above not in wanted):
+            raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+
+
+def _check_removed(
+    changes: DefinitionChanges, places: Mapping[Key, Place], settlement: Settlement
+) -> None:
+    def is_used(key: Key) -> bool:
+        return key in places and places[key].record.used + settlement.nets.get(key, 0) != 0
+
+    for removal in changes.removals:
+        if any(is_used(key) for key in places if key[0] == removal.uuid):
+            raise exceptions.ProviderInUse(removal.name)
+    for update in changes.updates:
+        for name in update.removed:
+            if is_used((update.definition.uuid, name)):
+                raise exceptions.InventoryInUse(update.definition.name, name)
+
+
+# --- what settle asks ---
+
+
+def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
+    shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+    for uuid, definition in wanted.items():
+        for share in definition.shares:
+            target = share.of_uuid, share.of_class
+            shares[uuid, share.resource_class].append((target, share.factor))
+    used: dict[Key, int] = defaultdict(int)
+    for held in holdings(columns).values():
+        for key, delta in held.items():
+            used[key] += delta.amount
+            for target, factor in shares.get(key, ()):
+                used[target] += delta.amount * factor
+    return {
+        (uuid, record.resource_class): Place(
+            definition.name,
+            dataclasses.replace(record, used=used[uuid, record.resource_class]),
+            tuple(shares.get((uuid, record.resource_class), ())),
+        )
+        for uuid, definition in wanted.items()
+        for record in definition.inventories
+    }
+
+
+def _holders(
+    columns: Columns, places: Mapping[Key, Place], keys: Collection[Key]
+) -> Mapping[Key, Iterable[tuple[str, int]]]:
+    """Return who draws on some inventories, through shares too, and how much."""
+    found: dict[Key, dict[str, int]] = {key: defaultdict(int) for key in keys}
+    for consumer, held in holdings(columns).items():
+        for key, delta in held.items():
+            for target, factor in ((key, 1), *(places[key].shares if key in places else ())):
+                if target in found:
+                    found[target][consumer] += delta.amount * factor
+    return {key: tuple(drawn.items()) for key, drawn in found.items()}
+
+
+def _takers(columns: Columns, units: Collection[Unit]) -> dict[Unit, str]:
+    return {unit: consumer for unit, consumer in _taken(columns) if unit in units}
+
+
+def _taken(columns: Columns) -> Iterator[tuple[Unit, str]]:
+    uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+    for number, unit, _, consumer in zip(*columns.units, strict=True):
+        yield (uuid[number], unit), consumer
+
+
+# --- columns as they would be ---------------------------------------------------------------------
+#
+# Columns as they would be: with something taken, or without what a consumer holds. Pure.
+#
+# Who decides where several amounts go at once decides each beside those before it; who moves a
+# consumer decides as if it held nothing. Neither changes what is kept.
+
+
+_T = TypeVar("_T", AllocationColumns, UnitColumns)
+
+#: (provider's number, resource class)
+_Place: TypeAlias = tuple[int, str]
+
+
+def with_taken(columns: Columns, deltas: Iterable[Use], consumer: str = "") -> Columns:
+    """Return columns as if ``deltas`` were taken, as far as they are of providers in them.
+
+    Allocations are left as they are: it is for deciding, not for telling who holds what. Cost:
+    linear in the rows.
+
+    :param consumer: who has their units then
+    """
+    numbers = dict(zip(columns.providers.uuid, columns.providers.provider_id, strict=True))
+    counts: dict[_Place, int] = defaultdict(int)
+    more: list[tuple[int, str, str, str]] = []
+    for delta in deltas:
+        if delta.provider_uuid in numbers:
+            number = numbers[delta.provider_uuid]
+            counts[number, delta.resource_class] += delta.amount
+            more += [(number, unit, delta.resource_class, consumer) for unit in delta.units]
+    units = [*zip(*columns.units, strict=True), *more]
+    return dataclasses.replace(_recounted(columns, counts), units=_table(UnitColumns, units))
+
+
+def without_consumer(columns: Columns, consumer: str) -> Columns:
+    """Return columns as if a consumer held nothing. Cost: linear in the rows."""
+    counts: dict[_Place, int] = defaultdict(int)
+    others: list[tuple[Any, ...]] = []
+    for row in zip(*columns.allocations, strict=True):
+        number, name, who, amount = row
+        if who == consumer:
+            counts[number, name] -= amount
+        else:
+            others.append(row)
+    units = [row for row in zip(*columns.units, strict=True) if row[3] != consumer]
+    return dataclasses.replace(
+        _recounted(columns, counts),
+        units=_table(UnitColumns, units),
+        allocations=_table(AllocationColumns, others),
+    )
+
+
+def held_in(columns: Columns, consumer: str) -> Iterator[Use]:
+    """Yield what a consumer holds of the providers in columns. Cost: linear in the rows."""
+    given = columns.providers
+    rows = zip(given.provider_id, given.uuid, given.name, strict=True)
+    keys = {number: (uuid, name) for number, uuid, name in rows}
+    units: dict[_Place, list[str]] = defaultdict(list)
+    for number, unit, kind, who in zip(*columns.units, strict=True):
+        if who == consumer:
+            units[number, kind].append(unit)
+    for number, kind, who, amount in zip(*columns.allocations, strict=True):
+        if who == consumer:
+            yield Use(
+                keys[number][0], kind, amount, tuple(units.get((number, kind), ())), keys[number][1]
+            )
+
+
+def _recounted(columns: Columns, counts: Mapping[_Place, int]) -> Columns:
+    """Return columns in which so much more is used, through shares too."""
+    changes = dict(counts)
+    for number, name, of, of_class, factor in zip(*columns.shares, strict=True):
+        more = counts.get((number, name), 0)
+        if more:
+            changes[of, of_class] = changes.get((of, of_class), 0) + more * factor
+    table = columns.inventories
+    rows = zip(table.provider_id, table.resource_class, table.used, strict=True)
+    used = tuple(count + changes.get((number, name), 0) for number, name, count in rows)
+    return dataclasses.replace(columns, inventories=table._replace(used=used))
+
+
+def _table(kind: type[_T], rows: Iterable[tuple[Any, ...]]) -> _T:
+    columns = list(zip(*rows, strict=True))
+    return kind(*columns) if columns else kind()

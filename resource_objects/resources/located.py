@@ -1,0 +1,535 @@
+"""Kinds whose inventories lie over a tree of providers: what they add to an inventory.
+
+Whoever stores, searches or explains asks these classes, never a kind by its name (D11), and whoever
+only counts does not see them. A kind inherits those that it is,
+before :class:`~resource_objects.resources.abstract.Inventory`:
+
+===================  ==========================================================================
+:class:`Located`     each part of it (a NUMA cell, a device) is kept by a provider of its own
+:class:`Affine`      it has host cells, or has to be near some
+:class:`Identified`  its units are things with an identity (devices), not just counted
+===================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from resource_objects import fields
+from resource_objects.exceptions import (
+    CapacityException,
+    Reason,
+    Rule,
+    SearchLimitReached,
+    Undetermined,
+)
+from resource_objects.resources.abstract import Amount, Inventory
+from resource_objects.resources.amounts import absent
+from resource_objects.resources.context import (
+    ANYWHERE,
+    IN_PART,
+    AffinityConstraint,
+    CellMap,
+    ChosenCells,
+    Context,
+)
+from resource_objects.resources.integer import IntegerAmount, IntegerInventory
+from resource_objects.resources.records import AmountRecord, Part
+
+# A kind of these is an inventory too, which type checkers may rely on. At run time they are bases
+# beside Inventory and not below it, so that no kind is deeper than any other.
+if TYPE_CHECKING:
+    _Kind = Inventory
+else:
+    _Kind = abc.ABC
+
+_A = TypeVar("_A", bound=Amount)
+_NO_DEVICES: Mapping[int, int] = {}
+_NO_UNITS: Mapping[str, frozenset[str]] = {}
+
+
+class Located(_Kind, Generic[_A]):
+    """An inventory whose parts are kept by providers of their own.
+
+    What it takes of the host as a whole is counted there too (D2), so one that belongs to
+    :class:`~resource_objects.resources.Inventories` draws on the counts beside it
+    (:attr:`Amount.draws`): they are taken with it, both or neither. A kind says where an amount
+    goes and takes it in :meth:`_fit` and :meth:`_take`, for itself alone.
+
+    Whoever sets :attr:`taken` to () has what is taken from then on kept there, net: amounts as they
+    are assigned, of which what is given back is gone. A difference of usage does not say so much.
+
+    Parts are named in two ways: by their *place* among :meth:`parts`, and by the id that reasons
+    (``cell``) and :attr:`Context.allowed` call them by (:meth:`part_ids`).
+    """
+
+    #: The inventories of the place that it draws on, by class; what is copied has none.
+    _counts: Mapping[str, Inventory] = {}
+
+    @abc.abstractmethod
+    def _fit(self, amount: Amount, limit: Amount | None, context: Context) -> _A:
+        """Return the assigned amount as :meth:`fit` does; what it draws on is ``context.room``."""
+
+    @abc.abstractmethod
+    def _take(self, assigned: Amount) -> None:
+        """Add an assigned amount to what is used here, as :meth:`take` does."""
+
+    def draw_on(self, counts: Mapping[str, Inventory]) -> None:
+        """Draw from now on on these inventories, by class, and on no others."""
+        object.__setattr__(self, "_counts", counts)
+
+    def fit(self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE) -> _A:
+        if not self._counts or not isinstance(amount, Amount):
+            return self._fit(amount, limit, context)
+        if not amount.is_negative:
+            context = dataclasses.replace(context, room=self._room(amount, context.room))
+        try:
+            assigned = self._fit(amount, limit, context)
+        except CapacityException as refusal:
+            told = [self._with_figures(reason, amount) for reason in refusal.reasons]
+            raise CapacityException.of(told) from refusal
+        for count, drawn in self._drawn(assigned):
+            count.fit(drawn, None, IN_PART)
+        return assigned
+
+    def take(self, assigned: Amount) -> None:
+        self._take(assigned)
+        for count, drawn in self._drawn(assigned):
+            count.take(drawn)
+        self.note(assigned)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle it alone: whoever pickles the counts too lets it draw on them again."""
+        return {**super().__getstate__(), "_counts": {}}
+
+    def _room(self, amount: Amount, room: Mapping[str, int]) -> Mapping[str, int]:
+        """Return what the host has left for an amount, of which somebody else knows ``room``.
+
+        What is counted beside it may have been taken before, and is its own.
+        """
+        found = dict(room)
+        for name in amount.located:
+            count = self._counts.get(name)
+            if isinstance(count, IntegerInventory):
+                left = count.free + (amount.said.get(name, 0) if name in amount.beside else 0)
+                found[name] = min(left, found.get(name, left))
+        return found
+
+    def _with_figures(self, reason: Reason, amount: Amount) -> Reason:
+        """Return a reason about what the host has left with the figures of that count."""
+        name = reason.resource or ""
+        count = self._counts.get(name)
+        is_room = reason.rule is Rule.CAPACITY and reason.cell is None and reason.used == 0
+        if not is_room or not isinstance(count, IntegerInventory):
+            return reason
+        own = amount.said.get(name, 0) if name in amount.beside else 0
+        if reason.bound not in (count.free, count.free + own):  # less: a limit bound it
+            return reason
+        return dataclasses.replace(reason, bound=count.capacity, used=count.capacity - reason.bound)
+
+    def _drawn(self, assigned: Amount) -> Iterator[tuple[Inventory, IntegerAmount]]:
+        """Yield the counts that an assigned amount draws on, and how much of each."""
+        for name, drawn in assigned.draws.items() if self._counts else ():
+            count = self._counts.get(name)
+            if isinstance(count, IntegerInventory):
+                yield count, IntegerAmount(drawn)
+
+    #: What was taken and not given back, or given back and not taken; None where nobody asks.
+    taken: tuple[Any, ...] | None
+
+    def note(self, assigned: Amount) -> None:
+        """Note in :attr:`taken` that an amount was taken, or given back, and nothing else."""
+        if self.taken is not None:
+            self._store("taken", self._noted(self.taken, assigned))
+
+    def _noted(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+        """Return what is taken with one more."""
+        for place, one in enumerate(taken):
+            opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed
+            if opposite and -one.with_beside(()) == assigned.with_beside(()):
+                return (*taken[:place], *taken[place + 1 :])
+        return (*taken, assigned)
+
+    def joined(self, several: Sequence[Amount]) -> Amount | None:
+        """Return one assigned amount that says what several say, None if none can."""
+        return several[0] if len(several) == 1 else None
+
+    @abc.abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """Return what each provider below keeps of it.
+
+        :meth:`~.abstract.Resource.from_parts` is the way back.
+        """
+
+    @abc.abstractmethod
+    def part_ids(self) -> tuple[int, ...]:
+        """Return the ids of the parts, in their order."""
+
+    @abc.abstractmethod
+    def to_allocations(self, assigned: Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+        """Return what an assigned amount takes of each part: the part's place, and records.
+
+        :raises NotAssigned: if it does not say where it is
+        :raises ForeignAmount: if it is on what is not here
+        """
+
+    @abc.abstractmethod
+    def from_allocations(
+        self,
+        amount: Amount,
+        held: Mapping[int, Sequence[AmountRecord]],
+        context: Context = ANYWHERE,
+    ) -> Amount:
+        """Return the assigned amount that takes ``held`` of the parts, by their place.
+
+        :param context: the host cells that who holds it has (``chosen``)
+        :raises ForeignAmount: if ``amount`` cannot take that
+        """
+
+    def units(self, resource_class: str) -> frozenset[str] | None:
+        """Return the names of the units there are of a class it is kept as; None if any will do."""
+        return None
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        """Return what is named like units of a class, and is given out in another way here."""
+        return frozenset()
+
+    def symmetry_key(self, place: int) -> Hashable | None:
+        """Return what parts have in common that differ in names alone; None: no other is like it.
+
+        What is free of them is looked at apart.
+        """
+        return None
+
+
+class Affine(_Kind):
+    """An inventory that is decided together with others, for it has host cells or is near some."""
+
+    def cell_map(self) -> CellMap | None:
+        """Return the host cells there are; None if it only is near some."""
+        return None
+
+    def affinity(
+        self, amount: Amount, cells: CellMap, allowed: Collection[int] | None = None
+    ) -> AffinityConstraint | None:
+        """Return what an amount needs of the host cells that will be chosen; None if any will do.
+
+        :param allowed: ids of the parts that may be used, None for all
+        """
+        return None
+
+    def device_counts(self) -> Mapping[int, int]:
+        """Return how many free devices are at each host cell, by the cell's id."""
+        return _NO_DEVICES
+
+
+class Identified(_Kind):
+    """An inventory each unit of which is a thing with an identity (a device).
+
+    Who asks for a count of them gets them by name, several parts may share a count, and a unit that
+    somebody has stays at its part.
+    """
+
+    @abc.abstractmethod
+    def unit_count(self, resource_class: str, units: Collection[str]) -> int:
+        """Return how much of a class some units are: those that go with others do not count."""
+
+    @abc.abstractmethod
+    def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
+        """Return the units that go with each unit of a class: who has the one has them too."""
+
+    @abc.abstractmethod
+    def some_units(
+        self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
+    ) -> tuple[str, ...] | None:
+        """Return units of a part for who asks for a count, None if so many are not free.
+
+        Nothing if units of that class are not given out by name to who does not name them.
+
+        :param taken: units that somebody else is going to have
+        """
+
+    @abc.abstractmethod
+    def blocking_units(self, amount: Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
+        """Return the units that somebody has and a refused amount would need, by the part's place.
+
+        :param reason: one of those that it was refused for; others may be of another kind
+        """
+
+
+def cell_map_of(inventory: Inventory | None) -> CellMap | None:
+    """Return the host cells that an inventory has, None if its kind has none."""
+    return inventory.cell_map() if isinstance(inventory, Affine) else None
+
+
+def parts_of(inventory: Inventory) -> tuple[Part, ...]:
+    """Return the parts of an inventory, none if one provider keeps it all."""
+    return inventory.parts() if isinstance(inventory, Located) else ()
+
+
+def dependent_units(inventory: Inventory, resource_class: str) -> Mapping[str, frozenset[str]]:
+    """Return :meth:`Identified.dependent_units`, none of an inventory whose units are counted."""
+    if isinstance(inventory, Identified):
+        return inventory.dependent_units(resource_class)
+    return _NO_UNITS
+
+
+def unit_count(inventory: Inventory, resource_class: str, units: Collection[str]) -> int:
+    """Return :meth:`Identified.unit_count`, and of any other inventory how many units these are."""
+    if isinstance(inventory, Identified):
+        return inventory.unit_count(resource_class, units)
+    return len(units)
+
+
+# --- several at once (D13) ------------------------------------------------------------------------
+# Some amounts say where something is. One kind of them is on host cells; others (devices) are near
+# some cells and far from others, and care. Each of these says in an AffinityConstraint what it
+# needs of the cells that are chosen, whichever these are:
+#
+# 1. the kind with cells searches its own choices, narrowed by every constraint (Context.near);
+# 2. then each of the others decides, given the cells that were chosen (Context.chosen).
+#
+# That is complete: what the search returns meets every constraint, and what meets one can be had.
+# Who asks for no cells is near to nothing, and everything is then decided alone. Who asks for cells
+# and nothing near them leaves those with devices to others (Context.spare).
+#
+# What is assigned already is checked as it is: assigned cells are the only choice there is,
+# assigned devices need the cells that they are near to, and of both each is checked.
+#
+# A refusal names what each would be refused for alone. If there is nothing of that kind, it names
+# who cannot be near: with the figures of the cells on which most of what would do can be had.
+
+_NOTHING: Mapping[str, object] = fields.FrozenDict()
+#: Neither yes nor no.
+_UNKNOWN = (SearchLimitReached, Undetermined)
+
+
+def fit_together(
+    asked: Mapping[str, Amount],
+    inventories: Mapping[str, Inventory],
+    limits: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
+    room: Mapping[str, int] = _NOTHING,  # type: ignore[assignment]
+    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]
+) -> dict[str, Amount]:
+    """Return the assigned amounts: where all that is asked of one place would go. Nothing changes.
+
+    :param asked: amounts that say where something is, by resource class
+    :param inventories: what there is in the place, also of what is not asked for
+    :param limits: totals set from outside for this one claim
+    :param room: what the place as a whole has left, by class
+    :param within: by resource class, ids of the parts that may be used; absent is all
+    :raises ForeignAmount: if something is assigned to what is not here
+    :raises CapacityException: with each reason
+    :raises SearchLimitReached: if the budget ran out before it was known
+
+    >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
+    >>> host = NUMATopologyInventory([HostCell(0, dedicated=[0, 1]), HostCell(1, dedicated=[2, 3])])
+    >>> asked = {"NUMA_TOPOLOGY": numa(dedicated=2)}
+    >>> fit_together(asked, {"NUMA_TOPOLOGY": host})["NUMA_TOPOLOGY"].host_cells
+    frozenset({0})
+    >>> within = {"NUMA_TOPOLOGY": [1]}
+    >>> fit_together(asked, {"NUMA_TOPOLOGY": host}, within=within)["NUMA_TOPOLOGY"].cpuset
+    '2-3'
+    """
+    place = _Place(inventories, limits, room, within)
+    for name, amount in asked.items():
+        cells = None if amount.is_negative else cell_map_of(inventories.get(name))
+        if cells is not None and inventories.keys() >= asked.keys():
+            return _Joint(place, asked, name, cells).fit()
+    return place.fit_each(asked)
+
+
+class _Place(NamedTuple):
+    """What there is in a place, and how it may be used."""
+
+    inventories: Mapping[str, Inventory]
+    limits: Mapping[str, Amount]
+    room: Mapping[str, int]
+    within: Mapping[str, Collection[int]]
+
+    def fit_each(self, asked: Mapping[str, Amount]) -> dict[str, Amount]:
+        """Return amounts assigned that have nothing to do with each other."""
+        found: dict[str, Amount] = {}
+        answers = _Answers()
+        for name, amount in asked.items():
+            with answers:
+                found[name] = self.fit_alone(name, amount)
+        answers.check()
+        return found
+
+    def fit_alone(self, name: str, amount: Amount) -> Amount:
+        if name not in self.inventories:
+            raise CapacityException.of([absent(name, amount)])
+        return self._fit(name, amount, room=self._room_of(amount))
+
+    def fit_cells(self, name: str, amount: Amount, near: Iterable[AffinityConstraint]) -> Amount:
+        """Return the assigned amount on host cells that meet all of these."""
+        some = tuple(near)
+        spare = {} if some else _added(map(_device_counts, self.inventories.values()))
+        return self._fit(name, amount, room=self._room_of(amount), near=some, spare=spare)
+
+    def fit_near(self, name: str, amount: Amount, chosen: ChosenCells) -> Amount:
+        return self._fit(name, amount, chosen=chosen)
+
+    def _fit(self, name: str, amount: Amount, **context: Any) -> Amount:
+        binding = Context(allowed=self.within.get(name), **context)
+        return self.inventories[name].fit(amount, self.limits.get(name), binding)
+
+    def affinity(self, name: str, amount: Amount, cells: CellMap) -> AffinityConstraint | None:
+        inventory = self.inventories[name]
+        if amount.is_negative or not isinstance(inventory, Affine):
+            return None
+        return inventory.affinity(amount, cells, self.within.get(name))
+
+    def _room_of(self, amount: Amount) -> dict[str, int]:
+        return {name: self.room[name] for name in amount.located if name in self.room}
+
+
+class _Joint(NamedTuple):
+    """Amounts of which one is on host cells and the others may be near these."""
+
+    place: _Place
+    asked: Mapping[str, Amount]
+    base: str  #: who is on host cells
+    cells: CellMap
+
+    def fit(self) -> dict[str, Amount]:
+        nears = {
+            name: near
+            for name, amount in self.asked.items()
+            if name != self.base
+            and (near := self.place.affinity(name, amount, self.cells)) is not None
+        }
+        try:
+            found = self._among(nears.values())
+        except CapacityException as refusal:
+            raise CapacityException.of(self._reasons(nears, refusal)) from refusal
+        except _UNKNOWN:
+            self._check_each()
+            raise
+        return self._around(found, nears)
+
+    def _around(self, found: Amount, nears: Collection[str]) -> dict[str, Amount]:
+        """Return all amounts assigned, given the one on host cells."""
+        every: dict[str, Amount] = {}
+        answers = _Answers()
+        for name, amount in self.asked.items():
+            with answers:
+                if name == self.base:
+                    every[name] = found
+                elif name in nears:
+                    every[name] = self._near(name, found)
+                else:
+                    every[name] = self.place.fit_alone(name, amount)
+        answers.check()
+        return every
+
+    def _among(self, nears: Iterable[AffinityConstraint]) -> Amount:
+        return self.place.fit_cells(self.base, self.asked[self.base], nears)
+
+    def _near(self, name: str, found: Amount) -> Amount:
+        return self.place.fit_near(
+            name, self.asked[name], ChosenCells(self.cells, found.host_cells)
+        )
+
+    # --- why not ---
+
+    def _check_each(self) -> None:
+        """Raise if anything asked is refused even alone."""
+        answers = _Answers()
+        for name, amount in self.asked.items():
+            with answers:
+                self.place.fit_alone(name, amount)
+        if answers.reasons:
+            raise CapacityException.of(answers.reasons)
+
+    def _reasons(
+        self, nears: Mapping[str, AffinityConstraint], refusal: CapacityException
+    ) -> Sequence[Reason]:
+        """Return what stands against each alone, or if there is nothing, who is not near."""
+        answers = _Answers()
+        is_joint = all(reason.rule is Rule.AFFINITY for reason in refusal.reasons)
+        for name, amount in self.asked.items():
+            if name != self.base:
+                with answers:
+                    self.place.fit_alone(name, amount)
+            elif not is_joint:
+                answers.reasons += refusal.reasons
+        return answers.reasons or self._too_far(nears) or refusal.reasons
+
+    def _too_far(self, nears: Mapping[str, AffinityConstraint]) -> Sequence[Reason]:
+        """Return what those say who cannot be near, on the cells with most of what would do."""
+        only = len(nears) == 1
+        alone = [name for name, near in nears.items() if only or self._is_refused(near)]
+        answers = _Answers()
+        for name in alone or nears:
+            counts = nears[name].counts if alone else _added(n.counts for n in nears.values())
+            with answers:
+                self._near(name, self._among([_Drawn(counts)]))
+        return answers.reasons
+
+    def _is_refused(self, near: AffinityConstraint) -> bool:
+        try:
+            self._among([near])
+        except CapacityException:
+            return True
+        except _UNKNOWN:
+            return False
+        return False
+
+
+class _Drawn(NamedTuple):
+    """Something that is near to whatever is chosen, and draws it."""
+
+    counts: Mapping[int, int]
+
+    def is_met(self, cells: Collection[int]) -> bool:
+        return True
+
+    def extensions(self, cells: Collection[int]) -> frozenset[int]:
+        return frozenset()
+
+    def symmetry_key(self, cell: int) -> Hashable:
+        return None
+
+
+class _Answers:
+    """What several decisions come to: a no of any is a no, also where another has no answer."""
+
+    def __init__(self) -> None:
+        self.reasons: list[Reason] = []
+        self._unknown: Exception | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, where: object) -> bool:
+        if isinstance(error, CapacityException):
+            self.reasons += error.reasons
+            return True
+        if isinstance(error, _UNKNOWN):
+            self._unknown = error
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raise if there was a no, or no answer."""
+        if self.reasons:
+            raise CapacityException.of(self.reasons)
+        if self._unknown is not None:
+            raise self._unknown
+
+
+def _device_counts(inventory: Inventory) -> Mapping[int, int]:
+    return inventory.device_counts() if isinstance(inventory, Affine) else {}
+
+
+def _added(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    found: Counter[int] = Counter()
+    for some in counts:
+        found.update(some)
+    return found

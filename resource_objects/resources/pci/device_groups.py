@@ -1,0 +1,275 @@
+"""Devices as decisions read them: in groups of which only the address differs, free ones first.
+
+Two devices are in one group if no request and no order of preference can tell them apart. A
+physical function that has been split is a group of its own, and so are the functions split off it
+that are alike: taking the one takes the others away (Nova's states; see :meth:`Devices.state`).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from resource_objects.resources.pci.amount import DeviceRequest
+from resource_objects.resources.pci.device import (
+    ALLOCATED,
+    AVAILABLE,
+    CLAIMED,
+    PARTS,
+    PF,
+    PROVIDER,
+    SPENT,
+    UNAVAILABLE,
+    UNCLAIMABLE,
+    Device,
+    DevicePool,
+    DeviceUse,
+)
+
+#: States in which a physical function takes those split off it with it.
+_WITH_PARTS = (CLAIMED, ALLOCATED, SPENT)
+
+
+class Group:
+    """Devices that are alike: one of them, and who they are."""
+
+    __slots__ = ("cost", "kind", "node", "owner", "provider")
+
+    def __init__(self, kind: Device | DevicePool, owner: str | None) -> None:
+        self.kind = kind
+        self.node = kind.numa_node
+        self.provider = kind.facts.get(PROVIDER)
+        self.owner = owner  #: the physical function whose fate they share
+        self.cost = len(kind.tags) + kind.one_time_use  #: plain ones are given out first
+
+
+class DeviceGroups:
+    """The groups of an inventory, what is free of each, and which exclude each other."""
+
+    def __init__(self, groups: Sequence[Group], free: Sequence[Sequence[Any]]) -> None:
+        self.groups = groups
+        self.free = list(free)  #: by group, what is free, in order
+        self.parts: dict[int, tuple[int, ...]] = {}  #: groups split off, by that of their function
+        self.whole: dict[int, int] = {}  #: the other way round
+        self._served: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._tie()
+
+    def _tie(self) -> None:
+        owners = {g.owner: n for n, g in enumerate(self.groups) if g.kind.type == PF}
+        found: dict[int, list[int]] = defaultdict(list)
+        for number, group in enumerate(self.groups):
+            if group.kind.type in PARTS and group.owner is not None:
+                above = owners.get(group.owner)
+                if above is not None:
+                    found[above].append(number)
+                    self.whole[number] = above
+        self.parts = {above: tuple(below) for above, below in found.items()}
+
+    def size(self, group: int) -> int:
+        """Return how many devices a group has, as far as that is known: those that are free."""
+        return len(self.free[group])
+
+    def serving(self, request: DeviceRequest, provider: str | None = None) -> tuple[int, ...]:
+        """Return the groups of which a request may have some, be they free or not."""
+        key = request.specs, provider
+        if key not in self._served:
+            self._served[key] = tuple(
+                number
+                for number, group in enumerate(self.groups)
+                if (provider is None or group.provider == provider)
+                and any(spec.matches(group.kind) for spec in request.specs)
+            )
+            if len(self._served) > _REMEMBERED:
+                self._served.pop(next(iter(self._served)))
+        return self._served[key]
+
+
+#: How many different requests a shelf remembers the groups of.
+_REMEMBERED = 256
+
+
+class Devices(DeviceGroups):
+    """A shelf of devices with addresses, some of them taken."""
+
+    def __init__(
+        self, devices: Iterable[Device], uses: Iterable[DeviceUse], *, apart: bool = False
+    ) -> None:
+        """Put devices on the shelf.
+
+        :param apart: whether each is a group of its own, for requests that name addresses
+        """
+        self.devices = {device.address: device for device in devices}
+        self.uses = {use.address: use for use in uses}
+        self.split: dict[str, list[str]] = defaultdict(list)  #: functions split off, by address
+        for device in self.devices.values():
+            if device.parent is not None:
+                self.split[device.parent].append(device.address)
+        numbers: dict[Any, int] = {}
+        groups: list[Group] = []
+        self.group_of: dict[str, int] = {}
+        self._size: list[int] = []
+        free: list[list[str]] = []
+        for address in sorted(self.devices):
+            device = self.devices[address]
+            key = address if apart else self._key(device)
+            number = numbers.setdefault(key, len(groups))
+            if number == len(groups):
+                groups.append(Group(device, self._owner(device)))
+                free.append([])
+                self._size.append(0)
+            self.group_of[address] = number
+            self._size[number] += 1
+            if self.is_free(address):
+                free[number].append(address)
+        super().__init__(groups, free)
+
+    def _owner(self, device: Device) -> str | None:
+        """Return the physical function whose fate a device shares, if it shares any: its own too,
+        so that pools of functions know which parts are not theirs."""
+        if device.parent is not None:
+            return device.parent
+        return device.address if device.type == PF else None
+
+    def _key(self, device: Device) -> tuple[Any, ...]:
+        return (
+            device.vendor_id,
+            device.product_id,
+            device.type,
+            device.resource_class,
+            device.class_code,
+            device.numa_node,
+            device.tags,
+            device.traits,
+            device.remote_managed,
+            device.live_migratable,
+            device.one_time_use,
+            device.facts.get(PROVIDER),
+            self._owner(device),
+        )
+
+    def size(self, group: int) -> int:
+        """Return how many devices a group has, free or not."""
+        return self._size[group]
+
+    # --- states ---
+
+    def state(self, address: str) -> str:
+        """Return the state of a device: its own, or the one its relatives give it.
+
+        Source: Nova's ``PciDevice``: a claimed function makes those it excludes unclaimable, an
+        allocated one unavailable.
+        """
+        use = self.uses.get(address)
+        if use is not None:
+            return use.state
+        device = self.devices[address]
+        if device.parent is not None:
+            above = self.uses.get(device.parent)
+            if above is None or above.state not in _WITH_PARTS:
+                return AVAILABLE
+            return UNCLAIMABLE if above.state == CLAIMED else UNAVAILABLE
+        states = {
+            self.uses[part].state for part in self.split.get(address, ()) if part in self.uses
+        }
+        if not states:
+            return AVAILABLE
+        return UNCLAIMABLE if states == {CLAIMED} else UNAVAILABLE
+
+    def is_free(self, address: str) -> bool:
+        """Return whether somebody could have a device now."""
+        return self.state(address) == AVAILABLE
+
+    def parts_of(self, address: str) -> tuple[str, ...]:
+        """Return the functions that are split off a device, by address."""
+        return tuple(sorted(self.split.get(address, ())))
+
+    def put(self, uses: Mapping[str, DeviceUse | None]) -> None:
+        """Change what is taken, None for nothing; those that are related change with it."""
+        touched: set[str] = set()
+        for address, use in uses.items():
+            if use is None:
+                self.uses.pop(address, None)
+            else:
+                self.uses[address] = use
+            touched.update(self._related(address))
+        for address in touched:
+            self._refresh(address)
+
+    def _related(self, address: str) -> Iterator[str]:
+        device = self.devices.get(address)
+        if device is None:
+            return
+        yield address
+        yield from self.split.get(address, ())
+        if device.parent in self.devices:
+            yield device.parent
+
+    def _refresh(self, address: str) -> None:
+        free: Any = self.free[self.group_of[address]]
+        place = bisect.bisect_left(free, address)
+        was_free = place < len(free) and free[place] == address
+        if was_free and not self.is_free(address):
+            del free[place]
+        elif not was_free and self.is_free(address):
+            free.insert(place, address)
+
+
+class Pools(DeviceGroups):
+    """A shelf of counts: no device has a name."""
+
+    def __init__(self, pools: Sequence[DevicePool]) -> None:
+        groups = [Group(pool, pool.address) for pool in pools]
+        super().__init__(groups, [range(pool.count) for pool in pools])
+
+    def is_vague(self, serving: Collection[int]) -> bool:
+        """Return whether some groups may exclude each other, and nobody knows."""
+        groups = [self.groups[number] for number in serving]
+        wholes = [group for group in groups if group.kind.type == PF]
+        parts = [group for group in groups if group.kind.type in PARTS]
+        return bool(wholes and parts) and any(one.owner is None for one in (*wholes, *parts))
+
+
+# --- pools: counts of devices that are alike ------------------------------------------------------
+# Source: Nova's ``PciDevicePool`` and ``PciDeviceStats``.
+
+
+def pool_of(device: Device, address: str | None, count: int) -> DevicePool:
+    """Return the pool of so many devices that are like one.
+
+    Of its facts, a pool has the one that says which provider of a foreign ledger they are.
+    """
+    provider = device.facts.get(PROVIDER)
+    return DevicePool(
+        device.vendor_id,
+        device.product_id,
+        count,
+        device.type,
+        resource_class=device.resource_class,
+        class_code=device.class_code,
+        address=address,
+        numa_node=device.numa_node,
+        tags=device.tags,
+        traits=device.traits,
+        remote_managed=device.remote_managed,
+        live_migratable=device.live_migratable,
+        one_time_use=device.one_time_use,
+        facts={} if provider is None else {PROVIDER: provider},
+    )
+
+
+def pools_of(shelf: Devices, *, apart: bool = False) -> tuple[DevicePool, ...]:
+    """Return the free devices of a shelf as pools, those with the fewest tags first.
+
+    :param apart: whether a device that is not split is a pool of its own, with its address
+    """
+    found: list[DevicePool] = []
+    for group, free in zip(shelf.groups, shelf.free, strict=True):
+        if not isinstance(group.kind, Device):
+            continue
+        if apart and group.owner is None:
+            found += [pool_of(group.kind, address, 1) for address in free]
+        elif free:
+            found.append(pool_of(group.kind, group.owner, len(free)))
+    return tuple(sorted(found, key=lambda pool: len(pool.tags)))

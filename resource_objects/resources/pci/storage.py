@@ -1,0 +1,474 @@
+"""How devices are kept: each by a provider, as counts by class and a description (D2, D3, D11).
+
+A physical function and the functions split off it are one provider, named by its address; any
+other device has its own. Its inventories are counts, one record per class of its devices; a device
+that is taken is a unit, by address. A physical function uses up all functions split off it, by a
+share within the provider, and its allocation names them too.
+
+The description says what no figure does: vendor, product, node, tags. Traits are the provider's:
+what is added to these is added to each of its devices, what is removed from them from all.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from resource_objects import exceptions, ratio
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.resources.context import ChosenCells
+from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount
+from resource_objects.resources.pci.device import (
+    ALLOCATED,
+    PF,
+    SPENT,
+    UNAVAILABLE,
+    Device,
+    DeviceUse,
+)
+from resource_objects.resources.pci.device_groups import Devices
+from resource_objects.resources.pci.fit import (
+    ANY_CLASS,
+    Flow,
+    assigned,
+    demands_of,
+    lay,
+    with_devices,
+)
+from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+
+#: Why a device that is here is not given out: it is gone, or another by now; or it is spent.
+_GONE, _SPENT = "gone", "spent"
+
+
+def part_name(device: Device) -> str:
+    """Return what the provider of a device is called: by its address, or its parent's."""
+    return device.parent or device.address
+
+
+def by_part(devices: Iterable[Device]) -> dict[str, list[Device]]:
+    """Return devices by the provider that keeps them, in order."""
+    found: dict[str, list[Device]] = {}
+    for device in devices:
+        found.setdefault(part_name(device), []).append(device)
+    return found
+
+
+# --- what is kept of an inventory -----------------------------------------------------------------
+
+
+class DevicePart(NamedTuple):
+    """What one provider keeps of devices."""
+
+    name: str
+    devices: Sequence[Device]
+    usage: Sequence[DeviceUse]  #: why some are not given out: nothing of who holds them
+    traits: frozenset[str]
+    within: tuple[tuple[str, int, str], ...]
+
+
+def split_parts(devices: Sequence[Device], usage: Iterable[DeviceUse]) -> Iterator[DevicePart]:
+    """Yield what each provider keeps of devices, in order."""
+    withheld = {use.address: use for use in usage if _withheld(use)}
+    for name, own in by_part(devices).items():
+        traits: frozenset[str] = frozenset().union(*(device.traits for device in own))
+        uses = [withheld[device.address] for device in own if device.address in withheld]
+        yield DevicePart(name, own, uses, traits, tuple(_within(own)))
+
+
+def _withheld(use: DeviceUse) -> str | None:
+    """Return why a device is not given out when it is free, None if it is."""
+    if use.gone or use.then is not None:
+        return _GONE
+    return _SPENT if use.state == SPENT else None
+
+
+def _within(devices: Sequence[Device]) -> Iterator[tuple[str, int, str]]:
+    """Yield what a physical function uses up of its provider."""
+    counts = Counter(device.resource_class for device in devices if device.is_part)
+    for device in devices:
+        if device.can_be_split:
+            for name, count in counts.items():
+                if name != device.resource_class:
+                    yield device.resource_class, count, name
+
+
+def to_records(
+    devices: Sequence[Device], usage: Iterable[DeviceUse]
+) -> tuple[InventoryRecord, ...]:
+    """Return the figures of the devices that one provider keeps.
+
+    :raises InvalidInventory: if they are of several providers; or if a physical function is of the
+        same class as functions split off it
+    """
+    _check_one(devices)
+    uses = {use.address: use for use in usage}
+    totals: Counter[str] = Counter()
+    reserved: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for device in devices:
+        use = uses.get(device.address)
+        totals[device.resource_class] += 1
+        if use is not None:
+            used[device.resource_class] += use.is_held
+            reserved[device.resource_class] += not use.is_held and _withheld(use) is not None
+    return tuple(
+        InventoryRecord(
+            name,
+            total,
+            reserved[name],
+            1,
+            None,
+            1,
+            ratio.MILLION,
+            total - reserved[name],
+            used[name],
+        )
+        for name, total in totals.items()
+    )
+
+
+def _check_one(devices: Sequence[Device]) -> None:
+    names = sorted(by_part(devices))
+    if len(names) != 1:
+        raise exceptions.InvalidInventory(
+            "devices of one provider", names, "one device, or functions of one: parts() has each"
+        )
+    whole = {device.resource_class for device in devices if device.can_be_split}
+    both = whole.intersection(device.resource_class for device in devices if device.is_part)
+    if both:
+        raise exceptions.InvalidInventory(
+            f"class of {names[0]}", sorted(both), "another one than that of functions split off it"
+        )
+
+
+def describe(devices: Iterable[Device], usage: Iterable[DeviceUse]) -> str:
+    """Return what the figures do not tell of the devices, as JSON; the same text for the same."""
+    uses = {use.address: use for use in usage}
+    return json.dumps([_said(device, uses.get(device.address)) for device in devices])
+
+
+def _said(device: Device, use: DeviceUse | None) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "address": device.address,
+        "vendor_id": device.vendor_id,
+        "product_id": device.product_id,
+        "type": device.type,
+        "resource_class": device.resource_class,
+        "class_code": device.class_code,
+        "parent": device.parent,
+        "numa_node": device.numa_node,
+        "tags": dict(device.tags),
+        "traits": sorted(device.traits),
+        "remote_managed": device.remote_managed,
+        "live_migratable": device.live_migratable,
+        "one_time_use": device.one_time_use,
+        "facts": dict(device.facts),
+        "withheld": None if use is None else _withheld(use),
+    }
+    return {key: value for key, value in said.items() if not _is_default(key, value)}
+
+
+def _is_default(key: str, value: object) -> bool:
+    """Return whether a device says by saying nothing that something is so."""
+    if key == "live_migratable":
+        return value is None
+    return value is None or value is False or value in ("", {}, [])
+
+
+# --- and back -------------------------------------------------------------------------------------
+
+
+class Gathered(NamedTuple):
+    """What an inventory over providers is made of."""
+
+    devices: Sequence[Device]
+    usage: Sequence[DeviceUse]
+
+
+def from_parts(parts: Sequence[KeptPart]) -> Gathered:
+    """Return devices as they are kept, and what is used of them.
+
+    Who took some without saying which has the last ones that are free, as far as anybody can tell.
+    A device that was another part's when it was taken is taken, whichever keeps it now.
+
+    :raises InvalidInventory: if a description is none, or does not go with its records, or devices
+        of one function are kept by several providers
+    """
+    devices: list[Device] = []
+    usage: list[DeviceUse] = []
+    seen: set[str] = set()
+    taken = {unit for part in parts for units in part.units.values() for unit in units}
+    for part in parts:
+        own, withheld = _devices(part.description)
+        names = set(map(part_name, own))
+        if len(names) != 1 or names & seen:
+            raise exceptions.InvalidInventory(
+                "devices of a provider",
+                sorted(names),
+                "those of one function, kept by one provider",
+            )
+        seen |= names
+        _check_figures(part, own)
+        devices += _with_traits(own, part.traits)
+        usage += _usage(part, own, dict(withheld), taken).values()
+    return Gathered(devices, usage)
+
+
+@functools.lru_cache(maxsize=4096)  # hosts are read often
+def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[str, str], ...]]:
+    """Return the devices of a description, and why some are not given out."""
+    try:
+        withheld: list[tuple[str, str]] = []
+        devices: list[Device] = []
+        for entry in json.loads(description or ""):
+            said = dict(entry)
+            why = said.pop("withheld", None)
+            if why not in (None, _GONE, _SPENT):
+                raise ValueError(why)
+            devices.append(Device(**said))
+            if why is not None:
+                withheld.append((devices[-1].address, why))
+        if len({device.address for device in devices}) != len(devices):
+            raise ValueError("an address twice")
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise exceptions.InvalidInventory(
+            "description of devices", description, f"one that describe() made ({error})"
+        ) from error
+    return tuple(devices), tuple(withheld)
+
+
+def _check_figures(part: KeptPart, devices: Sequence[Device]) -> None:
+    counts = Counter(device.resource_class for device in devices)
+    totals = {record.resource_class: record.total for record in part.records}
+    if any(totals.get(name) != count for name, count in counts.items()):
+        raise exceptions.InvalidInventory(
+            f"figures of {devices[0].address}", totals, f"as many as described: {dict(counts)}"
+        )
+
+
+def _with_traits(devices: Sequence[Device], traits: frozenset[str] | None) -> Iterable[Device]:
+    """Return devices with what was added to the traits of their provider, or removed from them."""
+    said = frozenset[str]().union(*(device.traits for device in devices))
+    if traits is None or traits == said:
+        return devices
+    added = traits - said
+    return [device.replace(traits=(device.traits & traits) | added) for device in devices]
+
+
+def _usage(
+    part: KeptPart, devices: Sequence[Device], withheld: Mapping[str, str], taken: Collection[str]
+) -> dict[str, DeviceUse]:
+    """Return what is used of the devices of a part.
+
+    :param taken: the units that somebody has, of whichever part they were when they were taken
+    """
+    uses: dict[str, DeviceUse] = {}
+    for device in devices:
+        address = device.address
+        if device.parent in taken:  # it went with the whole function
+            continue
+        if address in taken:
+            gone = address in withheld and not device.one_time_use  # else it is spent by now
+            uses[address] = DeviceUse(address, ALLOCATED, gone=gone)
+        elif address in withheld:
+            uses[address] = DeviceUse(address, SPENT)
+    whole = [device for device in devices if device.can_be_split]
+    for device in whole:
+        if device.address not in uses and _used(part, device.resource_class) > 0:
+            is_split = any(use.is_held for use in uses.values())  # somebody named its parts as it
+            state = UNAVAILABLE if is_split else ALLOCATED
+            uses[device.address] = DeviceUse(device.address, state)
+    parts = [device for device in devices if not device.can_be_split]
+    for name in dict.fromkeys(device.resource_class for device in (*parts, *whole)):
+        for address in _used_up(part, name, devices, uses):
+            uses[address] = DeviceUse(address, UNAVAILABLE)
+    return uses
+
+
+def _used(part: KeptPart, name: str) -> int:
+    return sum(record.used for record in part.records if record.resource_class == name)
+
+
+def _used_up(
+    part: KeptPart, name: str, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
+) -> Sequence[str]:
+    """Return devices of a class that seem free and are not, as far as anybody can tell.
+
+    Whoever took some did not say which, or something else has used them up: counts are guarded, so
+    no more are given out than they leave.
+    """
+    free = [one.address for one in devices if one.resource_class == name and _is_free(one, uses)]
+    figures = (one.capacity - one.used for one in part.records if one.resource_class == name)
+    left = max(0, min(*figures, part.left.get(name, len(free)), len(free)))
+    return free[left:]
+
+
+def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
+    """Return whether nothing is used of a device of a part, nor of what it excludes."""
+    if device.address in uses:
+        return False
+    if device.can_be_split:
+        return not any(use.address != device.address for use in uses.values())
+    above = uses.get(device.parent or "")
+    return above is None or above.state == UNAVAILABLE
+
+
+# --- what is kept of an amount --------------------------------------------------------------------
+
+
+def to_allocations(
+    devices: Sequence[Device], amount: PCIAmount
+) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+    """Return what an assigned amount takes of each part, by the part's place.
+
+    :raises NotAssigned: if it does not say which devices
+    :raises ForeignAmount: if one is not here
+    """
+    if not amount.placed:
+        raise exceptions.NotAssigned("devices", str(amount), "assigned ones, as fit() returns")
+    known = {device.address: device for device in devices}
+    places = {name: place for place, name in enumerate(by_part(devices))}
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    units: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for one in amount.placed:
+        if one.address not in known:
+            raise exceptions.ForeignAmount("device", one.address, "one of these devices")
+        place = places[part_name(known[one.address])]
+        counts[place][one.resource_class] += 1
+        units[place, one.resource_class] += one.units
+    sign = -1 if amount.gives_back else 1
+    return tuple(
+        (
+            place,
+            tuple(
+                AmountRecord(name, sign * count, tuple(sorted(units[place, name])))
+                for name, count in sorted(counts[place].items())
+            ),
+        )
+        for place in sorted(counts)
+    )
+
+
+def from_allocations(
+    shelf: Devices,
+    amount: PCIAmount,
+    held: Mapping[int, Sequence[AmountRecord]],
+    where: ChosenCells | None,
+) -> PCIAmount:
+    """Return the assigned amount of which ``held`` is kept: :func:`to_allocations` undone.
+
+    Of more devices than it asks for it has the first that meet it.
+
+    :raises ForeignAmount: if ``amount`` cannot take that
+    """
+    known = shelf.devices
+    units = {u for records in held.values() for record in records for u in record.units}
+    if amount.placed and units == {u for one in amount.placed for u in one.units}:
+        return amount
+    unknown = sorted(units.difference(known))
+    if unknown:
+        raise exceptions.ForeignAmount("devices that are held", unknown, "some of these devices")
+    chosen = [known[unit] for unit in sorted(units) if known[unit].parent not in units]
+    if len(chosen) > amount.count:
+        chosen = some_of(amount.unassigned(), chosen, where)
+    ours = assigned(shelf, amount.unassigned(), chosen, where)
+    return with_devices(shelf, amount, ours)
+
+
+# --- devices as units -----------------------------------------------------------------------------
+
+
+#: The rules that fail because somebody has devices.
+_BY_OTHERS = frozenset({Rule.CAPACITY, Rule.AFFINITY, Rule.AT_ONCE})
+
+
+def some_units(
+    shelf: Devices,
+    devices: Sequence[Device],
+    resource_class: str,
+    count: int,
+    taken: Collection[str],
+) -> tuple[str, ...] | None:
+    """Return units of so many devices of a class, None if so many are not free.
+
+    Plain devices come before those with tags, then the order is by address. What goes with a
+    physical function is among them.
+
+    :param devices: those of one part
+    :param taken: units that somebody else is going to have
+    """
+    free = [
+        device
+        for device in devices
+        if device.resource_class == resource_class
+        and shelf.is_free(device.address)
+        and taken_with(shelf, device).isdisjoint(taken)
+    ]
+    if len(free) < count:
+        return None
+    free.sort(
+        key=lambda device: (shelf.groups[shelf.group_of[device.address]].cost, device.address)
+    )
+    return tuple(sorted(unit for one in free[:count] for unit in taken_with(shelf, one)))
+
+
+def taken_with(shelf: Devices, device: Device) -> frozenset[str]:
+    """Return the units that whoever has a device has: itself, and functions split off it."""
+    parts = shelf.parts_of(device.address) if device.type == PF else ()
+    return frozenset((device.address, *parts))
+
+
+def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> frozenset[str]:
+    """Return the devices that somebody has and a refused amount would need.
+
+    Of a function that is needed whole they are those that are split off it.
+    """
+    if reason.rule is Rule.UNIT_TAKEN:
+        device = shelf.devices.get(reason.unit or "")
+        return frozenset() if device is None else frozenset(_held(shelf, device))
+    if reason.rule not in _BY_OTHERS:
+        return frozenset()
+    meant = [request for request in amount.requests if _is_about(reason, request)]
+    return frozenset(
+        unit
+        for device in shelf.devices.values()
+        if any(request.matches(device) for request in meant)
+        for unit in _held(shelf, device)
+    )
+
+
+def _is_about(reason: Reason, request: DeviceRequest) -> bool:
+    if reason.rule is Rule.AT_ONCE:
+        return reason.resource == ANY_CLASS
+    kind = request.kinds
+    is_class = reason.resource == (request.resource_class or ANY_CLASS)
+    return is_class and reason.unit in (None, kind)
+
+
+def _held(shelf: Devices, device: Device) -> Iterator[str]:
+    """Yield what is held of a device: itself, or what it excludes."""
+    address = device.address
+    if address in shelf.uses or device.parent in shelf.uses:
+        yield address
+    yield from (part for part in shelf.split.get(address, ()) if part in shelf.uses)
+
+
+def some_of(
+    amount: PCIAmount, devices: Sequence[Device], where: ChosenCells | None
+) -> list[Device]:
+    """Return those of some devices that meet an amount, as many as it asks for, by address.
+
+    :param devices: by address
+    :raises ForeignAmount: if they do not meet it
+    """
+    own = Devices(devices, (), apart=True)
+    question = lay(own, demands_of(own, amount), where)
+    flow = Flow(question.counts, question.may, dict.fromkeys(range(len(devices)), 1))
+    if not flow.is_complete:
+        shown = [device.address for device in devices]
+        raise exceptions.ForeignAmount("devices", shown, f"what {amount} takes")
+    return [devices[group] for group in sorted({g for has in flow.given for g in has})]

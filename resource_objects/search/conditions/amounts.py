@@ -1,0 +1,412 @@
+"""One class as a count: over the fleet, asked of one tree, and why nobody gives it.
+
+One provider gives all of it, or devices share it; each part keeps the unit rules. Over the fleet
+that is a mask (:func:`enough_of_class`). What is asked of one tree is plain data
+(:class:`TreeDemand`), at which no array is looked any more, and :func:`plan` decides it as if it
+were the only class. :class:`Shortage` tells the figures that leave nobody to give it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.resources import Amount
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.backtracking import Budget, Solution, solutions
+from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.split import split
+
+
+class Source(NamedTuple):
+    """What one provider can give of a class in one part: a multiple of ``step`` in between."""
+
+    low: int
+    high: int
+    step: int
+    is_device: bool
+
+    def gives(self, amount: int) -> bool:
+        """Return whether it gives all of ``amount`` by itself."""
+        return self.low <= amount <= self.high and amount % self.step == 0
+
+
+class Draw(NamedTuple):
+    """What a giver gives is used of another inventory too, of which ``room`` is left."""
+
+    giver: int
+    target: int  #: number of an inventory
+    factor: int
+    room: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TreeDemand:
+    """One class asked of one tree. Sets of givers are numbers with a bit for each."""
+
+    amount: int
+    numbers: Sequence[int]  #: the inventories of the givers
+    givers: tuple[Source, ...]
+    allowed: int  #: the givers without a forbidden trait
+    with_trait: tuple[int, ...]  #: by required trait, the givers that have it
+    draws: tuple[Draw, ...] = ()
+    own: int = 0  #: how many of the givers are of the tree itself: the others are pools
+
+    def only(self, givers: int) -> TreeDemand:
+        """Return the same asked of some givers, whatever their traits."""
+        return dataclasses.replace(self, allowed=givers, with_trait=())
+
+    def within(self, count: int) -> TreeDemand:
+        """Return the same asked of the first givers alone."""
+        return dataclasses.replace(self, allowed=self.allowed & ((1 << count) - 1))
+
+    def with_traits(self, count: int) -> TreeDemand:
+        """Return the same with only the first required traits."""
+        return dataclasses.replace(self, with_trait=self.with_trait[:count])
+
+    def at_most(self, giver: int, amount: int) -> TreeDemand:
+        """Return the same where a giver gives no more than so much."""
+        one = self.givers[giver]
+        less = one._replace(high=min(one.high, amount // one.step * one.step))
+        return dataclasses.replace(
+            self, givers=(*self.givers[:giver], less, *self.givers[giver + 1 :])
+        )
+
+    def drawn(self, giver: int, part: int) -> Iterator[tuple[int, int]]:
+        """Yield what a part that a giver gives uses of which inventories, its own first."""
+        yield self.numbers[giver], part
+        for draw in self.draws:
+            if draw.giver == giver:
+                yield draw.target, part * draw.factor
+
+
+#: ``((giver, amount), ...)`` of one class
+Supply: TypeAlias = tuple[tuple[int, int], ...]
+#: A set of givers of each class.
+Sets: TypeAlias = tuple[int, ...]
+
+
+class Decision(NamedTuple):
+    """Who gives what: counts as parts, and what says where it goes, assigned."""
+
+    plans: tuple[Supply, ...]
+    assigned: tuple[Amount, ...] = ()
+
+
+def bits(flags: Iterable[bool]) -> int:
+    """Return a number with bit i set where flag i is.
+
+    >>> bits([True, False, True])
+    5
+    """
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """Some inventories of a class, by number, with what they meet: parallel sequences."""
+
+    numbers: range | Integers
+    is_barred: tuple[Booleans, ...]  #: by condition on everybody who gives: does not meet it
+    has_required: tuple[Booleans, ...]  #: by condition on all who give some class: meets it
+    allowed: Booleans  #: meets all of the former, and no unit that is asked for is taken
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """One class of the unnamed group over the fleet."""
+
+    resource_class: str
+    whole: Amount | None  #: as it was asked; None: as a part of another amount
+    amount: int  #: the same as a count
+    units: tuple[str, ...]  #: asked for by name
+    rows: ClassRows
+    is_device: Booleans  #: may give a part, while other devices give the rest; parallel to rows
+    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
+    own: Sources  #: all of them, to their own trees; parallel to rows
+    pooled: Sources | None  #: those of pools, to other trees; None if there are none
+
+
+# --- plan ---------------------------------------------------------------------------------------
+# Who gives one class, as if it were the only one.
+
+
+#: How many givers are looked through for one step of the budget.
+_GIVERS_PER_STEP = 16
+
+
+def plan(asked: TreeDemand, givers: int, budget: Budget) -> Supply | None:
+    """Return who of a set of givers gives how much of a class, None if they cannot.
+
+    The first that gives all by itself does; else the devices among them share, the ones that give
+    most first. Complete: None means that there is no way. Cost: linear in the givers where their
+    steps agree and no min_unit is above the step.
+    """
+    budget.spend(1 + len(asked.givers) // _GIVERS_PER_STEP)
+    for place in members(asked, givers):
+        if asked.givers[place].gives(asked.amount):
+            return ((place, asked.amount),)
+    return shared(asked, givers, asked.amount, budget)
+
+
+def shared(asked: TreeDemand, givers: int, amount: int, budget: Budget) -> Supply | None:
+    """Return how the devices of a set of givers share an amount, None if they cannot."""
+    devices = [place for place in members(asked, givers) if asked.givers[place].is_device]
+    found = split(amount, [asked.givers[place][:3] for place in devices], budget)
+    if found is None:
+        return None
+    return tuple((devices[number], part) for number, part in found)
+
+
+def members(asked: TreeDemand, givers: int) -> list[int]:
+    """Return the places of a set of givers."""
+    return [place for place in range(len(asked.givers)) if givers >> place & 1]
+
+
+def splits(asked: TreeDemand, devices: Sequence[Sequence[int]], budget: Budget) -> Iterator[Supply]:
+    """Yield every way in which several devices give all of a class, what is most first.
+
+    :param devices: those that are equal together, of whom none gives more than one before it
+
+    >>> two = TreeDemand(2, range(3), (Source(1, 1, 1, True),) * 3, 0b111, ())
+    >>> list(splits(two, [[0], [1], [2]], Budget(100)))
+    [((0, 1), (1, 1)), ((0, 1), (2, 1)), ((1, 1), (2, 1))]
+    >>> list(splits(two, [[0, 1, 2]], Budget(100)))
+    [((0, 1), (1, 1))]
+    """
+    every = [place for equal in devices for place in equal]
+    follows = [number > 0 for equal in devices for number in range(len(equal))]
+    reach = [0]
+    for place in reversed(every):
+        reach.append(reach[-1] + max(0, asked.givers[place].high))
+    reach.reverse()
+
+    def expand(given: tuple[int, ...]) -> Iterator[tuple[int, ...] | Solution[Supply]]:
+        at, rest = len(given), asked.amount - sum(given)
+        if not rest:
+            parts = tuple((every[number], part) for number, part in enumerate(given) if part)
+            if len(parts) > 1:
+                yield Solution(parts)
+        elif rest <= reach[at]:
+            most = min(given[-1], rest) if follows[at] else rest
+            low, high, step, _ = asked.givers[every[at]]
+            for part in range(min(high, most) // step * step, low - 1, -step):
+                yield (*given, part)
+            yield (*given, 0)
+
+    start: tuple[int, ...] = ()
+    return solutions(start, expand, budget)
+
+
+class Shortage:
+    """Why some sources, of whom there is at least one, cannot give what is asked of a class.
+
+    The figures are sums over these sources. Where their sum is enough and yet nobody can give all
+    of it alone, the one that comes nearest is named instead; of pools, which never add up, always
+    that one. Where there is room here and none where it is used too, what is left there is told,
+    with all who hold it. Where there is room and a unit rule stands against it, the rule is named.
+    """
+
+    def __init__(self, fleet: Fleet, host: str, ask: Demand, asked: TreeDemand) -> None:
+        self._fleet = fleet
+        self._host = host
+        self._ask = ask
+        self._amount = ask.amount
+        places = members(asked, asked.allowed)
+        self._rows = [asked.numbers[place] for place in places]
+        self._shared = [asked.numbers[place] for place in places if asked.givers[place].is_device]
+        self._is_pooled = not asked.own
+
+    def reasons(self) -> list[Reason]:
+        """Return what stands against them."""
+        free = self._free(self._rows)
+        nearest = max(self._rows, key=lambda row: (free[row], -row))
+        if sum(free.values()) < self._amount:
+            return self._full([nearest] if self._is_pooled else self._rows)
+        together = sum(free[row] for row in self._shared)
+        if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
+            return [self._shared_rule() if len(self._shared) > 1 else self._unit_rule(nearest)]
+        if free[nearest] >= self._amount:
+            return [self._unit_rule(nearest)]
+        return self._full(self._shared if together > free[nearest] else [nearest])
+
+    def _free(self, rows: Sequence[int]) -> dict[int, int]:
+        """Return what can be taken of some inventories, nothing where it is less."""
+        return {row: max(0, int(self._fleet.inventories.free[row])) for row in rows}
+
+    def _full(self, rows: list[int]) -> list[Reason]:
+        """Name the capacity of some inventories, and what they share where that leaves less."""
+        free = self._free(rows)
+        left = {row: max(0, self._fleet.left(row)) for row in rows}
+        is_short = sum(left.values()) < self._amount
+        found = [self._capacity(rows)] if is_short else []
+        nearest = max(rows, key=lambda row: (free[row], -row))
+        if is_short or all(row in self._shared for row in rows):
+            # what the others cannot give is asked of those whose inventories elsewhere leave less:
+            # of all of them, or if these have that much together, of the one that lacks most
+            drawing = [row for row in rows if free[row] < left[row]]
+            most = sorted(drawing, key=lambda row: (free[row] - left[row], row))[:1]
+            for some in (drawing, most):
+                needed = self._amount - sum(free.values()) + sum(free[row] for row in some)
+                needed = min(needed, sum(left[row] for row in some)) if is_short else needed
+                elsewhere = self._elsewhere(some, needed)
+                if all(reason.requested > reason.free for reason in elsewhere):
+                    return found + elsewhere or [self._capacity([nearest])]
+        elif free[nearest] < left[nearest]:
+            found += self._elsewhere([nearest], self._amount)
+        return found or [self._capacity([nearest])]
+
+    def _elsewhere(self, rows: Sequence[int], amount: int) -> list[Reason]:
+        """Name what some sources use elsewhere too, where that leaves them less than so much."""
+        fleet, inventories = self._fleet, self._fleet.inventories
+        drawn: dict[tuple[str, int, int], dict[int, None]] = {}
+        for row in rows:
+            for _, target, factor in fleet.shares.between(row, row + 1):
+                if fleet.left(target) < amount * factor:
+                    # all that several draw on together; what one draws on is short each by itself
+                    key = fleet.class_of(target), factor, -1 if len(rows) > 1 else target
+                    drawn.setdefault(key, {})[target] = None
+        found = []
+        for (name, factor, _), some in drawn.items():
+            targets = list(some)
+            where = {int(place) for place in inventories.provider[targets]}
+            found.append(
+                Reason(
+                    Rule.CAPACITY,
+                    amount * factor,
+                    bound=self._sum(inventories.capacity, targets),
+                    used=self._sum(inventories.used, targets),
+                    resource=name,
+                    where=fleet.names[where.pop()] if len(where) == 1 else self._host,
+                    holders=fleet.holders(targets),
+                )
+            )
+        return found
+
+    def _capacity(self, rows: list[int]) -> Reason:
+        bound = self._sum(self._fleet.inventories.capacity, rows)
+        return self._made(Rule.CAPACITY, bound, rows)
+
+    def _unit_rule(self, row: int) -> Reason:
+        """Return the rule that a provider with room for all of it keeps it from giving it."""
+        arrays = self._fleet.inventories
+        if self._amount < arrays.min_unit[row]:
+            return self._made(Rule.MIN_UNIT, int(arrays.min_unit[row]), [row])
+        if self._amount > arrays.max_unit[row]:
+            return self._made(Rule.MAX_UNIT, int(arrays.max_unit[row]), [row])
+        return self._made(Rule.STEP_SIZE, int(arrays.step_size[row]), [row])
+
+    def _shared_rule(self) -> Reason:
+        """Return the rule that keeps devices with room for all of it from sharing it."""
+        arrays, shared = self._fleet.inventories, self._shared
+        most = np.minimum(arrays.free[shared], arrays.max_unit[shared]).clip(0)
+        least = [unit for unit in arrays.min_unit[shared].tolist() if unit > 1]
+        steps: list[int] = arrays.step_size[shared].tolist()
+        if sum(most.tolist()) < self._amount:
+            return self._made(Rule.MAX_UNIT, sum(most.tolist()), shared)
+        if self._amount % math.gcd(*steps):
+            return self._made(Rule.STEP_SIZE, math.gcd(*steps), shared)
+        if least:
+            return self._made(Rule.MIN_UNIT, min(least), shared)
+        if self._amount % max(steps) == 0:  # it is what is left that does not go in steps
+            given = sum(arrays.high[shared].clip(0).tolist())
+            return self._made(Rule.IN_STEPS, given, shared)
+        return self._made(Rule.STEP_SIZE, max(steps), shared)
+
+    def _made(self, rule: Rule, bound: int, rows: list[int]) -> Reason:
+        fleet = self._fleet
+        is_one = len(rows) == 1 and (len(self._rows) > 1 or self._is_pooled)
+        where = fleet.names[int(fleet.inventories.provider[rows[0]])] if is_one else self._host
+        holders = fleet.holders(rows) if rule is Rule.CAPACITY else ()
+        used = self._sum(fleet.inventories.used, rows)
+        return Reason(rule, self._amount, bound, used, self._ask.resource_class, where, holders)
+
+    @staticmethod
+    def _sum(column: Integers, rows: list[int]) -> int:
+        return sum(column[rows].tolist())
+
+
+def alone(ask: Demand, entries: Any) -> Booleans:
+    """Return which of some entries of a class could give all of it by themselves."""
+    rows = ask.rows
+    fits = (rows.low[entries] <= ask.amount) & (ask.amount <= rows.high[entries])
+    found: Booleans = fits & (ask.amount % rows.step_size[entries] == 0)
+    return found
+
+
+def having(givers: Sources, trait: int | None) -> Booleans:
+    """Return which givers are allowed and have a trait, if one is asked for."""
+    return givers.allowed if trait is None else givers.allowed & givers.has_required[trait]
+
+
+def from_pools(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
+    """Return which trees are linked to a pool that gives all of a class."""
+    if ask.pooled is None:
+        return np.zeros(len(fleet.hosts), dtype=np.bool_)
+    entries: Any = np.asarray(ask.pooled.numbers) - ask.rows.first
+    able = having(ask.pooled, trait) & alone(ask, entries)
+    pools = ask.rows.provider[entries][able]
+    return fleet.pools.linked_to(pools, len(fleet.hosts))
+
+
+def excess(fleet: Fleet, ask: Demand, parts: Integers) -> Integers:
+    """Return, by tree, how much of a class its givers seem to have and cannot give together.
+
+    ``parts`` is the most that each entry gives. What those that draw on one inventory give is at
+    most what is left of it. A giver may draw on several: they are looked at one after the other,
+    the first of each, then the second, and what finds the most counts.
+    """
+    kept, shares = fleet.inventories, fleet.shares
+    worst = np.zeros(len(fleet.hosts), dtype=np.int64)
+    first = ask.rows.first
+    here = shares.entries(first, first + len(parts))
+    source, target = shares.source[here] - first, shares.target[here]
+    turn = np.arange(len(source)) - source.searchsorted(source)
+    for number in range(int(turn.max()) + 1 if len(turn) else 0):
+        now = turn == number
+        order = np.argsort(target[now], kind="stable")
+        on = target[now][order]
+        begins = np.flatnonzero(np.diff(on, prepend=-1))
+        given = np.add.reduceat(parts[source[now][order]], begins)
+        factor = np.minimum.reduceat(shares.factor[here][now][order], begins)
+        found = np.zeros_like(worst)
+        over = np.maximum(given - _left(fleet, on[begins]).clip(0) // factor, 0)
+        np.add.at(found, kept.tree[on[begins]], over)
+        np.maximum(worst, found, out=worst)
+    return worst
+
+
+def _left(fleet: Fleet, inventories: Integers) -> Integers:
+    """Return what is left of some inventories themselves."""
+    kept = fleet.inventories
+    found: Integers = kept.capacity[inventories] - kept.used[inventories]
+    return found
+
+
+def enough_of_class(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
+    """Return, by tree, whether who may give seems to give all that is asked of a class.
+
+    :param trait: number of a required trait that those who give must have, None for none
+    """
+    rows = ask.rows
+    found = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    if not len(rows.tree):
+        return found
+    givers = having(ask.own, trait)
+    found[rows.tree[givers & alone(ask, slice(None))]] = True
+    shares = givers & ask.is_device & (rows.low <= rows.high)
+    # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
+    parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
+    starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
+    together = np.add.reduceat(parts, starts)
+    if fleet.shares and shares.any():
+        together -= excess(fleet, ask, parts)[rows.tree[starts]]
+    found[rows.tree[starts[together >= ask.amount]]] = True
+    if ask.pooled is not None:
+        found |= from_pools(fleet, ask, trait)
+    return found

@@ -1,0 +1,316 @@
+"""By whose rules a request is read: the compatibility table (D14), one field per row.
+
+Nothing in the search asks *whose* rules apply, only what a row says; so each row can be seen, and
+tested, by itself. Rows in which both columns agree, because the rule of Placement is right or is a
+bug that nobody wants back, are no fields; ``doc/source/explanation/compatibility.rst`` tells all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.requests import Request, RequestGroup
+from resource_objects.search.arrays import Booleans
+from resource_objects.search.fleet import Fleet
+
+
+class Reach(enum.Enum):
+    """Whose membership of an aggregate counts for a provider."""
+
+    ITSELF = "its own"
+    ROOT = "its own, or its root's"
+    ABOVE = "its own, or that of any provider above it"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Semantics:
+    """The rules by which a request is read."""
+
+    #: a count of the unnamed group may be given by several devices of a tree
+    splits_devices: bool
+    #: a host's own providers have the traits of those above them too
+    inherits_traits: bool
+    #: aggregates of a provider, for the unnamed group
+    unnamed_reach: Reach
+    #: aggregates of a provider, for a named group
+    named_reach: Reach
+    #: aggregates of a pool that gives to another tree
+    pool_reach: Reach
+    #: where the unnamed group has to be in several aggregates, one provider is in all of them: who
+    #: gives, or one that counts for it
+    members_at_once: bool
+    #: an aggregate that the unnamed group must not be in keeps away the pools of a root that is
+    root_keeps_pools_out: bool
+    #: the tree that the unnamed group has to be of is the host
+    in_tree_is_host: bool
+    #: what is found has a host that gives something itself
+    host_gives: bool
+    #: a tree that is named and not there is an error, not an empty answer
+    refuses_unknown_trees: bool
+    #: candidates per host unless told otherwise; None for all
+    per_host: int | None
+
+
+#: What requests made in Python have.
+OURS = Semantics(
+    splits_devices=True,
+    inherits_traits=True,
+    unnamed_reach=Reach.ABOVE,
+    named_reach=Reach.ABOVE,
+    pool_reach=Reach.ABOVE,
+    members_at_once=False,
+    root_keeps_pools_out=False,
+    in_tree_is_host=False,
+    host_gives=True,
+    refuses_unknown_trees=True,
+    per_host=1,
+)
+
+#: What requests in the words of Placement or Nova have: its rules, less its bugs.
+PLACEMENT = Semantics(
+    splits_devices=False,
+    inherits_traits=False,
+    unnamed_reach=Reach.ROOT,
+    named_reach=Reach.ITSELF,
+    pool_reach=Reach.ITSELF,
+    members_at_once=True,
+    root_keeps_pools_out=True,
+    in_tree_is_host=True,
+    host_gives=False,
+    refuses_unknown_trees=False,
+    per_host=None,
+)
+
+
+def semantics_of(request: Request) -> Semantics:
+    """Return the rules by which a request is read.
+
+    >>> semantics_of(Request("VCPU=1")) is OURS
+    True
+    >>> semantics_of(Request("VCPU=1", compatibility="placement")) is PLACEMENT
+    True
+    """
+    return PLACEMENT if request.compatibility == "placement" else OURS
+
+
+# --- conditions ---------------------------------------------------------------------------------
+# The conditions of a group on who gives, laid over a fleet.
+#
+# A provider meets a condition or not, and it may matter to whom it gives: its own tree, or as a
+# pool another one. What counts for it besides itself (the providers above, its root) is by the
+# rules of the request (:class:`Semantics`).
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """Who meets one condition: flags by provider."""
+
+    rule: Rule  #: that fails where it is not met
+    label: str  #: the trait, aggregate or provider it is about
+    own: Booleans  #: giving to its own tree
+    pooled: Booleans  #: giving to another tree
+
+    def negated(self) -> tuple[Booleans, Booleans]:
+        """Return who does not meet it."""
+        return ~self.own, ~self.pooled
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """The conditions of one group."""
+
+    each: tuple[Condition, ...]  #: met by everybody who gives
+    some: tuple[Condition, ...]  #: each met by all who give some class
+
+
+class Laying:
+    """How conditions are laid over a fleet by some rules."""
+
+    def __init__(self, fleet: Fleet, rules: Semantics) -> None:
+        self._fleet = fleet
+        self._rules = rules
+
+    def of_group(self, group: RequestGroup) -> Conditions:
+        """Return the conditions of a group. Cost: a pass over the providers for each.
+
+        A group that asks for nothing stands for a provider itself: what is above it does not count.
+
+        :raises ProviderNotFound: for a tree that is not there, if the rules refuse that
+        """
+        itself_only = not group.resources
+        each = [self.lacking(trait, itself_only) for trait in sorted(group.forbidden)]
+        each += self._of_aggregates(group, self._reaches(group))
+        if group.in_tree is not None:
+            inside = self._fleet.tree == self._tree(group.in_tree)
+            each.append(Condition(Rule.OTHER_TREE, group.in_tree, inside, inside))
+        needed = [self.having((trait,), itself_only) for trait in sorted(group.required)]
+        needed += [self.having(some, itself_only) for some in group.any_of]
+        if group.suffix:
+            return Conditions((*each, *needed), ())
+        return Conditions(tuple(each), tuple(needed))
+
+    def of_host(self, group: RequestGroup) -> Iterator[Condition]:
+        """Yield what the unnamed group's conditions ask of the host, as flags by tree.
+
+        By Placement's rules a root that must not be a member rules out pools as well, and what is
+        to come of a tree has it as its host.
+        """
+        fleet, rules = self._fleet, self._rules
+        if rules.root_keeps_pools_out:
+            for name in sorted(group.not_member_of):
+                met = ~fleet.having(fleet.aggregates, (name,))[fleet.tops]
+                yield Condition(Rule.AGGREGATE_FORBIDDEN, name, met, met)
+        if rules.in_tree_is_host and group.in_tree is not None:
+            met = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
+            yield Condition(Rule.OTHER_TREE, group.in_tree, met, met)
+
+    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Condition]:
+        """Yield what else who gives a class must meet."""
+        for name, required, forbidden in group.traits_of:
+            if name == resource_class:
+                yield from (self.having((trait,)) for trait in sorted(required))
+                yield from (self.lacking(trait) for trait in sorted(forbidden))
+
+    def having(self, traits: Iterable[str], itself_only: bool = False) -> Condition:
+        """Return who has one of some traits."""
+        told = tuple(sorted(traits))
+        itself = self._fleet.having(self._fleet.traits, told)
+        inherits = self._rules.inherits_traits and not itself_only
+        own = self._fleet.below(itself) if inherits else itself
+        return Condition(Rule.TRAIT_MISSING, " or ".join(told), own, itself)
+
+    def lacking(self, trait: str, itself_only: bool = False) -> Condition:
+        """Return who has not a trait."""
+        own, pooled = self.having((trait,), itself_only).negated()
+        return Condition(Rule.TRAIT_FORBIDDEN, trait, own, pooled)
+
+    def _reaches(self, group: RequestGroup) -> tuple[Reach, Reach]:
+        """Return whose aggregates count for who gives to its own tree, and to another."""
+        if not group.resources and group.suffix:
+            return Reach.ITSELF, Reach.ITSELF
+        rules = self._rules
+        return rules.named_reach if group.suffix else rules.unnamed_reach, rules.pool_reach
+
+    def _of_aggregates(
+        self, group: RequestGroup, reaches: tuple[Reach, Reach]
+    ) -> Iterator[Condition]:
+        fleet = self._fleet
+        together = [fleet.having(fleet.aggregates, some) for some in group.member_of]
+        if together and self._rules.members_at_once and not group.suffix:
+            label = ", ".join(" or ".join(sorted(some)) for some in group.member_of)
+            every = np.logical_and.reduce(together)
+            yield self._members(Rule.AGGREGATE_MISSING, label, every, reaches)
+        else:
+            for some, itself in zip(group.member_of, together, strict=True):
+                label = " or ".join(sorted(some))
+                yield self._members(Rule.AGGREGATE_MISSING, label, itself, reaches)
+        for name in sorted(group.not_member_of):
+            itself = fleet.having(fleet.aggregates, (name,))
+            found = self._members(Rule.AGGREGATE_FORBIDDEN, name, itself, reaches)
+            own, pooled = found.negated()
+            yield dataclasses.replace(found, own=own, pooled=pooled)
+
+    def _members(
+        self, rule: Rule, label: str, itself: Booleans, reaches: tuple[Reach, Reach]
+    ) -> Condition:
+        own, pooled = (self._reached(itself, reach) for reach in reaches)
+        return Condition(rule, label, own, pooled)
+
+    def _reached(self, itself: Booleans, reach: Reach) -> Booleans:
+        if reach is Reach.ITSELF:
+            return itself
+        if reach is Reach.ABOVE:
+            return self._fleet.below(itself)
+        return itself | itself[self._fleet.tops][self._fleet.tree]
+
+    def _tree(self, key: str) -> int:
+        """Return the tree of a provider, -1 if it is not there and that is no error."""
+        place = self._fleet.place_of(key)
+        if place is not None:
+            return self._fleet.true_tree(place)
+        if self._rules.refuses_unknown_trees:
+            raise exceptions.ProviderNotFound(key)
+        return -1
+
+    def of_root(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterator[Condition]:
+        """Yield the conditions on the roots themselves: flags by tree."""
+        fleet = self._fleet
+        for rule, traits in (
+            (Rule.ROOT_TRAIT_MISSING, required),
+            (Rule.ROOT_TRAIT_FORBIDDEN, forbidden),
+        ):
+            for trait in sorted(traits):
+                has = fleet.having(fleet.traits, (trait,))[fleet.tops]
+                met = has if rule is Rule.ROOT_TRAIT_MISSING else ~has
+                yield Condition(rule, trait, met, met)
+
+
+def met(conditions: Iterable[Condition], providers: int) -> tuple[Booleans, Booleans]:
+    """Return who meets all of some conditions: giving to its own tree, and to another."""
+    own, pooled = np.ones(providers, dtype=np.bool_), np.ones(providers, dtype=np.bool_)
+    for one in conditions:
+        own &= one.own
+        pooled &= one.pooled
+    return own, pooled
+
+
+# --- reasons ------------------------------------------------------------------------------------
+
+#: The rules that are about a trait; what others are about is a name of another kind.
+_OF_TRAITS = frozenset(
+    {
+        Rule.TRAIT_MISSING,
+        Rule.TRAIT_FORBIDDEN,
+        Rule.ROOT_TRAIT_MISSING,
+        Rule.ROOT_TRAIT_FORBIDDEN,
+    }
+)
+#: What is asked by a condition, in words.
+_WORDS = {
+    Rule.TRAIT_MISSING: "with",
+    Rule.TRAIT_FORBIDDEN: "without",
+    Rule.AGGREGATE_MISSING: "in",
+    Rule.AGGREGATE_FORBIDDEN: "outside",
+    Rule.OTHER_TREE: "of the tree of",
+}
+
+
+def excluded(
+    conditions: Sequence[tuple[Rule, str]],
+    flags: Sequence[Booleans],
+    amount: int,
+    resource_class: str,
+    host: str,
+) -> list[Reason]:
+    """Return what leaves nobody to give a class: nothing if the conditions leave somebody.
+
+    Told is each condition that nobody meets. Where each is met by somebody, they exclude each
+    other: then those without which somebody would be left are one reason.
+
+    :param flags: by condition, who does not meet it
+    """
+    alone = [one for one, some in zip(conditions, flags, strict=True) if some.all()]
+    if alone:
+        return [unmet(rule, label, amount, resource_class, host) for rule, label in alone]
+    needed = [number for number, some in enumerate(flags) if some.any()]
+    if not needed or not np.logical_or.reduce([flags[n] for n in needed]).all():
+        return []
+    for number in tuple(needed):
+        rest = [other for other in needed if other != number]
+        if np.logical_or.reduce([flags[n] for n in rest]).all():
+            needed = rest
+    words = " ".join(f"{_WORDS[conditions[n][0]]} {conditions[n][1]}" for n in needed)
+    return [Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)]
+
+
+def unmet(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
+    """Return a reason about one condition that nobody meets."""
+    if rule in _OF_TRAITS:
+        return Reason(rule, amount, 0, 0, resource_class, host, trait=label)
+    return Reason(rule, amount, 0, 0, resource_class, host, unit=label)

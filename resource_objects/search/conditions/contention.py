@@ -1,0 +1,172 @@
+"""Inventories that several sources draw on: over the whole fleet at once, and on one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.conditions.amounts import (
+    Demand,
+    Sets,
+    Supply,
+    TreeDemand,
+    _left,
+    alone,
+    from_pools,
+    members,
+)
+from resource_objects.search.fleet import ClassRows, Fleet
+
+#: How much of a class is asked for, and which of its inventories may give it.
+Drawing: TypeAlias = tuple[int, ClassRows, Booleans]
+
+
+def contended(fleet: Fleet, drawing: Iterable[Drawing]) -> Booleans:
+    """Return the trees in which classes that can only draw on one inventory do not fit there."""
+    kept = fleet.inventories
+    targets = fleet.shares.targets
+    left = _left(fleet, targets).clip(0)
+    needed = np.zeros(len(targets), dtype=np.int64)
+    for amount, rows, able in drawing:
+        number, factor = _all_draw_on(fleet, rows, able, targets)
+        room = left[number]
+        # what does not fit by itself counts as one too much, which cannot overflow
+        needed[number] += np.where(
+            amount <= room // factor, np.minimum(amount, room // factor) * factor, room + 1
+        )
+    found = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    found[kept.tree[targets[needed > left]]] = True
+    return found
+
+
+def drawing(fleet: Fleet, ask: Demand) -> Drawing:
+    """Return how much of a class is asked for, and who may give: which of its inventories."""
+    rows = ask.rows
+    shares = ask.is_device & (rows.low <= rows.high)
+    able = ask.own.allowed & (shares | alone(ask, slice(None)))
+    return ask.amount, rows, able & ~from_pools(fleet, ask)[rows.tree]
+
+
+def _all_draw_on(
+    fleet: Fleet, rows: ClassRows, able: Booleans, targets: Integers
+) -> tuple[Integers, Integers]:
+    """Return the targets on which all givers of a class in their tree draw, and least factors."""
+    shares = fleet.shares
+    here = shares.entries(rows.first, rows.first + len(able))
+    drawing = able[shares.source[here] - rows.first]
+    own = targets[slice(*targets.searchsorted((rows.first, rows.first + len(able))))]
+    own = own[able[own - rows.first]]
+    target = np.concatenate((shares.target[here][drawing], own))
+    factor = np.concatenate((shares.factor[here][drawing], np.ones_like(own)))
+    order = np.argsort(target, kind="stable")
+    target, factor = target[order], factor[order]
+    begins = np.flatnonzero(np.diff(target, prepend=-1))
+    if not len(begins):
+        return begins, begins
+    givers = np.bincount(rows.tree[able], minlength=len(fleet.hosts))
+    count = np.diff(begins, append=len(target))
+    every = count == givers[fleet.inventories.tree[target[begins]]]
+    least = np.minimum.reduceat(factor, begins)
+    return targets.searchsorted(target[begins[every]]), least[every]
+
+
+# --- ties ---------------------------------------------------------------------------------------
+# Which givers of one tree draw on the same inventories.
+
+
+#: A giver by the number of its class in the request, and its place.
+SourceKey: TypeAlias = tuple[int, int]
+
+
+class Over(NamedTuple):
+    """An inventory of which more would be used than is left."""
+
+    target: int
+    used: int
+    room: int
+
+
+class Ties:
+    """Which givers of a tree draw on which inventories. False if no two draw on the same."""
+
+    def __init__(self, asks: Sequence[TreeDemand]) -> None:
+        self.asks = asks
+        #: by inventory, what is left
+        self.room: dict[int, int] = {}
+        #: by giver, the inventories drawn on with others, and the factor
+        self.links: dict[SourceKey, dict[int, int]] = {}
+        for number, asked in enumerate(asks):
+            for giver, target, factor, room in asked.draws:
+                self.room[target] = room
+                self.links.setdefault((number, giver), {})[target] = factor
+        if self.links:
+            self._draw_on_themselves()
+            self._leave_those_alone()
+
+    def __bool__(self) -> bool:
+        return bool(self.links)
+
+    def _draw_on_themselves(self) -> None:
+        for ask, asked in enumerate(self.asks):
+            for giver, number in enumerate(asked.numbers):
+                if number in self.room:
+                    self.links.setdefault((ask, giver), {})[number] = 1
+
+    def _leave_those_alone(self) -> None:
+        """Forget inventories on which one giver draws alone: it knows what is left."""
+        count = dict.fromkeys(self.room, 0)
+        for targets in self.links.values():
+            for target in targets:
+                count[target] += 1
+        met = {
+            giver: {target: factor for target, factor in targets.items() if count[target] > 1}
+            for giver, targets in sorted(self.links.items())
+        }
+        self.links = {giver: targets for giver, targets in met.items() if targets}
+
+    def over(self, plans: Sequence[Supply]) -> list[Over]:
+        """Return the inventories of which these parts use more than is left."""
+        used: dict[int, int] = {}
+        for ask, parts in enumerate(plans):
+            for giver, part in parts:
+                for target, factor in self.links.get((ask, giver), {}).items():
+                    used[target] = used.get(target, 0) + factor * part
+        return [
+            Over(target, total, self.room[target])
+            for target, total in sorted(used.items())
+            if total > self.room[target]
+        ]
+
+    def crowded(self, sets: Sets) -> bool:
+        """Return whether classes that can only draw on one inventory do not fit there."""
+        needed = dict.fromkeys(self.room, 0)
+        for ask, asked in enumerate(self.asks):
+            givers = members(asked, sets[ask])
+            drawn = [self.links.get((ask, giver), {}) for giver in givers]
+            for target in drawn[0] if drawn else ():
+                if all(target in links for links in drawn):
+                    needed[target] += asked.amount * min(links[target] for links in drawn)
+        return any(needed[target] > max(room, 0) for target, room in self.room.items())
+
+    def groups(self, sets: Sets) -> list[list[SourceKey]]:
+        """Return the givers of some sets that draw on the same, directly or through others."""
+        above: dict[int, int] = {}
+
+        def top(target: int) -> int:
+            while above.setdefault(target, target) != target:
+                above[target] = above[above[target]]
+                target = above[target]
+            return target
+
+        keys = [key for key in self.links if sets[key[0]] >> key[1] & 1]
+        for key in keys:
+            first, *rest = self.links[key]
+            for target in rest:
+                above[top(target)] = top(first)
+        found: dict[int, list[SourceKey]] = {}
+        for key in keys:
+            found.setdefault(top(next(iter(self.links[key]))), []).append(key)
+        return list(found.values())

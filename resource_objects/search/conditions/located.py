@@ -1,0 +1,485 @@
+"""Amounts that say where they go: over the fleet, and on one tree.
+
+An amount whose inventory lies over a tree is one class of a request, given by the parts it is put
+on. Which parts those are, the inventory decides, a view over the tree (:class:`Placing`); what is
+known before is who may be among them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.providers import Allocation
+from resource_objects.providers.located import LocatedView, fit_jointly
+from resource_objects.resources import Amount, resource
+from resource_objects.resources.located import Identified, cell_map_of
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.backtracking import Budget
+from resource_objects.search.conditions.amounts import (
+    bits,
+)
+from resource_objects.search.conditions.base import Conditions, excluded
+from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.views import Parts, View
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class LocatedDemand:
+    """An amount that says where it goes, over the fleet. Flags are parallel to the parts."""
+
+    fleet: Fleet
+    resource_class: str
+    amount: Amount
+    parts: Parts
+    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
+    is_barred: tuple[Booleans, ...]  #: by such a condition: does not meet it
+    has_required: tuple[Booleans, ...]  #: by condition on all who give some class: meets it
+    allowed: Booleans  #: meets all conditions on everybody who gives
+    classes: frozenset[str]  #: those that it may use anywhere, through shares too
+
+    @property
+    def count(self) -> int:
+        """Of how many pieces it is, as far as its kind tells beforehand: at least one."""
+        return self.amount.pieces
+
+    def of_tree(self, tree: int) -> LocatedTreeDemand:
+        """Return the same asked of one tree; no view is looked at yet."""
+        here = self.parts.of_tree(tree)
+        return LocatedTreeDemand(
+            self,
+            tree,
+            places=tuple(self.parts.provider[here].tolist()),
+            allowed=bits(self.allowed[here].tolist()),
+            with_trait=tuple(bits(has[here].tolist()) for has in self.has_required),
+        )
+
+
+def lay_located(
+    fleet: Fleet, amounts: Mapping[str, Amount], laid: Conditions
+) -> tuple[LocatedDemand, ...]:
+    """Return located amounts laid over a fleet."""
+    barriers = tuple((one.rule, one.label) for one in laid.each)
+    found = []
+    for name, amount in amounts.items():
+        parts = fleet.views.of(name)
+        is_barred = tuple(~one.own[parts.provider] for one in laid.each)
+        allowed = np.ones(len(parts.provider), dtype=np.bool_)
+        for flags in is_barred:
+            allowed &= ~flags
+        has_required = tuple(one.own[parts.provider] for one in laid.some)
+        classes = _reached(fleet, {name for shape in parts.shapes for name in shape})
+        flags_of = (barriers, is_barred, has_required, allowed)
+        found.append(LocatedDemand(fleet, name, amount, parts, *flags_of, classes))
+    return tuple(found)
+
+
+def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
+    """Return some classes, and those of all that they use through shares."""
+    found = set(classes)
+    for name in classes:
+        rows = fleet.rows(name)
+        here = fleet.shares.entries(rows.first, rows.first + len(rows.provider))
+        found |= fleet.classes_of(fleet.shares.target[here])
+    return frozenset(found)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LocatedTreeDemand:
+    """A located amount asked of one tree. Sets of parts are numbers with a bit for each."""
+
+    ask: LocatedDemand
+    tree: int
+    places: tuple[int, ...]  #: the providers of the parts
+    allowed: int  #: the parts without a forbidden trait
+    with_trait: tuple[int, ...]  #: by required trait, the parts that have it
+
+    def with_traits(self, count: int) -> LocatedTreeDemand:
+        """Return the same with only the first required traits."""
+        return dataclasses.replace(self, with_trait=self.with_trait[:count])
+
+    def only(self, parts: int) -> LocatedTreeDemand:
+        """Return the same asked of some parts, whatever their traits."""
+        return dataclasses.replace(self, allowed=parts, with_trait=())
+
+    def spots(self, parts: int) -> list[int] | None:
+        """Return which spots of the view some parts are, None for all of them."""
+        wanted = {place for bit, place in enumerate(self.places) if parts >> bit & 1}
+        found = [spot for spot, place in enumerate(self.view.places) if place in wanted]
+        return None if len(found) == len(self.view.places) else found
+
+    @property
+    def view(self) -> View:
+        """The view over the tree, which has at least one part."""
+        found = self.ask.fleet.views.of_tree(self.ask.resource_class, self.tree)
+        assert found is not None, "it is only asked where there are parts"
+        return found
+
+    def allocations(self, assigned: Amount) -> Iterator[tuple[int, Allocation]]:
+        """Yield what an assigned amount takes, each with the place of the provider."""
+        view = self.view
+        places = {spot.name: at for spot, at in zip(view.located.spots, view.places, strict=True)}
+        for taken in view.located.allocations(assigned):
+            yield places[taken.provider], taken
+
+    # --- inventories, by their numbers ---
+
+    @functools.cached_property
+    def reach(self) -> frozenset[int]:
+        """The inventories that it may use somewhere, whichever parts it is on."""
+        fleet, parts = self.ask.fleet, self.ask.parts
+        here = parts.of_tree(self.tree)
+        numbers = [
+            fleet.number(place, name)
+            for place, shape in zip(self.places, parts.shape[here].tolist(), strict=True)
+            for name in parts.shapes[shape]
+        ]
+        own = [number for number in numbers if number is not None]
+        drawn = (t for n in own for _, t, _ in fleet.shares.between(n, n + 1))
+        return frozenset([*own, *drawn])
+
+    def uses(self, assigned: Amount) -> dict[int, int]:
+        """Return what an assigned amount uses of inventories, through shares too."""
+        view, fleet = self.view, self.ask.fleet
+        places = dict(zip(view.located.spots, view.places, strict=True))
+        used: dict[int, int] = {}
+        for spot, record in view.located.taken(assigned):
+            number = fleet.number(places[spot], record.resource_class)
+            assert number is not None, "what is taken is there"
+            links = [(number, 1), *((t, k) for _, t, k in fleet.shares.between(number, number + 1))]
+            for target, factor in links:
+                used[target] = used.get(target, 0) + record.amount * factor
+        return used
+
+
+# --- lower bounds -------------------------------------------------------------------------------
+# Necessary conditions on located amounts, over the whole fleet at once.
+#
+# A kind may tell what each part that an amount is on has to have left at least. Then a tree needs
+# as many parts with that much as there are such; equal ones are counted together. Or it tells
+# what all parts together have to have left: so many devices of a class, whichever give them. Of
+# devices there have to be as many as are asked for, whatever they are.
+
+
+#: What one part has to have, for each way in which parts are kept.
+_Need = tuple[tuple[tuple[str, int], ...], ...]
+
+
+def enough_parts(ask: LocatedDemand, trees: int, trait: int | None = None) -> Booleans:
+    """Return, by tree, whether it seems to have the parts that an amount needs.
+
+    :param trait: number of a required trait that these must have, None for none
+    """
+    able = ask.allowed if trait is None else ask.allowed & ask.has_required[trait]
+    needs = _needs(ask)
+    found: Booleans = _count_parts(ask, able, trees) >= max(1, needs.total())
+    free: dict[str, Integers] = {}
+    for need, count in needs.items():
+        found &= _count_parts(ask, able & _having(ask, need, free), trees) >= count
+    for name, count in ask.amount.of_parts.items():
+        found &= _sum(ask, (name,), able, trees) >= count
+    kind = resource(ask.resource_class)
+    if issubclass(kind.inventory_kind, Identified):
+        every = {name for shape in ask.parts.shapes for name in shape}
+        found &= _sum(ask, every, able, trees) >= ask.amount.pieces
+    return found
+
+
+def _sum(ask: LocatedDemand, names: Iterable[str], parts: Booleans, trees: int) -> Integers:
+    """Return how much of some classes some parts of each tree have left together."""
+    found = np.zeros(trees, dtype=np.int64)
+    for name in names:
+        np.add.at(found, ask.parts.tree, np.where(parts, _free(ask, name).clip(0), 0))
+    return found
+
+
+def _needs(ask: LocatedDemand) -> Counter[_Need]:
+    """Return what the parts have to have, and how many of them so much."""
+    kind = resource(ask.resource_class)
+    by_shape = [kind.lower_bounds(ask.amount, classes) for classes in ask.parts.shapes]
+    return Counter(
+        tuple(tuple(sorted(counts.items())) for counts in one)
+        for one in zip(*by_shape, strict=True)
+    )
+
+
+def _having(ask: LocatedDemand, need: _Need, free: dict[str, Integers]) -> Booleans:
+    """Return which parts have so much left; ``free`` remembers what each has."""
+    parts = ask.parts
+    found = np.ones(len(parts.provider), dtype=np.bool_)
+    for shape, counts in enumerate(need):
+        here = parts.shape == shape
+        for name, count in counts:
+            if name not in free:
+                free[name] = _free(ask, name)
+            found &= ~here | (free[name] >= count)
+    return found
+
+
+def _free(ask: LocatedDemand, name: str) -> Integers:
+    """Return what each part has left of a class, 0 where it has no such inventory."""
+    rows, wanted = ask.fleet.rows(name), ask.parts.provider
+    found = np.zeros(len(wanted), dtype=np.int64)
+    if len(rows.provider):
+        at = np.minimum(rows.provider.searchsorted(wanted), len(rows.provider) - 1)
+        there = rows.provider[at] == wanted
+        found[there] = rows.free[at[there]]
+    return found
+
+
+def _count_parts(ask: LocatedDemand, parts: Booleans, trees: int) -> Integers:
+    """Return how many of some parts each tree has."""
+    return np.bincount(ask.parts.tree[parts], minlength=trees)
+
+
+def drawing(ask: LocatedDemand) -> Iterator[tuple[int, ClassRows, Booleans]]:
+    """Yield, by class, how much is given by a host, and which of its inventories may give it.
+
+    By the host as a whole, or by its parts together. Flags are parallel to the inventories of the
+    class.
+    """
+    providers = ask.parts.provider[ask.allowed]
+    for name, count in {**ask.amount.of_host, **ask.amount.of_parts}.items():
+        rows = ask.fleet.rows(name)
+        yield count, rows, np.isin(rows.provider, providers)
+
+
+# --- placing ------------------------------------------------------------------------------------
+# Where the located amounts of a request go on one tree: decided together (D13).
+#
+# What is near something and what it is near to are one decision, that of the inventories
+# (:mod:`resource_objects.providers.located`), which a claim asks too (law 5).
+
+
+#: What says that an amount is nowhere on a tree, be it that what is kept of that is no inventory.
+_REFUSALS = (exceptions.CapacityException, exceptions.ForeignAmount, exceptions.InvalidInventory)
+
+#: How much is used of inventories, by their numbers.
+Used = Mapping[int, int]
+#: An amount for each of those that are asked for, in their order.
+Assigned = tuple[Amount, ...]
+#: A set of parts for each.
+PartSets = Sequence[int]
+
+
+class Placing:
+    """Located amounts asked of one tree; each way to ask for them is decided once."""
+
+    def __init__(self, located: Sequence[LocatedTreeDemand], taken: Used | None = None) -> None:
+        """Make the question.
+
+        :param taken: what others of the same request use
+        """
+        self.located = tuple(located)
+        self._taken: Used = taken or {}
+        #: whether a decision came to its own bound: then no way found is not a no
+        self.cut_short = False
+        self._known: dict[tuple[PartSets, frozenset[tuple[int, int]]], Assigned | None] = {}
+
+    @functools.cached_property
+    def alone(self) -> tuple[Placing, ...]:
+        """Each of them by itself, as if the others were not asked for."""
+        if len(self.located) == 1:
+            return (self,)
+        return tuple(Placing([one], self._taken) for one in self.located)
+
+    @functools.cached_property
+    def reach(self) -> frozenset[int]:
+        """The inventories that they may use somewhere, whichever parts they are on."""
+        return frozenset[int]().union(*(one.reach for one in self.located))
+
+    def fit(self, within: PartSets, budget: Budget, used: Used | None = None) -> Assigned | None:
+        """Return the assigned amounts, each on some of its parts; None if there is no way.
+
+        :param used: what is used beside what is kept
+        :raises Exhausted: if the budget runs out first
+        """
+        total = dict(self._taken)
+        for number, count in (used or {}).items():
+            total[number] = total.get(number, 0) + count
+        more = frozenset((n, count) for n, count in total.items() if n in self.reach)
+        key = tuple(within), more
+        if key not in self._known:
+            budget.spend(1 + sum(len(one.places) for one in self.located))
+            self._known[key] = self._fitted(within, dict(more))
+        return self._known[key]
+
+    def _fitted(self, within: PartSets, used: Used) -> Assigned | None:
+        if not all(within):
+            return None
+        try:
+            return self.try_fit(within, used)
+        except _REFUSALS:
+            return None
+        except exceptions.SearchLimitReached:
+            self.cut_short = True
+            return None
+
+    def try_fit(
+        self, within: PartSets, used: Used | None = None, amounts: Assigned | None = None
+    ) -> Assigned:
+        """Return the assigned amounts, each on some of its parts, of which there is at least one.
+
+        :param amounts: instead of those that are asked for
+        :raises CapacityException: with reasons
+        :raises ForeignAmount: if one is assigned to what is not here
+        :raises InvalidInventory: if what is kept contradicts itself
+        :raises SearchLimitReached: if the decision came to its own bound
+        """
+        given = amounts or tuple(one.ask.amount for one in self.located)
+        names = [one.ask.resource_class for one in self.located]
+        views = {
+            name: self._beside(one, used or {}).located
+            for name, one in zip(names, self.located, strict=True)
+        }
+        spots = {
+            name: some
+            for name, one, parts in zip(names, self.located, within, strict=True)
+            if (some := one.spots(parts)) is not None
+        }
+        asked = dict(zip(names, given, strict=True))
+        found = fit_jointly(asked, {**self._others(views), **views}, spots)
+        return tuple(found[name] for name in names)
+
+    def left(self, inventory: int) -> int:
+        """Return what is left of an inventory itself, beside what others of the request use."""
+        return self.located[0].ask.fleet.left(inventory) - self._taken.get(inventory, 0)
+
+    def checked(self, within: PartSets, assigned: Assigned) -> Assigned | None:
+        """Return assigned amounts if they go together, whatever room they leave each other."""
+        try:
+            return self.try_fit(within, None, assigned)
+        except (*_REFUSALS, exceptions.SearchLimitReached):
+            return None
+
+    def _beside(self, one: LocatedTreeDemand, used: Used) -> View:
+        """Return the view over the tree with more in use."""
+        fleet = one.ask.fleet
+        more = {
+            (int(fleet.inventories.provider[n]), fleet.class_of(n)): count
+            for n, count in used.items()
+            if n in one.reach
+        }
+        return fleet.views.beside(one.view, more) if more else one.view
+
+    def _others(self, views: Mapping[str, LocatedView]) -> Mapping[str, LocatedView]:
+        """Return what else lies over the tree, and is left to others where that is possible."""
+        has_cells = any(cell_map_of(view.inventory) is not None for view in views.values())
+        return self._rest if has_cells else {}
+
+    @functools.cached_property
+    def _rest(self) -> Mapping[str, LocatedView]:
+        fleet, tree = self.located[0].ask.fleet, self.located[0].tree
+        found: dict[str, LocatedView] = {}
+        for kind in fleet.views.parts.keys() - {one.ask.resource_class for one in self.located}:
+            try:
+                view = fleet.views.of_tree(kind, tree)
+            except exceptions.InvalidInventory:
+                continue
+            if view is not None:
+                found[kind] = view.located
+        return found
+
+
+# --- reasons ------------------------------------------------------------------------------------
+# What stands against a located amount on one tree: what its inventory says, and who holds it.
+
+
+#: The rules that fail because others hold something.
+_BY_OTHERS = frozenset(
+    {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
+)
+
+
+class Unplaced:
+    """Why located amounts, one or several that are decided together, are nowhere on a tree."""
+
+    def __init__(self, asked: Sequence[LocatedTreeDemand], host: str) -> None:
+        self._every = asked
+        self._asked = asked[0]
+        self._ask = asked[0].ask
+        self._fleet: Fleet = asked[0].ask.fleet
+        self._host = host
+
+    def reasons(self, within: Sequence[int]) -> list[Reason]:
+        """Return what stands against them, each on some of its parts; nothing if they fit there."""
+        if not self._asked.places:
+            return [self.made(Rule.NO_INVENTORY)]
+        if not self._asked.allowed:
+            return self._all_barred()
+        try:
+            Placing(self._every).try_fit(within)
+        except exceptions.CapacityException as refusal:
+            return [self._told(reason) for reason in refusal.reasons]
+        except exceptions.ForeignAmount:
+            return [self.made(Rule.FOREIGN)]
+        except exceptions.InvalidInventory:
+            return [self.made(Rule.INVALID)]
+        except exceptions.SearchLimitReached:
+            return []
+        return []
+
+    def made(self, rule: Rule, trait: str | None = None) -> Reason:
+        """Return a reason about all of it."""
+        name = self._ask.resource_class
+        return Reason(rule, self._ask.count, 0, 0, name, self._host, trait=trait)
+
+    def _all_barred(self) -> list[Reason]:
+        """Name the conditions that no part meets, or if there is none all that together exclude."""
+        ask = self._ask
+        here = ask.parts.of_tree(self._asked.tree)
+        flags = [flags[here] for flags in ask.is_barred]
+        return excluded(ask.barriers, flags, ask.count, ask.resource_class, self._host)
+
+    def _told(self, reason: Reason) -> Reason:
+        """Return a reason with who holds what is missing."""
+        if reason.resource is None:
+            return reason
+        asked = next((one for one in self._every if _is_about(one, reason)), self._asked)
+        view = asked.view
+        units = view.located.blocking_units(asked.ask.amount, reason)
+        if units:
+            place = dict(zip(view.located.spots, view.places, strict=True))
+            found = self._fleet.who_has({place[spot]: some for spot, some in units.items()})
+            return dataclasses.replace(reason, holders=found)
+        if reason.rule not in _BY_OTHERS:
+            return reason
+        spot = view.located.spot_of(reason)
+        if spot is None:
+            return self._of_host(asked, reason, reason.resource)
+        provider = view.places[view.located.spots.index(spot)]
+        if reason.rule is Rule.UNIT_TAKEN and reason.unit is not None:
+            taken = self._fleet.units.taken([reason.unit]).get(provider)
+            return dataclasses.replace(reason, holders=((taken[1], 1),) if taken else ())
+        number = self._fleet.number(provider, reason.resource)
+        holders = () if number is None else self._fleet.holders([number])
+        return dataclasses.replace(reason, holders=holders)
+
+    def _of_host(self, asked: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
+        """Return what the host as a whole has left, with its own figures."""
+        fleet, shares = self._fleet, self._fleet.shares
+        numbers = [fleet.number(place, name) for place in asked.view.places]
+        links = [link for n in numbers if n is not None for link in shares.between(n, n + 1)]
+        targets = sorted({target for _, target, factor in links if factor == 1})
+        if reason.rule is not Rule.CAPACITY or not targets:
+            return reason
+        target = min(targets, key=fleet.left)
+        if fleet.left(target) != reason.free:
+            return reason
+        rows = fleet.inventories
+        return dataclasses.replace(
+            reason,
+            bound=int(rows.capacity[target]),
+            used=int(rows.used[target]),
+            holders=fleet.holders([target]),
+        )
+
+
+def _is_about(asked: LocatedTreeDemand, reason: Reason) -> bool:
+    return bool(asked.places) and asked.view.located.is_about(reason)

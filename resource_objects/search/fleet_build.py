@@ -1,0 +1,235 @@
+"""How the arrays of a fleet are made from columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers.columns import Columns, InventoryColumns, ProviderColumns
+from resource_objects.resources import resource
+from resource_objects.resources.located import Identified
+from resource_objects.search import fleet
+from resource_objects.search.arrays import (
+    Booleans,
+    Integers,
+    Places,
+    coded,
+    frozen,
+    integers,
+    parts,
+)
+from resource_objects.search.fleet import Allocations, ClassRows, Find, Fleet, Shares, Units
+from resource_objects.search.views import Views
+
+
+def read(columns: Columns, at: str | None = None) -> Fleet:
+    """Return the arrays of what a backend returned.
+
+    :param at: a provider by name or uuid: it is then a root, and its tree the only one asked about
+
+    Cost: linear but for sorting the names, about 2 microseconds per provider and per inventory.
+
+    :raises InvalidRow: if the columns do not belong together
+    :raises InvalidTree: if the parents of some provider never end
+    :raises ProviderNotFound: if ``at`` is not there
+    """
+    _check(columns)
+    given = columns.providers
+    place = Places(given.provider_id)
+    parent = place.of(_parents(given))
+    top, above = _cut(given, parent, at)
+    root, depth = _roots(parent)
+    order = _order(given.name, root, depth)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    place.renumber(rank)
+    is_root = depth[order] == 0
+    tree = frozen(np.cumsum(is_root) - 1)
+    names = tuple(given.name[row] for row in order.tolist())
+    traits = _grouped(columns.traits.trait, place.of(columns.traits.provider_id))
+    sharing = traits.get(fleet.SHARING, integers(()))
+    members = columns.aggregates
+    aggregates = _grouped(members.aggregate, place.of(members.provider_id))
+    views = Views(columns, place, tree)
+    inventories, classes, ties = _inventories(columns, place, tree, is_root, views)
+    return Fleet(
+        names=names,
+        uuids=tuple(given.uuid[row] for row in order.tolist()),
+        generation=frozen(integers(given.generation)[order]),
+        parent=frozen(rank[parent[order]]),
+        tree=tree,
+        height=int(depth.max()) + 1 if len(order) else 0,
+        hosts=tuple(names[row] for row in np.flatnonzero(is_root).tolist()),
+        inventories=inventories,
+        classes=classes,
+        traits=traits,
+        aggregates=aggregates,
+        shares=ties,
+        pools=fleet.read_pools(columns.aggregates, place, sharing, tree, is_root),
+        allocations=Allocations(columns.allocations, place),
+        units=Units(columns.units, place),
+        views=views,
+        within=None if top is None else int(tree[rank[top]]),
+        above=tuple(rank[integers(above)].tolist()),
+    )
+
+
+def _check(columns: Columns) -> None:
+    given = columns.providers
+    if not given.reported_at:  # nobody says when: nothing here depends on it
+        given = given._replace(reported_at=given.provider_id)  # type: ignore[arg-type]
+    tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]
+    tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]
+    for table in tables:
+        if len({len(column) for column in table}) > 1:
+            raise exceptions.InvalidRow(type(table).__name__, "columns", "all of one length")
+
+
+def _parents(given: ProviderColumns) -> list[int]:
+    pairs = zip(given.provider_id, given.parent_id, strict=True)
+    return [own if parent is None else parent for own, parent in pairs]
+
+
+def _cut(given: ProviderColumns, parent: Integers, at: str | None) -> tuple[int | None, list[int]]:
+    """Make a provider a root; return its row, and those of the providers that were above it."""
+    if at is None:
+        return None, []
+    rows = zip(given.name, given.uuid, strict=True)
+    found = [row for row, keys in enumerate(rows) if at in keys]
+    if not found:
+        raise exceptions.ProviderNotFound(at)
+    top = row = found[0]
+    above: list[int] = []
+    while parent[row] != row and len(above) < len(parent):  # a circle is found later
+        row = int(parent[row])
+        above.append(row)
+    parent[top] = top
+    return top, above
+
+
+def _roots(parent: Integers) -> tuple[Integers, Integers]:
+    """Return the root and the depth of every provider. Cost: one pass per level."""
+    root = np.arange(len(parent))
+    depth = np.zeros(len(parent), dtype=np.int64)
+    for _ in range(len(parent)):
+        above = parent[root]
+        moved = above != root
+        if not moved.any():
+            return root, depth
+        depth += moved
+        root = above
+    if len(parent):
+        raise exceptions.InvalidTree("parent_id", "a circle", "a root above every provider")
+    return root, depth
+
+
+def _order(names: Sequence[str], root: Integers, depth: Integers) -> Integers:
+    """Return the rows by the name of the root, then by depth, then by name."""
+    by_name = integers(sorted(range(len(names)), key=names.__getitem__))
+    rank = np.empty_like(by_name)
+    rank[by_name] = np.arange(len(by_name))
+    return np.lexsort((rank, depth, rank[root]))
+
+
+def _inventories(
+    columns: Columns, place: Places, tree: Integers, is_root: Booleans, views: Views
+) -> tuple[ClassRows, dict[str, ClassRows], Shares]:
+    """Return all inventories, the same by class, and what they share."""
+    given = columns.inventories
+    provider = place.of(given.provider_id)
+    codes, code = coded(given.resource_class)
+    order = np.lexsort((provider, code))
+    provider, code = provider[order], code[order]
+    find = _finder(codes, code, provider, len(tree))
+    ties = fleet.read_shares(columns.shares, place, find)
+    kept, devices = (_kept(views, find, len(code), of_devices) for of_devices in (False, True))
+    is_part = (kept | devices) & _is_shared(ties, code, tree[provider])
+    rows = _rows(given, order, provider, tree, is_root, ties, (kept, devices, is_part))
+    return rows, {name: rows.part(entries) for name, entries in parts(codes, code)}, ties
+
+
+def _finder(codes: dict[str, int], code: Integers, provider: Integers, providers: int) -> Find:
+    """Return what finds the number of an inventory by its provider and class, -1 for none."""
+
+    def find(wanted: Integers, classes: tuple[str, ...]) -> Integers:
+        if not len(wanted):
+            return wanted
+        keys = code * providers + provider
+        sought = integers([codes.get(name, len(codes)) for name in classes]) * providers + wanted
+        at = np.minimum(keys.searchsorted(sought), max(len(keys) - 1, 0))
+        if not len(keys):
+            return np.full(len(wanted), -1)
+        return np.where(keys[at] == sought, at, -1)
+
+    return find
+
+
+def _kept(views: Views, find: Find, count: int, of_devices: bool) -> Booleans:
+    """Return which inventories are those of parts of what lies over a tree.
+
+    :param of_devices: whether those are meant whose units are devices, or the others
+    """
+    found = np.zeros(count, dtype=np.bool_)
+    for kind, each in views.parts.items():
+        if issubclass(resource(kind).inventory_kind, Identified) is not of_devices:
+            continue
+        for number, classes in enumerate(each.shapes):
+            providers = each.provider[each.shape == number]
+            for name in classes:
+                rows = find(providers, (name,) * len(providers))
+                found[rows[rows >= 0]] = True
+    return found
+
+
+def _is_shared(ties: Shares, code: Integers, tree: Integers) -> Booleans:
+    """Return which inventories use the same class of another provider of their tree."""
+    found = np.zeros(len(code), dtype=np.bool_)
+    source, target = ties.source, ties.target
+    found[source[(code[source] == code[target]) & (tree[source] == tree[target])]] = True
+    return found
+
+
+def _rows(
+    given: InventoryColumns,
+    order: Integers,
+    provider: Integers,
+    tree: Integers,
+    is_root: Booleans,
+    ties: Shares,
+    of_parts: tuple[Booleans, Booleans, Booleans],
+) -> ClassRows:
+    bounds = [MAX_AMOUNT if most is None else most for most in given.max_unit]
+    capacity, used = integers(given.capacity)[order], integers(given.used)[order]
+    min_unit, max_unit = integers(given.min_unit)[order], integers(bounds)[order]
+    step_size = integers(given.step_size)[order]
+    free = ties.left(capacity - used)
+    is_below = ~is_root[provider]
+    kept, devices, is_part = of_parts
+    arrays: list[Any] = [
+        provider,
+        tree[provider],
+        capacity,
+        used,
+        free,
+        min_unit,
+        max_unit,
+        step_size,
+        (min_unit + step_size - 1) // step_size * step_size,
+        np.minimum(free, max_unit) // step_size * step_size,
+        is_below,
+        is_below & (devices | ((integers(given.total)[order] == 1) & ~kept)),
+        is_part,
+    ]
+    return ClassRows(*map(frozen, arrays))
+
+
+def _grouped(names: Sequence[str], provider: Integers) -> dict[str, Integers]:
+    """Return the providers by name of what each is or has, in order."""
+    codes, code = coded(names)
+    order = np.lexsort((provider, code))
+    having = frozen(provider[order])
+    return {name: having[entries] for name, entries in parts(codes, code[order])}

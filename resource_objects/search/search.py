@@ -1,0 +1,238 @@
+"""The search over all trees, within a limit and a budget.
+
+Hosts are looked at in the order asked for, and take turns: the first candidate of each, then the
+second of those that have one. No host starves the others: at first each may take no more than a
+small share of the budget, and the few that need more come again at the end, with what is left. What
+is found is given in the order of turns, then of hosts.
+
+Nothing is looked for before somebody looks at it. Where a request only counts, no amount is split
+and nothing meets, arrays decide all hosts at once; a candidate is built when it is looked at.
+
+Rejected: all candidates of a host before the next host, with which one host of many ways fills the
+limit; equal shares of the budget for all hosts, which are too small for the few hard ones and
+unused by the others; a merge by how good each candidate is, for which every one has to be found
+before the first can be given.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from resource_objects.requests import Request
+from resource_objects.search import problem
+from resource_objects.search.backtracking import Budget, CutShort, Exhausted
+from resource_objects.search.candidates import Candidate, Candidates, Hit
+from resource_objects.search.explain import Explanation, Outcome
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.order import Options, Preference
+from resource_objects.search.problem import Direct, Problem, lay
+from resource_objects.search.tree_search import Part, TreeSearch, candidate
+
+#: Steps that one host may take before the others had their turn.
+FIRST_TURN = 1000
+
+
+def search(
+    fleet: Fleet, request: Request, options: Options, *, at: str | None = None
+) -> Candidates:
+    """Return the candidates of a request, to be found when somebody looks at them.
+
+    Cost: a vectorised pass over the fleet; then, as they are looked at, a microsecond per host
+    that arrays decide and some 50 for each other that may hold it where the decision is easy;
+    never more than ``budget`` steps.
+    """
+    run = _Run(lay(request, fleet), options)
+    return Candidates(
+        run.hits(),
+        request,
+        explain=run.explain,
+        ended=run.ended,
+        options=options,
+        at=at,
+    )
+
+
+class _Run:
+    """One search while it runs."""
+
+    def __init__(self, question: Problem, options: Options) -> None:
+        self.question = question
+        self.limit = options.limit
+        self.per_host = options.per_host
+        self.preference = Preference(question.fleet, question.request, options.order, options.seed)
+        self.budget = Budget(options.budget)
+        self.possible = problem.possible(question)
+        self.direct = problem.direct(question, self.preference.is_plain)
+        self.count = 0
+        self.found: set[int] = set()  # trees with a candidate
+        self.seen: set[int] = set()  # trees of which it is known whether they have a candidate
+        self.refused: list[int] = []
+        self.undecided: list[int] = []
+        self.cut_short: list[int] = []  # a larger share of the budget would not help
+        self.is_cut_short = False  # some host may have more candidates than were found
+        self.of_pools: set[Hashable] = set()  # what no tree gives any of itself
+        self.place: dict[int, int] = {}  # of the trees that were looked at, in their order
+        #: trees that may have further candidates, None for one that arrays decided
+        self.waiting: dict[int, TreeSearch | None] = {}
+        self.by_pools: dict[tuple[int, ...], int] = {}  # trees that only these serve: the first
+        self.like: dict[int, list[int]] = {}  # the others of the same pools
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit was reached."""
+        return self.count == self.limit
+
+    def hits(self) -> Iterator[Hit]:
+        """Yield what is found, by turns, then in the order of the trees."""
+        trees = self.preference.trees(self.possible)
+        late: list[tuple[int, Hit]] = []  # comes after what a host that needs more may still have
+        for place, hit in self._first(trees, FIRST_TURN):
+            if self.undecided:
+                late.append((place, hit))
+            else:
+                yield hit
+        again, self.undecided = self.undecided, []
+        late += self._first(again, self.budget.left)
+        for _, hit in sorted(late, key=lambda one: one[0]):
+            yield hit
+        self.undecided += self.cut_short
+        turn = 1
+        while self.waiting and not self.is_full and turn != self.per_host:
+            yield from self._further(sorted(self.waiting, key=self.place.__getitem__))
+            turn += 1
+
+    def ended(self) -> tuple[int, bool]:
+        """Return the steps that were taken, and whether some host may have more than was found."""
+        return self.budget.spent, bool(self.undecided) or self.is_cut_short
+
+    def explain(self) -> Explanation:
+        """Return why hosts were left out, when all that is to be found was found."""
+        ruled_out = self.question.is_told.copy()
+        ruled_out[self.possible] = False
+        ruled_out[self._with_like(self.refused)] = True
+        undecided = sorted(self._with_like(self.undecided))
+        decided = len(self._with_like(self.seen))
+        outcome = Outcome(
+            refused=np.flatnonzero(ruled_out),
+            undecided=tuple(undecided),
+            unseen=len(self.possible) - decided - len(undecided) if self.is_full else 0,
+            budget=self.budget.allowed,
+        )
+        return Explanation(self.question, outcome)
+
+    def _with_like(self, trees: Iterable[int]) -> list[int]:
+        """Return some trees, and those that find what they find."""
+        return [each for tree in trees for each in (tree, *self.like.get(tree, ()))]
+
+    def _first(self, trees: Sequence[int], most: int) -> Iterator[tuple[int, Hit]]:
+        """Yield the first candidate of each with its place, with at most ``most`` steps for one."""
+        direct = self.direct
+        for number, tree in enumerate(trees):
+            if self.is_full:
+                return
+            if self._is_served_alike(tree):
+                continue
+            place = self.place.setdefault(tree, len(self.place))
+            if direct is not None and direct.decides[tree]:
+                yield place, self._hit(tree, direct)
+                continue
+            if not self.budget.left:
+                self.undecided.extend(trees[number:])
+                return
+            hit = self._tried(tree, most)
+            if hit is not None:
+                yield place, hit
+
+    def _tried(self, tree: int, most: int) -> Hit | None:
+        """Return the first candidate of a tree, None if there is none or the steps ran out."""
+        hosting = TreeSearch(self.question, tree, self.preference)
+        try:
+            hit = self._step(tree, hosting, most)
+        except CutShort:
+            self.cut_short.append(tree)
+            return None
+        except Exhausted:
+            self.undecided.append(tree)
+            return None
+        self.seen.add(tree)
+        if hit is not None and self.per_host != 1:
+            self.waiting[tree] = hosting
+        return hit
+
+    def _hit(self, tree: int, direct: Direct) -> Hit:
+        """Return the first candidate of a tree that arrays decide; it is built when looked at."""
+        self.seen.add(tree)
+        self.found.add(tree)
+        self.count += 1
+        if self.per_host != 1 and not direct.is_only[tree]:
+            self.waiting[tree] = None
+        return functools.partial(_build, self.question, direct, tree)
+
+    def _is_served_alike(self, tree: int) -> bool:
+        """Return whether a tree finds what one before it finds, because only pools give.
+
+        Where no host needs to give anything itself, trees that keep nothing of what is asked find
+        the same candidates if they are linked to the same pools.
+        """
+        question = self.question
+        if question.rules.host_gives or not question.fleet.pools or question.has_own[tree]:
+            return False
+        first = self.by_pools.setdefault(tuple(question.fleet.pools.of_tree(tree)), tree)
+        if first != tree:
+            self.like.setdefault(first, []).append(tree)
+        return first != tree
+
+    def _further(self, trees: Sequence[int]) -> Iterator[Hit]:
+        """Yield one more candidate of each."""
+        for tree in trees:
+            if self.is_full:
+                return
+            try:
+                hit = self._step(tree, self._taken_up(tree), self.budget.left)
+            except Exhausted:
+                self.is_cut_short = True
+                hit = None
+            if hit is None:
+                del self.waiting[tree]
+            else:
+                yield hit
+
+    def _taken_up(self, tree: int) -> TreeSearch:
+        """Return the search on a tree, after what was found of it."""
+        known = self.waiting[tree]
+        if known is None:
+            known = self.waiting[tree] = TreeSearch(self.question, tree, self.preference)
+            known.next(self.budget, self.budget.left)  # what arrays have found already
+        return known
+
+    def _step(self, tree: int, hosting: TreeSearch, most: int) -> Hit | None:
+        """Return the next candidate of a tree, None if there is none.
+
+        What pools alone give is found once, by whichever tree comes first.
+        """
+        is_of_others = False
+        while (found := hosting.next(self.budget, most)) is not None:
+            if found.is_of_pools and not self.question.rules.host_gives:
+                if found.key in self.of_pools:
+                    is_of_others = True
+                    continue
+                self.of_pools.add(found.key)
+            self.found.add(tree)
+            self.count += 1
+            return found.candidate
+        if tree not in self.found and not is_of_others:
+            self.refused.append(tree)
+        return None
+
+
+def _build(question: Problem, direct: Direct, tree: int) -> Candidate:
+    """Return the candidate of a tree that arrays decided."""
+    provider = question.fleet.inventories.provider
+    parts = [
+        Part(number, -1, int(provider[first[tree]]), ask.amount)
+        for number, (ask, first) in enumerate(zip(question.asks, direct.first, strict=True))
+    ]
+    return candidate(question, tree, parts)

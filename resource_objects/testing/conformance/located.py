@@ -1,0 +1,459 @@
+"""Rules of NUMA cells and devices: kept whole, many units are one write, no unit twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Rule
+from resource_objects.ledger import Ledger, RetryPolicy
+from resource_objects.providers import Backend, Provider
+from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.orders import ConsumerOrder, Use
+from resource_objects.resources import Amount
+from resource_objects.resources.context import Context
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
+from resource_objects.resources.pci import Device, PCIInventory, devices
+from resource_objects.testing.conformance.races import (
+    claim_devices,
+    claim_topologies,
+    processes,
+    together,
+)
+from resource_objects.testing.conformance.suite import (
+    TOPOLOGY,
+    Kit,
+    changes_to,
+    define,
+    host_of,
+    kept,
+    law,
+    order,
+    picture,
+    release,
+)
+
+_HUGE = "CUSTOM_HUGEPAGES_2048KB"
+
+
+def _cells(count: int = 2) -> NUMATopologyInventory:
+    """Return cells of two shared CPUs, four dedicated threads of two cores, and pages."""
+    pages = [PagePool(size_kib=4, total=1024 * 256), PagePool(size_kib=2048, total=64, reserved=8)]
+    return NUMATopologyInventory(
+        [
+            HostCell(
+                number,
+                shared=[first, first + 1],
+                dedicated=range(first + 2, first + 6),
+                siblings=[(first + 2, first + 4), (first + 3, first + 5)],
+                memory_mb=1152,
+                pages=pages,
+                socket=number // 2,
+                distances={n: 10 if n == number else 21 for n in range(count)},
+                physnets=["red"] if number else [],
+            )
+            for number in range(count)
+            for first in [6 * number]
+        ],
+        cpu_ratio="1.5",
+    )
+
+
+def _define(backend: Backend, count: int = 2) -> dict[str, str]:
+    return define(backend, host_of("host0", _cells(count), DISK_GB=9))
+
+
+def _view(backend: Backend, host: str = "host0") -> LocatedView:
+    views = LocatedViews(backend.read(host))
+    [root] = views.trees(TOPOLOGY)
+    located = views.of_tree(root, TOPOLOGY)
+    assert located is not None
+    return located
+
+
+def _take(backend: Backend, consumer: str, amount: Amount) -> Amount:
+    """Take an amount where it fits; return it assigned."""
+    located = _view(backend)
+    assigned = located.fit(amount)
+    order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
+    return assigned
+
+
+class TopologyRules(Kit):
+    """What becomes of topologies."""
+
+    def test_cells_come_back_whole(self, backend: Backend) -> None:
+        _define(backend)
+        inventory = _cells()
+        assert not changes_to(backend, host_of("host0", inventory, DISK_GB=9))
+        for number, child in enumerate(kept(backend, "host0").children):
+            (cell,) = child.inventories[TOPOLOGY].cells  # type: ignore[attr-defined]
+            assert cell == inventory.cells[number]
+        inventory.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
+        assert _view(backend).inventory == inventory
+
+    @law(1)
+    def test_what_is_taken_of_cells_is_the_hosts_too(self, backend: Backend) -> None:
+        _define(backend)
+        asked = numa(2, shared=2, dedicated=4, memory_mb=256)
+        _take(backend, "job", asked)
+        found = picture(backend)
+        for cell in ("host0/numa0", "host0/numa1"):
+            used = [found.used(cell, name) for name in ("VCPU", "PCPU", "MEMORY_MB")]
+            assert used == [1, 2, 128]
+        assert [found.used("host0", n) for n in ("VCPU", "PCPU", "MEMORY_MB")] == [2, 4, 256]
+        assert set(found.units) == {
+            ("host0/numa0", "cpu2"),
+            ("host0/numa0", "cpu4"),
+            ("host0/numa1", "cpu8"),
+            ("host0/numa1", "cpu10"),
+        }
+
+    @law(1, 6)
+    def test_the_host_as_a_whole_bounds_its_cells(self, backend: Backend) -> None:
+        names = _define(backend)
+        order(backend, ConsumerOrder.claim("floating", (Use(names["host0"], "PCPU", 7),)))
+        before = picture(backend)
+        cell = names["host0/numa0"]
+        with pytest.raises(exceptions.CapacityException) as refused:
+            order(backend, ConsumerOrder.claim("job", (Use(cell, "PCPU", 2, ("cpu2", "cpu3")),)))
+        [reason] = refused.value.reasons
+        assert (reason.rule, reason.where, reason.free) == (Rule.CAPACITY, "host0", 1)
+        assert picture(backend) == before
+        with pytest.raises(exceptions.CapacityException):
+            _view(backend).fit(numa(dedicated=2))
+        _take(backend, "job", numa(dedicated=1))
+
+    def test_huge_pages_are_of_their_cell_alone(self, backend: Backend) -> None:
+        names = _define(backend)
+        _take(backend, "job", numa(dedicated=1, memory_mb=112, page_size="2MB"))
+        found = picture(backend)
+        assert found.used("host0/numa0", _HUGE) == 56  # all but those that are reserved
+        assert [found.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
+        with pytest.raises(exceptions.CapacityException):
+            order(backend, ConsumerOrder.claim("more", (Use(names["host0/numa0"], _HUGE, 1),)))
+        with pytest.raises(exceptions.CapacityException):  # nor is the host's memory in them
+            order(backend, ConsumerOrder.claim("more", (Use(names["host0"], "MEMORY_MB", 2049),)))
+
+    @law(2, 4, 6)
+    def test_many_cpus_are_taken_in_one_write_or_none(self, backend: Backend) -> None:
+        _define(backend, 8)
+        located = _view(backend)
+        wanted = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
+        [*_, last] = [delta for delta in wanted if delta.units]
+        theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
+        order(backend, ConsumerOrder.claim("thief", (theft,)))
+        before = picture(backend)
+        with pytest.raises(exceptions.UnitTaken) as refused:
+            order(backend, ConsumerOrder.claim("job", wanted))
+        [reason] = refused.value.reasons
+        assert (reason.unit, reason.holders) == (theft.units[0], (("thief", 1),))
+        assert picture(backend) == before
+        release(backend, "thief")
+        order(backend, ConsumerOrder.claim("job", wanted))
+        assert len(picture(backend).units) == 16
+
+    @law(3, 5)
+    def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
+        _define(backend)
+        model: Any = _view(backend).inventory.obj_clone()
+        said: dict[str, Any] = {}
+        for number, asked in enumerate(
+            [
+                numa(dedicated=1, thread_policy="isolate"),
+                numa(2, shared=2, dedicated=2, memory_mb=64),
+                numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
+            ]
+        ):
+            said[f"job-{number}"] = _take(backend, f"job-{number}", asked)
+            assert model.consume(asked) == said[f"job-{number}"]
+            assert _view(backend).inventory == model
+        release(backend, "job-1")
+        model.consume(-said.pop("job-1"))
+        located = _view(backend)
+        assert located.inventory == model
+        for name, assigned in said.items():
+            record = backend.held(name)
+            assert record is not None
+            assert located.placed(assigned.unassigned(), record.held) == assigned
+
+    @law(2)
+    def test_a_topology_changes_places_in_one_write(self, backend: Backend) -> None:
+        _define(backend)
+        located = _view(backend)
+        first, second = (
+            located.inventory.fit(numa(dedicated=4), None, Context(allowed=[number]))
+            for number in (0, 1)
+        )
+        order(backend, ConsumerOrder.claim("a", located.deltas(first)))
+        order(backend, ConsumerOrder.claim("b", located.deltas(second)))
+        order(
+            backend,
+            ConsumerOrder.replace("a", located.deltas(second)),
+            ConsumerOrder.replace("b", located.deltas(first)),
+        )
+        assert {key: who for key, (_, who) in picture(backend).units.items()} == {
+            **{("host0/numa1", f"cpu{cpu}"): "a" for cpu in range(8, 12)},
+            **{("host0/numa0", f"cpu{cpu}"): "b" for cpu in range(2, 6)},
+        }
+
+    @law(4)
+    def test_threads_never_get_one_cpu_twice(self, backend: Backend) -> None:
+        """All want the same CPUs first; each gets some, for there are enough."""
+        _define(backend)
+        ledger = Ledger(backend, retries=RetryPolicy(fits=200))
+        asked = {"host0": {TOPOLOGY: numa(dedicated=1)}}
+        outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), 8)
+        assert [one for one in outcomes if isinstance(one, BaseException)] == []
+        assert len(picture(backend).units) == 8
+        with pytest.raises(exceptions.CapacityException):
+            ledger.claim("more", asked)
+
+    @law(4)
+    def test_processes_never_get_one_cpu_twice(self, backend: Backend, url: str) -> None:
+        self.need("multi_process")
+        _define(backend)
+        with ProcessPoolExecutor(3, mp_context=processes()) as pool:
+            futures: list[Future[dict[str, str]]] = [
+                pool.submit(claim_topologies, self.backend_class, url, "host0", f"w{n}", 12)
+                for n in range(3)
+            ]
+            told = {name: cpus for one in futures for name, cpus in one.result().items()}
+        found = picture(backend)
+        held: dict[str, set[str]] = {}
+        for (_, unit), (_, consumer) in found.units.items():
+            held.setdefault(consumer, set()).add(unit.removeprefix("cpu"))
+        assert held == {name: set(cpus.split(",")) for name, cpus in told.items()}
+        assert found.used("host0", "PCPU") == len(found.units)
+
+
+# --- devices: a card or its functions ---
+
+
+DEVICES = "DEVICES"
+#: The classes of the devices here: a card whole, a function split off one, a GPU.
+CARD, FUNCTION, GPU = "CUSTOM_CARD", "SRIOV_NET_VF", "PGPU"
+_WHOLE, _PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
+_SECOND = tuple(f"0000:02:02.{number}" for number in range(3))
+
+
+def _card(bus: int) -> Iterator[Device]:
+    whole = f"0000:{bus:02x}:00.0"
+    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=bus)
+    for number in range(3):
+        yield Device(
+            f"0000:{bus:02x}:02.{number}",
+            "8086",
+            "154c",
+            "type-VF",
+            resource_class=FUNCTION,
+            parent=whole,
+            numa_node=bus,
+            tags={"physnet": "red"},
+            facts={"mac_address": f"00:00:00:00:00:0{number}"},
+        )
+
+
+def _lab() -> PCIInventory:
+    """Return two cards of three functions each, and a GPU that says all that can be said."""
+    gpu = Device(
+        "0000:03:00.0",
+        "10de",
+        "2330",
+        resource_class=GPU,
+        class_code="030200",
+        traits=["CUSTOM_H100"],
+        live_migratable=False,
+        one_time_use=True,
+    )
+    return PCIInventory([*_card(1), *_card(2), gpu])
+
+
+def _host() -> Provider:
+    host = Provider("host0", "VCPU=8")
+    host.add_parts(DEVICES, _lab())
+    return host
+
+
+def _define_devices(backend: Backend) -> dict[str, str]:
+    return define(backend, _host())
+
+
+def _view_of_devices(backend: Backend) -> LocatedView:
+    views = LocatedViews(backend.read("host0"))
+    [root] = views.trees(DEVICES)
+    located = views.of_tree(root, DEVICES)
+    assert located is not None
+    return located
+
+
+def _take_devices(backend: Backend, consumer: str, amount: Amount) -> Amount:
+    """Take an amount where it fits; return it assigned."""
+    located = _view_of_devices(backend)
+    assigned = located.fit(amount)
+    order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
+    return assigned
+
+
+class DeviceRules(Kit):
+    """What becomes of devices."""
+
+    def test_devices_come_back_whole(self, backend: Backend) -> None:
+        _define_devices(backend)
+        assert not changes_to(backend, _host())
+        assert _view_of_devices(backend).inventory == PCIInventory(
+            _lab().devices, resource_class=DEVICES
+        )
+        gpu = next(one for one in kept(backend, "host0").children if one.name.endswith("03:00.0"))
+        assert gpu.traits == {"CUSTOM_H100"}
+
+    @law(1, 4)
+    def test_a_card_that_is_taken_takes_its_functions(self, backend: Backend) -> None:
+        names = _define_devices(backend)
+        _take_devices(backend, "job", devices(CARD))
+        found = picture(backend)
+        where = f"host0/{_WHOLE}"
+        assert [found.used(where, name) for name in (CARD, FUNCTION)] == [1, 3]
+        assert set(found.units) == {(where, unit) for unit in (_WHOLE, *_PARTS)}
+        for delta in (
+            Use(names[where], FUNCTION, 1, _PARTS[:1]),
+            Use(names[where], FUNCTION, 1),
+            Use(names[where], CARD, 1, (_WHOLE, *_PARTS)),
+        ):
+            with pytest.raises(exceptions.CapacityException):
+                order(backend, ConsumerOrder.claim("more", (delta,)))
+        assert picture(backend) == found
+
+    @law(1, 4)
+    def test_a_function_that_is_taken_keeps_its_card(self, backend: Backend) -> None:
+        names = _define_devices(backend)
+        _take_devices(backend, "job", devices(FUNCTION))
+        where = f"host0/{_WHOLE}"
+        before = picture(backend)
+        for delta in (
+            Use(names[where], CARD, 1, (_WHOLE, *_PARTS)),
+            Use(names[where], CARD, 1),
+        ):
+            with pytest.raises(exceptions.CapacityException) as refused:
+                order(backend, ConsumerOrder.claim("more", (delta,)))
+            [reason] = [one for one in refused.value.reasons if one.rule is Rule.CAPACITY]
+            assert (reason.resource, reason.requested, reason.free) == (FUNCTION, 3, 2)
+        assert picture(backend) == before
+        assert _take_devices(backend, "other", devices(CARD)) is not None  # the other one
+
+    @law(3)
+    def test_what_is_given_back_can_be_had_whole_again(self, backend: Backend) -> None:
+        _define_devices(backend)
+        before = picture(backend)
+        _take_devices(backend, "whole", devices(CARD, 2))
+        release(backend, "whole")
+        assert picture(backend).units == before.units == {}
+        _take_devices(backend, "parts", devices(FUNCTION, 6))
+        with pytest.raises(exceptions.CapacityException):
+            _view_of_devices(backend).fit(devices(CARD))
+        release(backend, "parts")
+        _take_devices(backend, "whole", devices(CARD, 2))
+
+    @law(3, 5)
+    def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
+        _define_devices(backend)
+        model = _lab()
+        model.update(resource_class=DEVICES)
+        said = {}
+        amounts = (
+            devices(FUNCTION, 2) + devices(CARD),
+            devices([FUNCTION, GPU], requester="either"),
+            devices(GPU),
+        )
+        for number, asked in enumerate(amounts):
+            said[f"job-{number}"] = assigned = _take_devices(backend, f"job-{number}", asked)
+            taken = model.consume(asked)
+            assert taken == assigned
+            model.allocate(taken)
+            assert _view_of_devices(backend).inventory == model
+        for name, assigned in said.items():
+            record = backend.held(name)
+            assert record is not None
+            assert _view_of_devices(backend).placed(assigned.unassigned(), record.held) == assigned
+
+    @law(2)
+    def test_devices_change_hands_in_one_write(self, backend: Backend) -> None:
+        _define_devices(backend)
+        located = _view_of_devices(backend)
+        first, second = (
+            located.inventory.fit(devices(FUNCTION, 3), None, Context(allowed=[number]))
+            for number in (0, 1)
+        )
+        order(backend, ConsumerOrder.claim("a", located.deltas(first)))
+        order(backend, ConsumerOrder.claim("b", located.deltas(second)))
+        order(
+            backend,
+            ConsumerOrder.replace("a", located.deltas(second)),
+            ConsumerOrder.replace("b", located.deltas(first)),
+        )
+        owners = {unit: who for (_, unit), (_, who) in picture(backend).units.items()}
+        assert owners == {**dict.fromkeys(_SECOND, "a"), **dict.fromkeys(_PARTS, "b")}
+
+    @law(2, 4)
+    def test_a_card_and_a_function_change_places(self, backend: Backend) -> None:
+        """What one gives back in a write, the other has in it, whole or in parts."""
+        names = _define_devices(backend)
+        where = names[f"host0/{_WHOLE}"]
+        whole = (Use(where, CARD, 1, (_WHOLE, *_PARTS)),)
+        part = (Use(where, FUNCTION, 1, _PARTS[:1]),)
+        order(backend, ConsumerOrder.claim("job", whole))
+        order(backend, ConsumerOrder.replace("job", part))
+        assert picture(backend).used(f"host0/{_WHOLE}", FUNCTION) == 1
+        order(backend, ConsumerOrder.replace("job", whole))
+        found = picture(backend)
+        assert found.used(f"host0/{_WHOLE}", FUNCTION) == 3 and len(found.units) == 4
+
+    @law(4)
+    def test_threads_never_get_one_device_twice(self, backend: Backend) -> None:
+        """All want the same functions first; each gets one, for there are enough."""
+        _define_devices(backend)
+        ledger = Ledger(backend, retries=RetryPolicy(fits=200))
+        asked = {"host0": {DEVICES: devices(FUNCTION)}}
+        outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), 6)
+        assert [one for one in outcomes if isinstance(one, BaseException)] == []
+        assert len(picture(backend).units) == 6
+        with pytest.raises(exceptions.CapacityException):
+            ledger.claim("more", asked)
+
+    @law(4)
+    def test_threads_get_a_card_or_its_functions(self, backend: Backend) -> None:
+        """One wants it whole and others parts of it, at the same moment: never both."""
+        _define_devices(backend)
+        ledger = Ledger(backend, retries=RetryPolicy(fits=200))
+
+        def claim(number: int) -> object:
+            kind = CARD if number % 2 else FUNCTION
+            return ledger.claim(f"job-{number}", {"host0": {DEVICES: devices(kind)}})
+
+        together(claim, 8)
+        found = picture(backend)
+        for bus in ("01", "02"):
+            where = f"host0/0000:{bus}:00.0"
+            whole, parts = found.used(where, CARD), found.used(where, FUNCTION)
+            assert parts == 3 if whole else parts <= 3
+            assert len([unit for at, unit in found.units if at == where]) == parts + whole
+
+    @law(4)
+    def test_processes_never_get_one_device_twice(self, backend: Backend, url: str) -> None:
+        self.need("multi_process")
+        _define_devices(backend)
+        with ProcessPoolExecutor(3, mp_context=processes()) as pool:
+            futures: list[Future[dict[str, list[str]]]] = [
+                pool.submit(claim_devices, self.backend_class, url, "host0", f"w{n}", 12)
+                for n in range(3)
+            ]
+            told = {name: had for one in futures for name, had in one.result().items()}
+        held: dict[str, list[str]] = {}
+        for (_, unit), (_, consumer) in sorted(picture(backend).units.items()):
+            held.setdefault(consumer, []).append(unit)
+        assert held == {name: sorted(had) for name, had in told.items()}

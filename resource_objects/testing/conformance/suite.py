@@ -1,0 +1,366 @@
+"""What the rules are told with: fixtures, short ways to say things, and pictures to compare."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+
+from resource_objects.providers import Backend, Provider, diff
+from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.definition import DefinitionChanges, merge_changes
+from resource_objects.providers.feed import SHARDS
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    ConsumerRecord,
+    NameAction,
+    NameChange,
+    NameKind,
+    Operation,
+    Use,
+    Write,
+    subject_of,
+)
+from resource_objects.resources import Amounts, IntegerInventory
+from resource_objects.resources.numa import (
+    NUMATopologyInventory,
+)
+from resource_objects.resources.records import InventoryRecord, KindRecord
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+class Kit:
+    """What a subclass says about its backend.
+
+    ``backend_class``
+        the class, whose ``open`` is given the URLs
+    ``backend_name``
+        its column in the published table of laws
+    ``persistent``
+        whether a ledger outlives the backend object: opening the same URL again, also while it is
+        open, finds it
+    ``multi_process``
+        whether several processes may use one URL at a time (needs ``persistent``)
+    """
+
+    backend_class: ClassVar[type[Backend]]
+    backend_name: ClassVar[str]
+    persistent: ClassVar[bool] = True
+    multi_process: ClassVar[bool] = True
+
+    @pytest.fixture
+    def url(self) -> str:
+        """Return the URL of an empty ledger."""
+        raise NotImplementedError("override the fixture `url`")
+
+    @pytest.fixture
+    def another_url(self) -> str:
+        """Return the URL of another empty ledger."""
+        raise NotImplementedError("override the fixture `another_url`")
+
+    @pytest.fixture
+    def new_url(self, another_url: str) -> str:
+        """Return the URL of a ledger that the first ``open`` makes, where it makes one."""
+        return another_url
+
+    @pytest.fixture
+    def backend(self, url: str) -> Iterator[Backend]:
+        """The backend under test, open on an empty ledger."""
+        opened = self.backend_class.open(url)
+        yield opened
+        opened.close()
+
+    def need(self, capability: str) -> None:
+        """Skip a test that needs what the backend says it cannot do."""
+        if not getattr(self, capability):
+            pytest.skip(f"{self.backend_name} is not {capability}")
+
+
+def law(*numbers: int) -> Callable[[_F], _F]:
+    """Mark a test with the laws it holds the code to, where the plug-in that knows them is loaded.
+
+    The kit can be imported without :mod:`resource_objects.testing.laws`, also under
+    ``--strict-markers``, which makes an error of a mark that nobody declared.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pytest.PytestUnknownMarkWarning)
+            return pytest.mark.law(*numbers)
+    except pytest.fail.Exception:
+        return lambda test: test
+
+
+# --- short ways to say things ---
+
+CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
+
+
+def host(name: str = "host0", inventories: Any = "VCPU=8,MEMORY_MB=16384") -> Provider:
+    """Return a provider to define."""
+    return Provider(name, inventories)
+
+
+def changes_to(backend: Backend, *wanted: Provider) -> DefinitionChanges:
+    """Return what turns the kept trees of some roots into the wanted ones."""
+    parts = []
+    for root in wanted:
+        kept = trees(backend.read(root.uuid or root.name))
+        parts.append(diff(kept[0] if kept else None, root))
+    return parts[0] if len(parts) == 1 else merge_changes(wanted[0].name, parts)
+
+
+def define(backend: Backend, *roots: Provider) -> dict[str, str]:
+    """Make kept trees look like ``roots``; return ``{name: uuid}`` of their providers."""
+    for root in roots:
+        changes = changes_to(backend, root)
+        if changes:
+            backend.define(Operation(), changes)
+    return backend.uuids([provider.name for root in roots for provider in root.walk()])
+
+
+def kept(backend: Backend, name: str) -> Provider:
+    """Return the tree that a provider belongs to, as kept."""
+    [root] = trees(backend.read(name))
+    return root
+
+
+def deltas(amounts: dict[str, Any]) -> tuple[Use, ...]:
+    """Return the deltas of ``{provider uuid: amounts}``."""
+    return tuple(
+        Use(uuid, record.resource_class, record.amount, record.units)
+        for uuid, given in amounts.items()
+        for kind, amount in Amounts.of(given).by_name()
+        for record in amount.to_records(kind)
+    )
+
+
+def claim(backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any) -> ConsumerRecord:
+    """Claim ``{provider uuid: amounts}``."""
+    return backend.claim(Operation(), ConsumerOrder.claim(consumer, deltas(amounts), **said))
+
+
+def adjust(backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any) -> ConsumerRecord:
+    """Adjust what a consumer holds by ``{provider uuid: amounts}``."""
+    return backend.adjust(Operation(), ConsumerOrder.adjust(consumer, deltas(amounts), **said))
+
+
+def release(backend: Backend, consumer: str) -> ConsumerRecord:
+    """ConsumerOrder what a consumer holds."""
+    return backend.release(Operation(), consumer)
+
+
+def order(backend: Backend, *orders: ConsumerOrder, **said: Any) -> tuple[ConsumerRecord, ...]:
+    """Carry out some orders in one write."""
+    return backend.commit(write_of(*orders, **said))
+
+
+def write_of(*orders: ConsumerOrder, operation: Operation | None = None, **said: Any) -> Write:
+    """Return a write of some orders, and of whatever else is said."""
+    subject = subject_of(one.consumer for one in orders) if orders else "host0"
+    return Write(operation or Operation(), "orders", subject, orders=orders, **said)
+
+
+def rename(kind: NameKind, name: str, to: str) -> NameChange:
+    """Return the change that gives something another name."""
+    return NameChange(kind, NameAction.RENAME, name, to)
+
+
+def change_names(backend: Backend, *changes: NameChange) -> None:
+    """Carry out some changes of names in one write."""
+    backend.commit(Write(Operation(), "names", changes[0].name, names=changes))
+
+
+def names_of(backend: Backend, kind: NameKind) -> list[str]:
+    """Return all names of a kind, read page by page."""
+    found: list[str] = []
+    while page := backend.list_names(kind, 100, found[-1] if found else None):
+        found += [listed.name for listed in page]
+    return found
+
+
+def told(record: ConsumerRecord | None) -> ConsumerRecord | None:
+    """Return a record with what is held in one order, to compare."""
+    if record is None:
+        return None
+    held = sorted(record.held, key=lambda one: one.key)
+    sorted_units = (dataclasses.replace(one, units=tuple(sorted(one.units))) for one in held)
+    return dataclasses.replace(record, held=tuple(sorted_units))
+
+
+def now() -> datetime.datetime:
+    """Return the time, as everything that is kept tells it."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+# --- pictures to compare ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """One provider of a :class:`Picture`."""
+
+    uuid: str
+    parent: str | None
+    root: str
+    generation: int
+    inventories: dict[str, InventoryRecord]
+    traits: frozenset[str]
+    aggregates: frozenset[str]
+    shares: dict[tuple[str, str, str], int]  #: (class, of provider, of class): factor
+    kinds: frozenset[KindRecord]
+    reported_at: datetime.datetime | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """Everything a ledger holds, by name: equal for logically identical states."""
+
+    providers: dict[str, Kept]
+    allocations: dict[tuple[str, str, str], int]  #: (consumer, provider, class): amount
+    units: dict[tuple[str, str], tuple[str, str]]  #: (provider, unit): (class, consumer)
+
+    def used(self, provider: str, resource_class: str) -> int:
+        """Return what is used of one inventory."""
+        return self.providers[provider].inventories[resource_class].used
+
+    def holds(self, consumer: str) -> dict[tuple[str, str], int]:
+        """Return ``{(provider, class): amount}`` of one consumer."""
+        return {key[1:]: amount for key, amount in self.allocations.items() if key[0] == consumer}
+
+
+def picture(backend: Backend, *trees: str) -> Picture:
+    """Return what a ledger holds, having checked that it agrees with itself."""
+    return picture_of(backend.read(*trees))
+
+
+def picture_of(columns: Columns) -> Picture:
+    """Return columns as a picture, having checked that they agree with themselves."""
+    name_of = dict(zip(columns.providers.provider_id, columns.providers.name, strict=True))
+    inventories = _by_name(columns.inventories, name_of, InventoryRecord)
+    traits = _by_name(columns.traits, name_of, str)
+    aggregates = _by_name(columns.aggregates, name_of, str)
+    kinds = _by_name(columns.kinds, name_of, KindRecord)
+    shares = _by_name(
+        columns.shares, name_of, lambda *row: ((row[0], name_of[row[1]], row[2]), row[3])
+    )
+    providers = {
+        name: Kept(
+            uuid,
+            None if parent_id is None else name_of[parent_id],
+            name_of[root_id],
+            generation,
+            _mapping((record.resource_class, record) for record in inventories[name]),
+            frozenset(traits[name]),
+            frozenset(aggregates[name]),
+            _mapping(shares[name]),
+            frozenset(kinds[name]),
+            reported_at,
+        )
+        for provider_id, uuid, name, parent_id, root_id, generation, reported_at in zip(
+            *columns.providers, strict=True
+        )
+    }
+    allocations = _mapping(
+        ((consumer, name_of[provider_id], resource_class), amount)
+        for provider_id, resource_class, consumer, amount in zip(*columns.allocations, strict=True)
+    )
+    units = _mapping(
+        ((name_of[provider_id], unit), (resource_class, consumer))
+        for provider_id, unit, resource_class, consumer in zip(*columns.units, strict=True)
+    )
+    assert len(providers) == len(columns.providers.name)
+    assert columns.cursor is not None and len(columns.cursor.heads) == SHARDS
+    found = Picture(providers, allocations, units)
+    _check_trees(found)
+    _check_sums(found)
+    return found
+
+
+def _by_name(
+    table: Any, name_of: dict[int, str], make: Callable[..., _T]
+) -> defaultdict[str, list[_T]]:
+    """Return what is made of the rows of a table, by the name of the provider."""
+    found: defaultdict[str, list[_T]] = defaultdict(list)
+    for provider_id, *values in zip(*table, strict=True):
+        made = make(*values)
+        assert made not in found[name_of[provider_id]], "each row once"
+        found[name_of[provider_id]].append(made)
+    return found
+
+
+def _mapping(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, _T]:
+    found: dict[_K, _T] = {}
+    for key, value in pairs:
+        assert key not in found, f"{key} is there twice"
+        found[key] = value
+    return found
+
+
+def _check_trees(found: Picture) -> None:
+    """Check that the trees are trees."""
+    seen: set[str] = set()
+    for name, provider_kept in found.providers.items():
+        parent = provider_kept.parent
+        assert parent is None or parent in seen, "parents come before children"
+        seen.add(name)
+        top = name if parent is None else found.providers[parent].root
+        assert provider_kept.root == top
+
+
+def _check_sums(found: Picture) -> None:
+    """Check law 1: what is used is the sum of the allocations there and of those that share it."""
+    sums: dict[tuple[str, str], int] = defaultdict(int)
+    for (_, provider, resource_class), amount in found.allocations.items():
+        assert amount > 0
+        sums[provider, resource_class] += amount
+        for (of, *target), factor in found.providers[provider].shares.items():
+            if of == resource_class:
+                sums[target[0], target[1]] += amount * factor
+    for name, provider_kept in found.providers.items():
+        for resource_class, record in provider_kept.inventories.items():
+            assert record.used == sums.pop((name, resource_class), 0)
+            millionths = (record.total - record.reserved) * record.ratio_millionths
+            assert record.capacity == millionths // 1_000_000
+    assert not sums, "allocations without an inventory"
+    for (provider, unit), (resource_class, consumer) in found.units.items():
+        assert (consumer, provider, resource_class) in found.allocations, f"{unit} of nobody"
+
+
+TOPOLOGY = "NUMA_TOPOLOGY"
+
+
+def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provider:
+    """Return a host with the cells of an inventory, which has all that they have together.
+
+    :param more: other classes that it has
+    """
+    cells = inventory.cells
+    totals = {
+        "VCPU": sum(len(cell.shared) for cell in cells),
+        "PCPU": sum(len(cell.dedicated) for cell in cells),
+        "MEMORY_MB": sum(cell.memory_mb for cell in cells),
+    }
+    figures: dict[str, Any] = {
+        "VCPU": {"allocation_ratio": inventory.cpu_ratio},
+        "PCPU": {},
+        "MEMORY_MB": {
+            "allocation_ratio": inventory.memory_ratio,
+            "reserved": sum(cell.memory_mb - cell.ordinary_mb for cell in cells),
+        },
+    }
+    own = {kind: {"total": total, **figures[kind]} for kind, total in totals.items() if total}
+    host = Provider(name, {**_made(own), **more})
+    host.add_parts(TOPOLOGY, inventory)
+    return host
+
+
+def _made(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {kind: IntegerInventory(**said) for kind, said in figures.items()}

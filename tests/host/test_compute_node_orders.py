@@ -1,0 +1,222 @@
+"""No resource guesses about another: the specification's loop has one result in any order."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import plugins
+from resource_objects.host import columns as registry
+from resource_objects.host.columns import CarriedField, Column, Settings, State, coerced
+from resource_objects.host.compute_node import ComputeNode
+from resource_objects.resources import Inventory
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
+from resource_objects.resources.pci import Device, PCIInventory
+
+NUMA = "NUMA_TOPOLOGY"
+REQUESTS = {
+    "shared": "VCPU=4,MEMORY_MB=4096,NUMA_TOPOLOGY=2:shared=4:memory=4096",
+    "dedicated": "NUMA_TOPOLOGY=1:dedicated=2:memory=512",
+    "isolate": "NUMA_TOPOLOGY=1:dedicated=2:memory=512:thread_policy=isolate",
+    "emulator": "NUMA_TOPOLOGY=1:dedicated=2:memory=64:emulator_policy=isolate",
+    "pages": "NUMA_TOPOLOGY=2:shared=2:memory=2048:page_size=2MB",
+    "any page": "NUMA_TOPOLOGY=1:shared=2:memory=1024:page_size=any",
+    "devices": "DISK_GB=2,NUMA_TOPOLOGY=1:shared=2:memory=64,DEVICES=PGPU",
+}
+
+
+def cells() -> NUMATopologyInventory:
+    return NUMATopologyInventory(
+        HostCell(
+            k,
+            shared=range(8 * k, 8 * k + 4),
+            dedicated=range(8 * k + 4, 8 * k + 8),
+            siblings=[(8 * k + 4, 8 * k + 5), (8 * k + 6, 8 * k + 7)],
+            memory_mb=8192,
+            pages=[PagePool(size_kib=2048, total=1024)],
+        )
+        for k in (0, 1)
+    )
+
+
+def record() -> ComputeNode:
+    node = ComputeNode(
+        hypervisor_hostname="host0",
+        vcpus=8,
+        vcpus_used=0,
+        cpu_allocation_ratio=1.0,
+        memory_mb=16384,
+        memory_mb_used=0,
+        local_gb=100,
+        local_gb_used=0,
+        numa_topology=cells(),
+    )
+    gpus = [Device(f"0000:{n}:00.0", "10de", "2330", resource_class="PGPU") for n in ("3b", "5e")]
+    node.update_inventories({"DEVICES": PCIInventory(gpus)})
+    node.obj_reset_changes()
+    return node
+
+
+def view(consumer: str | None = None) -> ComputeNode:
+    node = record().bind(ro.connect("memory://"), consumer)
+    node.save()
+    return node
+
+
+def figures(node: ComputeNode) -> dict[str, Any]:
+    used = {k.name: i.used for k, i in node.inventories.items() if hasattr(i, "used")}
+    return {"row": node.to_row(), "used": used, "usage": node.inventories[NUMA].usage}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("consumer", ["", None, "job-1"], ids=["record", "many", "one"])
+def test_every_order_of_a_request_s_resources_has_one_result(
+    name: str, consumer: str | None
+) -> None:
+    def make() -> ComputeNode:
+        return record() if consumer == "" else view(consumer)
+
+    asked = ro.Request(REQUESTS[name]).resources
+    together = make()
+    empty = figures(together)
+    taken = together.inventories.consume(asked)
+    expected = figures(together)
+    assert expected != empty
+    orders = list(itertools.permutations(asked.items()))
+    if consumer != "":  # a ledger for each costs more
+        orders = orders[:: max(1, len(orders) // 6)]
+    for order in orders:
+        node = make()
+        found = {}
+        for resource, amount in order:
+            assert node.inventories[resource].can_provide(amount)
+            found[resource] = node.inventories[resource].consume(amount)
+        assert figures(node) == expected and ro.Amounts(found) == taken
+        if node.of_ledger:
+            node.save()
+            assert figures(node) == expected
+            ledger = node._context
+            again = ComputeNode.load(ledger, "host0")
+            assert again.inventories == node.inventories
+            ledger.close()
+        back = make()
+        for resource, amount in order:
+            back.inventories[resource].consume(amount)
+        for resource, amount in taken.items():
+            back.inventories[resource].consume(-amount)
+        assert figures(back) == empty and not back.pending and not back.pending_located
+
+
+def test_counts_before_a_bare_topology_are_somebody_else_s() -> None:
+    spread = [HostCell(k, shared=range(4 * k, 4 * k + 4), memory_mb=8192) for k in (0, 1)]
+    figures = {"vcpus": 8, "vcpus_used": 0, "memory_mb": 16384, "memory_mb_used": 0}
+    node = ComputeNode(
+        **figures, cpu_allocation_ratio=1.0, numa_topology=NUMATopologyInventory(spread)
+    )
+    node.inventories["VCPU"].consume(ro.IntegerAmount(8))
+    before = copy.deepcopy(node)
+    with pytest.raises(ro.CapacityException, match="VCPU asked 8, free 0"):
+        node.inventories[NUMA].consume(ro.numa(cells=2, shared=8))
+    assert node == before and node.vcpus_used == 8
+
+
+@pytest.mark.parametrize("make", [record, view], ids=["record", "view"])
+def test_a_bare_topology_takes_its_counts_too(make: Any) -> None:
+    node = make()
+    before = figures(node)
+    taken = node.inventories[NUMA].consume(numa(cells=2, shared=4, memory_mb=1024))
+    assert (node.vcpus_used, node.memory_mb_used) == (4, 1024)
+    assert node.pending == ro.Amounts(VCPU=4, MEMORY_MB=1024)
+    node.inventories["VCPU"].consume(ro.IntegerAmount(4))
+    assert node.vcpus_used == 8
+    assert not node.inventories[NUMA].can_provide(numa(shared=1))
+    node.inventories["VCPU"].consume(ro.IntegerAmount(-4))
+    node.inventories[NUMA].consume(-taken)
+    assert figures(node) == before and not node.pending and not node.pending_located
+
+
+def test_a_refused_save_leaves_both_sides_as_they_were() -> None:
+    node = view()
+    ledger = node._context
+    asked = ro.Request(REQUESTS["dedicated"]).resources
+    for resource, amount in asked.items():
+        node.inventories[resource].consume(amount)
+    ledger.claim("other", {"host0": {NUMA: numa(cells=2, dedicated=8)}})
+    before = figures(node), node.pending, node.pending_located, ledger.usage()
+    for refused in (node.check_save, node.save, node.save):
+        with pytest.raises(ro.CapacityException):
+            refused()
+        now = figures(node), node.pending, node.pending_located, ledger.usage()
+        assert now == before
+    ledger.release("other")
+    node.check_save()
+    assert node.save() and not node.pending and figures(node)["row"] == before[0]["row"]
+
+
+def test_the_loop_says_no_to_what_a_host_lacks() -> None:
+    node = ComputeNode(vcpus=8, vcpus_used=0)
+    for resource, amount in ro.Request("CUSTOM_FPGA=1,NUMA_TOPOLOGY=1:shared=1").resources.items():
+        expected = resource.name == "VCPU"
+        assert node.inventories[resource].can_provide(amount) is expected
+    assert list(node.inventories.names()) == ["VCPU"] and node.changes()["vcpus_used"] == 0
+
+
+# --- a kind of a plug-in has a column -------------------------------------------------------------
+
+
+class SeatsColumn(Column):
+    """``seats``, as ``used/total``."""
+
+    resource = "CUSTOM_SEATS"
+    names = ("seats",)
+
+    def check(self, row: Mapping[str, Any], settings: Settings) -> None:
+        coerced("seats", CarriedField(), row)
+
+    def read(
+        self, row: Mapping[str, Any], settings: Settings, found: Mapping[str, Inventory]
+    ) -> Mapping[str, Inventory]:
+        if row.get("seats") is None:
+            return {}
+        used, total = map(int, row["seats"].split("/"))
+        return {self.resource: ro.IntegerInventory(total, used=used)}
+
+    def write(self, row: Mapping[str, Any], state: State) -> Mapping[str, Any]:
+        seats = state.inventories[self.resource]
+        assert isinstance(seats, ro.IntegerInventory)
+        return (
+            {"seats": f"{seats.used}/{seats.total}"} if self.resource in state.inventories else {}
+        )
+
+    def stated(
+        self, inventory: Inventory, found: Mapping[str, Inventory]
+    ) -> Mapping[str, Inventory]:
+        return {self.resource: inventory}
+
+
+@pytest.fixture
+def seats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    known = dict(plugins.BUILT_IN["resource_objects.columns"])
+    known["CUSTOM_SEATS"] = f"{__name__}:SeatsColumn"
+    monkeypatch.setitem(plugins.BUILT_IN, "resource_objects.columns", known)
+    registry.columns.cache_clear()
+    yield
+    registry.columns.cache_clear()
+
+
+@pytest.mark.usefixtures("seats")
+def test_a_kind_of_a_plug_in_can_have_a_column() -> None:
+    node = ComputeNode.from_row({"vcpus": 8, "vcpus_used": 0, "seats": "1/4"})
+    assert node.seats == "1/4" and node.changes() == {}
+    node.inventories.consume("CUSTOM_SEATS=2,VCPU=1")
+    assert node.changes() == {"seats": "3/4", "vcpus_used": 1}
+    assert not node.inventories["CUSTOM_SEATS"].can_provide(ro.IntegerAmount(2))
+    node.update_inventories({"CUSTOM_SEATS": ro.IntegerInventory(9, used=3)})
+    assert ComputeNode.from_row(node.to_row()).inventories["CUSTOM_SEATS"].total == 9
+    twin = ComputeNode.obj_from_primitive(node.obj_to_primitive())
+    assert twin == node and twin.seats == "3/9"

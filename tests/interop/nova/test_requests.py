@@ -1,0 +1,168 @@
+"""A flavor and its image as one request: nothing that they say vanishes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resource_objects.interop import nova
+from resource_objects.interop.nova import Flavor
+from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.resources import Amounts
+from tests.interop.nova.said import breaks
+
+ALIASES = nova.parse_alias({"name": "gpu", "vendor_id": "10de", "product_id": "2330"})
+TWO_CELLS = {
+    "hw:numa_nodes": "2",
+    **{f"hw:numa_cpus.{n}": str(n) for n in range(2)},
+    **{f"hw:numa_mem.{n}": "512" for n in range(2)},
+}
+
+
+def asked(specs: dict[str, Any], image: dict[str, Any] | None = None, **said: Any) -> Any:
+    """Return what a flavor of 2 vCPUs and 1 GiB asks."""
+    return nova.request(Flavor(2, 1024, extra_specs=specs), image or {}, **said)
+
+
+def amounts(specs: dict[str, Any], image: dict[str, Any] | None = None, **said: Any) -> Amounts:
+    """Return all its amounts, as counts where there are some."""
+    found: Amounts = asked(specs, image, **said).request.resources
+    return found
+
+
+def test_dedicated_cpus_are_asked_for_as_such() -> None:
+    found = amounts({"hw:cpu_policy": "dedicated"})
+    said = Amounts.parse("MEMORY_MB=1024,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:memory=1024")
+    assert found == said.counted()
+
+
+def test_a_plain_flavor_asks_for_its_counts() -> None:
+    found = nova.request(Flavor(4, 2048, 20, 1, 512))
+    assert found.request.resources == Amounts.parse("VCPU=4,MEMORY_MB=2048,DISK_GB=22")
+    assert (found.unread, found.topology.amount) == ((), None)
+
+
+def test_all_of_it_is_one_request() -> None:
+    found = nova.request(
+        Flavor(
+            2,
+            1024,
+            10,
+            extra_specs={
+                "hw:cpu_policy": "dedicated",
+                "hw:mem_page_size": "large",
+                "pci_passthrough:alias": "gpu:1",
+                "trait:HW_CPU_X86_AVX2": "required",
+                "resources_FPGA:CUSTOM_FPGA": "1",
+            },
+        ),
+        {"hw_mem_page_size": "2MB", "trait:CUSTOM_A": "required", "os_distro": "debian"},
+        aliases=ALIASES,
+    )
+    unnamed, fpga = found.request.groups
+    names = {kind.name for kind in found.request.resources}
+    assert names == {
+        "PCPU",  # and no MEMORY_MB: huge pages are not of it
+        "DISK_GB",
+        "NUMA_TOPOLOGY",
+        "CUSTOM_FPGA",
+        *(name for name in names if name.endswith("DEVICES")),
+    }
+    assert len(names) == 5
+    assert unnamed.required == {"HW_CPU_X86_AVX2", "CUSTOM_A"}
+    assert fpga.resources == Amounts.parse("CUSTOM_FPGA=1")
+    assert found.topology.amount is not None
+    assert found.topology.amount.page_size == "2048"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hw:tpm_version",
+        "hw:mem_encryption",
+        "hw:cpu_polcy",
+        "hw:",
+        "capabilities:cpu_info:arch",
+        "aggregate_instance_extra_specs:ssd",
+        "ssd",
+        "os:secure_boot",
+        "accel:device_profile",
+        "traits",
+    ],
+)
+def test_a_key_without_a_meaning_is_refused_or_named(key: str) -> None:
+    with breaks(NovaRule.UNREAD_KEY, match=r"flavor and image: got \["):
+        asked({key: "1"})
+    found = asked({key: "1"}, refuse_unread=False)
+    assert found.unread == (key,)
+    assert found.request == asked({}).request
+
+
+@pytest.mark.parametrize("key", ["hw_tpm_version", "hw_vm_mode", "architecture", "os_secure_boot"])
+def test_a_property_that_chooses_a_host_is_refused_or_named(key: str) -> None:
+    with breaks(NovaRule.UNREAD_KEY):
+        asked({}, {key: "1"})
+    assert asked({}, {key: "1"}, refuse_unread=False).unread == (f"{key} of the image",)
+
+
+def test_the_configuration_of_a_guest_asks_for_nothing() -> None:
+    of_flavor = ("quota:cpu_shares", "hw_rng:allowed", "hw_video:ram_max_mb", "hw:cpu_sockets")
+    of_image = ("hw_disk_bus", "os_distro", "img_config_drive", "hw_vif_model", "owner")
+    found = asked(dict.fromkeys(of_flavor, "1"), dict.fromkeys(of_image, "1"))
+    assert found == asked({})
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_key_that_says_nothing_is_no_matter(nothing: Any) -> None:
+    assert asked({"hw:tpm_version": nothing}, {"hw_vm_mode": nothing}).unread == ()
+
+
+def test_what_is_said_of_cells_that_there_are_not_is_named() -> None:
+    assert asked(TWO_CELLS).unread == ()
+    after_a_gap = TWO_CELLS | {"hw:numa_cpus.3": "0", "hw:numa_mem.3": "1"}
+    assert asked(after_a_gap, refuse_unread=False).unread == ("hw:numa_cpus.3", "hw:numa_mem.3")
+    without = {"hw:numa_cpus.0": "0-1", "hw:numa_mem.0": "1024"}
+    assert asked(without, refuse_unread=False).unread == ("hw:numa_cpus.0", "hw:numa_mem.0")
+    gap = {"hw:numa_nodes": "2", "hw:numa_cpus.1": "1"}
+    assert asked(gap, refuse_unread=False).unread == ("hw:numa_cpus.1",)
+
+
+def test_a_real_time_mask_of_a_guest_that_is_not_real_time_is_named() -> None:
+    mask = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime_mask": "^0"}
+    assert asked(mask, refuse_unread=False).unread == ("hw:cpu_realtime_mask",)
+    assert asked(mask | {"hw:cpu_realtime": "yes"}).unread == ()
+    image = {"hw_cpu_realtime_mask": "^0"}
+    assert asked({}, image, refuse_unread=False).unread == ("hw_cpu_realtime_mask of the image",)
+
+
+def test_an_alias_that_there_is_not_is_refused() -> None:
+    with breaks(NovaRule.UNKNOWN_ALIAS):
+        asked({"pci_passthrough:alias": "gpu:1"})
+
+
+def test_only_a_flavor_is_read() -> None:
+    with breaks(NovaRule.NOT_WORDS):
+        nova.request({"vcpus": 2})  # type: ignore[arg-type]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["hw:", "hw_", "trait", "resources", "quota:", ""]).flatmap(
+            lambda prefix: st.text("abc_:.1", max_size=8).map(lambda rest: prefix + rest)
+        ),
+        st.sampled_from(["1", "", "required", "maybe"]),
+        max_size=3,
+    )
+)
+def test_every_key_has_a_meaning_or_is_named(specs: dict[str, str]) -> None:
+    """What was named can be left out, and nothing else of the answer changes."""
+    try:
+        found = asked(specs, refuse_unread=False)
+    except NovaWordsError:
+        return
+    assert asked({key: specs[key] for key in specs if key not in found.unread}).request == (
+        found.request
+    )

@@ -1,0 +1,109 @@
+"""How much is tried: few cases that are always the same, or many new ones.
+
+The fast command, ``pytest -n auto``, tries a quarter of the cases, the same ones every time, so
+that it is as green for a newcomer as it was for who wrote the change. The long one, ``pytest -n
+auto --long``, runs what the fast one leaves out and many more cases, new ones each time; it prints
+the seed that repeats them. What a test is in:
+
+* every test is in the fast command, unless it is marked ``long``: then it is in the long one alone;
+* tests of Hypothesis are in both, and those marked ``drawn``, which run a state machine;
+* a test that SQLite passes too is in the fast command on PostgreSQL and MariaDB if it holds a law
+  (``@pytest.mark.law``), else it is run there by the long one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import hypothesis
+import pytest
+
+#: Cases of a test that says nothing else.
+_FAST, _LONG = 25, 100
+_SERVERS = ("postgresql", "mysql", "mariadb")
+
+hypothesis.settings.register_profile(
+    "fast", deadline=None, derandomize=True, print_blob=True, max_examples=_FAST
+)
+hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=_LONG)
+hypothesis.settings.load_profile("fast")
+
+
+def examples(count: int) -> int:
+    """Return how many cases to try: ``count`` in the long command, a quarter in the fast one."""
+    return max(1, count * hypothesis.settings().max_examples // _LONG)
+
+
+def some(values: Iterable[Any], fast: int = 1) -> list[Any]:
+    """Return the parameters of a test, of which the fast command tries the first ones alone."""
+    return [
+        value if number < fast else pytest.param(value, marks=pytest.mark.long)
+        for number, value in enumerate(values)
+    ]
+
+
+# --- as a plug-in ---
+
+
+def configure(config: pytest.Config) -> None:
+    """Declare the markers; choose the profile, and the seed of a long run."""
+    config.addinivalue_line("markers", "long: in the long command alone")
+    config.addinivalue_line("markers", "drawn: tries drawn cases, many more in the long command")
+    if not config.getoption("--long"):
+        return
+    hypothesis.settings.load_profile("long")
+    if config.getoption("--hypothesis-seed") is None:
+        # workers of pytest-xdist are given the options of the process that started them
+        config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
+
+
+def header(config: pytest.Config) -> str:
+    """Return what to say of the length of a run."""
+    if config.getoption("--long"):
+        seed = config.getoption("--hypothesis-seed")
+        return f"long tests and new cases, again with: --long --hypothesis-seed={seed}"
+    return "fast tests and the same cases every time; the others: --long"
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not of this command."""
+    embedded = {_test(item) for item in items if _kind(item) == "sqlite"}
+    wanted: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        long = is_long(item, embedded)
+        is_wanted = long or _draws(item) if config.getoption("--long") else not long
+        (wanted if is_wanted else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = wanted
+
+
+def is_long(item: pytest.Item, embedded: Collection[str]) -> bool:
+    """Return whether a test is in the long command alone.
+
+    :param embedded: the tests that are also run on SQLite
+    """
+    if item.get_closest_marker("long") is not None:
+        return True
+    backend = getattr(getattr(item, "cls", None), "backend_name", "").lower()
+    again = backend in _SERVERS or (_kind(item) in _SERVERS and _test(item) in embedded)
+    return again and item.get_closest_marker("law") is None
+
+
+def _draws(item: pytest.Item) -> bool:
+    test = getattr(item, "obj", None)
+    return bool(getattr(test, "is_hypothesis_test", False) or item.get_closest_marker("drawn"))
+
+
+def _kind(item: pytest.Item) -> str | None:
+    """Return the kind of database that a test is run on, where it is run on several."""
+    kind: str | None = getattr(getattr(item, "callspec", None), "params", {}).get("database_kind")
+    return kind
+
+
+def _test(item: pytest.Item) -> str:
+    """Return what runs of one test with other parameters have in common."""
+    return item.nodeid.partition("[")[0]

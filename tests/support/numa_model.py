@@ -1,0 +1,401 @@
+"""A ledger's view of NUMA cells against an inventory in memory that consumes the same amounts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason
+from resource_objects.ledger import Ledger
+from resource_objects.resources import Amounts
+from resource_objects.resources.numa import (
+    HostCell,
+    NUMATopologyAmount,
+    NUMATopologyInventory,
+    numa,
+)
+from resource_objects.testing.conformance.suite import TOPOLOGY, host_of
+from tests.support.numa_strategies import numa_amounts, question_of
+
+_OF_HOST = ("VCPU", "PCPU", "MEMORY_MB")
+_NAMES = itertools.count()
+
+#: Consumers at a time: few, so that hosts are full and are emptied again.
+_MOST = 4
+_which = st.integers(0, _MOST - 1)
+
+_counts = st.integers(0, 3)
+_policies = st.sampled_from([None, None, "require", "isolate"])
+
+
+@st.composite
+def _asked(draw: st.DrawFn) -> Callable[[NUMATopologyInventory], NUMATopologyAmount]:
+    """Draw an amount, or one that has a chance on the host it is asked of."""
+    if draw(st.sampled_from([False, False, True])):
+        amount = draw(numa_amounts(max_cells=2))
+        return lambda host: amount
+    cells, shared, dedicated, policy = draw(_counts), draw(_counts), draw(_counts), draw(_policies)
+    memory, size = draw(st.sampled_from([0, 64, 2, 1000])), draw(st.sampled_from(["", "", "any"]))
+
+    def asked(host: NUMATopologyInventory) -> NUMATopologyAmount:
+        guests = min(max(1, cells), len(host.cells))
+        cpus = min(dedicated, max(len(cell.dedicated) for cell in host.cells))
+        vcpus = min(shared, max(len(cell.shared) for cell in host.cells))
+        megabytes = min(memory, max(cell.ordinary_mb for cell in host.cells))
+        return numa(
+            guests,
+            shared=guests * vcpus,
+            dedicated=guests * cpus,
+            memory_mb=guests * (megabytes if cpus or vcpus else megabytes or 64),
+            page_size=size,
+            thread_policy=policy if cpus else None,
+        )
+
+    return asked
+
+
+def _host_of(seed: int) -> NUMATopologyInventory:
+    """Return a host of any kind, the same for a seed; none of its CPUs serves either way."""
+    for number in itertools.count(seed):
+        host = question_of(number, max_cells=3).inventory
+        if not any(set(cell.shared).intersection(cell.dedicated) for cell in host.cells):
+            return host
+    raise AssertionError("there are such hosts")
+
+
+# --- what becomes of CPUs that nobody has ---
+
+
+def _free(host: NUMATopologyInventory, cell: HostCell) -> list[int]:
+    """Return CPUs of which one may go: dedicated, on cores that nobody has any of, not the last."""
+    [used] = [used for used in host.usage if used.cell == cell.id]
+    near = {cpu for core in cell.siblings if set(core).intersection(used.pinned) for cpu in core}
+    left = len(cell.dedicated) - len(used.pinned) - used.loose
+    may = left > 0 and len(cell.dedicated) > 1 and (host.room or {}).get("PCPU", 0) > 0
+    return sorted(set(cell.dedicated).difference(used.pinned, near)) if may else []
+
+
+def _changed(
+    cell: HostCell, lost: int, dedicated: Iterable[int], shared: Iterable[int]
+) -> HostCell:
+    """Return a cell with other CPUs, of which one has lost its core."""
+    cores = [[cpu for cpu in core if cpu != lost] for core in cell.siblings]
+    return cell.replace(
+        dedicated=sorted(dedicated),
+        shared=sorted(shared),
+        siblings=[core for core in cores if len(core) > 1],
+    )
+
+
+def _shared_now(host: NUMATopologyInventory, place: int) -> list[HostCell]:
+    """Return the cells when a dedicated CPU is a shared one, of a cell that has some."""
+    return _one_less(host, place, lambda cell, cpu: [*cell.shared, cpu] if cell.shared else None)
+
+
+def _offline(host: NUMATopologyInventory, place: int) -> list[HostCell]:
+    """Return the cells when a dedicated CPU is offline."""
+    return _one_less(host, place, lambda cell, cpu: cell.shared)
+
+
+def _one_less(
+    host: NUMATopologyInventory,
+    place: int,
+    shared: Callable[[HostCell, int], Iterable[int] | None],
+) -> list[HostCell]:
+    cells = list(host.cells)
+    able = [number for number, cell in enumerate(cells) if _free(host, cell)]
+    place = able[place % len(able)] if able else 0
+    cell = cells[place]
+    for cpu in _free(host, cell)[:1]:
+        now = shared(cell, cpu)
+        if now is not None:
+            left = [one for one in cell.dedicated if one != cpu]
+            cells[place] = _changed(cell, cpu, left, now)
+            return cells
+    return []
+
+
+def _exchanged(host: NUMATopologyInventory, place: int) -> list[HostCell]:
+    """Return the cells when one CPU of each of two is the other's."""
+    cells = list(host.cells)
+    first, second = place % len(cells), (place + 1) % len(cells)
+    ones, others = _free(host, cells[first])[:1], _free(host, cells[second])[:1]
+    if first == second or not ones or not others:
+        return []
+    for here, lost, got in ((first, ones, others), (second, others, ones)):
+        cell = cells[here]
+        cpus = {*cell.dedicated}.difference(lost).union(got)
+        cells[here] = _changed(cell, lost[0], cpus, cell.shared)
+    return cells
+
+
+_CHANGES = (_shared_now, _offline, _exchanged)
+
+
+class TopologyMachine(RuleBasedStateMachine):
+    """Random claims and releases of one host; after each, the view is what the model is.
+
+    The model is the inventory of the same cells: what the ledger gives out it consumes, and what
+    is taken of the host as a whole, by number, its ``room`` loses.
+    """
+
+    fresh: ClassVar[Callable[[], Ledger]]
+
+    @initialize(like=st.integers(0, 2**20).map(_host_of))
+    def _open(self, like: NUMATopologyInventory) -> None:
+        self.ledger = type(self).fresh()
+        self.host = f"host{next(_NAMES)}"  # several examples may share a ledger
+        self.count = 0
+        has_shared = any(cell.shared for cell in like.cells)
+        has_memory = any(cell.memory_mb for cell in like.cells)
+        self.model = NUMATopologyInventory(  # a ratio of nothing is not kept
+            like.cells,
+            cpu_ratio=like.cpu_ratio if has_shared else 1,
+            memory_ratio=like.memory_ratio if has_memory else 1,
+        )
+        tree = host_of(self.host, self.model)
+        self.ledger.sync(tree)
+        room = {
+            name: tree.inventories[name].to_records()[0].capacity
+            for name in _OF_HOST
+            if name in tree.inventories
+            and any(share.resource_class == name for p in tree.walk() for share in p.shares)
+        }
+        self.model.update(room=room, resource_class=TOPOLOGY)
+        self.held: dict[str, NUMATopologyAmount | tuple[str, str, int]] = {}
+
+    def _new(self) -> str | None:
+        """Return the name of a consumer that holds nothing, None if there are enough."""
+        self.count += 1
+        return f"{self.host}-{self.count}" if len(self.held) < _MOST else None
+
+    def _some(self, which: int) -> tuple[str, NUMATopologyAmount] | None:
+        """Return one that holds a topology, None if there is none."""
+        having = [(n, held) for n, held in self.held.items() if not isinstance(held, tuple)]
+        return having[which % len(having)] if having else None
+
+    # --- topologies ---
+
+    @rule(asked=_asked())
+    def _claim(self, asked: Callable[[NUMATopologyInventory], NUMATopologyAmount]) -> None:
+        amount = asked(self.model)
+        if name := self._new():
+            expected = _decision(lambda: self.model.fit(amount))
+            assert _plain(_decision(lambda: self._taken(name, amount))) == _plain(expected)
+            self._note(name, expected)
+
+    def _taken(self, name: str, amount: NUMATopologyAmount) -> Any:
+        self.ledger.claim(name, {self.host: {TOPOLOGY: amount}})
+        return self.ledger.assigned(name)[self.host][TOPOLOGY]
+
+    def _note(self, name: str, decided: Any) -> None:
+        if isinstance(decided, NUMATopologyAmount):
+            self.model.consume(decided)
+            self.held[name] = decided
+
+    @rule(which=_which, asked=_asked())
+    def _replace(
+        self, which: int, asked: Callable[[NUMATopologyInventory], NUMATopologyAmount]
+    ) -> None:
+        """What is held is given back first; what is held already stays where it is."""
+        if not (one := self._some(which)):
+            return
+        (name, before), amount = one, asked(self.model)
+        without = self.model.obj_clone()
+        without.consume(-before)
+        try:
+            stays = without.from_allocations(amount, dict(without.to_allocations(before)))
+            wanted = stays if without.can_provide(stays) else amount
+        except exceptions.ForeignAmount:
+            wanted = amount
+        expected = _decision(lambda: without.consume(wanted))
+        found = _decision(lambda: self.ledger.replace(name, {self.host: {TOPOLOGY: amount}}))
+        if isinstance(expected, tuple):
+            assert _plain(found) == _plain(expected)
+        else:
+            assert self.ledger.assigned(name)[self.host][TOPOLOGY] == expected
+            self.model, self.held[name] = without, expected
+
+    @rule(which=_which)
+    def _take_what_another_has(self, which: int) -> None:
+        """An assigned amount is taken as it is, or refused."""
+        one, name = self._some(which), self._new()
+        if one and name:
+            expected = _decision(lambda: self.model.fit(one[1]))
+            found = _decision(lambda: self._taken(name, one[1]))
+            assert isinstance(found, tuple) == isinstance(expected, tuple), expected
+            assert isinstance(found, tuple) or found == one[1]
+            self._note(name, found)
+
+    @rule(which=_which)
+    def _give_back(self, which: int) -> None:
+        """What is held is given back as what it was assigned."""
+        if one := self._some(which):
+            told = self.ledger.assigned(one[0])[self.host][TOPOLOGY]
+            self.ledger.adjust(one[0], {self.host: {TOPOLOGY: -told}})
+            self.model.consume(-told)
+            del self.held[one[0]]
+
+    # --- while the machine changes ---
+
+    @rule(asked=_asked(), place=st.integers(0, 9), how=st.sampled_from(_CHANGES))
+    def _claim_what_was_seen_before(
+        self,
+        asked: Callable[[NUMATopologyInventory], NUMATopologyAmount],
+        place: int,
+        how: Callable[[NUMATopologyInventory, int], list[HostCell]],
+    ) -> None:
+        """CPUs that nobody has change between the picture and the claim: it is taken or refused."""
+        amount, changed = asked(self.model), how(self.model, place)
+        if not (name := self._new()) or not changed:
+            return
+        amount = amount if _fits(self.model, amount) else numa(dedicated=1)
+        if not _fits(self.model, amount):
+            return
+        seen = self.model.fit(amount)
+        self._declare(changed)
+        found = _outcome(lambda: self._taken(name, seen))
+        if isinstance(found, NUMATopologyAmount):
+            assert found == seen and self.model.can_provide(seen)
+            self._note(name, found)
+            return
+        assert not _fits(self.model, seen)
+        self._claim(lambda host: amount)
+
+    def _declare(self, cells: list[HostCell]) -> None:
+        """Sync the host with other cells, and let the model have them."""
+        before, self.model = self.model, self.model.obj_clone()
+        self.model.update(cells=cells)
+        after = host_of(self.host, self.model)
+        had = host_of(self.host, before).inventories
+        self.ledger.sync(after)
+        more = {
+            name: after.inventories[name].to_records()[0].capacity
+            - had[name].to_records()[0].capacity
+            for name in before.room or {}
+        }
+        room = {name: left + more[name] for name, left in (before.room or {}).items()}
+        self.model.update(room=room)
+
+    # --- without a topology ---
+
+    @rule(kind=st.sampled_from(_OF_HOST), count=st.integers(1, 4), much=st.booleans())
+    def _float(self, kind: str, count: int, much: bool) -> None:
+        """Take something of the host as a whole, wherever it is."""
+        name, room = self._new(), dict(self.model.room or {})
+        if not name or kind not in room:
+            return
+        taken = count * (256 if much else 1)
+        found = _decision(lambda: self.ledger.claim(name, {self.host: {kind: taken}}))
+        assert isinstance(found, tuple) == (taken > room[kind])
+        if taken <= room[kind]:
+            self.model.update(room={**room, kind: room[kind] - taken})
+            self.held[name] = (self.host, kind, taken)
+
+    @rule(place=st.integers(0, 9))
+    def _loosen(self, place: int) -> None:
+        """Take a dedicated CPU of a cell, whichever it is."""
+        name, used = self._new(), self.model.usage[place % len(self.model.cells)]
+        if not name:
+            return
+        dedicated = self.model.cell(used.cell).dedicated
+        where = f"{self.host}/numa{used.cell}"
+        room = (self.model.room or {}).get("PCPU", 0)
+        fits = len(used.pinned) + used.loose < len(dedicated) and room > 0
+        found = _decision(lambda: self.ledger.claim(name, {where: "PCPU=1"}))
+        assert isinstance(found, tuple) != fits
+        if fits:
+            self._change_loose(used.cell, 1)
+            self.held[name] = (where, "PCPU", 1)
+
+    def _change_loose(self, cell_id: int, more: int) -> None:
+        usage = [
+            used.replace(loose=used.loose + more) if used.cell == cell_id else used
+            for used in self.model.usage
+        ]
+        room = dict(self.model.room or {})
+        self.model.update(usage=usage, room={**room, "PCPU": room["PCPU"] - more})
+
+    @rule(which=_which)
+    def _release(self, which: int) -> None:
+        if not self.held:
+            return
+        name = list(self.held)[which % len(self.held)]
+        self.ledger.release(name)
+        held = self.held.pop(name)
+        if isinstance(held, NUMATopologyAmount):
+            self.model.consume(-held)
+        elif held[0] == self.host:
+            room = dict(self.model.room or {})
+            self.model.update(room={**room, held[1]: room[held[1]] + held[2]})
+        else:
+            self._change_loose(int(held[0].rpartition("numa")[2]), -1)
+
+    # --- what must hold ---
+
+    @invariant()
+    def the_view_is_what_the_model_is(self) -> None:
+        assert self.ledger.inventories(self.host)[TOPOLOGY] == self.model
+
+    @invariant()
+    def the_ledger_tells_where_everybody_is(self) -> None:
+        for name, held in self.held.items():
+            told = self.ledger.assigned(name)
+            if isinstance(held, NUMATopologyAmount):
+                assert told == {self.host: Amounts({TOPOLOGY: held})}
+            else:
+                assert told == {held[0]: Amounts({held[1]: held[2]})}
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            for name in self.held:
+                self.ledger.release(name)
+            self.ledger.remove(self.host)
+            self.ledger.close()
+
+
+def _decision(decide: Callable[[], Any]) -> Any:
+    """Return what is decided; of a refusal its reasons."""
+    try:
+        return decide()
+    except exceptions.CapacityException as refusal:
+        return refusal.reasons
+
+
+def _outcome(decide: Callable[[], Any]) -> Any:
+    """Return what is decided; None if it is refused, or is on what is not there any more."""
+    try:
+        return decide()
+    except (exceptions.CapacityException, exceptions.ForeignAmount):
+        return None
+
+
+def _fits(host: NUMATopologyInventory, amount: NUMATopologyAmount) -> bool:
+    return _outcome(lambda: host.fit(amount)) is not None
+
+
+def _plain(decided: Any) -> Any:
+    """Return reasons without what only a ledger knows: who holds what, and all of the host."""
+    if not isinstance(decided, tuple):
+        return decided
+    return [_without_names(reason) for reason in decided]
+
+
+def _without_names(reason: Reason) -> Reason:
+    if reason.cell is None:  # the model knows what the host has left, no more
+        reason = dataclasses.replace(reason, bound=reason.free, used=0)
+    return dataclasses.replace(reason, where=None, holders=())
+
+
+def topology_machine(fresh: Callable[[], Ledger]) -> type[TopologyMachine]:
+    """Return a Hypothesis state machine that compares ledgers with inventories in memory.
+
+    :param fresh: opens a ledger, once per example; the machine clears and closes it
+    """
+    return type("Machine", (TopologyMachine,), {"fresh": staticmethod(fresh)})
