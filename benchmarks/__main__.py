@@ -1,9 +1,11 @@
 """Run the benchmarks, print one table, write one result file.
 
-``python -m benchmarks [--only PART] [--write FILE]``. Takes some seconds. Figures are of one noisy
-machine: believe the ratios. Only where they are named run ``placement``, ``candidates`` (both with
-Placement installed), ``growth`` and ``schedulers``, which take minutes, and ``numa`` and ``pci``,
-which have a peer where Nova is installed.
+``python -m benchmarks`` takes some seconds, and writes ``benchmarks/results/benchmarks.json``.
+Figures are of one noisy machine: believe the ratios. Only where they are named with ``--only``
+run ``placement``, ``candidates`` (both with Placement installed), ``growth`` and ``schedulers``,
+which take minutes, and ``numa`` and ``pci``, which have a peer where Nova is installed; these
+write a file only where ``--write`` names one. ``--against REVISION`` measures this checkout and an
+older one in turn instead, see :mod:`benchmarks.against`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import os
 import pathlib
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
+from benchmarks import against
 from benchmarks.measure import Row
 
 PARTS = ("algebra", "objects", "imports", "ledgers")
@@ -33,23 +37,78 @@ _MORE_VERSIONS = ("psycopg", "psycopg2-binary", "openstack-placement", "nova")
 
 
 def main() -> int:
-    """Return 0 if every target was met, else 1."""
+    """Return 0 if every target was met and nothing is worse than it may be, else 1."""
+    parser = _parser()
+    options = parser.parse_args()
+    parts = tuple(options.only or PARTS)
+    path = _path(options)
+    if path is not None and (lost := _known_parts(path) - set(parts)):
+        parser.error(
+            f"{path} has results of {', '.join(sorted(lost))}, which would be lost: "
+            "name another file with --write, or '-' for none"
+        )
+    if options.against:
+        return _against(options, parts, path)
+    rows: list[Row] = []
+    for part in parts:
+        for row in importlib.import_module(f"benchmarks.{part}").rows():
+            print(_line(row), flush=True)
+            rows.append(row)
+    if path is not None:
+        _write(path, parts, {"rows": [row.to_dict() for row in rows]})
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only", choices=(*PARTS, *PEERS, *LONG), action="append", help="run only this part"
     )
     parser.add_argument("--write", metavar="FILE", help="result file; '-' writes none")
-    options = parser.parse_args()
-    rows: list[Row] = []
-    for part in options.only or PARTS:
-        for row in importlib.import_module(f"benchmarks.{part}").rows():
-            print(_line(row), flush=True)
-            rows.append(row)
-    if options.write != "-":
-        path = pathlib.Path(options.write) if options.write else RESULTS / "benchmarks.json"
-        _write(path, rows)
-        print(f"\nwritten to {path}")
-    return 1 if any(row.met is False for row in rows) else 0
+    beside = parser.add_argument_group("beside an older revision")
+    beside.add_argument("--against", metavar="REVISION", help="run this checkout and that in turn")
+    beside.add_argument(
+        "--rounds", type=int, default=against.ROUNDS, help="how often each runs (%(default)s)"
+    )
+    beside.add_argument(
+        "--same", action="store_true", help="let both run the benchmarks of this checkout"
+    )
+    beside.add_argument(
+        "--fail-beyond", type=float, metavar="N", help="fail if a row is N times worse, twice"
+    )
+    return parser
+
+
+def _path(options: argparse.Namespace) -> pathlib.Path | None:
+    """Return where the result goes; one that is not of everything only where that is said."""
+    if options.write:
+        return None if options.write == "-" else pathlib.Path(options.write)
+    return None if options.only or options.against else RESULTS / "benchmarks.json"
+
+
+def _known_parts(path: pathlib.Path) -> set[str]:
+    """Return the parts whose results a file has."""
+    if not path.exists():
+        return set()
+    found = json.loads(path.read_text())
+    return set(found["parts"])
+
+
+def _against(options: argparse.Namespace, parts: Collection[str], path: pathlib.Path | None) -> int:
+    try:
+        result, is_within = against.run(
+            options.against,
+            tuple(parts),
+            rounds=options.rounds,
+            same=options.same,
+            limit=options.fail_beyond,
+        )
+    except against.Failed as error:
+        print(f"cannot compare: {error}", file=sys.stderr)
+        return 2
+    if path is not None:
+        _write(path, parts, result)
+    return 0 if is_within else 1
 
 
 def _line(row: Row) -> str:
@@ -66,21 +125,24 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def _write(path: pathlib.Path, rows: list[Row]) -> None:
+def _write(path: pathlib.Path, parts: Collection[str], result: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    result = {
+    head = {
         "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
+        "parts": list(parts),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": against.commit(),
         "python": platform.python_version(),
         "host": {
-            "system": f"{platform.system()} {platform.machine()}",
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
             "cpus": os.cpu_count(),
             "processor": _processor(),
+            "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
         },
         "versions": dict(_versions()),
-        "rows": [row.to_dict() for row in rows],
     }
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(json.dumps(head | result, indent=1) + "\n")
+    print(f"\nwritten to {path}")
 
 
 def _versions() -> Iterator[tuple[str, str]]:
