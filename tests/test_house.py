@@ -1,0 +1,68 @@
+"""The figures of the house are those of what is written, tried on a small house."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import house
+
+WRITTEN = {
+    "__init__.py": "",
+    "ground.py": "class Base: ...\n",
+    "one/__init__.py": "",
+    "one/a.py": "from resource_objects.one import b\nclass A(b.B): ...\n",
+    "one/b.py": """
+from resource_objects.ground import Base
+class B(Base):
+    def late(self):
+        from resource_objects.one.a import A
+        return A
+""",
+    "two/__init__.py": "",
+    "two/c.py": """
+from resource_objects.one.a import A
+from ..ground import _hidden
+class A: ...
+def f(): ...
+""",
+    "two/d.py": "def f(): ...\n",
+}
+
+
+def test_a_small_house(tmp_path: Path) -> None:
+    for name, text in WRITTEN.items():
+        path = tmp_path / "resource_objects" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = house.House(tmp_path)
+    assert len(found.core) == len(WRITTEN)
+    assert found.circles() == [["resource_objects.one.a", "resource_objects.one.b"]]
+    assert found.deepest()[0] == (3, "A")
+    assert found.defined_twice() == {
+        "A": ["resource_objects.one.a", "resource_objects.two.c"],
+        "f": ["resource_objects.two.c", "resource_objects.two.d"],
+    }
+    assert found.imported_once() == ["resource_objects.one.b"]
+    assert (found.private_imports(), found.hidden_imports()) == (0, 1)
+    assert found.room("resource_objects.two.c") == "two/"
+
+
+@pytest.mark.long
+def test_it_runs_on_this_checkout() -> None:
+    ran = subprocess.run(
+        [sys.executable, house.__file__, "--static"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "library without testing/" in ran.stdout
+
+
+def test_a_walk_counts_the_calls_of_the_package_alone() -> None:
+    import resource_objects as ro
+
+    once = house.walk(lambda: ro.IntegerAmount(1))
+    assert once.calls >= once.functions >= 1 and once.depth >= 1
+    assert house.walk(lambda: sorted([2, 1])) == house.Walk(0, 0, 0, 0, 0)
