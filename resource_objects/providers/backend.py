@@ -218,7 +218,8 @@ class Backend(abc.ABC):
 
         A record tells the consumer as it is now (``generation`` included); of a consumer that is
         forgotten, what it held, with state ``released`` (an adjustment or replacement that leaves
-        nothing: that it holds nothing).
+        nothing: that it holds nothing). An operation that is repeated returns what it did, told as
+        if it came now; a class that was renamed meanwhile may be called by either name.
 
         Of several faults in what goes, the first in this order is told, after every fault of the
         orders: providers in use, in the order of ``removals``; inventories in use, in the order of
