@@ -284,7 +284,10 @@ def test_an_interrupt_is_silent(run, monkeypatch):
 
 def test_ctrl_c_in_a_process_is_silent(home):
     code = (
-        "import sys, resource_objects.ledger as front; from resource_objects.cli import main\n"
+        "import signal, sys, resource_objects.ledger as front\n"
+        "from resource_objects.cli import main\n"
+        # tests run in the background of a shell inherit that it is ignored
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "front.connect = lambda url: print('inside', flush=True) or input()\n"
         "sys.exit(main.main(['usage']))"
     )

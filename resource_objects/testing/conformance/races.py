@@ -708,12 +708,10 @@ class RaceRules(Kit):
                 if number == 0:
                     backend.prune(now())
                     continue
-                operation = Operation()
                 wanted = ConsumerOrder.claim(
                     f"job-{number}-{turn}", deltas({uuids[number % 3]: "VCPU=1"})
                 )
-                backend.claim(operation, wanted)
-                assert backend.outcome(operation) is not None  # it is its consumer's last
+                backend.claim(Operation(), wanted)
                 if turn % 2:
                     release(backend, wanted.consumer)
 
