@@ -327,7 +327,7 @@ class Rule(enum.StrEnum):
     INDIVISIBLE = "indivisible"  #: memory that is not a whole number of pages (bound: page, KiB)
     PAGE_SIZE = "page_size"  #: there are no pages of the size asked for (bound: 0)
     THREADS = "threads"  #: the thread policy leaves fewer CPUs (bound: as many as it leaves)
-    EMULATOR = "emulator"  #: no CPU is left for the emulator (bound: 0)
+    EMULATOR = "emulator"  #: no core is left for the emulator (bound: 0)
     HOST_CELLS = "host_cells"  #: more guest cells than host cells may be used (bound: those)
     NETWORK = "network"  #: no cell that may be used is next to the network (bound: 0)
     FOREIGN = "foreign"  #: it is assigned already, to what is not here (bound: 0)
@@ -450,7 +450,7 @@ _FINDINGS = {
     Rule.INDIVISIBLE: "asked {reason.requested}, not a whole number of pages of {reason.bound} KiB",
     Rule.PAGE_SIZE: "asked {reason.requested}, there are no {reason.unit} pages",
     Rule.THREADS: "asked {reason.requested}, free {reason.bound} under the policy {reason.unit}",
-    Rule.EMULATOR: "asked {reason.requested}, no CPU is left for the emulator",
+    Rule.EMULATOR: "asked {reason.requested}, no core is left for the emulator",
     Rule.HOST_CELLS: "asked {reason.requested} host cells, there are {reason.bound}",
     Rule.NETWORK: "asked {reason.requested} host cells, none next to {reason.unit} may be used",
     Rule.FOREIGN: "asked {reason.requested} as assigned already, to what is not here",

@@ -168,16 +168,20 @@ def _dedicated_vcpus(pair: _Pair, taken: _Taken) -> Iterator[str]:
 
 
 def _isolate(pair: _Pair, taken: _Taken) -> Iterator[str]:
-    """Each vCPU alone on a core that was wholly free, whose other threads are taken and idle."""
-    used = [core for core in pair.cell.cores if core & taken.vcpus]
+    """Each vCPU, and the emulator, alone on a core that was wholly free.
+
+    The other threads of these cores are taken and idle.
+    """
+    running = taken.vcpus | taken.emulator
+    used = [core for core in pair.cell.cores if core & running]
     for core in used:
         if len(core & taken.vcpus) > 1:
             yield f"several vCPUs on core {sorted(core)}"
         if not core <= pair.cell.free:
             yield f"core {sorted(core)} is not wholly free"
-        if core & taken.emulator:
+        if core & taken.emulator and core & taken.vcpus:
             yield f"the emulator beside a vCPU on core {sorted(core)}"
-    if taken.idle != frozenset().union(*used) - taken.vcpus:
+    if taken.idle != frozenset().union(*used) - running:
         yield f"idle CPUs {sorted(taken.idle)}"
 
 
@@ -355,12 +359,13 @@ def _ways_of_cpus(pair: _Pair) -> Iterator[_Taken]:
     cell, none = pair.cell, frozenset[int]()
     for chosen in itertools.combinations(sorted(cell.free), len(pair.guest.dedicated)):
         vcpus = frozenset(chosen)
-        idle = none
-        if pair.amount.thread_policy == "isolate":
-            idle = none.union(*(core for core in cell.cores if core & vcpus)) - vcpus
-        rest = sorted(cell.free - vcpus - idle)
+        rest = sorted(cell.free - vcpus)
         emulators = [frozenset({cpu}) for cpu in rest] if pair.has_emulator else [none]
         for emulator in emulators:
+            idle = none
+            if pair.amount.thread_policy == "isolate":
+                running = vcpus | emulator
+                idle = none.union(*(core for core in cell.cores if core & running)) - running
             taken = _Taken(vcpus, idle, emulator)
             if not _cpu_faults(pair, taken):
                 yield taken
@@ -492,15 +497,14 @@ def _named_faults(
 def _in_order(pair: _Pair, taken: _Taken) -> list[int]:
     """Return the CPU of each dedicated vCPU, then the emulator's, as the set of them says.
 
-    Cores come by how many of their threads are taken, most first (of isolated vCPUs, those taken
-    whole before that), then by the lowest CPU taken; threads ascending. The emulator has the last
-    one; if the first core has one more than each of the others, which have several, then that one.
+    Cores come by how many of their threads are taken, most first, then by the lowest CPU taken;
+    threads ascending. The emulator has the last one; if the first core has one more than each of
+    the others, which have several, then that one.
     """
     is_isolated = pair.amount.thread_policy == "isolate"
 
-    def place(core: _CPUs) -> tuple[bool, int, int]:
-        is_part = is_isolated and not core <= taken.all
-        return is_part, -len(core & taken.all), min(core & taken.all)
+    def place(core: _CPUs) -> tuple[int, int]:
+        return -len(core & taken.all), min(core & taken.all)
 
     cores = sorted((core for core in pair.cell.cores if core & taken.all), key=place)
     named = [sorted(core & (taken.vcpus | taken.emulator)) for core in cores]

@@ -28,8 +28,7 @@ told.
 What an assigned topology does not say, and who does:
 
 * the CPUs that shared vCPUs run on, the siblings that ``isolate`` leaves empty, and (for sizes from
-  8 to 512 KiB) whether pages are ordinary or huge: ``host``. Beside the emulator's CPU no sibling
-  counts as taken, though Nova counts it where the policy is ``isolate``;
+  8 to 512 KiB) whether pages are ordinary or huge: ``host``;
 * the page size that was asked for: Nova writes the size that was found over it. ``page_size`` says
   it; else it is that size, as long as all cells have the same.
 
@@ -473,17 +472,17 @@ def _shared(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
 
 
 def _idle(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
-    """Return the CPUs left empty beside isolated vCPUs."""
-    if cell.thread_policy != ISOLATE or not cell.pins:
+    """Return the CPUs left empty beside isolated vCPUs and an isolated emulator."""
+    taken = {*cell.pins.values(), *cell.reserved}
+    if cell.thread_policy != ISOLATE or not taken:
         return ()
     if there is None:
         raise InvalidPrimitive(
             "cpu_thread_policy", cell.thread_policy, "host=, whose siblings are left empty"
         )
-    taken = set(cell.pins.values())
     beside = {cpu for core in there.siblings if taken.intersection(core) for cpu in core}
     beside.intersection_update(there.dedicated)
-    return tuple(sorted(beside.difference(taken, cell.reserved)))
+    return tuple(sorted(beside.difference(taken)))
 
 
 def _huge_kib(cell: _Cell, there: HostCell | None) -> int | None:

@@ -261,19 +261,17 @@ def choose_cpus(cell: Cell, count: int, policy: str | None, has_emulator: bool) 
     CPUs that are left empty on purpose are in it, and the emulator's.
     """
     free = cell.free_cpus
-    taken = (
-        _isolated(cell, free, count) if policy == ISOLATE else _packed(cell, free, count, policy)
-    )
-    if taken is None:
+    if policy == ISOLATE:  # the emulator's siblings stay empty too: Nova's accounting takes them
+        return _isolated(cell, free, count + has_emulator)
+    taken = _packed(cell, free, count, policy)
+    spare = 0 if taken is None else free & ~taken
+    if taken is None or not has_emulator:
+        return taken
+    if not spare:
         return None
-    if has_emulator:
-        spare = free & ~_cores_with(cell, taken) if policy == ISOLATE else free & ~taken
-        if not spare:
-            return None
-        if policy == REQUIRE:
-            spare = spare & _odd_core(cell, taken) or spare
-        taken |= _first(_free_threads(cell, spare))
-    return taken
+    if policy == REQUIRE:
+        spare = spare & _odd_core(cell, taken) or spare
+    return taken | _first(_free_threads(cell, spare))
 
 
 def most_cpus(cell: Cell, policy: str | None) -> int:
@@ -296,24 +294,29 @@ def cpu_layout(
     """Return what each taken CPU is for, None if so many vCPUs do not take just these.
 
     Cores come by how many of their threads are taken, most first, then by lowest CPU; vCPUs take
-    threads in that order, the emulator the last one. Where the first core has one more than each of
-    the others, that one is the emulator's, so that vCPUs stay with their siblings.
+    threads in that order (isolated ones the first of each core), the emulator the last one. Where
+    the first core has one more than each of the others, that one is the emulator's, so that vCPUs
+    stay with their siblings.
 
     >>> cpu_layout([0b0101, 0b1010], 0b0111, 2, None, True)
     CPULayout(vcpus=(0, 2), emulator=1, idle=())
     """
     if not count and not has_emulator:
         return None if taken else _NOTHING
-    groups = [(core, core & taken) for core in cores if core & taken]
+    used = [core for core in cores if core & taken]
+    groups = [cpus_of(core & taken) for core in used]
+    groups.sort(key=lambda cpus: (-len(cpus), cpus[0]))
+    idle: tuple[int, ...] = ()
     if policy == ISOLATE:
-        return _layout_isolated(groups, count, has_emulator)
-    groups.sort(key=lambda group: (-group[1].bit_count(), group[1] & -group[1]))
-    ordered = [cpu for _, threads in groups for cpu in cpus_of(threads)]
+        if any(core & ~taken for core in used):
+            return None
+        idle = tuple(sorted(cpu for cpus in groups for cpu in cpus[1:]))
+        groups = [cpus[:1] for cpus in groups]
+    ordered = [cpu for cpus in groups for cpu in cpus]
     if len(ordered) != count + has_emulator:
         return None
-    counts = [threads.bit_count() for _, threads in groups]
-    emulator = ordered.pop(_emulators(counts)) if has_emulator else None
-    return CPULayout(tuple(ordered), emulator, ())
+    emulator = ordered.pop(_emulators([*map(len, groups)])) if has_emulator else None
+    return CPULayout(tuple(ordered), emulator, idle)
 
 
 def _emulators(counts: list[int]) -> int:
@@ -325,27 +328,6 @@ def _emulators(counts: list[int]) -> int:
     first, *others = counts
     is_odd = len(set(others)) == 1 and first == others[0] + 1 > 2
     return first - 1 if is_odd else -1
-
-
-def _layout_isolated(
-    groups: list[tuple[int, int]], count: int, has_emulator: bool
-) -> CPULayout | None:
-    ordered = sorted(
-        groups,
-        key=lambda group: (group[0] != group[1], -group[1].bit_count(), group[1] & -group[1]),
-    )
-    if len(ordered) != count + has_emulator:
-        return None
-    threads = [cpus_of(taken) for _, taken in ordered]
-    if any(core != taken for core, taken in ordered[:count]):
-        return None
-    if has_emulator and len(threads[-1]) != 1:
-        return None
-    return CPULayout(
-        tuple(core[0] for core in threads[:count]),
-        threads[-1][0] if has_emulator else None,
-        tuple(sorted(cpu for core in threads[:count] for cpu in core[1:])),
-    )
 
 
 def _isolated(cell: Cell, free: int, count: int) -> int | None:
@@ -417,15 +399,6 @@ def _odd_core(cell: Cell, taken: int) -> int:
     if not used or ((used[0] & taken).bit_count() == (used[-1] & taken).bit_count() and used[1:]):
         return 0
     return used[0]
-
-
-def _cores_with(cell: Cell, taken: int) -> int:
-    """Return every CPU of the cores that some taken CPU is on."""
-    found = 0
-    for core in cell.facts.cores:
-        if core & taken:
-            found |= core
-    return found
 
 
 def _first(threads: list[int]) -> int:

@@ -261,17 +261,20 @@ def _of_guest(
     taken = placed.pinned_mask
     if need.has_emulator and amount.emulator_cpu is not None:
         taken |= 1 << amount.emulator_cpu
-    if not _keeps_threads(cell, need, taken, mask_of(cpu for _, cpu in placed.pins)):
+    if not _keeps_threads(cell, need, taken, placed):
         word = need.thread_policy or PREFER
         yield Reason(Rule.THREADS, need.dedicated, 0, 0, "PCPU", unit=word, cell=ident)
 
 
-def _keeps_threads(cell: Cell, need: CellDemand, taken: int, vcpus: int) -> bool:
+def _keeps_threads(cell: Cell, need: CellDemand, taken: int, placed: PlacedCell) -> bool:
     """Return whether the CPUs taken are what the thread policy takes."""
-    cores = cell.facts.cores
+    cores, vcpus = cell.facts.cores, mask_of(cpu for _, cpu in placed.pins)
     if need.thread_policy == ISOLATE:
+        runs = taken & ~mask_of(placed.idle)
+        is_alone = all((core & runs).bit_count() < 2 for core in cores)
         count, policy = need.dedicated, need.thread_policy
-        return cpu_layout(cores, taken, count, policy, need.has_emulator) is not None
+        laid = cpu_layout(cores, taken, count, policy, need.has_emulator)
+        return is_alone and laid is not None
     if taken.bit_count() != need.cpus:
         return False
     if need.thread_policy != REQUIRE or not need.dedicated:

@@ -338,13 +338,14 @@ def test_the_siblings_left_empty_are_the_hosts_to_say():
     assert load_instance_numa_topology(document, host=HOST).placed[0].idle == (3, 5)
 
 
-def test_no_sibling_of_the_emulators_cpu_counts_as_taken():
+def test_the_sibling_of_the_emulators_cpu_counts_as_taken_as_nova_counts_it():
     document = guest(
         pinned(0, {"0": 2}, cpu_thread_policy="isolate", cpuset_reserved=[4]),
         emulator_threads_policy="isolate",
     )
     amount = load_instance_numa_topology(document, host=HOST)
-    assert (amount.placed[0].idle, amount.emulator_cpu) == ((3,), 4)
+    assert (amount.placed[0].idle, amount.emulator_cpu) == ((3, 5), 4)
+    assert HOST.fit(amount) == amount
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,13 @@ PAIR = (
         "isolate_hybrid",
     ),
     Difference(
+        "Beside isolated vCPUs the emulator's CPU may be on a core that is half used",
+        "It is on a core that is free as a whole, for its siblings are taken too",
+        _PAIRS,
+        _SMALLEST,
+        "emulator_on_half_a_core",
+    ),
+    Difference(
         "A dedicated CPU that no sibling set names is never given; a cell without sibling sets "
         "raises ``ValueError``",
         "Such a CPU is a core by itself",

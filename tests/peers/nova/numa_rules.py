@@ -21,6 +21,7 @@ class Deviation(enum.Enum):
 
     ISOLATE_WITH_SMT = "isolate never fits a host with SMT whose sets of CPUs are separate"
     ISOLATE_HYBRID = "isolate passes by cores that have fewer threads than the largest"
+    EMULATOR_ON_HALF_A_CORE = "beside isolated vCPUs the emulator goes on a core that is half used"
     CPUS_WITHOUT_CORE = "a CPU that no sibling set names is not given; without any set: ValueError"
     RATIO_SKIPPED = "the RAM ratio is skipped for dedicated"
     RATIO_OF_ALL = "the RAM ratio bounds memory in pages of all sizes together"
@@ -165,10 +166,11 @@ class _Pair:
         is_separate = host.shared != host.dedicated
         if Deviation.ISOLATE_WITH_SMT in self.does and host.threads > 1 and is_separate:
             return False
-        used = [core for core in cores if core]
-        return self.guest.dedicated <= len(self._whole(cores)) and (
-            not self.emulator or len(used) > self.guest.dedicated
-        )
+        whole = len(self._whole(cores))
+        if Deviation.EMULATOR_ON_HALF_A_CORE not in self.does:
+            return self.dedicated <= whole
+        used = sum(1 for core in cores if core)
+        return self.guest.dedicated <= whole and self.dedicated <= used
 
     def _whole(self, cores: list[frozenset[int]]) -> list[frozenset[int]]:
         """Return the cores of which every thread is free, the smallest first."""
@@ -212,5 +214,4 @@ class _Pair:
         cores = [core & self.free for core in self.host.siblings]
         known = frozenset().union(*self.host.siblings)
         cores += [frozenset({cpu}) for cpu in self.free - known]
-        whole = self._whole(cores)[: self.guest.dedicated]
-        return sum(map(len, whole)) + self.emulator
+        return sum(map(len, self._whole(cores)[: self.dedicated]))

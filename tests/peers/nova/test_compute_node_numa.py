@@ -121,11 +121,6 @@ def plain(asked: NUMATopologyAmount) -> NUMATopologyAmount:
     return asked.replace(physnets=frozenset(), tunneled=False, one_socket=False)
 
 
-def counts_idle_twice(assigned: NUMATopologyAmount) -> bool:
-    """Return whether nova counts the siblings of the emulator's CPU too (a defect of its own)."""
-    return assigned.has_emulator and assigned.thread_policy == "isolate"
-
-
 def taken(ours: ComputeNode, chance: random.Random, asked: NUMATopologyAmount) -> Any:
     """Take a topology with its counts, either way; return it assigned, None if it does not fit."""
     amounts = ro.Amounts({NUMA: asked}).counted()
@@ -163,8 +158,6 @@ def test_nova_s_tracker_counts_what_our_node_decides() -> None:
                 track(theirs, back, -1)
             else:
                 asked = plain(question_of(seed + number * len(SEEDS)).amount)
-                if counts_idle_twice(asked):
-                    continue
                 assigned = taken(ours, chance, asked)
                 if assigned is None:
                     continue
@@ -188,8 +181,6 @@ def test_usage_is_what_nova_s_own_function_computes() -> None:
     count = 0
     for seed, inventory in hosts():
         asked = question_of(seed).amount
-        if counts_idle_twice(asked):
-            continue
         ours = ComputeNode.from_row(row(inventory))
         assigned = taken(ours, random.Random(seed), plain(asked))
         if assigned is None:

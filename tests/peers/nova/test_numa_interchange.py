@@ -339,11 +339,6 @@ def test_versions_that_lie_are_read_as_nova_migrates_them(version: str):
 # --- guests, assigned -----------------------------------------------------------------------------
 
 
-def plain_pins(amount: NUMATopologyAmount) -> bool:
-    """Return whether both book the same: Nova also leaves siblings of the emulator's CPU empty."""
-    return not (amount.thread_policy == "isolate" and amount.has_emulator)
-
-
 def test_what_nova_assigns_is_read_and_booked_as_nova_books_it():
     count = 0
     for seed in SEEDS:
@@ -400,7 +395,7 @@ def test_nova_books_what_we_assign_as_we_do():
             usage=[used.replace(loose=0) for used in question.inventory.usage],
         )
         asked = question.amount.replace(physnets=frozenset(), tunneled=False, one_socket=False)
-        if not plain_pins(asked) or not all(cell.pages for cell in inventory.cells):
+        if not all(cell.pages for cell in inventory.cells):
             continue
         kept = nova_host(inventory)
         try:

@@ -88,8 +88,9 @@ def test_what_we_place_nova_counts_as_we_do(case: Case) -> None:
     """Our CPUs and pages, given to nova's accounting: what is left then is what we say is left."""
     ours = case.ours()
     host = case.hosts[0]
-    if ours is None or not host.pools or case.thread_policy == "isolate":
-        return  # its accounting knows no cell without pages, and pins emulators with their siblings
+    knows_siblings = host.dedicated <= frozenset().union(*host.siblings)
+    if ours is None or not host.pools or (case.thread_policy == "isolate" and not knows_siblings):
+        return  # its accounting knows no cell without pages, and isolates only CPUs with siblings
     placed = ours.placed[0]
     asked = case.nova_request()
     cell = asked.cells[0]
@@ -121,7 +122,7 @@ def test_differences_of_guest_cells_without_dedicated_vcpus_have_names(case: Cas
 
 # --- each difference has its smallest case --------------------------------------------------------
 
-PAIR = frozenset({0, 1})
+PAIR, FOUR_CPUS = frozenset({0, 1}), frozenset(range(4))
 ONE_CORE = Host(dedicated=PAIR, siblings=(PAIR,))
 TWO_CPUS = Host(shared=PAIR, siblings=cores((0, 1), 1), memory_mb=64)
 FOUR_K = Pool(BASE, 64 * 256)
@@ -145,6 +146,22 @@ SMALLEST: dict[Deviation, tuple[Case, str]] = {
             thread_policy="isolate",
         ),
         NO,
+    ),
+    Deviation.EMULATOR_ON_HALF_A_CORE: (
+        Case(
+            (
+                Host(
+                    shared=FOUR_CPUS,
+                    dedicated=FOUR_CPUS,
+                    siblings=cores(range(4), 2),
+                    pinned=frozenset({0}),
+                ),
+            ),
+            (Guest(dedicated=1),),
+            thread_policy="isolate",
+            has_emulator=True,
+        ),
+        YES,
     ),
     Deviation.CPUS_WITHOUT_CORE: (
         Case((Host(dedicated=frozenset({0})),), (Guest(dedicated=1),)),
@@ -235,6 +252,9 @@ def test_use_of_shared_cpus_counts_without_limits_too() -> None:
     assert we_say(case) == NO
 
 
+BOTH_ISOLATED: dict[str, Any] = {"thread_policy": "isolate", "has_emulator": True}
+
+
 def accounted(case: Case, found: Any) -> Any:
     asked = objects.InstanceNUMATopology(cells=[found])
     return hardware.numa_usage_from_instance_numa(case.nova_host(), asked)
@@ -242,24 +262,25 @@ def accounted(case: Case, found: Any) -> Any:
 
 def test_what_fits_can_be_counted_with_an_isolated_emulator() -> None:
     """Nova takes the emulator's CPU of a core that is half used, then pins it with its sibling."""
-    every = frozenset(range(4))
     host = Host(
-        shared=every,
-        dedicated=every,
+        shared=FOUR_CPUS,
+        dedicated=FOUR_CPUS,
         siblings=cores(range(4), 2),
         memory_mb=64,
         pools=(FOUR_K,),
         pinned=frozenset({0}),
     )
     asked = (Guest(dedicated=1, memory_mb=2),)
-    case = Case((host,), asked, thread_policy="isolate", has_emulator=True)
+    case = Case((host,), asked, **BOTH_ISOLATED)
     with pytest.raises(exception.CPUPinningInvalid):
         accounted(case, case.nova_pair())
-    inventory = case.inventory()
-    taken = inventory.consume(case.amount())
-    assert taken.placed[0].pinned == (2, 3) and taken.emulator_cpu == 1
+    assert we_say(case) == NO
+    free = Case((dataclasses.replace(host, pinned=frozenset()),), asked, **BOTH_ISOLATED)
+    inventory = free.inventory()
+    taken = inventory.consume(free.amount())
+    assert taken.placed[0].pinned == (0, 1, 3) and taken.emulator_cpu == 2
     inventory.consume(-taken)
-    assert inventory.usage == case.inventory().usage
+    assert inventory.usage == free.inventory().usage
 
 
 def test_what_fits_can_be_counted_on_a_cell_without_pages() -> None:

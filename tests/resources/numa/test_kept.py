@@ -206,7 +206,7 @@ def test_what_is_taken_of_a_cell_is_counts_and_units() -> None:
     assert place == 0
     assert records == (
         AmountRecord("VCPU", 1),
-        AmountRecord("PCPU", 3, ("cpu0", "cpu1", "cpu4")),
+        AmountRecord("PCPU", 4, ("cpu0", "cpu1", "cpu4", "cpu5")),
         AmountRecord("MEMORY_MB", 64),
     )
 

@@ -76,10 +76,11 @@ def test_3_the_request_is_still_large_for_the_next_host() -> None:
 def test_4_the_emulators_cpu_that_was_found_is_the_one_that_is_taken() -> None:
     """Isolated vCPUs and emulator, a core half used: its CPU was pinned with its taken sibling."""
     inventory = host(cored(0, (0, 4), (1, 5), (2, 6)), usage=[CellUsage(0, pinned=[0])])
-    asked = numa(dedicated=2, thread_policy="isolate", emulator_policy="isolate")
+    asked = numa(dedicated=1, thread_policy="isolate", emulator_policy="isolate")
+    assert not inventory.can_provide(asked.replace(cells=[GuestCell(dedicated=[0, 1])]))
     assigned = inventory.consume(asked)
-    assert assigned.emulator_cpu == 4
-    assert inventory.usage[0].pinned == (0, 1, 2, 4, 5, 6)
+    assert assigned.emulator_cpu == 2
+    assert inventory.usage[0].pinned == (0, 1, 2, 5, 6)
     inventory.consume(-assigned)
     assert inventory.usage[0].pinned == (0,)
 

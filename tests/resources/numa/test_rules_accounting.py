@@ -69,8 +69,8 @@ def machine(**figures: object) -> NUMATopologyInventory:
         ),
         pytest.param(
             numa(dedicated=1, thread_policy="isolate", emulator_policy="isolate"),
-            CellUsage(0, pinned=[0, 1, 4]),
-            id="isolated, the emulator without its sibling",
+            CellUsage(0, pinned=[0, 1, 4, 5]),
+            id="isolated, the emulator with its sibling",
         ),
         pytest.param(
             numa(dedicated=2, emulator_policy="isolate"),

@@ -14,6 +14,7 @@ from resource_objects.resources.numa import (
     GuestCell,
     HostCell,
     NUMATopologyAmount,
+    PlacedCell,
     numa,
 )
 from tests.resources.numa.hosts import cored, cpus_of, host, plain, refused, rules
@@ -84,6 +85,16 @@ def test_the_siblings_of_isolated_vcpus_are_taken() -> None:
     assert inventory.usage[0].pinned == (0, 1, 2, 4, 5, 6)
     assert cpus_of(inventory.consume(numa(dedicated=2))) == [3, 7]
     assert rules(refused(inventory, numa(dedicated=1))) == ["capacity"]
+
+
+def test_two_vcpus_that_are_assigned_to_one_core_are_not_isolated() -> None:
+    """As many cores are taken as there are vCPUs, but one of them has both."""
+    inventory = host(cored(0, *SMT2))
+    placed = PlacedCell(0, pins={0: 0, 1: 4}, idle=(1, 5))
+    asked = numa(dedicated=2, thread_policy="isolate").replace(placed=[placed])
+    assert rules(refused(inventory, asked)) == ["threads"]
+    apart = PlacedCell(0, pins={0: 0, 1: 5}, idle=(1, 4))
+    assert inventory.can_provide(asked.replace(placed=[apart]))
 
 
 def test_isolation_on_a_host_with_threads_works_though_none_of_its_cpus_are_shared() -> None:
@@ -252,9 +263,8 @@ def test_a_guest_cell_without_dedicated_vcpus_has_no_thread_policy(policy: str) 
         ),
         pytest.param(SMT2, 1, "require", (1,), [0], 4, id="require: never in a vCPU's place"),
         pytest.param(SMT2, 2, "isolate", (), [0, 1], 2, id="isolate: a core of no vCPU"),
-        pytest.param(SMT2, 2, "isolate", (2,), [0, 1], 6, id="isolate: half a core will do"),
-        pytest.param(SMT2, 3, "isolate", (7,), [0, 1, 2], 3, id="isolate: what is left"),
-        pytest.param(HYBRID, 4, "isolate", (), [4, 5, 6, 7], 0, id="isolate: a larger core"),
+        pytest.param(SMT2, 2, "isolate", (2,), [0, 1], 3, id="isolate: half a core will not do"),
+        pytest.param(HYBRID, 4, "isolate", (), [0, 4, 5, 6], 7, id="isolate: the smallest core"),
         pytest.param(HYBRID, 1, "isolate", (6, 7), [4], 5, id="isolate: a core of one thread"),
     ],
 )
@@ -270,18 +280,35 @@ def test_the_emulator_has_one_more_cpu(
     assert (found[0], found[2]) == (cpus, emulator)
 
 
-def test_the_emulator_of_isolated_vcpus_takes_one_thread_and_leaves_its_siblings() -> None:
+def test_beside_isolated_vcpus_the_emulator_takes_a_core_and_leaves_its_siblings_empty() -> None:
+    """Nova counts the siblings of the emulator's CPU with it, as of the vCPUs'."""
     inventory = host(cored(0, *SMT2))
-    inventory.consume(numa(dedicated=1, thread_policy="isolate", emulator_policy="isolate"))
-    assert inventory.usage[0].pinned == (0, 1, 4)
-    assert cpus_of(inventory.fit(numa(dedicated=1))) == [2]
+    asked = numa(dedicated=2, thread_policy="isolate", emulator_policy="isolate")
+    assigned = inventory.consume(asked)
+    assert (assigned.emulator_cpu, assigned.placed[0].idle) == (2, (4, 5, 6))
+    assert inventory.usage[0].pinned == (0, 1, 2, 4, 5, 6)
+    assert cpus_of(inventory.fit(numa(dedicated=1))) == [3]
+    inventory.consume(-assigned)
+    assert inventory.usage[0].pinned == ()
 
 
-def test_without_a_cpu_for_the_emulator_a_request_is_refused() -> None:
-    inventory = host(cored(0, *SMT2))
-    asked = numa(dedicated=4, thread_policy="isolate", emulator_policy="isolate")
+def test_an_isolated_emulator_has_a_core_also_beside_shared_vcpus() -> None:
+    asked = NUMATopologyAmount(
+        [GuestCell(shared=[0]), GuestCell(dedicated=[1])],
+        thread_policy="isolate",
+        emulator_policy="isolate",
+    )
+    inventory = host(cored(0, (0, 2), shared=[8]), cored(1, (1, 3)))
+    placed = inventory.fit(asked).placed
+    assert [placed.idle for placed in placed] == [(2,), (3,)]
+
+
+def test_without_a_core_for_the_emulator_a_request_is_refused() -> None:
+    inventory = host(cored(0, *SMT2), usage=[CellUsage(0, pinned=[7])])
+    asked = numa(dedicated=3, thread_policy="isolate", emulator_policy="isolate")
     (reason,) = refused(inventory, asked)
-    assert str(reason) == "cell 0: PCPU asked 5, no CPU is left for the emulator"
+    assert str(reason) == "cell 0: PCPU asked 4, no core is left for the emulator"
+    assert (reason.rule, reason.bound) == (Rule.EMULATOR, 0)
     assert inventory.can_provide(asked.replace(emulator_policy=None))
     full = host(plain(0, range(4)))
     assert rules(refused(full, numa(dedicated=4, emulator_policy="isolate"))) == ["capacity"]
