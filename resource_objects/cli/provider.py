@@ -402,7 +402,7 @@ class ListPools(Lister):
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--stale-after", metavar="SECONDS", type=float, help="only those not reported since"
+            "--older-than", metavar="SECONDS", type=float, help="not reported for longer than this"
         )
         return parser
 
@@ -410,7 +410,7 @@ class ListPools(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read them."""
-        given = parsed_args.stale_after
+        given = parsed_args.older_than
         age = None if given is None else datetime.timedelta(seconds=given)
         with self.open_ledger() as ledger:
             found = list(ledger.pools.list(older_than=age))

@@ -14,8 +14,7 @@ from resource_objects.ledger.store import Store
 from resource_objects.providers import Backend
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.feed import Cursor, FeedEntry
-from resource_objects.providers.given import ago
-from resource_objects.providers.listing import Pruned, check_limit
+from resource_objects.providers.listing import check_limit
 from resource_objects.search.refresh import Following
 from resource_objects.search.snapshot import Snapshot
 
@@ -49,7 +48,6 @@ class Feed:
     :meth:`changes`     what was written after a cursor
     :meth:`is_fresh`    whether nothing was written since a snapshot
     :meth:`keep`        how long operations and changes are kept
-    :meth:`prune`       forget what is old at once
     ==================  =======================================================================
     """
 
@@ -100,19 +98,6 @@ class Feed:
         if not isinstance(age, datetime.timedelta) or age < _LEAST:
             raise exceptions.InvalidField("keep", age, f"a timedelta of at least {_LEAST}")
         self._store.backend.retain(age)
-
-    def prune(self, older_than: datetime.timedelta) -> Pruned:
-        """Forget operations and changes older than an age; return how many of each.
-
-        A write repeated after that is done again, and a cursor that needs what is forgotten
-        expires: let it be longer than anybody waits.
-
-        :raises InvalidField: if it is no positive age, or longer ago than a datetime can say
-        """
-        before = ago("older_than", older_than, datetime.datetime.now(datetime.UTC))
-        if not older_than:
-            raise exceptions.InvalidField("older_than", older_than, "more than no time at all")
-        return self._store.backend.prune(before)
 
 
 # --- the last snapshot ----------------------------------------------------------------------------

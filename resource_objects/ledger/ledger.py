@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from resource_objects import exceptions, names, plugins
@@ -64,19 +64,21 @@ class Ledger:
     pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
     names           :attr:`names`: ``classes``, ``traits`` and ``aggregates``, each with ``list``,
                     ``ensure``, ``rename``, ``remove``
-    history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``,
-                    ``prune``
+    history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``
     end             :meth:`close`, or use it in a ``with`` statement
     ==============  ===============================================================================
 
     A verb that takes or gives back returns a :class:`Claim`, one for several consumers a tuple of
     claims, one that declares a :class:`SyncResult`. Lists are iterators, read a page at a time;
     ``limit`` bounds them, ``after`` (the name of the last one that was seen) goes on. Providers are
-    given by name or uuid.
+    given by name or uuid. What is there is read in two forms: one thing by its name as an object
+    with all that belongs to it (:meth:`provider` with those below it, :meth:`held`), many in a
+    list as rows that say where each stands (:meth:`providers`: its parent, its root); what both
+    say has the same name in both.
 
     A writing method takes an ``operation`` id (a uuid, made up if not given): after a lost
     acknowledgement call again with the same id, and it happens once. Those take none that just do
-    the rest when they are called again: :meth:`release_expired`, ``feed.keep`` and ``feed.prune``.
+    the rest when they are called again: :meth:`release_expired` and ``feed.keep``.
     """
 
     def __init__(
@@ -570,8 +572,11 @@ class Ledger:
         """
         return claim_of(self._store.held(names.consumer_name(consumer)))
 
-    def assigned(self, consumer: str) -> dict[str, Amounts]:
-        """Return what a consumer holds and where, by provider name, as it can be claimed again.
+    def assigned(self, consumer: str) -> Mapping[str, Amounts]:
+        """Return what a consumer holds and where, as it can be claimed again.
+
+        That is ``{provider name: amounts}``, read-only, as :meth:`claim`, :meth:`replace` and
+        :meth:`adjust` take it.
 
         A topology is an assigned amount of its host: which cell, which CPU for each vCPU; so are
         devices, by request. It is the amount of the request that the claim was made for, with the
@@ -583,7 +588,8 @@ class Ledger:
 
         :raises ConsumerNotFound: if the consumer holds nothing
         """
-        return self._placer.assigned(self._store.held(names.consumer_name(consumer)))
+        kept = self._store.held(names.consumer_name(consumer))
+        return MappingProxyType(self._placer.assigned(kept))
 
     def consumers(
         self,
@@ -649,20 +655,25 @@ class Ledger:
         consumer_type: NamesGiven = None,
         tree: str | None = None,
         provider: str | None = None,
-    ) -> tuple[Total, ...]:
-        """Return what consumers use, summed by class within each group.
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Iterator[Total]:
+        """Yield what consumers use, summed by class within each group; groups by name.
 
-        Cost: a few statements; the database sums.
+        What is of no group, such as no project, comes last. Cost: a few statements; the database
+        sums all that the filter wants, whatever ``limit`` and ``after`` leave of it.
 
-        :param by: ``resource_class`` (no other group), ``provider``, ``project``, ``user`` or
-            ``consumer_type``
+        :param by: ``resource_class`` (each class is a group), ``provider``, ``project``, ``user``
+            or ``consumer_type``
         :param project: only what consumers of this project use, or of one of these; the rest as
             in :meth:`consumers`, but of ``tree`` and ``provider`` only what is used there
+        :param limit: the totals of at most so many groups
+        :param after: only those of groups after this one
         """
         wanted = consumer_filter(
             project=project, user=user, consumer_type=consumer_type, tree=tree, provider=provider
         )
-        return self._reader.totals(by, wanted)
+        return self._reader.totals(by, wanted, limit, after)
 
     def snapshot(self, at: str | None = None) -> Snapshot:
         """Return an immutable picture of the ledger, to search in.

@@ -114,7 +114,7 @@ class Plans:
         columns = self._store.backend.read()
         consumers = spread(columns)
         claims += self._store.backend.held_by(consumers).values() if consumers else ()
-        return audit(columns, claims, now=at, stale_after=older_than)
+        return audit(columns, claims, now=at, older_than=older_than)
 
     # --- how they are done ---
 

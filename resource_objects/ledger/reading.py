@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -152,11 +153,30 @@ class Reader:
             parts.append(usage.only(use for use in usage.over_capacity if use.provider in names_of))
         return Usage.joined(parts)
 
-    def totals(self, by: str, wanted: ConsumerFilter) -> tuple[Total, ...]:
+    def totals(
+        self, by: str, wanted: ConsumerFilter, limit: int | None, after: str | None
+    ) -> Iterator[Total]:
         if by not in list(By):
             known = ", ".join(one.value for one in By)
             raise exceptions.InvalidField("totals by", by, f"one of {known}")
-        return self._store.backend.totals(wanted, By(by))
+        most, only_class = any_limit(limit), by == By.RESOURCE_CLASS
+        last = None if after is None else names.label(after, "after")
+
+        def group(total: Total) -> str | None:
+            return total.resource_class if only_class else total.group
+
+        def is_passed(total: Total) -> bool:
+            name = group(total)
+            if last is None or name is None:  # what is of no group comes after all groups
+                return False
+            if only_class:
+                return names.resource_class_order(name) <= names.resource_class_order(last)
+            return name <= last
+
+        found = itertools.dropwhile(is_passed, self._store.backend.totals(wanted, By(by)))
+        numbers = itertools.count() if most is None else range(most)
+        groups = zip(numbers, itertools.groupby(found, group), strict=False)
+        return (total for _, (_, totals) in groups for total in totals)
 
 
 def _over(columns: Columns, root: str | None, uuid: str | None) -> Iterator[tuple[str, Inventory]]:

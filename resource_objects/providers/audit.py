@@ -37,7 +37,7 @@ def audit(
     claims: Iterable[ConsumerRecord] = (),
     *,
     now: datetime.datetime | None = None,
-    stale_after: datetime.timedelta | None = None,
+    older_than: datetime.timedelta | None = None,
 ) -> Audit:
     """Return what is not as it should be. Cost: linear in the rows, and gathering what is in parts.
 
@@ -47,7 +47,7 @@ def audit(
     :param columns: everything that is kept, with allocations
     :param claims: those of :func:`spread` consumers and those to look at for expiry; of any
     :param now: the moment to judge by; None: this one
-    :param stale_after: how long the owner of a pool may be silent; None: for ever
+    :param older_than: how long the owner of a pool may be silent; None: for ever
     """
     rows, moment = Rows(columns), now or datetime.datetime.now(datetime.UTC)
     kept = {claim.consumer: claim for claim in claims}
@@ -60,7 +60,7 @@ def audit(
         *_unshared(rows, searched),
         *_counted_twice(rows),
         *_expired(kept.values(), moment),
-        *(() if stale_after is None else _stale(rows, ago("stale_after", stale_after, moment))),
+        *(() if older_than is None else _stale(rows, ago("older_than", older_than, moment))),
     ]
     order = list(FindingKind)
     return Audit(tuple(sorted(found, key=lambda finding: order.index(finding.kind))))

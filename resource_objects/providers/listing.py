@@ -170,10 +170,10 @@ class Pruned:
 
 
 def sorted_totals(totals: Collection[Total]) -> tuple[Total, ...]:
-    """Return totals by group (not given first) and class, in the usual order of classes."""
+    """Return totals by group (not given last) and class, in the usual order of classes."""
 
     def order(total: Total) -> tuple[Any, ...]:
         known = names.resource_class_order(total.resource_class)
-        return total.group is not None, total.group or "", known
+        return total.group is None, total.group or "", known
 
     return tuple(sorted(totals, key=order))

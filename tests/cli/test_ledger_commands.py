@@ -127,7 +127,7 @@ def test_a_pool_is_shared_reported_and_taken_away(lab, rows):
     lab("pool", "report", "nfs", "DISK_GB=2000")
     [pool] = rows("pool", "list")
     assert pool["reported"] is not None and "2000" in pool["inventories"]
-    assert rows("pool", "list", "--stale-after", "3600") == []
+    assert rows("pool", "list", "--older-than", "3600") == []
     lab("pool", "unshare", "nfs", "--with", "host1")
     assert rows("pool", "list")[0]["members"] == ["host0"]
 

@@ -135,7 +135,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "feed.changes": {"after": "0x64"},
     "feed.is_fresh": {},
     "feed.keep": {"age": datetime.timedelta(days=9)},
-    "feed.prune": {"older_than": datetime.timedelta(days=9)},
 }
 #: What takes or gives no value.
 OTHERS = {"close", "backend", "actor", "retries"}
@@ -216,8 +215,6 @@ def test_what_cannot_be_is_refused_and_changes_nothing(kept: ro.Ledger, method: 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda ledger: ledger.feed.prune(datetime.timedelta.max),
-        lambda ledger: ledger.feed.prune(datetime.timedelta(days=365 * 3000)),
         lambda ledger: ledger.consumers(older_than=datetime.timedelta.max),
         lambda ledger: ledger.consumers(younger_than=datetime.timedelta.max),
         lambda ledger: ledger.consumers(state="released"),

@@ -232,7 +232,7 @@ def test_7_9d_a_refused_claim_leaves_nothing_behind(ledger: ro.Ledger) -> None:
         ledger.claim("job", {"host": "VCPU=2"}, project="new", user="new", consumer_type="NEW")
     assert ledger.feed.cursor() == before
     assert list(ledger.consumers()) == []
-    assert ledger.totals("project") == ()
+    assert list(ledger.totals("project")) == []
 
 
 # --- 7.10: holes between writers ---
@@ -424,7 +424,7 @@ def test_7_14b_projects_users_and_types_go_with_their_consumers(ledger: ro.Ledge
     ledger.claim("job", {"host": "VCPU=1"}, project="p", user="u", consumer_type="VM")
     ledger.release("job")
     for by in ("project", "user", "consumer_type"):
-        assert ledger.totals(by) == ()
+        assert list(ledger.totals(by)) == []
     url = _url(ledger)
     if url is not None:
         with databases.connect(sqlalchemy.make_url(url)) as connection:
@@ -536,7 +536,7 @@ def test_8_7_totals_are_told_by_type_of_consumer(ledger: ro.Ledger) -> None:
         (one.group, one.resource_class, one.used, one.consumers)
         for one in ledger.totals("consumer_type", project="p")
     ]
-    assert told == [(None, "VCPU", 1, 1), ("VM", "VCPU", 3, 2), ("VM", "DISK_GB", 2, 1)]
+    assert told == [("VM", "VCPU", 3, 2), ("VM", "DISK_GB", 2, 1), (None, "VCPU", 1, 1)]
 
 
 def test_8_8_an_inventory_in_use_says_so(ledger: ro.Ledger) -> None:

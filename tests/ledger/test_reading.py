@@ -12,6 +12,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import new_operation
 from resource_objects.providers import Consumer
+from resource_objects.providers.listing import By, Total
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.provider import Share
@@ -332,10 +333,10 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
 def test_totals_are_summed_by_whatever_one_likes(busy: ro.Ledger) -> None:
     assert rows(busy.totals()) == [(None, "VCPU", 6, 3), (None, "PGPU", 1, 1)]
     assert rows(busy.totals("project")) == [
-        (None, "VCPU", 3, 1),
         ("p1", "VCPU", 1, 1),
         ("p1", "PGPU", 1, 1),
         ("p2", "VCPU", 2, 1),
+        (None, "VCPU", 3, 1),
     ]
     assert rows(busy.totals("user", project="p1")) == [("u1", "VCPU", 1, 1), ("u2", "PGPU", 1, 1)]
     assert rows(busy.totals("consumer_type", provider="host1")) == [("INSTANCE", "VCPU", 2, 1)]
@@ -343,10 +344,42 @@ def test_totals_are_summed_by_whatever_one_likes(busy: ro.Ledger) -> None:
         ("host0", "VCPU", 1, 1),
         ("host0/gpu", "PGPU", 1, 1),
     ]
-    assert busy.totals(project="nobody") == ()
+    assert list(busy.totals(project="nobody")) == []
     for wrong in ("", "rack", None, 7):
         with pytest.raises(exceptions.InvalidField, match="totals by"):
             busy.totals(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by", list(By))
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_totals_are_read_on_group_by_group(busy: ro.Ledger, by: By, limit: int) -> None:
+    whole = list(busy.totals(by))
+    paged: list[Total] = []
+    after: str | None = None
+    while page := list(busy.totals(by, limit=limit, after=after)):
+        groups = {one.resource_class if by is By.RESOURCE_CLASS else one.group for one in page}
+        assert len(groups) <= limit and len(paged) < len(whole)
+        paged += page
+        last = page[-1]
+        after = last.resource_class if by is By.RESOURCE_CLASS else last.group
+        if after is None:
+            break
+    assert paged == whole
+    assert list(busy.totals("project", after="p1", limit=1)) == whole_of(busy, "p2")
+    for wrong in ({"limit": 0}, {"limit": "1"}, {"after": 7}):
+        with pytest.raises(exceptions.InvalidInput):
+            busy.totals(by, **wrong)  # type: ignore[arg-type]
+
+
+def whole_of(ledger: ro.Ledger, project: str) -> list[Total]:
+    return [one for one in ledger.totals("project") if one.group == project]
+
+
+def test_a_listed_provider_says_the_same_as_the_provider(busy: ro.Ledger) -> None:
+    for listed in busy.providers():
+        one = busy.provider(listed.uuid)
+        for name in ("uuid", "name", "generation", "inventories", "traits", "aggregates"):
+            assert getattr(listed, name) == getattr(one, name), name
 
 
 def test_what_is_used_by_shares_is_summed_once(fleet: ro.Ledger) -> None:

@@ -138,7 +138,7 @@ def test_a_feed_that_has_forgotten_is_read_anew(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host0": "VCPU=1"})
     ledger.adjust("job", {"host0": "VCPU=1"})
     time.sleep(0.002)
-    ledger.feed.prune(datetime.timedelta(microseconds=1))
+    ledger.backend.prune(datetime.datetime.now(datetime.UTC))
     found = ledger.snapshot()
     assert found.refreshed.is_full and found.used("VCPU") == 2
     ledger.claim("job-2", {"host1": "VCPU=1"})
