@@ -139,13 +139,18 @@ class _Pair:
 # --- rules of the CPUs of a pair ---
 
 
+def _left_shared(pair: _Pair, taken: _Taken) -> _CPUs:
+    """Return the shared CPUs that nobody has dedicated."""
+    return pair.cell.shared - frozenset(pair.cell.usage.pinned) - taken.all
+
+
 def _shared_vcpus(pair: _Pair, taken: _Taken) -> Iterator[str]:
     """No overcommit against itself; capacity of the CPUs that are not pinned; limit."""
     cell, asked = pair.cell, len(pair.guest.shared)
     used = cell.usage.shared + asked
-    if asked > len(cell.shared):
-        yield f"{asked} shared vCPUs on {len(cell.shared)} shared CPUs"
-    left = cell.shared - frozenset(cell.usage.pinned) - taken.all
+    left = _left_shared(pair, taken)
+    if asked > len(left):
+        yield f"{asked} shared vCPUs on {len(left)} shared CPUs"
     capacity = math.floor(len(left) * cell.cpu_ratio)
     if (asked or taken.all & cell.shared) and used > capacity:
         yield f"{used} shared vCPUs, capacity {capacity}"
@@ -486,8 +491,9 @@ def _named_faults(
         found.append(f"vCPUs {[vcpu for vcpu, _ in pins]} are pinned")
     if len({cpu for _, cpu in pins}) != len(pins):
         found.append(f"pins {pins}: a CPU twice")
-    if frozenset(shared) != (pair.cell.shared if pair.guest.shared else frozenset()):
-        found.append(f"shared vCPUs run on {sorted(shared)}, not on {sorted(pair.cell.shared)}")
+    left = _left_shared(pair, taken) if pair.guest.shared else frozenset()
+    if frozenset(shared) != left:
+        found.append(f"shared vCPUs run on {sorted(shared)}, not on {sorted(left)}")
     given = [*(cpu for _, cpu in pins), *taken.emulator]
     if given != _in_order(pair, taken):
         found.append(f"CPUs {given}, not {_in_order(pair, taken)}")

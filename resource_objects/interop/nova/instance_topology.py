@@ -373,7 +373,7 @@ def _amount_of(
                 placed.append(_placed(cell, host))
             except InvalidInput as error:
                 at(f"cells[{place}]", error)
-    return NUMATopologyAmount(
+    found = NUMATopologyAmount(
         [cell.guest for cell in cells],
         page_size=_page_size(cells, placed, page_size),
         thread_policy=cells[0].thread_policy,
@@ -381,6 +381,7 @@ def _amount_of(
         placed=placed,
         emulator_cpu=_emulator(cells, is_assigned and has_emulator),
     )
+    return found if host is None or not placed else host.refreshed(found)
 
 
 def _check_alike(cells: Sequence[_Cell]) -> None:
@@ -460,7 +461,7 @@ def _placed(cell: _Cell, host: NUMATopologyInventory | None) -> PlacedCell:
 
 
 def _shared(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
-    """Return the CPUs that shared vCPUs run on: all that the host cell has for them."""
+    """Return the CPUs that shared vCPUs may run on: all that the host cell has for them."""
     if not cell.guest.shared:
         return ()
     if there is None:

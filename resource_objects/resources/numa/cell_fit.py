@@ -115,7 +115,7 @@ def choose_cell(cell: Cell, need: CellDemand, bounds: Bounds) -> CellChoice | No
     taken = choose_cpus(cell, need.dedicated, need.thread_policy, need.has_emulator)
     if taken is None or taken.bit_count() > cell.free_dedicated:
         return None
-    if cell.shared_used > cell.shared_capacity(taken) - need.shared and taken & cell.facts.shared:
+    if taken & cell.facts.shared and next(_left_shared(cell, need, taken), None) is not None:
         return None
     return CellChoice(size, taken)
 
@@ -137,7 +137,7 @@ def cell_failures(cell: Cell, need: CellDemand, bounds: Bounds) -> Iterator[Fail
 
 
 def _shared(cell: Cell, need: CellDemand, bounds: Bounds) -> Iterator[Failure]:
-    there = cell.facts.shared.bit_count()
+    there = cell.shared_cpus().bit_count()
     if need.shared > there:
         yield Failure(Rule.MAX_UNIT, "VCPU", need.shared, there, cell.shared_used)
     after, capacity = cell.shared_used + need.shared, cell.shared_capacity()
@@ -164,14 +164,20 @@ def _dedicated(cell: Cell, need: CellDemand) -> Iterator[Failure]:
     elif taken.bit_count() > free:
         yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
     elif taken & cell.facts.shared:
-        capacity = cell.shared_capacity(taken)
-        if cell.shared_used + need.shared <= capacity:
-            return
-        if need.shared:
-            yield Failure(Rule.CAPACITY, "VCPU", need.shared, capacity, cell.shared_used)
-        else:
-            free = _unneeded(cell)
-            yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
+        yield from _left_shared(cell, need, taken)
+
+
+def _left_shared(cell: Cell, need: CellDemand, taken: int) -> Iterator[Failure]:
+    """Yield what is wrong if CPUs are taken that serve either way: what others need is not."""
+    asked, used = need.shared, cell.shared_used
+    there, capacity = cell.shared_cpus(taken).bit_count(), cell.shared_capacity(taken)
+    if asked > there:
+        yield Failure(Rule.MAX_UNIT, "VCPU", asked, there, used)
+    elif used + asked > capacity and asked:
+        yield Failure(Rule.CAPACITY, "VCPU", asked, capacity, used)
+    elif used > capacity:
+        total, free = cell.facts.dedicated.bit_count(), _unneeded(cell)
+        yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
 
 
 def _unneeded(cell: Cell) -> int:

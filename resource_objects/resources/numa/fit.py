@@ -223,12 +223,14 @@ def put(
         cell.facts.cores, found.taken, need.dedicated, need.thread_policy, need.has_emulator
     )
     assert laid is not None, "what was chosen can be laid out"
-    asked = amount.cells[guest]
+    asked, shared = amount.cells[guest], cell.facts.shared_ids
+    if asked.shared and cell.serves_either_way:
+        shared = cpus_of(cell.shared_cpus(found.taken))
     placed = PlacedCell._as_kept(
         cell=cell.facts.id,
         pins=tuple(zip(asked.dedicated, laid.vcpus, strict=True)),
         idle=laid.idle,
-        shared=cell.facts.shared_ids if asked.shared else (),
+        shared=shared if asked.shared else (),
         page_size_kib=found.page_size_kib,
     )
     return placed, laid.emulator

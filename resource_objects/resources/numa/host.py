@@ -389,10 +389,21 @@ class Cell:
         """How many dedicated CPUs can still be given."""
         return (self.facts.dedicated & ~self.pinned).bit_count() - self.loose
 
+    @property
+    def serves_either_way(self) -> bool:
+        """Whether its CPUs are shared and dedicated both."""
+        return bool(self.facts.shared & self.facts.dedicated)
+
+    def shared_cpus(self, pinned: int = 0) -> int:
+        """Return the CPUs that run shared vCPUs, with some more pinned; both are masks.
+
+        Where CPUs serve either way, one that is dedicated runs them no more.
+        """
+        return self.facts.shared & ~(self.pinned | pinned)
+
     def shared_capacity(self, pinned: int = 0) -> int:
         """Return how many shared vCPUs there may be, with some more CPUs pinned (a mask)."""
-        left = self.facts.shared & ~(self.pinned | pinned)
-        return left.bit_count() * self.facts.ratio // ratio.MILLION
+        return self.shared_cpus(pinned).bit_count() * self.facts.ratio // ratio.MILLION
 
     @property
     def free_shared(self) -> int:

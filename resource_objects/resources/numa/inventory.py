@@ -201,6 +201,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         bounds = given_limit(limit)
         room = self._least_room(context.room)
         if asked.placed:
+            asked = usage.refreshed(self._working, asked)
             usage.check(self._working, room, asked, bounds, context.allowed)
             far = far_from(context.near, asked.host_cells)
             if far:
@@ -226,6 +227,29 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         return CellMap(
             {one.id: one.socket for one in facts}, {one.id: one.distances for one in facts}
         )
+
+    def refreshed(self, assigned: abstract.Amount) -> NUMATopologyAmount:
+        """Return an assigned amount with the CPUs that its shared vCPUs may run on now.
+
+        Where CPUs serve either way, one that somebody has dedicated since runs them no more, and
+        one that was given back does again; elsewhere it is the amount as it is.
+
+        :raises WrongAmountKind: for an amount of another kind
+        :raises ForeignAmount: if it is on cells or pages that are not here
+
+        >>> from resource_objects.resources.numa import numa
+        >>> host = NUMATopologyInventory([HostCell(0, shared=range(4), dedicated=range(4))])
+        >>> shared, dedicated = host.consume(numa(shared=1)), host.consume(numa(dedicated=2))
+        >>> shared.cpuset, host.refreshed(shared).cpuset
+        ('0-3', '2-3')
+        """
+        return usage.refreshed(self._working, given(assigned))
+
+    def note(self, assigned: abstract.Amount) -> None:
+        if self.taken and any(cell.serves_either_way for cell in self._working):
+            self._store("taken", tuple(map(self.refreshed, self.taken)))
+            assigned = self.refreshed(assigned)
+        super().note(assigned)
 
     def _take(self, assigned: abstract.Amount) -> None:
         changed, room = usage.after(self._working, self.room, given(assigned))

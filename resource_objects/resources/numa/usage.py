@@ -89,6 +89,23 @@ def _taken(cell: Cell, place: int, guest: GuestCell, placed: PlacedCell, cpus: i
     return Taken(place, len(guest.shared), cpus, 0, size, pages)
 
 
+def refreshed(cells: Sequence[Cell], amount: NUMATopologyAmount) -> NUMATopologyAmount:
+    """Return an assigned amount with the CPUs that its shared vCPUs may run on now.
+
+    They change only where CPUs serve either way, as others of them are dedicated or given back.
+
+    :raises ForeignAmount: if it is on cells or pages that are not here
+    """
+    if not any(cell.serves_either_way for cell in cells):
+        return amount
+    placed: list[PlacedCell] = []
+    for part, one in zip(parts_of(cells, amount, is_held=True), amount.placed, strict=True):
+        cell = cells[part.place]
+        left = cpus_of(cell.shared_cpus(part.cpus)) if cell.serves_either_way else ()
+        placed.append(one.replace(shared=left) if part.shared and left else one)
+    return amount._altered(placed=tuple(placed))
+
+
 def check(
     cells: Sequence[Cell],
     room: Mapping[str, int] | None,
@@ -128,7 +145,7 @@ def _refused(
     if count and count > cell.free_dedicated:
         yield Reason(Rule.CAPACITY, count, total, total - cell.free_dedicated, "PCPU", cell=ident)
     most, memory = (None, None) if limit is None else limit.of_cell(ident)
-    there = facts.shared.bit_count()
+    there = cell.shared_cpus(part.cpus).bit_count()
     if part.shared > there:
         yield Reason(Rule.MAX_UNIT, part.shared, there, cell.shared_used, "VCPU", cell=ident)
     if part.shared or part.cpus & facts.shared:

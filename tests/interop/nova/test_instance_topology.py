@@ -24,6 +24,7 @@ from resource_objects.interop.nova import dump_instance_numa_topology, load_inst
 from resource_objects.interop.nova.primitive import GUEST_CELL, KNOWN
 from resource_objects.resources.integer import IntegerAmount
 from resource_objects.resources.numa import (
+    CellUsage,
     GuestCell,
     HostCell,
     NUMATopologyAmount,
@@ -329,6 +330,14 @@ def test_shared_vcpus_are_on_no_host_cell_without_cpus_for_them():
     expected = r"numa_topology\.cells\[1\]\.cpuset: got \(0,\), expected none: host cell 3 has none"
     with pytest.raises(InvalidPrimitive, match=expected):
         load_instance_numa_topology(guest(shared(1, 1), shared(3, 0)), host=host)
+
+
+def test_shared_vcpus_run_on_the_cpus_that_nobody_has_dedicated():
+    """Where CPUs serve either way: Nova lets them run on all."""
+    cell = HostCell(0, shared=range(4), dedicated=range(4), memory_mb=1024)
+    host = NUMATopologyInventory([cell], usage=[CellUsage(0, shared=1, pinned=[0, 2])])
+    amount = load_instance_numa_topology(guest(shared(0, 0)), host=host, assigned=True)
+    assert amount.placed[0].shared == (1, 3)
 
 
 def test_the_siblings_left_empty_are_the_hosts_to_say():

@@ -205,6 +205,8 @@ class _Pair:
         if not asked and not taken:
             return True
         left = len(host.shared - host.pinned) - taken
+        if asked > left:
+            return False
         return self._within(host.shared_used + asked, left, self.case.cpu_ratio)
 
     def _taken(self) -> int:

@@ -7,6 +7,7 @@ shared CPUs (5), what is used and limits (7).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,10 @@ from resource_objects.resources.numa import (
     GuestCell,
     HostCell,
     NUMATopologyAmount,
+    NUMATopologyInventory,
     NUMATopologyLimit,
     PagePool,
+    PlacedCell,
     numa,
 )
 from tests.resources.numa.hosts import (
@@ -371,5 +374,64 @@ def test_a_cpu_that_is_pinned_serves_no_shared_vcpus() -> None:
     cell = HostCell(0, shared=range(4), dedicated=range(4))
     inventory = host(cell, cpu_ratio=2, usage=[CellUsage(0, pinned=[0, 1])])
     assert inventory.free_shared == 4
-    inventory.consume(numa(shared=4))
+    inventory.consume(numa(shared=2))
+    inventory.consume(numa(shared=2))
     assert rules(refused(inventory, numa(dedicated=1))) == ["capacity"]
+
+
+def either(cpu_ratio: int = 4, **figures: Any) -> NUMATopologyInventory:
+    cell = HostCell(0, shared=range(4), dedicated=range(4), memory_mb=1000)
+    return host(cell, cpu_ratio=cpu_ratio, **figures)
+
+
+def test_shared_vcpus_run_on_the_cpus_that_nobody_has_dedicated() -> None:
+    inventory = either()
+    inventory.consume(numa(dedicated=2))
+    assert inventory.fit(numa(shared=2)).taskset() == ("taskset", "--cpu-list", "2-3")
+    assert inventory.fit(numa(shared=1, dedicated=1)).placed[0].shared == (3,)
+    separate = host(HostCell(0, shared=[0, 1], dedicated=[2, 3]))
+    separate.consume(numa(dedicated=1))
+    assert separate.fit(numa(shared=2)).cpuset == "0-1"
+
+
+def test_one_guest_has_no_more_shared_vcpus_than_cpus_are_left_for_them() -> None:
+    inventory = either()
+    inventory.consume(numa(dedicated=3))
+    for asked in (numa(shared=2), numa(shared=4)):
+        (reason,) = refused(inventory, asked)
+        assert (
+            str(reason) == f"cell 0: VCPU asked {len(asked.cells[0].shared)}, one claim takes "
+            "at most 1"
+        )
+    placed = PlacedCell(0, shared=[3])
+    assert rules(refused(inventory, numa(shared=2).replace(placed=[placed]))) == ["max_unit"]
+    assert inventory.consume(numa(shared=1)).cpuset == "3"
+
+
+def test_a_guest_has_no_more_shared_vcpus_than_its_own_dedicated_ones_leave() -> None:
+    (reason,) = refused(either(), numa(shared=2, dedicated=3))
+    assert (reason.rule, reason.resource, reason.bound) == (Rule.MAX_UNIT, "VCPU", 1)
+    assert either().can_provide(numa(shared=1, dedicated=3))
+
+
+def test_where_shared_vcpus_may_run_follows_what_is_dedicated_since() -> None:
+    inventory = either()
+    inventory.taken = ()
+    shared = inventory.consume(numa(shared=2))
+    assert shared.cpuset == "0-3"
+    dedicated = inventory.consume(numa(dedicated=3))
+    assert inventory.refreshed(shared).cpuset == "3"
+    assert [one.cpuset for one in inventory.taken] == ["3", "0-2"]
+    inventory.consume(-dedicated)
+    assert inventory.refreshed(shared) == shared == inventory.taken[0]
+    inventory.consume(numa(dedicated=1))
+    inventory.consume(-shared)
+    assert [one.cpuset for one in inventory.taken] == ["0"]
+    assert inventory.usage == (CellUsage(0, pinned=[0]),)
+
+
+def test_an_assigned_amount_is_taken_with_the_cpus_that_are_left_now() -> None:
+    inventory = either()
+    shared = inventory.fit(numa(shared=1))
+    inventory.consume(numa(dedicated=3))
+    assert inventory.consume(shared).cpuset == "3"
