@@ -34,6 +34,8 @@ class CutShort(Exhausted):
 class Budget:
     """Steps that may still be spent. One step is one thing tried: a host, a split, a trait.
 
+    What is found takes time and memory too: each part of a further candidate is a step.
+
     >>> budget = Budget(2)
     >>> budget.spend(); budget.spend()
     >>> budget.spend()

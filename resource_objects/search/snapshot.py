@@ -158,7 +158,8 @@ class Snapshot:
         :param order: which hosts come first: ``name``, ``pack``, ``spread``, ``random``, or an
             :class:`~resource_objects.search.order.Order` with weights and preferred traits
         :param seed: shuffles: all hosts in a random order, else those that are nearly best
-        :param budget: at most so many steps (one step is one thing tried)
+        :param budget: at most so many steps: one for each thing tried, and beside the first
+            candidate of each host one for each part of a candidate
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
         :raises ProviderNotFound: for a request in the tree of a provider that is not there
         """

@@ -54,6 +54,7 @@ class TreeSearch:
         self._tree = tree
         self._preference = preference
         self._purse = Budget(0)
+        self._has_found = False
         self._ways = self._every()
 
     def next(self, budget: Budget, most: int) -> TreeCandidate | None:
@@ -77,6 +78,7 @@ class TreeSearch:
                 found = True
                 if one.key not in seen:
                     seen.add(one.key)
+                    self._has_found = True
                     yield one
             if not found and self._is_hopeless(given):
                 return
@@ -113,6 +115,8 @@ class TreeSearch:
         if first is None:
             return
         yield first
+        if not self._unnamed.asks:
+            return
         states: dict[int, Hashable] = {}
         for number, provider in given.given:
             states[provider] = (*states.get(provider, ()), number)  # type: ignore[misc]
@@ -143,6 +147,8 @@ class TreeSearch:
     def _built(self, given: Assignment, found: Decision) -> TreeCandidate:
         question, unnamed = self._question, self._unnamed
         parts = list(parts_of(question.fleet, unnamed.asks, found))
+        if self._has_found:  # the first of each host is as much as there are hosts: never too much
+            self._purse.spend(len(parts) + len(given.given))
         made = candidate(question, self._tree, parts, unnamed.located, found.assigned, given.given)
         providers = [provider for _, provider in given.given]
         providers += [part.provider for part in parts]

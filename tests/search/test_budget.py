@@ -6,6 +6,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Provider
+from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search import search as matcher
 from resource_objects.search.backtracking import Budget, Exhausted
@@ -146,3 +147,32 @@ def test_a_budget_is_never_overdrawn():
     with pytest.raises(Exhausted):
         budget.spend(4)
     assert (budget.spent, budget.left) == (10, 0)
+
+
+def test_what_candidates_hold_is_paid_for():
+    """Beside the first candidate of each host, each part that is kept of others takes a step."""
+    host = Provider("host0")
+    host.update(
+        children=[Provider(f"host0/{n:02}", "PGPU=1", traits=[f"CUSTOM_{n}"]) for n in range(30)]
+    )
+    found = Snapshot(columns_of([host])).candidates(
+        "PGPU=15", limit=10**9, per_host=10**6, budget=3000
+    )
+    _, *others = found
+    assert others
+    assert sum(len(candidate.allocations) for candidate in others) <= found.steps == 3000
+    assert found.cut_short
+
+
+@pytest.mark.parametrize("policy", ["isolate", "none"])
+def test_what_groups_hold_is_paid_for(policy):
+    host = Provider("host0")
+    host.update(children=[Provider(f"host0/{n:02}", f"PGPU={n + 1}") for n in range(20)])
+    groups = [RequestGroup("PGPU=1", suffix=f"_{n}") for n in range(5)]
+    found = Snapshot(columns_of([host])).candidates(
+        Request(groups=groups, group_policy=policy), limit=10**9, per_host=10**6, budget=3000
+    )
+    _, *others = found
+    assert others
+    assert 5 * len(others) <= found.steps == 3000
+    assert found.cut_short
