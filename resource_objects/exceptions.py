@@ -330,6 +330,10 @@ class Rule(enum.StrEnum):
     EMULATOR = "emulator"  #: no core is left for the emulator (bound: 0)
     HOST_CELLS = "host_cells"  #: more guest cells than host cells may be used (bound: those)
     NETWORK = "network"  #: no cell that may be used is next to the network (bound: 0)
+    ONE_SOCKET = "one_socket"  #: no socket has room for all guest cells (bound: as many as one has)
+    SOCKET_UNKNOWN = (
+        "socket_unknown"  #: it may be of any socket, or of none that will do (bound: 0)
+    )
     FOREIGN = "foreign"  #: it is assigned already, to what is not here (bound: 0)
     INVALID = "invalid"  #: what is kept of it contradicts itself (bound: 0)
     AFFINITY = "affinity"  #: no more devices are near enough (bound: as many as can be)
@@ -453,6 +457,10 @@ _FINDINGS = {
     Rule.EMULATOR: "asked {reason.requested}, no core is left for the emulator",
     Rule.HOST_CELLS: "asked {reason.requested} host cells, there are {reason.bound}",
     Rule.NETWORK: "asked {reason.requested} host cells, none next to {reason.unit} may be used",
+    Rule.ONE_SOCKET: "asked {reason.requested} guest cells in one socket, "
+    "at most {reason.bound} fit in one",
+    Rule.SOCKET_UNKNOWN: "asked {reason.requested} guest cells in one socket, "
+    "its socket is not known",
     Rule.FOREIGN: "asked {reason.requested} as assigned already, to what is not here",
     Rule.INVALID: "asked {reason.requested}, what is kept of it contradicts itself",
     Rule.AGGREGATE_MISSING: "asked {reason.requested} in {reason.unit}, nobody there",

@@ -331,7 +331,7 @@ def _whole_faults(host: _Host, amount: NUMATopologyAmount, chosen: Sequence[int]
     ):
         found.append("no host cell next to tunnelled networks")
     sockets = {cell.socket for cell in facts}
-    if amount.one_socket and (len(sockets) > 1 or None in sockets):
+    if amount.one_socket and len(chosen) > 1 and (len(sockets) > 1 or None in sockets):
         found.append(f"sockets {sockets}")
     return found
 

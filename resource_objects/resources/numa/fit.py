@@ -35,12 +35,14 @@ from resource_objects.resources.numa.cell_fit import (
 from resource_objects.resources.numa.cpus import cpus_of
 from resource_objects.resources.numa.host import Cell
 from resource_objects.resources.numa.problem import (
+    TOPOLOGY,
     Budget,
     Problem,
     draw_of,
     draw_varies,
     has_room,
     least_draw,
+    not_in_one_socket,
     pose,
     totals,
     within_room,
@@ -156,7 +158,7 @@ def _ranking(question: Problem) -> list[int]:
 
 def _parts(question: Problem, ranking: Iterable[int]) -> Iterator[int]:
     """Yield the sets of places that may be used together: all of them, or socket by socket."""
-    if not question.amount.one_socket:
+    if not question.one_socket:
         yield question.allowed
         return
     sockets: dict[int, int] = {}
@@ -237,9 +239,6 @@ def put(
 
 
 # --- why a topology does not fit ------------------------------------------------------------------
-
-
-TOPOLOGY = "NUMA_TOPOLOGY"
 
 
 def reasons(question: Problem) -> tuple[Reason, ...]:
@@ -353,9 +352,10 @@ def _networks_and_sockets(question: Problem) -> Iterator[Reason]:
             return
     sockets = _sockets(question)
     every = range(len(question.cells))
-    most = max((matching.best(question.may(its), every).size for its in sockets), default=0)
-    if question.amount.one_socket and most < asked:
-        yield Reason(Rule.TOGETHER, asked, most, 0, TOPOLOGY, unit="socket")
+    most = max((matching.best(question.may(its), every).size for its in sockets), default=1)
+    if question.one_socket and most < asked:
+        cells = [question.cells[place] for place in cpus_of(question.allowed)]
+        yield from not_in_one_socket(cells, asked, most)
     elif question.networks:
         names = f"each of {', '.join(question.networks)}"
         yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=names)

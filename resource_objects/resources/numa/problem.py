@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from resource_objects.exceptions import SearchLimitReached
+from resource_objects.exceptions import Reason, Rule, SearchLimitReached
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.numa import matching
 from resource_objects.resources.numa.amount import ISOLATE, NUMATopologyAmount
@@ -25,6 +25,8 @@ from resource_objects.resources.numa.host import SMALL, Cell
 
 #: How many choices of cells next to networks and devices, or of totals, are looked at.
 BUDGET = 10_000
+
+TOPOLOGY = "NUMA_TOPOLOGY"
 
 #: What the tunnelled networks are called where networks have names.
 TUNNEL = "tunnelled networks"
@@ -44,6 +46,11 @@ class Problem(NamedTuple):
     picks: Mapping[CellDemand, Sequence[CellChoice | None]]  #: by need, then place
     networks: Mapping[str, int]  #: places next to each network that is asked for, where it counts
     nears: Sequence[AffinityConstraint]  #: what others need of the cells that are used
+
+    @property
+    def one_socket(self) -> bool:
+        """Whether sockets matter: one guest cell is always in one."""
+        return self.amount.one_socket and len(self.needs) > 1
 
     def may(self, within: int) -> list[int]:
         """Return the places where each guest cell may be, as masks."""
@@ -125,6 +132,17 @@ def networks_of(cells: Sequence[Cell], amount: NUMATopologyAmount) -> dict[str, 
     if amount.tunneled:
         found[TUNNEL] = sum(1 << place for place, cell in enumerate(cells) if cell.facts.tunneled)
     return {name: places for name, places in found.items() if places}
+
+
+def not_in_one_socket(cells: Iterable[Cell], asked: int, most: int) -> Iterator[Reason]:
+    """Yield that guest cells are not in one socket, and each host cell whose socket nobody knows.
+
+    :param most: how many guest cells are
+    """
+    yield Reason(Rule.ONE_SOCKET, asked, most, 0, TOPOLOGY)
+    for cell in cells:
+        if cell.facts.socket is None:
+            yield Reason(Rule.SOCKET_UNKNOWN, asked, 0, 0, TOPOLOGY, cell=cell.facts.id)
 
 
 class Budget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from resource_objects.resources.numa.cell_fit import (
 )
 from resource_objects.resources.numa.cpus import cpus_of, mask_of
 from resource_objects.resources.numa.host import KIB, Cell, page_class
-from resource_objects.resources.numa.problem import networks_of
+from resource_objects.resources.numa.problem import TOPOLOGY, networks_of, not_in_one_socket
 
 
 class Taken(NamedTuple):
@@ -244,9 +245,6 @@ def _moved(cell: Cell, part: Taken, sign: int) -> Cell:
 # --- whether an assigned amount keeps what it asks of itself --------------------------------------
 
 
-_TOPOLOGY = "NUMA_TOPOLOGY"
-
-
 def broken(
     cells: Sequence[Cell], amount: NUMATopologyAmount, within: Collection[int] | None
 ) -> list[Reason]:
@@ -264,7 +262,7 @@ def broken(
         ids = set(within)
         there = sum(placed.cell in ids for placed in amount.placed)
         if there < len(hosts):
-            found.append(Reason(Rule.HOST_CELLS, len(hosts), there, 0, _TOPOLOGY))
+            found.append(Reason(Rule.HOST_CELLS, len(hosts), there, 0, TOPOLOGY))
     return found
 
 
@@ -303,10 +301,12 @@ def _keeps_threads(cell: Cell, need: CellDemand, taken: int, placed: PlacedCell)
 def _of_all(
     cells: Sequence[Cell], hosts: Sequence[int], amount: NUMATopologyAmount
 ) -> Iterator[Reason]:
-    sockets = {cells[place].facts.socket for place in hosts}
-    if amount.one_socket and (len(sockets) > 1 or None in sockets):
-        yield Reason(Rule.TOGETHER, len(hosts), 0, 0, _TOPOLOGY, unit="socket")
+    there = [cells[place] for place in hosts]
+    sockets = Counter(cell.facts.socket for cell in there)
+    if amount.one_socket and len(hosts) > 1 and (len(sockets) > 1 or None in sockets):
+        sockets.pop(None, None)
+        yield from not_in_one_socket(there, len(hosts), max(sockets.values(), default=1))
     used = sum(1 << place for place in hosts)
     for name, places in networks_of(cells, amount).items():
         if not places & used:
-            yield Reason(Rule.NETWORK, len(hosts), 0, 0, _TOPOLOGY, unit=name)
+            yield Reason(Rule.NETWORK, len(hosts), 0, 0, TOPOLOGY, unit=name)

@@ -218,9 +218,6 @@ def test_an_assigned_amount_is_never_given_more_than_exists_once() -> None:
         pytest.param(
             {"physnets": ["red"]}, [PlacedCell(0, pins={0: 0})], Rule.NETWORK, id="network"
         ),
-        pytest.param(
-            {"one_socket": True}, [PlacedCell(0, pins={0: 0})], Rule.TOGETHER, id="socket"
-        ),
     ],
 )
 def test_an_assigned_amount_is_as_it_asks_for_itself(

@@ -11,6 +11,7 @@ from resource_objects.resources.numa import (
     GuestCell,
     HostCell,
     NUMATopologyAmount,
+    PlacedCell,
     numa,
 )
 from tests.resources.numa.hosts import (
@@ -120,11 +121,35 @@ def test_one_socket_is_one_known_socket() -> None:
         plain(4, range(9, 12)),
     )
     assert on(inventory.fit(numa(2, dedicated=4, one_socket=True))) == [0, 2]
-    (reason,) = refused(inventory, numa(3, dedicated=3, one_socket=True))
-    assert (reason.rule, reason.unit, reason.bound) == (Rule.TOGETHER, "socket", 2)
-    assert on(inventory.fit(numa(dedicated=1, one_socket=True))) == [0]
-    assert on(inventory.fit(numa(dedicated=1))) == [3]
-    assert refused(inventory, numa(dedicated=3, one_socket=True))
+    reason, *_ = refused(inventory, numa(3, dedicated=3, one_socket=True))
+    assert (reason.rule, reason.bound) == (Rule.ONE_SOCKET, 2)
+
+
+def test_one_guest_cell_is_always_in_one_socket() -> None:
+    inventory = host(plain(0, range(2), socket=0), plain(1, range(2, 5)))
+    asked = numa(dedicated=3, one_socket=True)
+    assert on(inventory.fit(asked)) == [1]
+    assert inventory.fit(inventory.fit(asked)) == inventory.fit(asked)
+
+
+def test_a_refusal_for_want_of_one_socket_names_cells_whose_socket_is_not_known() -> None:
+    inventory = host(plain(0, [0], socket=0), plain(1, [1]), plain(2, [2]), plain(3, [3]))
+    asked = numa(2, dedicated=2, one_socket=True)
+    reasons = refused(inventory, asked, context=Context(allowed=[0, 1, 3]))
+    assert [*map(str, reasons)] == [
+        "NUMA_TOPOLOGY asked 2 guest cells in one socket, at most 1 fit in one",
+        *(
+            f"cell {cell}: NUMA_TOPOLOGY asked 2 guest cells in one socket, its socket is not known"
+            for cell in (1, 3)
+        ),
+    ]
+    placed = [PlacedCell(number, pins={number: number}) for number in (0, 1)]
+    assert [
+        (reason.rule, reason.cell) for reason in refused(inventory, asked.replace(placed=placed))
+    ] == [
+        (Rule.ONE_SOCKET, None),
+        (Rule.SOCKET_UNKNOWN, 1),
+    ]
 
 
 def test_a_second_socket_is_tried_where_the_first_will_not_do() -> None:
