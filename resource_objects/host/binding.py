@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.host.adoption import Drift, Record, unexplained
 from resource_objects.host.columns import (
     COUNTS,
     NOTHING,
@@ -47,9 +48,11 @@ from resource_objects.providers import (
     decision,
     diff,
 )
-from resource_objects.providers.attribution import with_holders
+from resource_objects.providers.attribution import unattributed, with_holders
 from resource_objects.providers.columns import Columns, find
+from resource_objects.providers.dry_run import with_taken
 from resource_objects.providers.located import LocatedView, LocatedViews, Spot
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import usage_of
 from resource_objects.resources import (
@@ -66,6 +69,14 @@ from resource_objects.resources.located import Affine, Identified, cell_map_of
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
+NO_DRIFT = Drift()
+#: What tells that somebody changed what is adopted, so that it is worked out again.
+_FASTER = (
+    CapacityException,
+    exceptions.ConsumerExists,
+    exceptions.ProviderNotFound,
+    exceptions.StaleConsumer,
+)
 #: The figures of a definition that a compute node has a word for.
 FIGURES = ("total", "reserved", "allocation_ratio")
 
@@ -117,11 +128,17 @@ class Sent:
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A host in its tree, read at one moment."""
+    """A host in its tree, read at one moment.
+
+    ``unexplained`` is what a record says is used and nobody holds: it is used in all the rest, as
+    if it were held already. ``drift`` is the same of a host that was adopted before; it is not.
+    """
 
     tree: Provider
     provider: Provider
     columns: Columns
+    unexplained: tuple[Use, ...] = ()
+    drift: Drift = NO_DRIFT
 
     @functools.cached_property
     def located(self) -> Mapping[str, LocatedView]:
@@ -154,6 +171,7 @@ class Binding:
     A host that is there is known by its uuid, for names move: ``provider`` is only what it was
     called when it was read. ``sent`` is a change whose outcome is not known: the connection was
     lost meanwhile. ``aggregate`` is whether the consumer stands for many, of whom nothing is known.
+    ``record`` is what a record says is used, until the host is adopted.
     """
 
     ledger: Ledger
@@ -162,6 +180,7 @@ class Binding:
     aggregate: bool = False
     host: Host | None = None
     sent: Sent | None = None
+    record: Record | None = None
 
     def at(self, host: Host | None) -> Binding:
         """Return the binding to a host as it was read, None if it was not there."""
@@ -177,6 +196,11 @@ class Binding:
     def located(self) -> Mapping[str, LocatedView]:
         """What lies over the tree of the host and has a column, by resource."""
         return {} if self.host is None else self.host.located
+
+    @property
+    def drift(self) -> Drift:
+        """What a record said beyond the ledger when it was bound."""
+        return NO_DRIFT if self.host is None else self.host.drift
 
     def count(self, name: str) -> IntegerInventory | None:
         """Return what the host had of a count when it was read."""
@@ -194,7 +218,7 @@ class Binding:
         :param uuid: of one that was just made
         :raises ProviderNotFound: if it was there and is gone
         """
-        found = read_host(self.ledger, self.provider, uuid or self.uuid)
+        found = read_host(self.ledger, self.provider, uuid or self.uuid, self.record)
         if found is None and (self.host is not None or uuid is not None):
             raise exceptions.ProviderNotFound(self.provider)
         return found
@@ -205,26 +229,20 @@ class SaveResult:
     """What a save wrote: the claim of its consumer, the definition of the host. True if anything.
 
     ``claim`` is all that the consumer holds now, None if nothing was taken or given back.
+    ``adopted`` is what the host's unattributed consumer holds since the save, None if nothing was
+    adopted (:mod:`resource_objects.host.adoption`).
     """
 
     claim: Claim | None = None
     definition: DefinitionChanges | None = None
+    adopted: Claim | None = None
 
     def __bool__(self) -> bool:
-        return self.claim is not None or bool(self.definition)
+        return self.claim is not None or self.adopted is not None or bool(self.definition)
 
     def __str__(self) -> str:
-        parts = [str(part) for part in (self.definition, self.claim) if part]
+        parts = [str(part) for part in (self.definition, self.adopted, self.claim) if part]
         return "\n".join(parts) or "nothing changed"
-
-
-def unattributed(host: str) -> str:
-    """Return the name of the consumer of a host that holds what nobody in particular uses.
-
-    >>> unattributed("host0")
-    'host0/unattributed'
-    """
-    return f"{host}/unattributed"
 
 
 def require_ledger(given: object) -> None:
@@ -238,15 +256,32 @@ def require_ledger(given: object) -> None:
         raise exceptions.InvalidInput("ledger", given, "a Ledger, as connect() returns")
 
 
-def read_host(ledger: Ledger, name: str, uuid: str | None = None) -> Host | None:
+def read_host(
+    ledger: Ledger, name: str, uuid: str | None = None, record: Record | None = None
+) -> Host | None:
     """Return the host of a name or uuid as it is now, None if it is not in the ledger.
 
-    With a ``uuid``, only the host of that uuid will do, whatever it is called.
+    With a ``uuid``, only the host of that uuid will do, whatever it is called. With a ``record``,
+    it is as if what that says is used and nobody holds were held.
     """
     key = uuid or name
     columns = ledger.backend.read(key)
     found = find(columns, key)  # a uuid is nobody's name but its own provider's
-    return None if found is None else Host(*found, columns)
+    if found is None:
+        return None
+    host = Host(*found, columns)
+    if record is None:
+        return host
+    seen = Inventories(_there_in(host))
+    uses = unexplained(record, host.provider, host.located, seen, columns)
+    if host.provider.reported_at is not None:
+        return dataclasses.replace(host, drift=Drift(uses))
+    if not uses:
+        return host
+    columns = with_taken(columns, uses, unattributed(host.provider.name))
+    found = find(columns, key)
+    assert found is not None, "it was there"
+    return Host(*found, columns, uses)
 
 
 def refuse_other_uuid(found: Provider, uuid: str | None) -> None:
@@ -304,23 +339,30 @@ def _there(binding: Binding, own: Inventories) -> dict[str, Any]:
     """Return what the ledger has, or will have once the host is made."""
     found: dict[str, Any] = {}
     if binding.host is None:
-        for name, inventory in members(own).items():
+        record = binding.record
+        for name, inventory in members(own if record is None else record.inventories).items():
             column = column_of(name)
-            made = None if column is None else column.new(inventory)
+            made = None if column is None else column.new(inventory, used=record is not None)
             if column is not None and made is not None:
                 found.update(column.stated(made, {}))
         return found
-    for kind, located in binding.located.items():
+    return _there_in(binding.host)
+
+
+def _there_in(host: Host) -> dict[str, Any]:
+    """Return what the ledger has of a host, by class."""
+    found: dict[str, Any] = {}
+    for kind, located in host.located.items():
         column = column_of(kind)
         assert column is not None, "it was looked for by its column"
         for name, inventory in column.stated(located.inventory, {}).items():
-            count = binding.count(name)
+            count = host.count(name)
             if name == kind:
                 found[name] = inventory
             elif count is not None:
                 found[name] = count.obj_clone()
     for name in COUNTS:
-        count = binding.count(name)
+        count = host.count(name)
         if count is not None:
             found[name] = count.obj_clone()
     return found
@@ -447,8 +489,10 @@ def save_definition(
     pending: Pending,
     own: Inventories,
     uuid: str | None,
-) -> tuple[DefinitionChanges, str]:
-    """Write the edits of a view, making the host if it was not there; return the host's uuid too.
+) -> tuple[DefinitionChanges, str, Claim | None]:
+    """Write the edits of a view, making the host if it was not there.
+
+    Return the changes, the host's uuid, and what was adopted with a host that was made.
 
     :raises ProviderExists: if the host was not there, and its name is another machine's now
     :raises StaleDefinition: if a figure was changed here and by somebody else
@@ -459,24 +503,25 @@ def save_definition(
     """
     tries = binding.ledger.retries.definitions
     while True:
-        changes, host_uuid = _definition_changes(binding, edits, pending, own, uuid)
+        plan, host_uuid = _definition_plan(binding, edits, pending, own, uuid)
+        changes = plan.definitions
+        assert changes is not None, "it was made with some, or none that change anything"
         try:
-            if changes:
-                binding.ledger.apply(Plan(definitions=changes))
-            return changes, host_uuid
+            adopted = binding.ledger.apply(plan) if changes else ()
+            return changes, host_uuid, adopted[0] if adopted else None
         except (exceptions.StaleDefinition, exceptions.ProviderExists):
             tries -= 1
             if tries <= 0:
                 raise
 
 
-def _definition_changes(
+def _definition_plan(
     binding: Binding,
     edits: Mapping[str, Edit],
     pending: Pending,
     own: Inventories,
     uuid: str | None,
-) -> tuple[DefinitionChanges, str]:
+) -> tuple[Plan, str]:
     found = binding.read()
     if found is None:
         made_uuid = uuid or str(uuids.uuid4())
@@ -484,13 +529,19 @@ def _definition_changes(
         made.inventories = merge(made, edits)
         parts = _there(binding, own)
         counts = {name: parts.pop(name) for name in _counts(parts)}
+        used = {name: count.used for name, count in counts.items()}
         for count in counts.values():
             count.update(used=0)
         made.inventories = Inventories({**counts, **dict(made.inventories.by_name())})
         for kind, inventory in parts.items():
             made.add_parts(kind, inventory)
+        changes = diff(None, made)
+        orders = _adopting(binding, made, parts, changes)
+        for name, count in used.items():
+            if name in made.inventories:
+                made.inventories[name].update(used=count)
         decide(binding, Host(made, made, Columns()), pending)
-        return diff(None, made), made_uuid
+        return Plan(changes, orders), made_uuid
     if binding.host is None:
         refuse_other_uuid(found.provider, uuid)
     tree = found.tree.obj_clone()
@@ -500,7 +551,64 @@ def _definition_changes(
     for kind, amounts in pending.located.items():
         if isinstance(_inventory(found, kind), Identified):
             decide_located(found, kind, amounts)
-    return diff(found.tree, tree), found.provider.uuid or ""
+    return Plan(diff(found.tree, tree)), found.provider.uuid or ""
+
+
+# --- adoption -------------------------------------------------------------------------------------
+
+
+def _adopting(
+    binding: Binding, made: Provider, parts: Mapping[str, Any], changes: DefinitionChanges
+) -> tuple[ConsumerOrder, ...]:
+    """Return the order that adopts what a record says is used of a host that is made."""
+    if binding.record is None:
+        return ()
+    uuid_of = {created.name: created.uuid for created in changes.creates}
+    uses = unexplained(binding.record, made, parts, Inventories(), Columns())
+    named = tuple(dataclasses.replace(use, provider_uuid=uuid_of[use.provider]) for use in uses)
+    if not named:
+        return ()
+    holder = unattributed(binding.provider)
+    return (ConsumerOrder.adjust(holder, named, aggregate=True, adopts=True),)
+
+
+def adopt(binding: Binding) -> Claim | None:
+    """Let the host's unattributed consumer hold what a record says is used and nobody holds.
+
+    Once: the host has reported then. Return what that consumer holds, None if nothing was adopted.
+    Cost: a read of the consumer and of the host, and a write.
+
+    :raises ProviderNotFound: if the host is gone
+    """
+    backend, tries = binding.ledger.backend, binding.ledger.retries.definitions
+    while True:
+        holder = unattributed(binding.provider)
+        # read first: whoever adopts in between writes it
+        kept = backend.held(holder)
+        found = binding.read()
+        if found is None:
+            raise exceptions.ProviderNotFound(binding.provider)
+        if found.provider.reported_at is not None:
+            return None
+        said: dict[str, Any] = {"aggregate": True, "adopts": True}
+        orders: tuple[ConsumerOrder, ...] = ()
+        if found.unexplained and kept is None:
+            orders = (ConsumerOrder.claim(holder, found.unexplained, **said),)
+        elif found.unexplained and kept is not None:
+            order = ConsumerOrder.adjust(
+                holder, found.unexplained, generation=kept.generation, **said
+            )
+            orders = (order,)
+        uuid = found.provider.uuid or ""
+        doing = Operation(actor=binding.ledger.actor)
+        try:
+            backend.commit(Write(doing, "adopt", uuid, orders=orders, reported=(uuid,)))
+        except _FASTER:
+            if tries <= 0:
+                raise
+            tries -= 1
+        else:
+            return binding.ledger.held(holder) if orders else None
 
 
 def _inventory(host: Host, kind: str) -> Inventory | None:

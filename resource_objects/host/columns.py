@@ -131,6 +131,8 @@ class Column(abc.ABC):
     #: Counts that only this column says, beside its resource.
     counts: ClassVar[tuple[str, ...]] = ()
     is_read_first: ClassVar[bool] = False
+    #: Whether it says what is in use, and not only how much is free.
+    tells_use: ClassVar[bool] = True
 
     @abc.abstractmethod
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
@@ -166,8 +168,11 @@ class Column(abc.ABC):
         :raises InvalidInventory: if the column cannot say it
         """
 
-    def new(self, inventory: Inventory) -> Inventory | None:
-        """Return what a host that is made in a ledger has of it: nobody uses anything yet."""
+    def new(self, inventory: Inventory, *, used: bool = False) -> Inventory | None:
+        """Return what a host that is made in a ledger has of it.
+
+        :param used: with what is used of it; else nobody uses anything
+        """
         return inventory
 
     def is_same(self, one: Inventory, other: Inventory) -> bool:
@@ -316,9 +321,10 @@ class CountColumn(Column):
         coerced(self.used, _USED, {self.used: inventory.used + inventory.reserved})
         return {self.resource: inventory}
 
-    def new(self, inventory: Inventory) -> Inventory:
+    def new(self, inventory: Inventory, *, used: bool = False) -> Inventory:
         made = inventory.obj_clone()
-        made.update(used=0)
+        if not used:
+            made.update(used=0)
         return made
 
 

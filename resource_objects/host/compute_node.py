@@ -83,7 +83,8 @@ from typing import TYPE_CHECKING, Any, Self
 from resource_objects import base, exceptions, fields, names
 from resource_objects.host import binding as views
 from resource_objects.host import rows
-from resource_objects.host.binding import Binding, Pending, SaveResult, Sent, unattributed
+from resource_objects.host.adoption import Drift, Record
+from resource_objects.host.binding import Binding, Pending, SaveResult, Sent
 from resource_objects.host.columns import (
     CARRIED,
     COUNTS,
@@ -109,6 +110,7 @@ from resource_objects.host.columns import (
     units,
 )
 from resource_objects.providers import Claim, DefinitionChanges
+from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.backend import Operation
 from resource_objects.resources import (
     Amount,
@@ -742,8 +744,11 @@ class ComputeNode(base.ResourceObject):
         """Make this node a view of a host of a ledger; return it.
 
         From now on the ledger says what is used: used figures become the ledger's, with what is
-        pending on top. What a *record* said was used is not taken over: its consumers have claims,
-        or they hold nothing. Totals, and reserved and ratios that were given or stated, stay this
+        pending on top. What a *record* says is used and no consumer of the ledger explains is used
+        too: the first save of the host writes it, as what its *unattributed* consumer holds, also
+        beyond the capacity (:mod:`resource_objects.host.adoption`). That happens once; what a
+        record says more afterwards is :attr:`drift`. Who really uses it gets it by
+        ``ledger.attribute``. Totals, and reserved and ratios that were given or stated, stay this
         node's and are written by :meth:`save` where they differ; others become the ledger's. A
         host that the ledger does not know is made by the first save, with its cells, and with its
         devices if they are known; of pools nothing can be made. One that it knows is known
@@ -761,10 +766,13 @@ class ComputeNode(base.ResourceObject):
         """
         views.require_ledger(ledger)
         name = names.provider_name(provider if provider is not None else self._host_name())
-        found = views.read_host(ledger, name)
+        record = self._record()
+        found = views.read_host(ledger, name, None, record)
         if found is not None:
             views.refuse_other_uuid(found.provider, self._provider_uuid())
-        binding = self._made_binding(ledger, name, consumer, found)
+            if found.provider.reported_at is not None:
+                record = None
+        binding = self._made_binding(ledger, name, consumer, found, record)
         stated = self._stated(binding)
         adopted = {
             count: kept.allocation_ratio
@@ -780,11 +788,33 @@ class ComputeNode(base.ResourceObject):
             self._report(self._limit_by_report())
         return self
 
+    def _record(self) -> Record | None:
+        """Return what this record says is used, None if it is a ledger's that said it."""
+        if self.of_ledger:
+            return self._binding.record if self._binding is not None else None
+        if self.obj_attr_is_set("saved"):
+            saved = self.saved.obj_clone()
+        else:  # what only tells how much is free need not be readable
+            silent = {name for column in columns() if not column.tells_use for name in column.names}
+            row = {name: value for name, value in self.row.items() if name not in silent}
+            saved = read_inventories(row, self._settings)
+        unknown = {
+            name: used
+            for name in COUNTS
+            if count_of(saved, name) is None and (used := self._recorded(name))
+        }
+        return Record(saved, unknown, self.given_reserved is not None)
+
     def _made_binding(
-        self, ledger: Ledger, name: str, consumer: str | None, found: views.Host | None
+        self,
+        ledger: Ledger,
+        name: str,
+        consumer: str | None,
+        found: views.Host | None,
+        record: Record | None = None,
     ) -> Binding:
         holder = names.consumer_name(unattributed(name) if consumer is None else consumer)
-        made = Binding(ledger, name, holder, aggregate=consumer is None).at(found)
+        made = Binding(ledger, name, holder, consumer is None, record=record).at(found)
         was = self._binding
         if was is not None and was.writes_where(made):
             made = dataclasses.replace(made, sent=was.sent)
@@ -830,6 +860,17 @@ class ComputeNode(base.ResourceObject):
             )
             raise exceptions.NotBound(host or "compute node")
         return self._binding
+
+    @property
+    def drift(self) -> Drift:
+        """What the record said is used beyond what the ledger knows, of a host adopted before.
+
+        It is as it was when the node was bound, and nothing of it is written: the ledger knows who
+        holds what. Nothing of a node that was loaded.
+
+        :raises NotBound: if there is no ledger
+        """
+        return self._bound.drift
 
     @property
     def consumer(self) -> str:
@@ -933,12 +974,23 @@ class ComputeNode(base.ResourceObject):
         self.check()
         doing = None if operation is None else names.uuid_text(operation)
         claim = self._send_again(doing)
-        definition = self._save_definition()
+        definition, adopted = self._save_definition()
+        adopted = self._adopt() or adopted
         claim = self._send_pending(doing or Operation().id) or claim
-        if claim is None and not definition:
+        if claim is None and adopted is None and not definition:
             return SaveResult()
         self.reload()
-        return SaveResult(claim, definition)
+        return SaveResult(claim, definition, adopted)
+
+    def _adopt(self) -> Claim | None:
+        """Adopt what the record says is used, if nobody did yet."""
+        binding = self._bound
+        if binding.record is None:
+            return None
+        adopted = views.adopt(binding)
+        self._binding = dataclasses.replace(binding, record=None)
+        self._count_anew(self._pending)
+        return adopted
 
     def reload(self) -> None:
         """Read the host again; what was pending, and not saved, is dropped.
@@ -959,16 +1011,16 @@ class ComputeNode(base.ResourceObject):
         self._attach(binding, *views.states(binding, pending, {}, self.inventories))
         self._store("given_reserved", self.reserved)  # as the ledger has it
 
-    def _save_definition(self) -> DefinitionChanges | None:
+    def _save_definition(self) -> tuple[DefinitionChanges | None, Claim | None]:
         binding, pending = self._bound, self._pending
         kept = None if binding.host is None else binding.host.provider
         edits = views.edits_of(kept, self.inventories)
         if not edits and kept is not None:
-            return None
-        own, uuid = self.inventories, self._provider_uuid()
-        changes, uuid = views.save_definition(binding, edits, pending, own, uuid)
+            return None, None
+        own, given = self.inventories, self._provider_uuid()
+        changes, uuid, adopted = views.save_definition(binding, edits, pending, own, given)
         self._count_anew(pending, uuid)
-        return changes
+        return changes, adopted
 
     def _send_again(self, doing: str | None) -> Claim | None:
         """Ask for the outcome of what was sent when the connection was lost."""

@@ -122,10 +122,11 @@ class NUMAColumn(Column):
             )
         )
 
-    def new(self, inventory: Inventory) -> Inventory:
+    def new(self, inventory: Inventory, *, used: bool = False) -> Inventory:
         assert isinstance(inventory, NUMATopologyInventory)
         return NUMATopologyInventory(
             inventory.cells,
+            usage=inventory.usage if used else (),
             cpu_ratio=inventory.cpu_ratio,
             memory_ratio=inventory.memory_ratio,
             resource_class=self.resource,
@@ -217,6 +218,7 @@ class PCIColumn(Column):
 
     resource = DEVICES.name
     names = ("pci_stats",)
+    tells_use = False
 
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
         coerced(self.names[0], _TEXT, row)
@@ -252,7 +254,7 @@ class PCIColumn(Column):
             return {}
         return {self.resource: _in_order(inventory)}
 
-    def new(self, inventory: Inventory) -> Inventory | None:
+    def new(self, inventory: Inventory, *, used: bool = False) -> Inventory | None:
         """Return devices as a host that is made has them; of pools nothing can be made."""
         assert isinstance(inventory, PCIInventory)
         uses = {use.address: use for use in inventory.usage}
@@ -264,10 +266,12 @@ class PCIColumn(Column):
         if not devices:
             return None
         there = {device.address for device in devices}
-        spent: list[DeviceUse] = [
-            use for use in inventory.usage if use.state == SPENT and use.address in there
+        usage: list[DeviceUse] = [
+            DeviceUse(use.address, use.state)
+            for use in inventory.usage
+            if use.address in there and (used or use.state == SPENT)
         ]
-        return PCIInventory(devices, usage=spent, resource_class=self.resource)
+        return PCIInventory(devices, usage=usage, resource_class=self.resource)
 
     def is_same(self, one: Inventory, other: Inventory) -> bool:
         """Compare, whether held devices are claimed or in use: who takes one again claims it."""

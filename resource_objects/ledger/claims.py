@@ -29,6 +29,7 @@ from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.store import Store, any_limit, claim_of
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
+from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.given import any_generation, generation, now_or
 from resource_objects.providers.listing import ConsumerFilter
@@ -266,6 +267,46 @@ class Claims:
 
             return _Taking(
                 doing, "adjust", name, _InTurn(name, iter([whole])), orders, reads=read_at is None
+            )
+
+        return claim_of(self._take(begin)[0])
+
+    def attribute(
+        self,
+        host: str,
+        consumer: str,
+        what: Mapping[str, Any] | Sequence[Allocation] | None,
+        said: _Described,
+        operation: str | None,
+    ) -> Claim:
+        name, source = names.consumer_name(consumer), unattributed(names.provider_name(host))
+        subject = subject_of([name, source])
+        doing, done = self._store.begin(operation, "attribute", subject)
+        if done is not None:
+            return next(claim_of(one) for one in done.claims if one.consumer == name)
+
+        def begin() -> _Taking:
+            (kept,) = self._store.held_by(source)
+            demand, at = Demand(_uses(kept)), None
+            if what is not None:
+                demand = demand_of(what, self._store.uuids, "attribute")
+                if demand.request is not None:
+                    demand, at = self._with_kept(name, demand)
+
+            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+                for one in demands.values():
+                    asked, uses = _stored(one.request), _with_units_of(kept, one.uses)
+                    yield ConsumerOrder.adjust(
+                        name, uses, generation=at, request=asked, adopts=True, **said
+                    )
+                    given = tuple(dataclasses.replace(use, amount=-use.amount) for use in uses)
+                    yield ConsumerOrder.adjust(
+                        source, given, generation=kept.generation, aggregate=True
+                    )
+
+            selection = _InTurn(name, iter([demand]))
+            return _Taking(
+                doing, "attribute", subject, selection, orders, leaving=(source,), reads=True
             )
 
         return claim_of(self._take(begin)[0])
@@ -656,6 +697,17 @@ def _gets(one: ConsumerRecord, other: ConsumerRecord) -> ConsumerOrder:
 
 def _uses(kept: ConsumerRecord) -> tuple[Use, ...]:
     return tuple(Use(*held.key, held.amount, held.units) for held in kept.held)
+
+
+def _with_units_of(kept: ConsumerRecord, uses: Iterable[Use]) -> tuple[Use, ...]:
+    """Return uses with the units that a consumer has, where all that it holds there is meant."""
+    held = {one.key: one for one in kept.held}
+    return tuple(
+        dataclasses.replace(use, units=held[use.key].units)
+        if not use.units and use.key in held and held[use.key].amount == use.amount
+        else use
+        for use in uses
+    )
 
 
 def _over_at(now: datetime.datetime | None) -> ConsumerFilter:

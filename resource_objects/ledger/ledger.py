@@ -54,7 +54,8 @@ class Ledger:
     ==============  ===============================================================================
     declare         :meth:`sync`, :meth:`change`, :meth:`remove`
     take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
-                    :meth:`move`, :meth:`swap`, :meth:`release`, :meth:`release_all`
+                    :meth:`move`, :meth:`swap`, :meth:`attribute`, :meth:`release`,
+                    :meth:`release_all`
     keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
                     :meth:`held`, :meth:`assigned`, :meth:`consumers`, :meth:`usage`,
@@ -319,6 +320,45 @@ class Ledger:
         :raises InvalidAmount: as :meth:`claim`, or for a second topology
         """
         return self._claims.adjust(consumer, changes, aggregate, generation, operation)
+
+    def attribute(
+        self,
+        host: str,
+        consumer: str,
+        what: Mapping[str, Any] | Sequence[Allocation] | None = None,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        consumer_type: str | None = None,
+        operation: str | None = None,
+    ) -> Claim:
+        """Let a consumer hold what is used of a host and nobody's yet; all or nothing.
+
+        What a record of a host says is used, and no consumer explains, is held by the host's
+        *unattributed* consumer (``ComputeNode.bind``). This moves it, or some of it, to who really
+        uses it, in one transaction: nothing of it is free in between, and it may be more than the
+        capacity. The consumer is made if need be; what it holds already it keeps.
+
+        :param host: name of the host
+        :param what: ``{provider name: amounts}``, or allocations, which say the units of CPUs and
+            devices; None: all that is unattributed
+        :returns: what the consumer holds now
+        :raises ConsumerNotFound: if nothing is unattributed there
+        :raises CapacityException: if more is named than is unattributed
+        :raises UnitNotHeld: if a unit is named that is not unattributed
+        :raises InvalidAmount: as :meth:`claim`; or for some CPUs of a cell without naming any
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     row = {"hypervisor_hostname": "host0", "vcpus": 8, "vcpus_used": 6}
+        ...     saved = ro.ComputeNode.from_row(row).bind(ledger).save()
+        ...     print(ledger.attribute("host0", "vm-1", {"host0": "VCPU=4"}))
+        ...     print(ledger.held("host0/unattributed"))
+        vm-1 holds VCPU=4 of host0
+        host0/unattributed holds VCPU=2 of host0
+        """
+        said = described(project, user, consumer_type)
+        return self._claims.attribute(host, consumer, what, said, operation)
 
     def replace(
         self,

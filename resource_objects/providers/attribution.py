@@ -1,4 +1,7 @@
-"""Who stands in the way of an amount that lies over a tree: the holders in its reasons (law 6)."""
+"""Who holds what: who stands in the way of an amount that lies over a tree (law 6), and nobody.
+
+What is used of a host, and by nobody in particular, is held by the host's *unattributed* consumer.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,15 @@ _NOTHING: Mapping[str, object] = fields.FrozenDict()
 _BY_OTHERS = frozenset(
     {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
 )
+
+
+def unattributed(host: str) -> str:
+    """Return the name of the consumer of a host that holds what nobody in particular uses.
+
+    >>> unattributed("host0")
+    'host0/unattributed'
+    """
+    return f"{host}/unattributed"
 
 
 def with_holders(

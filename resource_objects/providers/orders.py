@@ -195,6 +195,9 @@ class ConsumerOrder:
     consumers, of whom nothing more is known: capacity binds it, the unit rules, which are about one
     consumer, do not. An amount that does not grow is not checked against unit rules.
 
+    One that ``adopts`` says what is in use already, whoever decided it: neither capacity nor unit
+    rules bind that. A unit that is another consumer's stays that consumer's.
+
     :raises DuplicateKey: for two uses of one (provider, class)
     :raises InvalidAmount: for a use that is 0, or negative where it is not added, or for none
     :raises InvalidField: for a state that no claim of something held has
@@ -212,6 +215,7 @@ class ConsumerOrder:
     expires_at: datetime.datetime | None = None
     state: str | None = None
     aggregate: bool = False
+    adopts: bool = False
 
     def __post_init__(self) -> None:
         _check_consumer(self)

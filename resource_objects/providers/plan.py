@@ -260,7 +260,7 @@ def _taken(delta: Use, known: Mapping[str, str]) -> str:
 _SAID = ("uses", "uuid", "request", "project", "user", "consumer_type")
 _ORDERS: dict[str, tuple[str, ...]] = {
     "claim": (*_SAID, "expires_at"),
-    "adjust": ("uses", "uuid", "request", "aggregate", "generation"),
+    "adjust": ("uses", "uuid", "request", "aggregate", "adopts", "generation"),
     "replace": (*_SAID, "generation"),
     "release": ("generation",),
 }
@@ -279,6 +279,7 @@ class _PlainOrder:
     consumer_type: str | None = None
     expires_at: datetime.datetime | None = None
     aggregate: bool = False
+    adopts: bool = False
     generation: int | None = None
 
 

@@ -13,6 +13,8 @@ Rules, in the order they are looked at for each consumer and place:
    their shares. It may not grow beyond the capacity; what is judged is the net change of all orders
    together, so two consumers may swap full places;
 5. a unit belongs to one consumer.
+
+Rules 3 and 4 do not bind an order that adopts: it says what is in use already.
 """
 
 from __future__ import annotations
@@ -236,7 +238,10 @@ def _refuse(
                 reasons[change.key, reason] = None
             if alone:
                 asked.add(change.key)
-    for key, net in nets.items():
+    judged = nets
+    if any(draft.order.adopts for draft in drafts):
+        judged = _nets((draft for draft in drafts if not draft.order.adopts), places)
+    for key, net in judged.items():
         if key not in asked and key in places:
             reasons.update(((key, reason), None) for reason in _over(places[key], net))
     if reasons:
@@ -252,7 +257,7 @@ def _refusals(
         return [decision.not_held(kind, net, change.before, names[uuid])]
     if place is None:
         return [decision.absent(kind, net, names[uuid])]
-    if net <= 0:
+    if net <= 0 or order.adopts:
         return []
     aggregate = order.aggregate
     if alone:

@@ -190,6 +190,13 @@ class Located(_Kind, Generic[_A]):
         :raises ForeignAmount: if ``amount`` cannot take that
         """
 
+    @abc.abstractmethod
+    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
+        """Return what is used of each part, by the part's name: as it would be allocated.
+
+        What has a name (a dedicated CPU, a device) has a record of its own, which names it.
+        """
+
     def units(self, resource_class: str) -> frozenset[str] | None:
         """Return the names of the units there are of a class it is kept as; None if any will do."""
         return None

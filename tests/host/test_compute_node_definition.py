@@ -286,7 +286,7 @@ def test_an_unbound_node_does_not_save():
 
 def test_after_bind_the_ledger_says_what_is_used(ledger):
     ledger.claim("job-1", {"host0": "VCPU=2"})
-    node = ComputeNode.from_row(ROW)
+    node = ComputeNode.from_row({**ROW, "vcpus_used": 1, "memory_mb_used": 512})
     node.inventories.consume("VCPU=1")
     cpus = node.inventories["VCPU"]
     assert node.bind(ledger) is node
@@ -299,24 +299,29 @@ def test_after_bind_a_report_counts_from_what_the_ledger_says(connect):
     ledger = connect()
     ledger.sync(ro.Provider("host0", "DISK_GB=100"))
     row = {"host": "host0", "local_gb": 100, "local_gb_used": 50, "disk_available_least": 20}
-    assert ComputeNode.from_row(row).bind(ledger).limits == ro.Limits(DISK_GB=20)
+    assert ComputeNode.from_row(row).bind(ledger).limits == ro.Limits(DISK_GB=70)
+    ledger.claim("job-1", {"host0": "DISK_GB=60"})
+    assert ComputeNode.from_row(row).bind(ledger).limits == ro.Limits(DISK_GB=80)
 
 
 def test_bind_keeps_what_the_node_states_and_takes_the_rest(ledger):
-    node = ComputeNode.from_row(ROW).bind(ledger)
+    unused = {**ROW, "vcpus_used": 1, "memory_mb_used": 512}
+    ledger.claim("job-1", {"host0": "VCPU=1"})
+    node = ComputeNode.from_row(unused).bind(ledger)
     # no reserved was given and no ratio of VCPU stated: they are the ledger's
     assert node.reserved == ro.Amounts(MEMORY_MB=512)
     assert node.inventories["VCPU"].allocation_ratio == 2
     assert node.cpu_allocation_ratio is None and "cpu_allocation_ratio" not in node.changes()
     assert not node.save()
     stating = ComputeNode.from_row(
-        {**ROW, "vcpus": 12, "ram_allocation_ratio": 1.5, "cpu_allocation_ratio": 0.0},
+        {**unused, "vcpus": 12, "ram_allocation_ratio": 1.5, "cpu_allocation_ratio": 0.0},
         reserved="VCPU=1",
     ).bind(ledger)
     assert stating.save()
     kept = ledger.provider("host0").inventories
     assert str(kept) == (
-        "VCPU=12:reserved=1:allocation_ratio=2,MEMORY_MB=16384:allocation_ratio=1.5,CUSTOM_SEATS=3"
+        "VCPU=12:reserved=1:allocation_ratio=2:used=1,"
+        "MEMORY_MB=16384:allocation_ratio=1.5,CUSTOM_SEATS=3"
     )
 
 
@@ -329,8 +334,8 @@ def test_bind_leaves_what_is_not_set_to_the_ledger(ledger):
 def test_the_first_save_makes_the_host(connect):
     ledger = connect()
     uuid = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
-    node = ComputeNode.from_row({**ROW, "uuid": uuid}, reserved="MEMORY_MB=512").bind(ledger)
-    assert node.vcpus_used == 0  # nobody has claimed anything
+    unused = {**ROW, "vcpus_used": 0, "memory_mb_used": 512, "uuid": uuid}
+    node = ComputeNode.from_row(unused, reserved="MEMORY_MB=512").bind(ledger)
     node.inventories.consume("VCPU=2")
     result = node.save()
     assert [created.name for created in result.definition.creates] == ["host0"]
@@ -346,8 +351,8 @@ def test_the_first_save_makes_the_host(connect):
 def test_usage_that_will_not_fit_does_not_make_the_host(connect):
     ledger = connect()
     node = ComputeNode.from_row(ROW).bind(ledger)
-    node.update_inventories({"VCPU": ro.IntegerInventory(4, used=5)})
-    with pytest.raises(ro.CapacityException, match="VCPU asked 5, free 4 of 4"):
+    node.update_inventories({"VCPU": ro.IntegerInventory(4, used=6)})  # 5 are used already
+    with pytest.raises(ro.CapacityException, match="VCPU asked 1, free -1 of 4"):
         node.save()
     with pytest.raises(exceptions.ProviderNotFound):
         ledger.provider("host0")
@@ -366,7 +371,7 @@ def test_a_host_made_by_two_at_once_is_made_once(connect, monkeypatch):
 
     interleave(monkeypatch, ledger.backend, "commit", somebody_makes_it)
     one.save()
-    assert used(ledger) == 3 and one.local_gb == 9
+    assert used(ledger) == 5 + 3 and one.local_gb == 9  # what both records say is adopted once
 
 
 def test_a_host_is_known_by_its_uuid_too(ledger):
@@ -394,7 +399,10 @@ def test_names_that_cannot_be_are_refused(ledger):
 
 
 def test_what_is_pending_to_be_given_back_has_to_be_there(ledger):
-    node = ComputeNode.from_row(ROW)
+    with ro.connect("memory://") as other:
+        uuid = ledger.provider("host0").uuid
+        ComputeNode.from_row({**ROW, "uuid": uuid}).bind(other).save()
+        node = ComputeNode.load(other, "host0")
     node.inventories.consume("VCPU=-3")
     before = copy.deepcopy(node)
     with pytest.raises(ro.CapacityException) as refusal:

@@ -94,6 +94,11 @@ class RingInventory(Located, Inventory):
     def to_allocations(self, assigned):
         return ((assigned.switch, (AmountRecord(LANE, assigned.lanes),)),)
 
+    def in_use(self):
+        return tuple(
+            (f"switch{n}", (AmountRecord(LANE, used),)) for n, used in enumerate(self.used) if used
+        )
+
     def from_allocations(self, amount, held, context=ANYWHERE):
         return amount
 

@@ -429,7 +429,9 @@ def _carry_out(
     with on_duplicate(_duplicates(write)):
         claims.record_operation(connection, write, number, at.now)
         nets = _nets(settlement, at)
-        if nets:
+        if nets and any(order.adopts for order in write.orders):
+            claims.change_used(connection, nets, adopts=True)
+        elif nets:
             claims.change_used(connection, nets)
         numbers = claims.put(connection, settlement.consumers, kept, at, number)
     for order, settled in zip(write.orders, settlement.consumers, strict=True):

@@ -629,11 +629,21 @@ def _change_used_query(ids: int, nets: int) -> sa.Update:
     )
 
 
+def _adopt_used_query(ids: int, nets: int) -> sa.Update:
+    after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
+    return (
+        sa.update(tables.inventories)
+        .where(listed(_inventories.id, "ids", ids), after >= 0)
+        .values(used=after, writes=_inventories.writes + 1)
+    )
+
+
 _FIND = Sized(_find_query)
 _TAKE = Sized(_take_query)
 _SHARES = Sized(_shares_query)
 _LOCK = Sized(_lock_query)
 _CHANGE_USED = Sized(_change_used_query)
+_ADOPT_USED = Sized(_adopt_used_query)
 #: how many inventories one statement changes: its CASE is looked through for each of them
 MOST_CHANGES = 128
 
@@ -818,14 +828,15 @@ def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequen
     return rows
 
 
-def change_used(connection: Connection, nets: Mapping[int, int]) -> None:
+def change_used(connection: Connection, nets: Mapping[int, int], *, adopts: bool = False) -> None:
     """Add the net change to ``used`` of each inventory, by number, and count the write.
 
     Its guard repeats the two rules that no mistake above may break: never below zero, and never
-    up beyond the capacity.
+    up beyond the capacity. The second does not bind a write that ``adopts``.
     """
+    query = _ADOPT_USED if adopts else _CHANGE_USED
     for part in chunks(sorted(nets), MOST_CHANGES):
-        _CHANGE_USED.must_match(
+        query.must_match(
             connection,
             len(part),
             partial(_refused, len(part)),

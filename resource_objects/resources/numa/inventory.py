@@ -275,9 +275,13 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
             for cell in self.cells
         )
         return tuple(
-            Part(f"numa{one.cells[0].id}", one, storage.classes_of_host(one.to_records()))
+            Part(storage.part_name(one.cells[0]), one, storage.classes_of_host(one.to_records()))
             for one in alone
         )
+
+    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
+        """Return what is used of each cell: counts, and each dedicated CPU by name."""
+        return tuple(storage.in_use(self.cells, self.usage))
 
     def units(self, resource_class: str) -> frozenset[str]:
         """Return the dedicated CPUs as they are kept; of any other class nothing has a name."""

@@ -88,6 +88,11 @@ def units_elsewhere(cells: Iterable[HostCell], resource_class: str) -> frozenset
 # --- what is kept of an inventory -----------------------------------------------------------------
 
 
+def part_name(cell: HostCell) -> str:
+    """Return the name of a cell's part, which its provider's name ends in."""
+    return f"numa{cell.id}"
+
+
 def classes_of_host(records: Iterable[InventoryRecord]) -> tuple[str, ...]:
     """Return the classes of a cell's records that are its host's too."""
     classes = {record.resource_class for record in records}
@@ -299,6 +304,22 @@ def to_allocations(
         records = tuple(AmountRecord(name, sign * n, unit) for name, n, unit in counts if n)
         found.append((part.place, records))
     return tuple(found)
+
+
+def in_use(
+    cells: Iterable[HostCell], usage: Iterable[CellUsage]
+) -> Iterator[tuple[str, tuple[AmountRecord, ...]]]:
+    """Yield what is used of each cell, by the name of its part."""
+    for cell, used in zip(cells, usage, strict=True):
+        counts = (
+            (VCPU, used.shared),
+            (PCPU, used.loose),
+            (MEMORY_MB, used.memory_mb),
+            *((page_class(size), count) for size, count in used.pages),
+        )
+        found = [AmountRecord(name, count) for name, count in counts if count]
+        found += (AmountRecord(PCPU, 1, (unit_of(cpu),)) for cpu in used.pinned)
+        yield part_name(cell), tuple(found)
 
 
 # --- from allocations: to_allocations undone ------------------------------------------------------

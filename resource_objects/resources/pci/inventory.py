@@ -393,6 +393,10 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             device.address for place in ids if 0 <= place < len(every) for device in every[place]
         )
 
+    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
+        """Return the devices that somebody has, each by name; of pools nothing is known."""
+        return tuple(storage.in_use(self._known, self.usage)) if self.devices else ()
+
     def units(self, resource_class: str) -> frozenset[str]:
         """Return the addresses of the devices of a class."""
         return frozenset(d.address for d in self.devices if d.resource_class == resource_class)

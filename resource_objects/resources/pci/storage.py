@@ -353,6 +353,23 @@ def to_allocations(
     )
 
 
+def in_use(
+    shelf: Devices, usage: Iterable[DeviceUse]
+) -> Iterator[tuple[str, tuple[AmountRecord, ...]]]:
+    """Yield each device that somebody has, by the name of its part, with what goes with it.
+
+    So is one that is unavailable, unless that is because of a relative of it that somebody has.
+    """
+    uses = list(usage)
+    held = {use.address for use in uses if use.is_held}
+    for use in uses:
+        device = shelf.devices[use.address]
+        relatives = {device.parent, *shelf.parts_of(device.address)}
+        if use.is_held or (use.state == UNAVAILABLE and held.isdisjoint(relatives)):
+            units = tuple(sorted(taken_with(shelf, device)))
+            yield part_name(device), (AmountRecord(device.resource_class, 1, units),)
+
+
 def from_allocations(
     shelf: Devices,
     amount: PCIAmount,

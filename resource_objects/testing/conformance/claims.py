@@ -20,6 +20,7 @@ from resource_objects.providers.orders import (
     StoredRequest,
     Use,
 )
+from resource_objects.providers.provider import Share
 from resource_objects.testing.conformance.suite import (
     Kit,
     adjust,
@@ -327,6 +328,27 @@ class ClaimRules(Kit):
             adjust(backend, "job", {here: "VCPU=1"})
         adjust(backend, "job", {here: "VCPU=-1"})
         assert picture(backend).used("host0", "VCPU") == 3
+
+    @law(4)
+    def test_what_is_in_use_already_is_adopted_above_the_capacity(self, backend: Backend) -> None:
+        tree = host("host0", "VCPU=8:max_unit=2")
+        share = Share(resource_class="VCPU", of="host0", of_class="VCPU")
+        tree.add("host0/a", "VCPU=4", shares=[share])
+        made = define(backend, tree)
+        here, part = made["host0"], made["host0/a"]
+        claim(backend, "job", {here: "VCPU=2"})
+        adjust(backend, "nobody", {here: "VCPU=5", part: "VCPU=5"}, adopts=True, aggregate=True)
+        found = picture(backend)
+        assert (found.used("host0", "VCPU"), found.used("host0/a", "VCPU")) == (12, 5)
+        with pytest.raises(exceptions.CapacityException):
+            adjust(backend, "nobody", {here: "VCPU=1"}, aggregate=True)
+        with pytest.raises(exceptions.CapacityException):
+            adjust(backend, "nobody", {here: "VCPU=-6"}, adopts=True)
+        given = ConsumerOrder.adjust("nobody", deltas({here: "VCPU=-5"}), aggregate=True)
+        taken = ConsumerOrder.adjust("vm", deltas({here: "VCPU=5"}), adopts=True)
+        order(backend, taken, given)
+        assert picture(backend).used("host0", "VCPU") == 12
+        assert picture(backend).allocations["vm", "host0", "VCPU"] == 5
 
     # --- release ---
 

@@ -1,0 +1,305 @@
+"""A host that is in use before a ledger knows of it is never freer in the ledger than it was."""
+
+from __future__ import annotations
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.host.compute_node import ComputeNode, unattributed
+from resource_objects.ledger import new_operation
+from resource_objects.resources.numa import PagePool
+from tests.host.views import held
+
+USED = {
+    "hypervisor_hostname": "host1",
+    "vcpus": 8,
+    "vcpus_used": 8,
+    "cpu_allocation_ratio": 1.0,
+    "memory_mb": 16384,
+    "memory_mb_used": 12288,
+    "local_gb": 100,
+    "local_gb_used": 30,
+}
+NOBODY = "host1/unattributed"
+
+
+def row(**columns) -> ComputeNode:
+    return ComputeNode.from_row({**USED, **columns})
+
+
+def cells() -> ro.NUMATopologyInventory:
+    pages = [PagePool(size_kib=4, total=1966080), PagePool(size_kib=2048, total=256)]
+    return ro.NUMATopologyInventory(
+        [
+            ro.HostCell(
+                n,
+                shared=[8 * n, 8 * n + 1],
+                dedicated=range(8 * n + 2, 8 * n + 8),
+                memory_mb=8192,
+                pages=pages if n == 0 else (),
+            )
+            for n in (0, 1)
+        ]
+    )
+
+
+def gpus(count: int = 2) -> ro.PCIInventory:
+    return ro.PCIInventory(
+        [ro.Device(f"0000:3b:0{n}.0", "10de", "2330", resource_class="PGPU") for n in range(count)]
+    )
+
+
+def free(inventories: ro.Inventories) -> dict[str, int]:
+    return {str(k): one.free for k, one in inventories.items() if hasattr(one, "free")}
+
+
+def placed_row() -> ComputeNode:
+    """Return the record of a host whose cells and devices are in use."""
+    used_cells, used_gpus = cells(), gpus()
+    used_cells.consume(ro.numa(cells=2, dedicated=4, memory_mb=1024))
+    used_cells.consume(ro.numa(shared=1, memory_mb=64, page_size="2MB"))
+    used_gpus.consume(ro.DEVICES.make_amount("PGPU"))
+    node = row(vcpus=4, vcpus_used=5, memory_mb_used=2048)
+    node.update_inventories({"NUMA_TOPOLOGY": used_cells, "DEVICES": used_gpus})
+    return ComputeNode.from_row(node)
+
+
+# --- a host is never freer after it was adopted than before -------------------------------------
+
+
+def test_a_used_record_is_not_emptied_by_a_bind_and_a_save(connect) -> None:
+    ledger = connect()
+    node = row().bind(ledger)
+    assert not node.inventories.can_provide("VCPU=1") and node.vcpus_used == 8
+    before = node.to_row()
+    result = node.save()
+    assert held(ledger, NOBODY) == "VCPU=8,MEMORY_MB=12288,DISK_GB=30"
+    assert str(result.adopted.amounts) == held(ledger, NOBODY) and result.claim is None
+    assert node.to_row() == before and not node.pending and not node.drift
+    with pytest.raises(ro.CapacityException, match=f"{NOBODY} holds 8"):
+        ledger.claim("job-1", {"host1": "VCPU=1"})
+    assert ComputeNode.load(ledger, "host1").vcpus_used == 8
+
+
+def test_a_used_record_of_a_host_that_is_there_is_adopted(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    node = row().bind(ledger)
+    assert node.vcpus_used == 8 and held(ledger, NOBODY) == "nothing"  # reading is reading
+    node.save()
+    assert held(ledger, NOBODY) == "VCPU=8,MEMORY_MB=12288,DISK_GB=30"
+
+
+def test_what_consumers_explain_is_not_adopted(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    ledger.claim("vm-1", {"host1": "VCPU=3,MEMORY_MB=4096"})
+    row().bind(ledger).save()
+    assert held(ledger, NOBODY) == "VCPU=5,MEMORY_MB=8192,DISK_GB=30"
+    assert held(ledger, "vm-1") == "VCPU=3,MEMORY_MB=4096"
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_cells_cpus_and_devices_are_adopted_by_name(connect, is_there) -> None:
+    ledger = connect()
+    record = placed_row()
+    said = record.inventories["NUMA_TOPOLOGY"].usage
+    taken = {cpu for one in said for cpu in one.pinned}
+    assert len(taken) == 4
+    before = free(record.inventories)
+    if is_there:
+        tree = ro.Provider("host1", "VCPU=4,PCPU=12,MEMORY_MB=16384:reserved=512,DISK_GB=100")
+        tree.add_parts("NUMA_TOPOLOGY", cells())
+        tree.add_parts("DEVICES", gpus())
+        ledger.sync(tree)
+    node = record.bind(ledger)
+    assert node.inventories["NUMA_TOPOLOGY"].usage == said
+    assert {n: left for n, left in free(node.inventories).items() if left > before[n]} == {}
+    node.save()
+    assert node.inventories["NUMA_TOPOLOGY"].usage == said
+    assert {n: left for n, left in free(node.inventories).items() if left > before[n]} == {}
+    units = {unit for one in ledger.held(NOBODY).allocations for unit in one.units}
+    assert units == {*(f"cpu{cpu}" for cpu in taken), "0000:3b:00.0"}
+    with pytest.raises(ro.CapacityException, match=NOBODY):
+        ledger.claim("job-1", {"host1": "DEVICES=2*PGPU"})
+    with pytest.raises(ro.CapacityException, match="PCPU"):
+        ledger.claim("job-2", {"host1": "NUMA_TOPOLOGY=2:dedicated=10"})
+    ledger.claim("job-3", {"host1": "NUMA_TOPOLOGY=2:dedicated=8"})
+    mine = {unit for one in ledger.held("job-3").allocations for unit in one.units}
+    assert not mine & units
+
+
+def test_cpus_that_consumers_hold_by_name_are_not_adopted(connect) -> None:
+    ledger = connect()
+    tree = ro.Provider("host1", "VCPU=4,PCPU=12,MEMORY_MB=16384:reserved=512,DISK_GB=100")
+    tree.add_parts("NUMA_TOPOLOGY", cells())
+    ledger.sync(tree)
+    ledger.claim("vm-1", {"host1": "NUMA_TOPOLOGY=1:dedicated=2:memory=512"})
+    used_cells = ledger.inventories("host1")["NUMA_TOPOLOGY"]
+    used_cells.consume(ro.numa(dedicated=1))
+    node = row(vcpus=4, vcpus_used=3, memory_mb_used=512, local_gb_used=0)
+    node.update_inventories({"NUMA_TOPOLOGY": used_cells})
+    ComputeNode.from_row(node).bind(ledger).save()
+    nobody = ledger.held(NOBODY)
+    assert str(nobody.amounts) == "VCPU=1,PCPU=1"  # of the vCPU nobody knows that it is the CPU's
+    theirs = {unit for one in ledger.held("vm-1").allocations for unit in one.units}
+    assert not theirs & {unit for one in nobody.allocations for unit in one.units}
+
+
+def test_above_capacity_it_is_accepted_and_listed(connect) -> None:
+    ledger = connect()
+    node = row(vcpus_used=11).bind(ledger)
+    assert node.vcpus_used == 11 and node.inventories["VCPU"].free == -3
+    node.save()
+    over = ledger.usage(over_capacity=True)
+    assert [(use.provider, use.resource_class, use.used, use.capacity) for use in over] == [
+        ("host1", "VCPU", 11, 8)
+    ]
+    ledger.claim("job-1", {"host1": "MEMORY_MB=1024"})
+    node.reload()
+    assert node.vcpus_used == 11
+
+
+def test_what_the_record_takes_besides_goes_to_its_own_consumer(connect) -> None:
+    ledger = connect()
+    node = row(vcpus_used=5)
+    node.inventories.consume("VCPU=2")
+    node.bind(ledger, consumer="vm-9")
+    assert node.pending == ro.Amounts(VCPU=2) and node.vcpus_used == 7
+    result = node.save()
+    assert held(ledger, "vm-9") == "VCPU=2"
+    assert held(ledger, NOBODY) == "VCPU=5,MEMORY_MB=12288,DISK_GB=30"
+    assert str(result.claim.amounts) == "VCPU=2" and node.vcpus_used == 7
+
+
+def test_pending_that_does_not_fit_beside_what_is_adopted_is_refused(connect) -> None:
+    ledger = connect()
+    node = row(vcpus_used=5)
+    node.inventories.consume("VCPU=3")
+    node.bind(ledger, consumer="vm-9")
+    connect().sync(ro.Provider("host1", "VCPU=7,MEMORY_MB=16384,DISK_GB=100"))
+    node = row(vcpus=7, vcpus_used=5)
+    node.inventories.consume("VCPU=2")
+    node.bind(ledger, consumer="vm-9")
+    connect().claim("job-1", {"host1": "VCPU=6"})
+    with pytest.raises(ro.CapacityException):
+        node.save()
+    assert held(ledger, "vm-9") == "nothing"
+
+
+def test_what_the_ledger_s_host_keeps_for_itself_is_within_a_record_s_figures(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384:reserved=512,DISK_GB=100"))
+    node = row().bind(ledger)
+    assert node.memory_mb_used == 12288 and node.inventories["MEMORY_MB"].free == 16384 - 12288
+    node.save()
+    assert held(ledger, NOBODY) == "VCPU=8,MEMORY_MB=11776,DISK_GB=30"
+
+
+def test_a_record_without_a_total_of_what_it_uses_is_adopted_where_there_is_some(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,DISK_GB=500"))
+    node = ComputeNode.from_row(
+        {"hypervisor_hostname": "host1", "local_gb_used": 11, "disk_available_least": 500}
+    ).bind(ledger)
+    assert node.disk_limit_gb == 511 and node.local_gb_used == 11
+    node.save()
+    assert held(ledger, NOBODY) == "DISK_GB=11"
+
+
+# --- once ---------------------------------------------------------------------------------------
+
+
+def test_what_a_later_row_says_more_is_drift_and_reported(connect) -> None:
+    ledger = connect()
+    row(vcpus_used=5).bind(ledger).save()
+    later = row(vcpus_used=7).bind(ledger)
+    assert str(later.drift) == "host1: VCPU=2 that no consumer holds"
+    assert later.vcpus_used == 5 and not later.save()
+    assert held(ledger, NOBODY) == "VCPU=5,MEMORY_MB=12288,DISK_GB=30"
+    assert not row(vcpus_used=5).bind(ledger).drift
+    assert not row(vcpus_used=3).bind(ledger).drift  # less than the ledger knows is no drift
+
+
+def test_a_host_that_was_adopted_empty_is_not_adopted_again(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8"))
+    assert not row(vcpus_used=0, memory_mb_used=0, local_gb_used=0).bind(ledger).save().adopted
+    assert row().bind(ledger).drift and not row().bind(ledger).save()
+    assert held(ledger, NOBODY) == "nothing"
+
+
+def test_of_two_that_adopt_at_once_one_does(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    one, other = row().bind(ledger), row().bind(connect())
+    assert one.save().adopted and not other.save().adopted
+    assert held(ledger, NOBODY) == "VCPU=8,MEMORY_MB=12288,DISK_GB=30"
+    assert other.vcpus_used == 8
+
+
+def test_a_node_of_a_ledger_brings_nothing_of_it_to_another(connect) -> None:
+    ledger = connect()
+    row().bind(ledger).save()
+    with ro.connect("memory://") as other:
+        view = ComputeNode.load(ledger, "host1").bind(other)
+        assert view.vcpus_used == 0
+        view.save()
+        assert held(other, NOBODY) == "nothing"
+
+
+# --- attribute ----------------------------------------------------------------------------------
+
+
+def test_attribute_moves_what_is_unattributed_in_one_transaction(connect) -> None:
+    ledger = connect()
+    row(vcpus_used=11).bind(ledger).save()
+    cursor = ledger.feed.cursor()
+    claim = ledger.attribute("host1", "vm-1", {"host1": "VCPU=9,MEMORY_MB=4096"}, project="p")
+    assert str(claim) == "vm-1 holds VCPU=9,MEMORY_MB=4096 of host1" and claim.project == "p"
+    assert held(ledger, NOBODY) == "VCPU=2,MEMORY_MB=8192,DISK_GB=30"
+    assert len({one.operation for one in ledger.feed.changes(cursor)}) == 1
+    ledger.attribute("host1", "vm-1", {"host1": "VCPU=1"})
+    assert held(ledger, "vm-1") == "VCPU=10,MEMORY_MB=4096"
+    assert str(ledger.attribute("host1", "vm-2").amounts) == "VCPU=1,MEMORY_MB=8192,DISK_GB=30"
+    with pytest.raises(exceptions.ConsumerNotFound, match=unattributed("host1")):
+        ledger.attribute("host1", "vm-3")
+
+
+def test_attribute_moves_cpus_and_devices_by_name(connect) -> None:
+    ledger = connect()
+    placed_row().bind(ledger).save()
+    one = next(a for a in ledger.held(NOBODY).allocations if a.resource_class == "PCPU")
+    some = ro.Allocation(
+        provider=one.provider,
+        resource_class="PCPU",
+        amount=ro.IntegerAmount(1),
+        units=one.units[:1],
+    )
+    ledger.attribute("host1", "vm-1", [some])
+    (mine,) = ledger.held("vm-1").allocations
+    assert mine.units == one.units[:1]
+    with pytest.raises(exceptions.InvalidAmount, match="by name"):
+        ledger.attribute("host1", "vm-1", {"host1/numa1": "PCPU=1"})
+    ledger.attribute("host1", "vm-2", {"host1/0000:3b:00.0": "PGPU=1"})
+    (gpu,) = ledger.held("vm-2").allocations
+    assert gpu.units == ("0000:3b:00.0",)
+
+
+def test_attribute_takes_no_more_than_is_unattributed(connect) -> None:
+    ledger = connect()
+    row(vcpus_used=3).bind(ledger).save()
+    before = ledger.held(NOBODY)
+    with pytest.raises(ro.CapacityException, match="gives back"):
+        ledger.attribute("host1", "vm-1", {"host1": "VCPU=4"})
+    assert ledger.held(NOBODY) == before and held(ledger, "vm-1") == "nothing"
+
+
+def test_attribute_repeated_by_its_operation_is_done_once(connect) -> None:
+    ledger = connect()
+    row().bind(ledger).save()
+    doing = new_operation()
+    first = ledger.attribute("host1", "vm-1", {"host1": "VCPU=2"}, operation=doing)
+    assert ledger.attribute("host1", "vm-1", {"host1": "VCPU=2"}, operation=doing) == first
+    assert held(ledger, "vm-1") == "VCPU=2"
