@@ -57,8 +57,6 @@ class Placement:
         )
         self.config(["--config-file", str(file)], project="placement")
         db_api.configure(self.config)
-        if url.startswith("sqlite"):
-            _as_durable_as_ours(db_api.get_placement_engine())
         self._engine = db_api.get_placement_engine()
         self._app = deploy.loadapp(self.config)
         self._kept: tuple[Any, Any] | None = None
@@ -323,19 +321,6 @@ def claim_body(provider: str, resources: Resources) -> dict[str, Any]:
         "consumer_generation": None,
         "consumer_type": TYPE,
     }
-
-
-def _as_durable_as_ours(engine: Any) -> None:
-    """Let SQLite flush for Placement as for us: ``synchronous=NORMAL``.
-
-    Its own option knows only FULL and OFF. It keeps its own journal: with a write-ahead log, as we
-    have, it is slower, because it opens and closes a connection for each transaction.
-    """
-    from sqlalchemy import event
-
-    @event.listens_for(engine, "connect")
-    def _connected(connection: Any, record: Any) -> None:
-        connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def url_for(url: str) -> str:

@@ -2,7 +2,7 @@
 
 Runs only where openstack-placement is installed (``tox -e placement``). On each kind of database
 both sides have a database of their own on the same disk or server, with the same durability:
-``synchronous=NORMAL`` on SQLite, what PostgreSQL does by itself there. We are asked through the
+``synchronous=FULL`` on SQLite, what PostgreSQL does by itself there. We are asked through the
 front door; what Placement's figures include, :mod:`benchmarks.peer` says: the row of a peer called
 *placement 16* is of its WSGI application, the one called *its objects* of the layer below, beside
 the same figure of ours. Both sides do the same thing, in turn, and the medians of the rounds are

@@ -33,6 +33,9 @@ __all__ = [
     "CountedTwice",
     "CursorExpired",
     "DatabaseBusy",
+    "DatabaseDamaged",
+    "DatabaseFull",
+    "DatabaseReplaced",
     "DatabaseUnavailable",
     "DiscoveryError",
     "DuplicateKey",
@@ -744,6 +747,27 @@ class DatabaseUnavailable(LedgerError):
     """The database cannot be opened: missing path, refused connection, not a database."""
 
     problem = "cannot be opened"
+
+
+class DatabaseReplaced(DatabaseUnavailable):
+    """The file of an open ledger was deleted or replaced: what is written there, nobody sees.
+
+    Open the ledger again, and read anew what was read before.
+    """
+
+    problem = "is not the file that was opened; open the ledger again"
+
+
+class DatabaseFull(DatabaseUnavailable):
+    """There is no space left for what was to be written. Nothing was done."""
+
+    problem = "is full"
+
+
+class DatabaseDamaged(DatabaseUnavailable):
+    """What is kept cannot be read any more, or contradicts itself: restore a backup."""
+
+    problem = "is damaged"
 
 
 class ReadOnlyDatabase(LedgerError):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -17,6 +20,7 @@ from sqlalchemy.pool import NullPool
 from resource_objects import exceptions
 from resource_objects.backends.sql import claims, feed, migrations
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers.orders import (
     ConsumerOrder,
     Operation,
@@ -37,7 +41,8 @@ from resource_objects.testing.conformance.suite import (
 )
 from tests import conftest, databases
 from tests.support.checker import problems
-from tests.support.lengths import examples
+from tests.support.lengths import examples, some
+from tests.support.network import network
 
 upgrade = SQLBackend.upgrade_database
 
@@ -285,3 +290,159 @@ def test_a_connection_lost_while_it_is_made_is_no_surprise(
         SQLBackend.open(ledger_url)
     monkeypatch.undo()
     SQLBackend.open(ledger_url).close()
+
+
+# --- waits that end ---
+
+
+def _with(url: str, **options: str) -> str:
+    parsed = sqlalchemy.make_url(url).update_query_dict(options)
+    return parsed.render_as_string(hide_password=False)
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("is_done", some([True, False]))
+def test_a_network_that_swallows_packets_ends_a_claim(
+    ledger_url: str, is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with network(ledger_url) as between:
+        backend = SQLBackend.open(_with(between.url, read_timeout="1"))
+        uuid = define(backend, host())["host0"]
+        dialect: Any = backend._database._engine.dialect
+        commit = dialect.do_commit
+
+        def commit_into_nothing(connection: Any) -> None:
+            between.swallow(requests=not is_done)
+            commit(connection)
+
+        monkeypatch.setattr(dialect, "do_commit", commit_into_nothing)
+        operation = Operation()
+        order = ConsumerOrder.claim("job", deltas({uuid: "VCPU=8"}))
+        began = time.monotonic()
+        with pytest.raises(exceptions.LostConnection):
+            backend.claim(operation, order)
+        assert time.monotonic() - began < 30  # it would wait for ever
+        monkeypatch.undo()
+        between.mend()
+        assert (backend.outcome(operation) is not None) == is_done
+        assert backend.claim(operation, order) == backend.held("job")
+        assert picture(backend).used("host0", "VCPU") == 8
+        backend.close()
+    assert problems(ledger_url) == []
+
+
+def test_a_read_that_loses_its_connection_is_done_again(
+    ledger: SQLBackend, ledger_url: str, names: dict[str, str]
+) -> None:
+    lost = []
+
+    def lose_once(connection: sqlalchemy.Connection) -> int:
+        if not lost:
+            lost.append(throw_out(ledger_url))
+        return int(connection.exec_driver_sql("SELECT 7").scalar_one())
+
+    assert ledger._reading(lose_once) == 7
+    assert lost[0] > 0
+
+
+@pytest.mark.long
+def test_a_client_that_stops_within_a_transaction_is_not_waited_for(
+    ledger: SQLBackend, ledger_url: str, names: dict[str, str]
+) -> None:
+    stopped = SQLBackend.open(_with(ledger_url, idle_timeout="1"))
+
+    def stop(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("SELECT id FROM inventories FOR UPDATE")
+        claim(ledger, "other", {names["host0"]: "VCPU=1"})
+        connection.exec_driver_sql("SELECT 1")
+
+    with pytest.raises(exceptions.LostConnection):
+        stopped._writing(stop)
+    assert ledger.held("other") is not None
+    stopped.close()
+
+
+def test_how_long_transactions_may_idle_and_wait_is_set(
+    ledger: SQLBackend, database_kind: str
+) -> None:
+    ask = {
+        "postgresql": "SELECT current_setting('lock_timeout'),"
+        " current_setting('idle_in_transaction_session_timeout')",
+        "mysql": "SELECT @@innodb_lock_wait_timeout, @@idle_transaction_timeout",
+    }[database_kind]
+    found = ledger._reading(lambda connection: connection.exec_driver_sql(ask).one())
+    assert tuple(found) == {"postgresql": ("30s", "10s"), "mysql": (30, 10)}[database_kind]
+
+
+def test_a_statement_that_takes_longer_than_is_allowed_is_a_busy_database(
+    ledger: SQLBackend, ledger_url: str, names: dict[str, str], database_kind: str
+) -> None:
+    allowed = {
+        "postgresql": {"options": "-c statement_timeout=100ms"},
+        "mysql": {"init_command": "SET SESSION max_statement_time = 0.1"},
+    }[database_kind]
+    hurried = SQLBackend.open(_with(ledger_url, run_sql="yes", **allowed), retries=Retries(tries=2))
+
+    def hold(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("SELECT id FROM inventories FOR UPDATE").all()
+        with pytest.raises(exceptions.DatabaseBusy):
+            claim(hurried, "job", {names["host0"]: "VCPU=1"})
+
+    ledger._writing(hold)
+    claim(hurried, "job", {names["host0"]: "VCPU=1"})
+    hurried.close()
+
+
+# --- what is shown ---
+
+
+@pytest.mark.parametrize("place", ["before the host", "as an option"])
+def test_no_error_and_no_log_tells_a_password(
+    ledger_url: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = sqlalchemy.make_url(ledger_url)
+    if place == "as an option":
+        url = url.set(username="ro_test_nobody").update_query_dict({"password": "pass-secret"})
+    else:
+        url = url.set(username="ro_test_nobody", password="pass-secret")
+    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+        SQLBackend.open(url.render_as_string(hide_password=False))
+    told = "".join(traceback.format_exception(refused.value)) + caplog.text
+    error: BaseException | None = refused.value
+    while error is not None:
+        told += f"{error} {error!r} {error.args}"
+        error = error.__cause__ or error.__context__
+    assert "pass-secret" not in told
+    assert "ro_test_nobody" in str(refused.value)
+
+
+def test_a_failed_statement_leaves_no_trace_in_the_log(
+    ledger: SQLBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(exceptions.LedgerError):
+        ledger._reading(lambda connection: connection.exec_driver_sql("SELECT nonsense"))
+    assert caplog.records == []
+
+
+def test_a_certificate_that_is_none_is_named(
+    ledger_url: str, database_kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("no certificate")
+    options = {
+        "postgresql": {"sslmode": "verify-full", "sslrootcert": str(path)},
+        "mysql": {"ssl_ca": str(path)},
+    }[database_kind]
+    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+        SQLBackend.open(_with(ledger_url, **options))
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_of_several_hosts_one_that_answers_is_taken(ledger_url: str) -> None:
+    url = sqlalchemy.make_url(ledger_url)
+    if url.get_backend_name() != "postgresql" or not url.host:
+        pytest.skip("only PostgreSQL's driver takes several hosts, and not of a socket")
+    there = f"{url.host}:{url.port}" if url.port else str(url.host)
+    several = f"127.0.0.1:1,{url.host}:{url.port or 5432}"
+    SQLBackend.open(ledger_url.replace(there, several)).close()

@@ -14,7 +14,7 @@ from oslo_db import exception as oslo
 from psycopg import errors as psycopg_errors
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import engine, errors
+from resource_objects.backends.sql import errors, urls
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.errors import Retries, Transient
 
@@ -35,7 +35,7 @@ from resource_objects.backends.sql.errors import Retries, Transient
     ],
 )
 def test_each_database_has_one_driver(given: str, driver: str) -> None:
-    assert engine.parse_url(given).drivername == driver
+    assert urls.parse(given).url.drivername == driver
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_each_database_has_one_driver(given: str, driver: str) -> None:
 )
 def test_other_urls_are_refused(wrong: str) -> None:
     with pytest.raises(exceptions.InvalidURL):
-        engine.parse_url(wrong)
+        urls.parse(wrong)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,85 @@ def test_other_urls_are_refused(wrong: str) -> None:
         "sqlite:///x?password=secret",
         "mysql://me:secret@db/lab?charset=latin1",
         "postgresql://me:secret @db",
+        "postgresql://me@db:secret/lab",
+        "postgresql://me@db,b:secret/lab",
+        "postgresql://db/lab?password=secret&prepare=1",
+        "mysql://db/lab?passwd=secret&secret%20word=1",
+        "mysql://db/lab?password=a&password=secret",
     ],
 )
 def test_a_refused_url_does_not_tell_its_password(wrong: str) -> None:
     with pytest.raises(exceptions.InvalidURL) as refused:
-        engine.parse_url(wrong)
-    told = f"{refused.value} {refused.value.args} {refused.value!r}"
+        urls.parse(wrong)
+    told, error = "", refused.value
+    while error is not None:
+        told += f"{error} {error.args} {error!r}"
+        error = error.__context__
     assert "secret" not in told and "ret@" not in told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("sqlite:///lab.db?synchronus=FULL", "synchronus"),
+        ("postgresql://db/lab?prepare_threshold=None", "prepare_threshold"),
+        ("mysql://db/lab?compress=1", "compress"),
+        ("mysql://db/lab?client_flag=65536", "client_flag"),
+        ("mysql://db/lab?local_infile=1", "local_infile"),
+        ("postgresql://db/lab?sslmode=verify", "sslmode"),
+        ("postgresql://db/lab?sslrootcert=/nowhere/ca.pem", "sslrootcert"),
+        ("mysql://db/lab?ssl_ca=/nowhere/ca.pem", "ssl_ca"),
+        ("mysql://db/lab?read_timeout=soon", "read_timeout"),
+        ("mysql://db/lab?ssl_verify_cert=perhaps", "ssl_verify_cert"),
+        ("mysql://db/lab?pooler=transaction", "pooler"),
+        ("postgresql://db/lab?pooler=session", "pooler"),
+        ("postgresql://db/lab?read_timeout=1&read_timeout=2", "read_timeout"),
+        ("mysql://db/lab?init_command=SET+autocommit=1", "run_sql=yes"),
+        ("postgresql://db/lab?options=-csearch_path%3Dx", "run_sql=yes"),
+        ("mysql://a,b/lab", "one host"),
+    ],
+)
+def test_an_option_that_is_none_is_named(wrong: str, named: str) -> None:
+    with pytest.raises(exceptions.InvalidURL, match=named) as refused:
+        urls.parse(wrong)
+    assert refused.value.__cause__ is None and refused.value.__context__ is None
+
+
+def test_options_that_run_statements_are_taken_where_the_url_asks_for_it() -> None:
+    found = urls.parse("mysql://db/lab?init_command=SET+autocommit=1&run_sql=yes")
+    assert found.driver["init_command"] == "SET autocommit=1"
+    found = urls.parse("postgresql://db/lab?options=-csearch_path%3Dx&run_sql=yes")
+    assert found.driver["options"] == "-csearch_path=x"
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "port", "shown"),
+    [
+        ("db/lab", "db", None, "db"),
+        ("db:5433/lab", "db", "5433", "db:5433"),
+        ("a,b/lab", "a,b", None, "a,b"),
+        ("me:secret@a:5432,b:5433/lab", "a,b", "5432,5433", "a:5432,b:5433"),
+        ("[::1]:5432,b/lab", "::1,b", "5432,", "[::1]:5432,b"),
+        ("/lab?host=a,b&port=5432,5433", "a,b", "5432,5433", "a:5432,b:5433"),
+        ("/lab?host=a:5432&host=b", "a,b", "5432,", "a:5432,b"),
+        ("/lab?host=/var/run/postgresql&port=5433", "/var/run/postgresql", "5433", ""),
+        ("/lab", None, None, ""),
+    ],
+)
+def test_several_hosts_are_given_in_either_place(
+    given: str, host: str | None, port: str | None, shown: str
+) -> None:
+    found = urls.parse(f"postgresql://{given}")
+    assert (found.driver.get("host"), found.driver.get("port")) == (host, port)
+    assert "secret" not in found.shown and found.shown.endswith(f"{shown}/lab")
+
+
+def test_every_option_with_a_default_says_what_it_reads() -> None:
+    for driver in urls.DRIVERS.values():
+        for option in driver.options.values():
+            if option.default is not None:
+                text = {True: "yes", False: "no"}.get(option.default, str(option.default))
+                assert option.read(text) == option.default
 
 
 def test_memory_is_pointed_to_its_backend() -> None:
@@ -118,22 +190,28 @@ _OTHER = exceptions.LedgerError
     [
         (_sqlite(sqlite3.SQLITE_BUSY), _BUSY),
         (_sqlite(sqlite3.SQLITE_BUSY_SNAPSHOT), _BUSY),
-        (_sqlite(sqlite3.SQLITE_READONLY_DBMOVED), _READ_ONLY),
+        (_sqlite(sqlite3.SQLITE_READONLY), _READ_ONLY),
+        (_sqlite(sqlite3.SQLITE_READONLY_DBMOVED), exceptions.DatabaseReplaced),
         (_sqlite(sqlite3.SQLITE_NOTADB), _UNAVAILABLE),
-        (_sqlite(sqlite3.SQLITE_FULL), _UNAVAILABLE),
+        (_sqlite(sqlite3.SQLITE_FULL), exceptions.DatabaseFull),
+        (_sqlite(sqlite3.SQLITE_CORRUPT), exceptions.DatabaseDamaged),
         (_sqlite(sqlite3.SQLITE_CONSTRAINT_CHECK), _OTHER),
         (psycopg_errors.SerializationFailure("x"), _BUSY),
         (psycopg_errors.DeadlockDetected("x"), _BUSY),
         (psycopg_errors.LockNotAvailable("x"), _BUSY),
         (psycopg_errors.ReadOnlySqlTransaction("x"), _READ_ONLY),
         (psycopg_errors.AdminShutdown("x"), _LOST),
-        (psycopg_errors.DiskFull("x"), _UNAVAILABLE),
-        (psycopg_errors.TooManyConnections("x"), _UNAVAILABLE),
+        (psycopg_errors.DiskFull("x"), exceptions.DatabaseFull),
+        (psycopg_errors.DataCorrupted("x"), exceptions.DatabaseDamaged),
+        (psycopg_errors.QueryCanceled("statement timeout"), _BUSY),
+        (psycopg_errors.IdleInTransactionSessionTimeout("x"), _LOST),
         (psycopg_errors.CheckViolation("x"), _OTHER),
         (pymysql.err.OperationalError(1213, "Deadlock found"), _BUSY),
         (pymysql.err.OperationalError(1205, "Lock wait timeout"), _BUSY),
         (pymysql.err.OperationalError(1020, "Record has changed"), _BUSY),
         (pymysql.err.OperationalError(1412, "Table definition has changed"), _BUSY),
+        (pymysql.err.OperationalError(1969, "max_statement_time exceeded"), _BUSY),
+        (pymysql.err.OperationalError(1114, "The table is full"), exceptions.DatabaseFull),
         (pymysql.err.OperationalError(1290, "--read-only"), _READ_ONLY),
         (pymysql.err.OperationalError(2013, "Lost connection"), _LOST),
         (pymysql.err.OperationalError(1047, "WSREP has not yet prepared node"), _LOST),
@@ -151,6 +229,22 @@ def test_every_error_has_its_type(
     assert type(final) is kind
     assert isinstance(found, Transient) == (kind is _BUSY)
     assert str(final).startswith("lab.db ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg_errors.CannotConnectNow("the database system is starting up"),
+        psycopg_errors.CannotConnectNow("the database system is shutting down"),
+        psycopg_errors.TooManyConnections("sorry, too many clients already"),
+        pymysql.err.OperationalError(1040, "Too many connections"),
+        pymysql.err.OperationalError(1203, "User has already more than 'max_user_connections'"),
+    ],
+    ids=repr,
+)
+def test_a_server_that_takes_no_connection_yet_is_tried_again(error: Exception) -> None:
+    found = errors.translate(error, "db", connecting=True)
+    assert isinstance(found, Transient) and type(found.final) is _UNAVAILABLE
 
 
 def test_what_oslo_db_recognised_is_recognised() -> None:

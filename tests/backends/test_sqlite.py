@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def _files(folder: Path) -> dict[str, str]:
 # --- how connections are set up ---
 
 
-@pytest.mark.parametrize(("query", "level"), [("", 1), ("?synchronous=full", 2)])
+@pytest.mark.parametrize(("query", "level"), [("", 2), ("?synchronous=normal", 1)])
 def test_pragmas_are_as_documented(
     sqlite_url: Callable[[str], str], query: str, level: int
 ) -> None:
@@ -249,6 +250,113 @@ def test_a_writer_waits_for_another_and_then_says_busy(
     backend.close()
 
 
+# --- files that go away under an open ledger ---
+
+
+def _delete(path: Path) -> None:
+    path.unlink()
+
+
+def _replace(path: Path) -> None:
+    shutil.copy(path, f"{path}.backup")
+    os.replace(f"{path}.backup", path)
+
+
+def _empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def _copy_a_backup_over_it(path: Path) -> None:
+    for ending in ("-wal", "-shm"):
+        Path(f"{path}{ending}").unlink()
+    path.write_bytes(path.read_bytes())
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("spoil", [_delete, _replace, _empty, _copy_a_backup_over_it])
+def test_a_file_that_goes_away_under_an_open_ledger_is_noticed(
+    sqlite_url: Callable[[str], str], tmp_path: Path, is_new: bool, spoil: Callable[[Path], None]
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db" if is_new else sqlite_url("ledger.db")
+    backend = SQLBackend.open(url)
+    names = define(backend, host())
+    claim(backend, "job-1", {names["host0"]: "VCPU=1"})
+    spoil(tmp_path / "ledger.db")
+    with pytest.raises(exceptions.DatabaseReplaced) as refused:
+        claim(backend, "job-2", {names["host0"]: "VCPU=1"})
+    assert str(tmp_path / "ledger.db") in str(refused.value)
+    with pytest.raises(exceptions.DatabaseReplaced):
+        backend.held("job-1")
+    backend.close()
+
+
+def test_a_log_that_the_last_of_others_removed_is_none_that_went_away(
+    sqlite_url: Callable[[str], str],
+) -> None:
+    url = sqlite_url("ledger.db")
+    backend, other = SQLBackend.open(url), SQLBackend.open(url)
+    names = define(backend, host())
+    for number in range(3):
+        claim(backend, f"job-{number}", {names["host0"]: "VCPU=1"})
+        backend._database._engine.dispose()
+        claim(other, f"other-{number}", {names["host0"]: "VCPU=1"})
+        other._database._engine.dispose()
+    assert len(picture(backend).allocations) == 6
+    backend.close()
+    other.close()
+
+
+def test_a_full_disk_is_said_and_nothing_is_done(sqlite_url: Callable[[str], str]) -> None:
+    url = sqlite_url("ledger.db")
+    backend = SQLBackend.open(url)
+    with backend._database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(exceptions.DatabaseFull, match="is full"):
+        define(backend, *(host(f"host{n}") for n in range(500)))
+    backend.close()
+    assert problems(url) == []
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        backend = SQLBackend.open(f"sqlite:///{tmp_path}/ledger.db")
+        define(backend, host())
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    ("mounted", "kind"),
+    [
+        ("/ {folder}", "nfs4"),
+        ("/ {folder}", "fuse.sshfs"),
+        ("/ {folder}/shared\\040files", "cifs"),
+    ],
+)
+def test_a_network_file_system_is_refused_by_name_unless_the_url_insists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: str, kind: str
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    place = mounted.format(folder=tmp_path)
+    mounts.write_text(
+        "22 1 254:1 / / rw shared:1 - ext4 /dev/vda rw\n"
+        f"40 22 0:40 {place} rw shared:2 - {kind} server:/x rw\n"
+    )
+    monkeypatch.setattr(engine, "_MOUNTS", mounts)
+    (tmp_path / "shared files").mkdir()
+    url = f"sqlite:///{tmp_path}/shared files/ledger.db"
+    with pytest.raises(exceptions.DatabaseUnavailable, match=kind):
+        SQLBackend.open(url)
+    SQLBackend.open(f"{url}?network=yes").close()
+    if kind == "cifs":
+        SQLBackend.open(f"sqlite:///{tmp_path}/beside.db").close()
+
+
 # --- files that may not be written ---
 
 
@@ -272,6 +380,65 @@ def _without_rights(work: Callable[[], None]) -> int:
         work()
 
     return _in_a_fork(child)
+
+
+def _as_member(uid: int, gid: int, work: Callable[[], None]) -> Callable[[], int]:
+    """Begin ``work`` in a forked child that is a user, of whose groups one is ``gid``.
+
+    Returns what waits for its exit code.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([gid])
+            os.setgid(uid)
+            os.setuid(uid)
+            os.umask(0o077)
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_file_of_a_group_is_used_by_all_its_members(folder: Path, empty_ledger: Path) -> None:
+    group, (first, second) = 64_900, (64_901, 64_902)
+    path = Path(shutil.copy(empty_ledger, folder / "ledger.db"))
+    url = f"sqlite:///{path}"
+    backend = SQLBackend.open(url)
+    uuid = define(backend, host())["host0"]
+    backend.close()
+    os.chown(path, first, group)
+    path.chmod(0o660)
+    os.chown(folder, 0, group)
+    folder.chmod(0o770)  # not set-group-ID: new files have the group of who makes them
+    begun, done = os.pipe(), os.pipe()
+
+    def stays() -> None:
+        mine = SQLBackend.open(url)
+        claim(mine, "first", {uuid: "VCPU=1"})
+        os.write(begun[1], b".")
+        os.read(done[0], 1)
+        claim(mine, "third", {uuid: "VCPU=1"})
+        mine.close()
+
+    def comes_and_goes() -> None:
+        os.read(begun[0], 1)
+        mine = SQLBackend.open(url)
+        claim(mine, "second", {uuid: "VCPU=1"})
+        mine.close()
+        os.write(done[1], b".")
+
+    waiting = [_as_member(first, group, stays), _as_member(second, group, comes_and_goes)]
+    assert [wait() for wait in waiting] == [0, 0]
+    again = _as_member(second, group, lambda: claim(SQLBackend.open(url), "4", {uuid: "VCPU=1"}))
+    assert again() == 0
+    backend = SQLBackend.open(url)
+    assert picture(backend).used("host0", "VCPU") == 4
+    backend.close()
 
 
 def _check_read_only(url: str) -> None:
@@ -300,6 +467,7 @@ def test_a_file_that_may_not_be_written_is_read(
     folder: Path, empty_ledger: Path, file_mode: int, folder_mode: int, written: bool
 ) -> None:
     path = Path(shutil.copy(empty_ledger, folder / "ledger.db"))
+    path.chmod(0o644)
     url = f"sqlite:///{path}"
     backend = SQLBackend.open(url)
     claim(backend, "job", {define(backend, host())["host0"]: "VCPU=1"})

@@ -22,6 +22,7 @@ from resource_objects.backends.sql import (
     names,
     reading,
     tables,
+    urls,
 )
 from resource_objects.backends.sql.claims import Consumer, Places, decide, held_by
 from resource_objects.backends.sql.engine import Database
@@ -103,7 +104,8 @@ class SQLBackend(Backend):
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:
         """Bring a database to this library's schema (see the contract)."""
-        self = cls._connect(url, None)
+        # what defines tables may take long, and leaves who keeps others out idle meanwhile
+        self = cls._connect(url, None, read_timeout=3600, idle_timeout=0)
         try:
             return self.upgrade()
         finally:
@@ -130,11 +132,11 @@ class SQLBackend(Backend):
         return self._reading(lambda c: (migrations.standing(c), migrations.revision(c)))
 
     @classmethod
-    def _connect(cls, url: str, retries: Retries | None) -> Self:
-        parsed = engine.parse_url(url)
-        embedded = parsed.get_backend_name() == "sqlite"
+    def _connect(cls, url: str, retries: Retries | None, **defaults: Any) -> Self:
+        address = urls.parse(url, **defaults)
+        embedded = address.kind == "sqlite"
         connect = engine.connect_file if embedded else engine.connect_server
-        return cls(connect(parsed), retries or Retries())
+        return cls(connect(address), retries or Retries())
 
     def _admit(self) -> None:
         """Refuse a database this library must not use; create and upgrade an embedded one."""
@@ -308,8 +310,11 @@ class SQLBackend(Backend):
 
     def _reading(self, ask: Callable[[Connection], T]) -> T:
         def attempt() -> T:
-            with self._database.reading() as connection:
-                return ask(connection)
+            try:
+                with self._database.reading() as connection:
+                    return ask(connection)
+            except exceptions.LostConnection as lost:  # nothing can have been done
+                raise Transient(lost) from lost.__cause__
 
         return self._retries.run(attempt)
 

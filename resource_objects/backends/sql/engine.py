@@ -17,23 +17,25 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import sqlite3
+import stat
 import threading
 import urllib.parse
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import sqlalchemy as sa
-import sqlalchemy.exc
 from oslo_db.sqlalchemy import engines, exc_filters
-from sqlalchemy import URL, Connection, Engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.pool import NullPool, Pool, QueuePool
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import errors
 from resource_objects.backends.sql.errors import Transient
+from resource_objects.backends.sql.urls import DRIVERS, Address
 
 _BEGIN = "resource_objects_begin"
 _SNAPSHOT = "resource_objects_snapshot"
@@ -49,8 +51,8 @@ class Database:
     :param writing: statements that begin a writing one
     :param after_reading: called before a reading transaction ends, also by an error; may
         raise to have it repeated
-    :param embedded: whether it runs in this process and lets one connection write at a time;
-        threads then queue up here, which is fair and prompt, and not at its polled lock
+    :param file: what it is kept in, if it runs in this process and lets one connection write at a
+        time; threads then queue up here, which is fair and prompt, and not at its polled lock
     :param read_only: whether nothing can be written, which is then found out before any work
     """
 
@@ -62,7 +64,7 @@ class Database:
         reading: Sequence[str] = (),
         writing: Sequence[str] = (),
         after_reading: Callable[[Connection], None] | None = None,
-        embedded: bool = False,
+        file: KeptFile | None = None,
         read_only: bool = False,
     ) -> None:
         self.where = where
@@ -74,7 +76,8 @@ class Database:
         self._reader = engine.execution_options(**{_BEGIN: tuple(reading), _SNAPSHOT: True})
         self._writer = engine.execution_options(**{_BEGIN: tuple(writing), _SNAPSHOT: False})
         self._after_reading = after_reading
-        self.embedded = embedded
+        self.embedded = file is not None
+        self._file = file
         self.read_only = read_only
         self._queue = threading.Lock()
         event.listen(engine, "begin", _send_begin)
@@ -120,8 +123,11 @@ class Database:
     def _transaction(self, engine: Engine) -> Iterator[Connection]:
         if self.closed:
             raise exceptions.LedgerClosed(self.where)
+        if self._file is not None:
+            self._file.check()
         connection: Connection | None = None
         lost = False
+        errors.quiet.in_use += 1
         try:
             with engine.connect() as connection, connection.begin():
                 try:
@@ -139,6 +145,12 @@ class Database:
                 raise
             lost_at = error.__context__ if isinstance(error.__context__, Exception) else error
             raise errors.translate(lost_at, self.where, connecting=True) from error
+        except OSError as error:  # a certificate that is none, and what else a driver needs
+            if connection is not None:
+                raise
+            raise exceptions.DatabaseUnavailable(self.where, str(error)) from error
+        finally:
+            errors.quiet.in_use -= 1
 
     def _discard_if_broken(self, connection: Connection, error: BaseException) -> bool:
         """Keep a connection out of the pool that an error of the driver's own left unusable.
@@ -158,10 +170,14 @@ class Database:
     def run(self, statement: str) -> None:
         """Run one statement outside of any transaction, such as a pragma."""
         self._check_writable()
+        if self._file is not None:
+            self._file.check()
         try:
             connection = self._engine.raw_connection()
             try:
                 connection.cursor().execute(statement)
+                if self._file is not None:
+                    self._file.note_log(cast(sqlite3.Connection, connection.driver_connection))
             finally:
                 connection.close()
         except self._errors as error:
@@ -174,6 +190,8 @@ class Database:
     def _after_fork(self) -> None:
         _abandoned.append(self._engine.pool)
         self._engine.dispose(close=False)
+        if self._file is not None:
+            self._file.connections = 0
         self._queue = threading.Lock()
 
 
@@ -224,116 +242,6 @@ def run_on_connect(engine: Engine, *statements: str) -> None:
         connection.commit()
 
 
-# --- urls -----------------------------------------------------------------------------------------
-#
-# Which URLs are served, and by which driver.
-#
-# One driver per database, the one the tests run: a URL without a driver gets it, a URL with another
-# one is refused. ``mariadb://`` is said as ``mysql://``, because oslo.db knows the dialect by that
-# name only.
-
-
-#: ``{backend: (driver, extra that installs it)}``
-DRIVERS = {
-    "sqlite": ("pysqlite", ""),
-    "postgresql": ("psycopg", "postgresql"),
-    "mysql": ("pymysql", "mysql"),
-}
-_ALIASES = {"mariadb": "mysql", "postgres": "postgresql"}
-_SYNCHRONOUS = ("NORMAL", "FULL")
-#: What makes a name a string of letters that compares by code points, on a connection to MySQL.
-_CHARSET = "utf8mb4"
-_SECONDS = re.compile("[1-9][0-9]{0,3}", re.ASCII)
-
-
-def parse_url(url: str) -> URL:
-    """Return a URL with its driver, or raise.
-
-    :raises InvalidURL: if it is no URL, or of a database, driver or option that is not served
-
-    >>> parse_url("mariadb://root@db/lab").drivername
-    'mysql+pymysql'
-    >>> parse_url("sqlite://")
-    Traceback (most recent call last):
-    resource_objects.exceptions.InvalidURL: ledger URL: got 'sqlite://', expected a file, ...
-    """
-    try:
-        given = make_url(url)
-        port = given.port
-    except (sqlalchemy.exc.ArgumentError, ValueError, TypeError) as error:
-        raise _refuse(url, "a URL such as sqlite:///lab.db or postgresql://db/lab") from error
-    name, _, driver = given.drivername.partition("+")
-    name = _ALIASES.get(name, name)
-    if name not in DRIVERS or driver not in ("", DRIVERS[name][0]):
-        served = ", ".join(f"{name}+{driver}" for name, (driver, _) in DRIVERS.items())
-        raise _refuse(url, f"one of {served}")
-    if port is not None and not 0 < port < 65536:
-        raise _refuse(url, "a port from 1 to 65535")
-    parsed = given.set(drivername=f"{name}+{DRIVERS[name][0]}")
-    return _CHECKS[name](url, parsed)
-
-
-def _sqlite(url: str, parsed: URL) -> URL:
-    if "\0" in (parsed.database or ""):
-        raise _refuse(url, "a path without a NUL character")
-    if not parsed.database or ":memory:" in parsed.database:
-        raise _refuse(url, "a file, as in sqlite:///lab.db; for memory use memory://")
-    if parsed.host or parsed.username or parsed.database.startswith("file:"):
-        raise _refuse(url, "sqlite:/// and a path (four slashes for an absolute one)")
-    unknown = set(parsed.query) - {"synchronous"}
-    if unknown or synchronous(parsed) not in _SYNCHRONOUS:
-        raise _refuse(url, f"no option but ?synchronous={' or '.join(_SYNCHRONOUS)}")
-    return parsed
-
-
-def synchronous(parsed: URL) -> str:
-    """Return how a SQLite file is flushed: NORMAL unless the URL says FULL."""
-    return str(parsed.query.get("synchronous", "NORMAL")).upper()
-
-
-def _postgresql(url: str, parsed: URL) -> URL:
-    return _server(url, parsed)
-
-
-def _mysql(url: str, parsed: URL) -> URL:
-    if parsed.query.get("charset", _CHARSET) != _CHARSET:
-        raise _refuse(url, f"no charset but {_CHARSET}")
-    return _server(url, parsed).update_query_dict({"charset": _CHARSET})
-
-
-def _server(url: str, parsed: URL) -> URL:
-    if not parsed.database:
-        raise _refuse(url, "the name of a database after the host")
-    try:
-        url.encode()
-    except UnicodeEncodeError:  # a driver would say it in an error of its own
-        raise _refuse(url, "text that can be encoded: no lone surrogates") from None
-    waits = parsed.query.get("connect_timeout", "5")
-    if not isinstance(waits, str) or not _SECONDS.fullmatch(waits):
-        raise _refuse(url, "connect_timeout in whole seconds, from 1 to 9999")
-    if "connect_timeout" not in parsed.query:
-        parsed = parsed.update_query_dict({"connect_timeout": "5"})
-    return parsed
-
-
-_CHECKS = {"sqlite": _sqlite, "postgresql": _postgresql, "mysql": _mysql}
-
-
-def shown_url(parsed: URL) -> str:
-    """Return a URL as it may be shown: without its password and options.
-
-    >>> shown_url(parse_url("postgresql://me:secret@db/lab"))
-    'postgresql+psycopg://me:***@db/lab'
-    """
-    if parsed.get_backend_name() == "sqlite":
-        return f"sqlite:///{parsed.database}"
-    return parsed.set(query={}).render_as_string()
-
-
-def _refuse(url: object, expected: str) -> exceptions.InvalidURL:
-    return exceptions.InvalidURL("ledger URL", url, expected)
-
-
 # --- sqlite ---------------------------------------------------------------------------------------
 #
 # SQLite files.
@@ -345,19 +253,114 @@ def _refuse(url: object, expected: str) -> exceptions.InvalidURL:
 # * WAL: readers and the one writer do not wait for each other.
 # * BEGIN IMMEDIATE: a writer takes its lock before it looks, so what it saw is still true when it
 #   writes. Readers begin deferred and see one moment.
-# * synchronous=NORMAL (default): a commit survives the death of the process at any instruction, but
-#   the last ones may be lost with the power, never half of one. ``?synchronous=FULL`` flushes every
-#   commit to disk.
+# * synchronous=FULL: what is acknowledged is on disk. In WAL mode a commit is one flush of the log,
+#   and FULL is what it takes; EXTRA adds nothing there. ``?synchronous=NORMAL`` flushes at
+#   checkpoints: a commit survives the death of the process at any instruction, but the last ones
+#   may be lost with the power, never half of one. Where ``fsync`` does not reach the disk (macOS),
+#   ``fullfsync`` does.
 #
 # A file that this process may not write is read all the same; see :class:`ReadOnlyConnection`.
 
 
-def connect_file(url: URL) -> Database:
+class KeptFile:
+    """The file that a ledger is kept in, watched: nobody sees what is written to one that is gone.
+
+    A file that was deleted stays open, and takes writes, as long as somebody has it. So before
+    each transaction it is looked at whether the file of that name is the one that was opened, and
+    its log the one that was begun. Cost: two calls of ``stat``, some 3 microseconds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = _beside(path, "-wal")
+        self._seen: tuple[int, int] | None = None
+        self._seen_log: tuple[int, int] | None = None
+        self._is_filled = False
+        #: those that are open; while there is one, nobody removes the log
+        self.connections = 0
+
+    def check(self) -> None:
+        """Raise DatabaseReplaced unless it is what it was."""
+        if self._seen is None:
+            self._make()
+        found = self._look(self._path)
+        if found is None:
+            if self._seen is not None:
+                raise exceptions.DatabaseReplaced(str(self._path), "it was deleted")
+            return  # it cannot be made: SQLite says why
+        identity = found.st_dev, found.st_ino
+        if self._seen not in (None, identity):
+            raise exceptions.DatabaseReplaced(str(self._path), "another file has its name")
+        if self._is_filled and not found.st_size:
+            raise exceptions.DatabaseReplaced(str(self._path), "it was emptied")
+        self._seen, self._is_filled = identity, found.st_size > 0
+        begun = self._seen_log
+        if begun is not None:
+            found = self._look(self._log)
+            is_same = found is not None and (found.st_dev, found.st_ino) == begun
+            if not is_same and self._seen_log == begun:  # nobody closed the last connection now
+                raise exceptions.DatabaseReplaced(str(self._path), f"{self._log.name} was deleted")
+
+    def _look(self, path: Path) -> os.stat_result | None:
+        try:
+            return os.stat(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise exceptions.DatabaseUnavailable(str(path), str(error.strerror)) from error
+
+    def _make(self) -> None:
+        """Make it, if it is not there, for its owner alone; SQLite would make it for all to read.
+
+        It must not be opened and closed here: that would end SQLite's locks on it, if it is there.
+        """
+        with contextlib.suppress(OSError):
+            os.mknod(self._path, stat.S_IFREG | 0o600)
+
+    def opened(self, connection: sqlite3.Connection, record: Any) -> None:
+        """Note a new connection, and see to it that its group may use the files beside it."""
+        self.connections += 1
+        self.note_log(connection)
+        share_with_group(self._path)
+
+    def note_log(self, connection: sqlite3.Connection) -> None:
+        """Note which log it is, which nobody removes from now on while a connection is open."""
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # begins it
+        found = self._look(self._log)
+        if self._seen_log is None and found is not None:
+            self._seen_log = found.st_dev, found.st_ino
+
+    def closed(self, connection: sqlite3.Connection, record: Any) -> None:
+        """Note that a connection is gone, and with the last of them perhaps the log."""
+        self.connections = max(self.connections - 1, 0)
+        if not self.connections:
+            self._seen_log = None
+
+
+def share_with_group(path: Path) -> None:
+    """Give the files beside a database, where they are ours, to its group, with its mode.
+
+    SQLite gives them its mode, but new files have the group of who made them, unless their
+    directory is set-group-ID: then other members of the database's group could not go on.
+    """
+    try:
+        kept = os.stat(path)
+        for ending in ("-wal", "-shm"):
+            beside = _beside(path, ending)
+            found = os.stat(beside)
+            if found.st_uid == os.geteuid() and found.st_gid != kept.st_gid:
+                os.chown(beside, -1, kept.st_gid)
+                os.chmod(beside, stat.S_IMODE(kept.st_mode))
+    except (FileNotFoundError, PermissionError):  # somebody else has just removed it; no member
+        return
+
+
+def connect_file(address: Address) -> Database:
     """Return the database of a file, which need not exist yet; nothing is made of it here.
 
     :raises DatabaseUnavailable: if its directory does not exist, or it cannot be made there
     """
-    path = Path(str(url.database)).absolute()  # the working directory may change later
+    path = Path(str(address.url.database)).absolute()  # the working directory may change later
     if not path.parent.is_dir():
         raise exceptions.DatabaseUnavailable(str(path), f"there is no directory {path.parent}")
     if path.is_dir():
@@ -372,13 +375,51 @@ def connect_file(url: URL) -> Database:
             after_reading=_check_unchanged,
             read_only=True,
         )
+    system = _network_system(path)
+    if system is not None and not address.ours["network"]:
+        raise exceptions.DatabaseUnavailable(
+            str(path),
+            f"it lies on a network file system ({system}), which does not lock as SQLite needs it;"
+            " use a server, or insist with ?network=yes if one machine alone uses it",
+        )
+    file = KeptFile(path)
     return Database(
-        _file_engine(url.set(database=str(path), query={}), synchronous(url)),
+        _file_engine(address.url.set(database=str(path)), address.ours["synchronous"], file),
         str(path),
         reading=["BEGIN"],
         writing=["BEGIN IMMEDIATE"],
-        embedded=True,
+        file=file,
     )
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+#: as Linux calls them
+_NETWORK_SYSTEMS = {
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "coda", "ceph", "lustre"),
+    *("beegfs", "gpfs", "orangefs", "pvfs2", "ocfs2", "gfs2", "glusterfs", "davfs", "davfs2"),
+    *("sshfs", "s3fs", "rclone", "gcsfuse", "juicefs", "moosefs", "mfs"),
+}
+
+
+def _network_system(path: Path) -> str | None:
+    """Return the network file system that a file lies on, or would; None if on none, or unknown.
+
+    What a mount shows is described in proc_pid_mountinfo(5): the fifth field is where, with octal
+    escapes, and the first one behind a lone hyphen which kind.
+    """
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:  # no Linux
+        return None
+    wanted = os.path.realpath(path)
+    longest, kind = "", ""
+    for line in lines:
+        fields = line.split(" ")
+        place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
+        is_above = wanted.startswith(place.rstrip("/") + "/") or wanted == place
+        if is_above and len(place) >= len(longest):  # of two on one place the later one is seen
+            longest, kind = place, fields[fields.index("-") + 1]
+    return kind if kind.removeprefix("fuse.") in _NETWORK_SYSTEMS else None
 
 
 def use_wal(database: Database) -> None:
@@ -386,7 +427,7 @@ def use_wal(database: Database) -> None:
     database.run("PRAGMA journal_mode = WAL")
 
 
-def _file_engine(url: URL, synchronous: str) -> Engine:
+def _file_engine(url: URL, synchronous: str, file: KeptFile) -> Engine:
     engine = sa.create_engine(
         url,
         poolclass=QueuePool,
@@ -396,7 +437,15 @@ def _file_engine(url: URL, synchronous: str) -> Engine:
         connect_args={"timeout": PATIENCE, "check_same_thread": False},
     )
     event.listen(engine, "connect", _we_begin)
-    run_on_connect(engine, "PRAGMA foreign_keys = ON", f"PRAGMA synchronous = {synchronous}")
+    run_on_connect(
+        engine,
+        "PRAGMA foreign_keys = ON",
+        f"PRAGMA synchronous = {synchronous}",
+        "PRAGMA fullfsync = ON",
+    )
+    event.listen(engine, "connect", file.opened)
+    for gone in ("close", "close_detached"):
+        event.listen(engine, gone, file.closed)
     exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
     return engine
 
@@ -490,38 +539,7 @@ def _check_unchanged(connection: Connection) -> None:
 # others committed while they waited for the lock. Readers ask for one snapshot.
 
 
-class _Kind(NamedTuple):
-    """How one kind of server is talked to."""
-
-    options: dict[str, Any]
-    on_connect: list[str]
-    reading: list[str]
-
-
-_KINDS = {
-    "postgresql": _Kind(
-        options={},
-        on_connect=[
-            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            f"SET lock_timeout = '{PATIENCE}s'",
-        ],
-        reading=[],  # the driver's own BEGIN says it
-    ),
-    "mysql": _Kind(
-        options={"mysql_sql_mode": "TRADITIONAL"},
-        on_connect=[
-            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            f"SET SESSION innodb_lock_wait_timeout = {PATIENCE}",
-        ],
-        reading=[
-            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-            "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
-        ],
-    ),
-}
-
-
-def connect_server(url: URL) -> Database:
+def connect_server(address: Address) -> Database:
     """Return the database that a URL names; nothing is asked of it yet.
 
     The first transaction connects, once: a dead server is found out at once, and no program hangs
@@ -529,39 +547,95 @@ def connect_server(url: URL) -> Database:
 
     :raises BackendNotFound: if the driver is not installed; names the extra that brings it
     """
-    kind = _KINDS[url.get_backend_name()]
+    make = {"postgresql": _postgresql, "mysql": _mysql}[address.kind]
     try:
-        engine = _server_engine(url, kind)
+        return make(address)
     except ImportError as error:
-        extra = DRIVERS[url.get_backend_name()][1]
+        extra = DRIVERS[address.kind].extra
         raise exceptions.BackendNotFound(
-            url.drivername, f"{error}; pip install 'resource_objects[{extra}]'"
+            address.url.drivername, f"{error}; pip install 'resource_objects[{extra}]'"
         ) from error
-    return Database(engine, shown_url(url), reading=kind.reading)
 
 
-def _server_engine(url: URL, kind: _Kind) -> Engine:
+def _postgresql(address: Address) -> Database:
+    from resource_objects.backends.sql import psycopg_connection  # an extra: may not be there
+
+    engine = _server_engine(address)
+    pooled = address.ours["pooler"] is not None
+    read_timeout = address.ours["read_timeout"]
+    given = {"tcp_user_timeout": read_timeout * 1000, **address.driver}
+    if pooled:
+        given["prepare_threshold"] = None  # what one session prepared, the next one lacks
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> Any:
+        return psycopg_connection.connect(read_timeout, **{**options, **given})
+
+    settings = {
+        "lock_timeout": f"{PATIENCE}s",
+        "idle_in_transaction_session_timeout": f"{address.ours['idle_timeout']}s",
+    }
+    if not pooled:
+        run_on_connect(engine, *(f"SET {name} = '{value}'" for name, value in settings.items()))
+        return Database(engine, address.shown)
+    local = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+    begin = [f"SELECT {', '.join(local)}"]
+    return Database(engine, address.shown, reading=begin, writing=begin)
+
+
+def _mysql(address: Address) -> Database:
+    engine = _server_engine(address, mysql_sql_mode="TRADITIONAL")
+    given = dict(address.driver)
+    probes = {option: given.pop(name) for name, option in _KEEPALIVES.items()}
+    given["read_timeout"] = given["write_timeout"] = address.ours["read_timeout"]
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> None:
+        options.update(given)
+
+    @event.listens_for(engine, "connect")
+    def _probe(connection: Any, record: Any) -> None:
+        found: socket.socket = connection._sock  # PyMySQL asks for probes, and says not when
+        if found.family != socket.AF_UNIX:
+            for option, value in probes.items():
+                found.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    idle = address.ours["idle_timeout"]
+    run_on_connect(
+        engine,
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        # what is in the comment is MariaDB's alone: MySQL has nothing of the kind
+        f"SET SESSION innodb_lock_wait_timeout = {PATIENCE}"
+        f" /*M!100300 , idle_transaction_timeout = {idle} */",
+    )
+    reading = [
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+    ]
+    return Database(engine, address.shown, reading=reading)
+
+
+#: the options of a socket, by what libpq calls them
+_KEEPALIVES = {
+    "keepalives_idle": getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 0)),
+    "keepalives_interval": socket.TCP_KEEPINTVL,
+    "keepalives_count": socket.TCP_KEEPCNT,
+}
+
+
+def _server_engine(address: Address, **options: Any) -> Engine:
     engine: Engine = engines.create_engine(
-        url,
+        # oslo.db looks there, and says utf8 if it finds nothing
+        address.url.set(query={"charset": "utf8mb4"} if address.kind == "mysql" else {}),
         connection_debug=-1,  # leave the program's logging alone
         max_pool_size=10,
         max_overflow=20,
         pool_timeout=PATIENCE,
         max_retries=0,  # of its own test of the connection
         thread_checkin=False,
-        **kind.options,
+        **options,
     )
-    run_on_connect(engine, *kind.on_connect)
-    if url.get_backend_name() == "postgresql":
-        event.listen(engine, "connect", _json_as_text)
     return engine
-
-
-def _json_as_text(connection: Any, record: Any) -> None:
-    """Have the driver return JSON as it is kept: who needs it parsed does that."""
-    from psycopg.types.string import TextLoader  # an extra: it may not be installed
-
-    connection.adapters.register_loader("json", TextLoader)
 
 
 @contextlib.contextmanager

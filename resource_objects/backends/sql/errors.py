@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import random
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
@@ -108,7 +110,13 @@ _BUSY = {
     *("40001", "40P01", "55P03"),  # serialization failure, deadlock, lock timeout
     *("mysql:1213", "mysql:1205", "mysql:1020"),  # deadlock, lock wait, record has changed
     "mysql:1412",  # a table was defined anew since the snapshot was taken
+    *("57014", "mysql:1969", "mysql:3024"),  # a statement took longer than somebody allows
 }
+#: Nothing was asked yet, and soon it may: starting up, shutting down, too many clients.
+_NOT_YET = {*("57P03", "53300"), *("mysql:1040", "mysql:1203", "mysql:1226")}
+_FULL = {*("sqlite:13", "sqlite:4874"), "53100", *("mysql:1021", "mysql:1114")}
+_DAMAGED = {"sqlite:11", *("XX001", "XX002"), *("mysql:126", "mysql:145", "mysql:1034")}
+_MOVED = "sqlite:1032"
 _READ_ONLY = {
     "sqlite:8",
     *("25006", "42501"),  # read-only transaction (a standby), no privilege
@@ -117,18 +125,38 @@ _READ_ONLY = {
 #: The connection is gone; whether a commit went through is not known.
 _LOST = {
     "08",
-    *("57P01", "57P02", "57P03", "57P05", "25P03"),  # shutdown, crash, starting, idle timeouts
+    *("57P01", "57P02", "57P05", "25P03"),  # shutdown, crash, idle timeouts
     *("mysql:2006", "mysql:2013", "mysql:2055", "mysql:1053", "mysql:1927", "mysql:1317"),
     *("mysql:1047", "mysql:1180"),  # Galera: not prepared, lost the quorum at COMMIT
 }
 _UNAVAILABLE = {
-    *("sqlite:3", "sqlite:10", "sqlite:11", "sqlite:13"),  # PERM, IOERR, CORRUPT, FULL
-    *("sqlite:14", "sqlite:23", "sqlite:26"),  # CANTOPEN, AUTH, NOTADB
+    *("sqlite:3", "sqlite:10", "sqlite:14", "sqlite:23"),  # PERM, IOERR, CANTOPEN, AUTH
+    "sqlite:26",  # NOTADB
     *("28", "3D000", "42P01", "53", "58", "XX"),  # access, no database or table, resources, I/O
-    *("mysql:1040", "mysql:1203", "mysql:1044", "mysql:1045", "mysql:1698"),  # too many, access
-    *("mysql:1049", "mysql:1146", "mysql:1114", "mysql:1021"),  # no database or table, full
+    *("mysql:1044", "mysql:1045", "mysql:1698"),  # access
+    *("mysql:1049", "mysql:1146"),  # no database or table
     *("mysql:2002", "mysql:2003"),  # nobody answers
 }
+
+
+class _Quiet(logging.Filter, threading.local):
+    """Keeps oslo.db from logging a trace of each error that it wraps for us.
+
+    Who gets the error tells it, in the library's words. Other programs of this process that use
+    oslo.db are heard as before.
+    """
+
+    in_use = 0  #: transactions of this thread that are ours
+
+    def __init__(self) -> None:  # once for each thread
+        logging.Filter.__init__(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not self.in_use
+
+
+quiet = _Quiet()
+logging.getLogger("oslo_db.sqlalchemy.exc_filters").addFilter(quiet)
 
 
 def translate(
@@ -147,13 +175,21 @@ def translate(
         return Transient(exceptions.LedgerError(where, detail(error)))
     if codes & _BUSY:
         return Transient(exceptions.DatabaseBusy(where, detail(error)))
+    if codes & _NOT_YET:
+        return Transient(exceptions.DatabaseUnavailable(where, detail(error)))
     lost = lost or bool(codes & _LOST) or _is_disconnect(error)
     return _kind(codes, lost, connecting)(where, detail(error))
 
 
 def _kind(codes: set[str], lost: bool, connecting: bool) -> type[exceptions.LedgerError]:
+    if _MOVED in codes:
+        return exceptions.DatabaseReplaced
     if codes & _READ_ONLY:
         return exceptions.ReadOnlyDatabase
+    if codes & _FULL:
+        return exceptions.DatabaseFull
+    if codes & _DAMAGED:
+        return exceptions.DatabaseDamaged
     if codes & _UNAVAILABLE or connecting:
         return exceptions.DatabaseUnavailable
     return exceptions.LostConnection if lost else exceptions.LedgerError
