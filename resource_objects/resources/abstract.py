@@ -74,6 +74,11 @@ class Amount(base.Value, abc.ABC):
         return self
 
     @property
+    def names_affinity(self) -> bool:
+        """Whether this says how near it has to be to host cells, which something else asks for."""
+        return False
+
+    @property
     def located(self) -> Mapping[str, int]:
         """The counts that this says where they are, by class; it adds nothing to them (D1)."""
         return {}

@@ -19,6 +19,7 @@ from resource_objects.requests import Request
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.amounts import split
 from resource_objects.resources.catalog import is_device
+from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions import amounts, contention, located
@@ -136,10 +137,14 @@ def lay(request: Request, fleet: Fleet) -> Problem:
     """Return a request laid over a fleet. Cost: one pass per class and condition, vectorised.
 
     :raises WrongAmountKind: for an amount that is not kept as counts
-    :raises InvalidRequest: if a count does not agree with what locates it
+    :raises InvalidRequest: if a count does not agree with what locates it, or an affinity means
+        nothing because no host cells are asked for
     :raises ProviderNotFound: for a tree that is not there
     """
     rules = semantics_of(request)
+    amounts_of = located_of(request)
+    if rules.affinity_needs_cells:
+        _check_affinity(amounts_of)
     laying = Laying(fleet, rules)
     group = request.unnamed
     laid = laying.of_group(group)
@@ -147,7 +152,7 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         _ask(fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules)
         for one in wanted(request)
     )
-    where = lay_located(fleet, located_of(request), laid)
+    where = lay_located(fleet, amounts_of, laid)
     groups = lay_groups(fleet, request, laying, rules)
     of_root = (
         *laying.of_root(request.root_required, request.root_forbidden),
@@ -272,6 +277,17 @@ def located_of(request: Request) -> Mapping[str, Amount]:
     """Return the amounts of the unnamed group whose inventories lie over trees, by class."""
     asked = request.unnamed.resources.by_name()
     return {name: amount for name, amount in asked if _is_located(name)}
+
+
+def _check_affinity(amounts_of: Mapping[str, Amount]) -> None:
+    """Refuse an affinity where nothing is asked for that it could be near to."""
+    for name, amount in amounts_of.items():
+        if amount.names_affinity and not amount.is_assigned:
+            cells = (cell_map_of(resource(other).make_inventory()) for other in amounts_of)
+            if all(one is None for one in cells):
+                raise exceptions.InvalidRequest(
+                    name, str(amount), "no affinity, or a topology beside it to be near to"
+                )
 
 
 def wanted(request: Request) -> tuple[Wanted, ...]:

@@ -113,10 +113,24 @@ def test_each_policy_in_a_ledger(ledger: ro.Ledger, affinity: str) -> None:
 
 def test_who_asks_for_no_cells_is_near_to_nothing(lab: ro.Ledger) -> None:
     """b.8: the policies are of instances with a topology."""
-    found = lab.snapshot().candidates({DEVICES: ro.devices("PGPU", 3, affinity="required")})
+    asked = ro.Request(
+        {DEVICES: ro.devices("PGPU", 3, affinity="required")}, compatibility="placement"
+    )
+    found = lab.snapshot().candidates(asked)
     assert found
     lab.claim("job", found)
     assert len(told(lab, "job").addresses) == 3
+
+
+@pytest.mark.parametrize("affinity", ["required", "preferred", "socket"])
+def test_an_affinity_without_a_topology_means_nothing_and_is_refused(
+    lab: ro.Ledger, affinity: str
+) -> None:
+    asked = {"VCPU": 1, DEVICES: ro.devices("PGPU", affinity=affinity)}
+    with pytest.raises(exceptions.InvalidRequest, match="a topology beside it"):
+        lab.snapshot().candidates(asked)
+    assert lab.snapshot().candidates({DEVICES: ro.devices("PGPU", affinity="legacy")})
+    assert lab.snapshot().candidates(near(1, affinity))
 
 
 def test_who_asks_for_no_devices_leaves_cells_that_have_many(lab: ro.Ledger) -> None:

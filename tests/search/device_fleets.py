@@ -148,6 +148,9 @@ def _request(chance, traits, classes):
     if not _once_in(chance, 3):
         cells = chance.choice([1, 1, 1, 1, 2])
         asked[TOPOLOGY] = numa(cells, dedicated=cells * chance.choice([1, 1, 2]))
+    elif DEVICES in asked:  # near to nothing
+        anywhere = [one.replace(affinity="legacy") for one in asked[DEVICES].requests]
+        asked[DEVICES] = asked[DEVICES].replace(requests=anywhere)
     known = asked[DEVICES].located if DEVICES in asked else {}
     for name in classes:
         if _once_in(chance, 5):

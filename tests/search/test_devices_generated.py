@@ -7,7 +7,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.resources import Amounts, amounts
-from tests.search.device_fleets import DEVICES, fleet
+from tests.search.device_fleets import DEVICES, TOPOLOGY, fleet
 from tests.support.lengths import some
 
 SEEDS = 600
@@ -69,7 +69,8 @@ def _as_devices(request):
         if name in ("VCPU", "PCPU", "DISK_GB"):
             plain[name] = amount
         else:
-            more = ro.devices(name, int(amount), affinity="preferred")
+            anywhere = "preferred" if TOPOLOGY in located else "legacy"
+            more = ro.devices(name, int(amount), affinity=anywhere)
             wanted = more if wanted is None else wanted + more
     return Amounts({**plain, **located, **({} if wanted is None else {DEVICES: wanted})})
 

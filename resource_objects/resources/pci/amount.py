@@ -203,6 +203,11 @@ class PCIAmount(abstract.Amount):
         """Whether it says which devices."""
         return bool(self.placed)
 
+    @property
+    def names_affinity(self) -> bool:
+        """Whether some request has another affinity than ``legacy``, which stands for none said."""
+        return any(request.affinity != LEGACY for request in self.requests)
+
     def __neg__(self) -> Self:
         if not self.placed:
             raise exceptions.NotAssigned(

@@ -51,6 +51,8 @@ class Semantics:
     in_tree_is_host: bool
     #: what is found has a host that gives something itself
     host_gives: bool
+    #: who says how near devices have to be asks for host cells too; else it means nothing
+    affinity_needs_cells: bool
     #: a tree that is named and not there is an error, not an empty answer
     refuses_unknown_trees: bool
     #: candidates per host unless told otherwise; None for all
@@ -68,6 +70,7 @@ OURS = Semantics(
     root_keeps_pools_out=False,
     in_tree_is_host=False,
     host_gives=True,
+    affinity_needs_cells=True,
     refuses_unknown_trees=True,
     per_host=1,
 )
@@ -83,6 +86,7 @@ PLACEMENT = Semantics(
     root_keeps_pools_out=True,
     in_tree_is_host=True,
     host_gives=False,
+    affinity_needs_cells=False,
     refuses_unknown_trees=False,
     per_host=None,
 )
