@@ -304,6 +304,10 @@ class CountColumn(Column):
             if state.of_ledger and (state.is_kept or self.total in row):
                 used = reserved_of(state.settings, name) + (0 if before is None else before.used)
                 return {**said, self.total: 0, self.used: used}
+            if before is None and not state.of_ledger and self.used in row:
+                # dedicated CPUs are in the column too, also of a host that shares none
+                beside = [beside_of(name, kept, False) for kept in (state.inventories, state.saved)]
+                said[self.used] = max(0, row[self.used] + beside[0] - beside[1])
             return said if before is None else {**said, self.total: 0}
         used = state.recorded(name, state.inventories)
         if not state.of_ledger and before is not None and row.get(self.total) and self.used in row:

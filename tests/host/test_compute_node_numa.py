@@ -432,6 +432,17 @@ def test_dedicated_cpus_are_counted_where_cells_have_some() -> None:
     assert "PCPU" not in node(numa_topology=bare).inventories
 
 
+def test_dedicated_cpus_are_used_vcpus_also_where_none_are_shared() -> None:
+    given = NUMATopologyInventory([cell(0, shared=())])
+    ours = node(vcpus=0, numa_topology=dump_host_numa_topology(given))
+    before = ours.to_row()
+    amounts = ro.Amounts({NUMA: numa(dedicated=2)}).counted()
+    assigned = ours.inventories.consume(amounts)
+    assert (ours.vcpus, ours.vcpus_used) == (0, 2)
+    ours.inventories.consume(-assigned)
+    assert ours.to_row() == before
+
+
 def test_how_many_dedicated_cpus_there_are_the_cells_say() -> None:
     for figure in ("total", "reserved", "allocation_ratio"):
         compute_node = node()

@@ -89,7 +89,7 @@ def load_ours() -> dict[str, Any]:
     import resource_objects as ro
 
     for module in pkgutil.walk_packages(ro.__path__, "resource_objects."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", ".env")):  # alembic's runs in its command alone
             importlib.import_module(module.name)
     return {
         "Amounts": ro.Amounts("VCPU=2,MEMORY_MB=4096"),

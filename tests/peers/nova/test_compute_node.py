@@ -13,6 +13,7 @@ import struct
 import types
 import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -257,6 +258,9 @@ def test_carried_columns_reach_nova_s_fields() -> None:
     assert node.stats == {"num_instances": "5"} and str(node.host_ip) == "2001:db8::1"
     assert node.cpu_allocation_ratio == 1.15 and type(node.cpu_allocation_ratio) is float
     again = ComputeNode.from_nova(node)
+    cells = again.inventories["NUMA_TOPOLOGY"]
+    assert cells.cpu_ratio == Decimal("1.15")  # what is read has the ratio of its record
+    ours.update_inventories({"NUMA_TOPOLOGY": cells})
     assert again.inventories == ours.inventories and again.to_row() == ours.to_row()
 
 

@@ -14,12 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import nova
 import pytest
-from nova import objects
-from nova.compute import resource_tracker
-from nova.objects import instance_numa as nova_guest
-from nova.virt import hardware
 
 import resource_objects as ro
 from resource_objects.exceptions import CapacityException, SearchLimitReached
