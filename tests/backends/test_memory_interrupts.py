@@ -38,6 +38,7 @@ from resource_objects.testing.conformance.suite import (
     kept,
     picture,
 )
+from tests.support.lengths import some
 
 _HERE, _THERE = (str(uuids.uuid4()) for _ in range(2))
 _CHILDREN = {name: str(uuids.uuid4()) for name in ("a", "b", "gone")}
@@ -160,27 +161,30 @@ class _Interrupts:
                 low = middle + 1
         return low
 
-    def some(self) -> Iterator[int]:
+    def some(self, apart: int) -> Iterator[int]:
         """Yield instructions to try: all where it happens, some before, many after.
 
         Before, only the draft changes, and a sample will do.
+
+        :param apart: after it happened every so many-th one is tried, before every fourth of these
         """
         before = picture(_small_ledger())
         over = self.first(lambda ledger: ledger is None)
         happens = self.first(lambda ledger: ledger is None or picture(ledger) != before)
         assert 100 < happens < over - 100
-        yield from range(0, happens - 30, 13)
+        yield from range(0, happens - 30, 4 * apart + 1)
         yield from range(happens - 30, happens + 30)
-        yield from range(happens + 30, over, 3)
+        yield from range(happens + 30, over, apart)
         yield over - 1
 
 
 @pytest.mark.law(2)
+@pytest.mark.parametrize("apart", some([29, 3]))
 @pytest.mark.parametrize(
     "write", [_claim, _adjust, _give_back_all, _release, _change_names, _reshape]
 )
 def test_an_interrupt_at_any_instruction_is_whole_or_nothing(
-    write: Callable[[Backend], Any],
+    write: Callable[[Backend], Any], apart: int
 ) -> None:
     ledger = _small_ledger()
     before = picture(ledger)
@@ -189,7 +193,7 @@ def test_an_interrupt_at_any_instruction_is_whole_or_nothing(
     names = {name: provider.uuid for name, provider in after.providers.items()}
     assert after != before
     interrupts, seen = _Interrupts(write), []
-    for instruction in interrupts.some():
+    for instruction in interrupts.some(apart):
         interrupted = interrupts.ledger(instruction)
         assert interrupted is not None
         found = picture(interrupted)  # which checks that what is used is what is held
@@ -212,13 +216,14 @@ def _held(ledger: Backend) -> dict[tuple[str, str, str], int]:
 
 
 @pytest.mark.law(2)
-def test_an_interrupted_purge_leaves_a_feed_without_gaps() -> None:
+@pytest.mark.parametrize("apart", some([11, 3]))
+def test_an_interrupted_purge_leaves_a_feed_without_gaps(apart: int) -> None:
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     interrupts = _Interrupts(lambda ledger: ledger.prune(later))
     start, whole = _small_ledger().cursor(), _small_ledger().prune(later)
     assert whole.operations and whole.changes
     over = interrupts.first(lambda ledger: ledger is None)
-    for instruction in range(0, over, 3):
+    for instruction in range(0, over, apart):
         ledger = interrupts.ledger(instruction)
         assert ledger is not None and ledger.cursor() == start
         assert ledger.prune(later) in (Pruned(0, 0), whole)
