@@ -126,9 +126,9 @@ class ListConsumers(Lister):
                     state=parsed_args.state,
                 )
             )
-        now = datetime.datetime.now(datetime.UTC)
-        if parsed_args.expired:
-            found = [one for one in found if one.expires_at and one.expires_at < now]
+            if parsed_args.expired:
+                over = {claim.consumer for claim in ledger.expired()}
+                found = [one for one in found if one.name in over]
         columns = ("consumer", "project", "user", "type", "state", "since", "expires", "holds")
         return columns, [
             (

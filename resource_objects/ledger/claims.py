@@ -31,7 +31,7 @@ from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.given import any_generation, generation, now_or
+from resource_objects.providers.given import Expiry, any_generation, generation
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -169,7 +169,7 @@ class Claims:
         consumer: str,
         found: Found,
         said: _Described,
-        until: datetime.datetime | None,
+        until: Expiry,
         unchanged: Unchanged,
         operation: str | None,
     ) -> Claim:
@@ -198,7 +198,7 @@ class Claims:
         self,
         found: Mapping[str, Found],
         said: _Described,
-        until: datetime.datetime | None,
+        until: Expiry,
         unchanged: Unchanged,
         operation: str | None,
     ) -> tuple[Claim, ...]:
@@ -412,27 +412,29 @@ class Claims:
 
     def confirm(self, consumer: str, claim: str | None, operation: str | None) -> Claim:
         name = names.consumer_name(consumer)
-        order = ConsumerOrder.renew(name, None, CONFIRMED, _claim_id(claim))
+        order = ConsumerOrder.renew(name, state=CONFIRMED, uuid=_claim_id(claim))
         doing = self._store.operation(operation)
         return claim_of(self._store.commit(doing, "confirm", name, [order])[0])
 
     def renew(
         self,
         consumer: str,
-        until: datetime.datetime | None,
+        until: Expiry,
         claim: str | None,
         operation: str | None,
     ) -> Claim:
         name, meant = names.consumer_name(consumer), _claim_id(claim)
-        if until is None:
-            raise exceptions.InvalidField("renew", until, "expires_in or expires_at")
+        if not until:
+            raise exceptions.InvalidField("renew", None, "expires_in or expires_at")
         doing, done = self._store.begin(operation, "renew", name)
         if done is not None and done.claim is not None:
             return claim_of(done.claim)
 
         def begin() -> _Taking:
             (kept,) = self._store.held_by(name)
-            order = ConsumerOrder.renew(name, until, kept.state, meant, kept.generation)
+            order = ConsumerOrder.renew(
+                name, state=kept.state, uuid=meant, generation=kept.generation, **until
+            )
             return _Taking(doing, "renew", name, _NOTHING, lambda _: [order], reads=True)
 
         return claim_of(self._take(begin)[0])
@@ -450,14 +452,14 @@ class Claims:
         self, now: datetime.datetime | None, limit: int | None, after: str | None
     ) -> Iterator[Claim]:
         last = None if after is None else names.consumer_name(after)
-        pages = self._store.consumers(_over_at(now), any_limit(limit), last)
+        pages = self._store.consumers(self._over_at(now), any_limit(limit), last)
         return (claim_of(record) for records in pages for record in records)
 
     def release_expired(
         self, now: datetime.datetime | None, limit: int | None
     ) -> tuple[Claim, ...]:
         released: list[Claim] = []
-        pages = self._store.consumers(_over_at(now), any_limit(limit))
+        pages = self._store.consumers(self._over_at(now), any_limit(limit))
         try:
             for records in pages:
                 released += map(claim_of, self._released(records))
@@ -465,6 +467,9 @@ class Claims:
             if not released:
                 raise
         return tuple(released)
+
+    def _over_at(self, now: datetime.datetime | None) -> ConsumerFilter:
+        return ConsumerFilter(expires_before=self._store.now_or(now))
 
     def _released(self, records: tuple[ConsumerRecord, ...]) -> tuple[ConsumerRecord, ...]:
         """Release those of some consumers that are as they were read."""
@@ -672,11 +677,11 @@ def _found_at(demand: Demand) -> _Pairs:
 
 
 def _claim_orders(
-    demands: Mapping[str, Demand], until: datetime.datetime | None, said: _Described
+    demands: Mapping[str, Demand], until: Expiry, said: _Described
 ) -> Iterator[ConsumerOrder]:
     for name, demand in demands.items():
         asked = _stored(demand.request)
-        yield ConsumerOrder.claim(name, demand.uses, request=asked, expires_at=until, **said)
+        yield ConsumerOrder.claim(name, demand.uses, request=asked, **until, **said)
 
 
 def _in_order(records: Iterable[ConsumerRecord], consumers: Iterable[str]) -> tuple[Claim, ...]:
@@ -708,10 +713,6 @@ def _with_units_of(kept: ConsumerRecord, uses: Iterable[Use]) -> tuple[Use, ...]
         else use
         for use in uses
     )
-
-
-def _over_at(now: datetime.datetime | None) -> ConsumerFilter:
-    return ConsumerFilter(expires_before=now_or("now", now))
 
 
 def _claim_id(claim: str | None) -> str | None:

@@ -228,7 +228,8 @@ class Ledger:
             read for it, and it counts as the last ones that are free there
         :param project, user, consumer_type: of the consumer, for lists and totals
         :param expires_in, expires_at: when whoever cleans up may release it
-            (:meth:`release_expired`); neither: never
+            (:meth:`release_expired`); neither: never. ``expires_in`` counts from when it is
+            written, by the clock of the ledger's database
         :param unchanged: True to take a candidate only if the definitions it was found at are as
             they were, or ``{provider: generation}``; those of the cells that a topology was found
             on have to be in any case
@@ -485,7 +486,8 @@ class Ledger:
 
         Cost: a few statements per page.
 
-        :param now: the moment to judge by, with its time zone; None: this one
+        :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
+            ledger's database
         :param limit: at most so many
         :param after: only those of consumers after this name
         """
@@ -502,7 +504,8 @@ class Ledger:
         raises if it fails again. So call until nothing is returned; ``feed.changes`` tells every
         release, also one whose acknowledgement was lost.
 
-        :param now: the moment to judge by, with its time zone; None: this one
+        :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
+            ledger's database
         :param limit: look at so many at most
         :raises ResourceObjectsError: whatever the first page fails for; nothing is released then
         """
@@ -663,6 +666,7 @@ class Ledger:
         :param after: only those after this name
         """
         wanted = consumer_filter(
+            self._reader.now,
             name=name,
             state=state,
             older_than=older_than,
@@ -711,7 +715,12 @@ class Ledger:
         :param after: only those of groups after this one
         """
         wanted = consumer_filter(
-            project=project, user=user, consumer_type=consumer_type, tree=tree, provider=provider
+            self._reader.now,
+            project=project,
+            user=user,
+            consumer_type=consumer_type,
+            tree=tree,
+            provider=provider,
         )
         return self._reader.totals(by, wanted, limit, after)
 
@@ -815,7 +824,8 @@ class Ledger:
         Cost: one read of everything, of the expired claims a page at a time, and of the claims
         that are spread over several trees.
 
-        :param now: the moment to judge by, with its time zone; None: this one
+        :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
+            ledger's database
         :param older_than: how long ago the owner of a pool may have reported; None: for ever
         :raises InvalidField: if these are no moment and no age
         """

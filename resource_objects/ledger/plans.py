@@ -20,7 +20,7 @@ from resource_objects.providers.definition import (
     merge_changes,
 )
 from resource_objects.providers.dry_run import check_definitions, rehearse
-from resource_objects.providers.given import ago, now_or
+from resource_objects.providers.given import ago
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, Operation, Use
 from resource_objects.providers.plan import Plan
@@ -105,7 +105,7 @@ class Plans:
         return self._store.again(attempt, *_FASTER)
 
     def audit(self, now: datetime.datetime | None, older_than: datetime.timedelta | None) -> Audit:
-        at = now_or("now", now)
+        at = self._store.now_or(now)
         if older_than is not None:
             ago("older_than", older_than, at)  # refused before everything is read
         over = ConsumerFilter(expires_before=at)

@@ -179,7 +179,7 @@ class Pools:
         :param after: only those made after this one (name or uuid)
         """
         if older_than is not None:
-            ago("older_than", older_than, datetime.datetime.now(datetime.UTC))
+            ago("older_than", older_than, self._reader.now())
         found = self._found(older_than, after)
         most = any_limit(limit)
         return (
@@ -189,7 +189,7 @@ class Pools:
     def _found(self, older_than: datetime.timedelta | None, after: str | None) -> Iterator[Pool]:
         pools = ProviderFilter(required=frozenset({SHARES}))
         for page in self._reader.pages(pools, after=after):
-            now = datetime.datetime.now(datetime.UTC)
+            now = self._reader.now()
             hosts = self._members(frozenset().union(*(pool.aggregates for pool in page)))
             for pool in pools_of(page, hosts, now):
                 if older_than is None or pool.is_older_than(older_than):

@@ -39,6 +39,9 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    def now(self) -> datetime.datetime:
+        return self._store.backend.now()
+
     # --- providers ---
 
     def provider(self, name: str) -> Provider:
@@ -249,6 +252,7 @@ def provider_filter(
 
 
 def consumer_filter(
+    now: Callable[[], datetime.datetime],
     *,
     name: NamesGiven = None,
     state: NamesGiven = None,
@@ -260,13 +264,15 @@ def consumer_filter(
     tree: str | None = None,
     provider: str | None = None,
 ) -> ConsumerFilter:
-    """Return the filter of ``ledger.consumers`` and ``ledger.totals``, checked."""
-    now = datetime.datetime.now(datetime.UTC)
+    """Return the filter of ``ledger.consumers`` and ``ledger.totals``, checked.
+
+    :param now: asks for the time of the ledger, where ages are given
+    """
     return ConsumerFilter(
         names=_one_or_several(name, names.consumer_name),
         states=_one_or_several(state, _state),
-        created_before=None if older_than is None else ago("older_than", older_than, now),
-        created_after=None if younger_than is None else ago("younger_than", younger_than, now),
+        created_before=None if older_than is None else ago("older_than", older_than, now()),
+        created_after=None if younger_than is None else ago("younger_than", younger_than, now()),
         projects=_labels("project", project),
         users=_labels("user", user),
         types=_labels("consumer type", consumer_type),

@@ -7,6 +7,7 @@ that a closed ledger is refused in one place.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import random
 import time
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
+from resource_objects.providers.given import moment
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -109,6 +111,13 @@ class Store:
         self._backend.close()
 
     # --- reading ---
+
+    def now_or(self, given: datetime.datetime | None) -> datetime.datetime:
+        """Return the moment given, checked, or this one by the ledger's clock if None is.
+
+        :raises InvalidField: if it is no moment with its time zone
+        """
+        return self.backend.now() if given is None else moment("now", given)
 
     def uuids(self, keys: Collection[str]) -> dict[str, str]:
         """Return the uuid of each name or uuid, in one look.

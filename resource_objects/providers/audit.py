@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.given import ago
 from resource_objects.providers.orders import ConsumerRecord, Key
@@ -46,10 +46,10 @@ def audit(
 
     :param columns: everything that is kept, with allocations
     :param claims: those of :func:`spread` consumers and those to look at for expiry; of any
-    :param now: the moment to judge by; None: this one
+    :param now: the moment to judge by; None: this one, by the clock of this machine
     :param older_than: how long the owner of a pool may be silent; None: for ever
     """
-    rows, moment = Rows(columns), now or datetime.datetime.now(datetime.UTC)
+    rows, moment = Rows(columns), now or clock.now()
     kept = {claim.consumer: claim for claim in claims}
     searched = {name for name, claim in kept.items() if claim.request is not None}
     found = [

@@ -123,6 +123,14 @@ class Backend(abc.ABC):
     # --- reading: never writes ---
 
     @abc.abstractmethod
+    def now(self) -> datetime.datetime:
+        """Return this moment by the ledger's clock, which all that use the ledger share.
+
+        Whatever it keeps or judges of times goes by it (expiry, retention, the age of operations),
+        never by the clock of whoever asks. Cost: one small statement on a server.
+        """
+
+    @abc.abstractmethod
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return everything kept, or some trees, at one moment.
 

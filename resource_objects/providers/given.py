@@ -7,6 +7,7 @@ value that cannot be: nothing overflows further in.
 from __future__ import annotations
 
 import datetime
+from typing import TypedDict
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
@@ -29,28 +30,43 @@ def moment(what: str, given: object) -> datetime.datetime:
         raise exceptions.InvalidField(what, given, _THOUSANDS) from None
 
 
-def now_or(what: str, given: object) -> datetime.datetime:
-    """Return the moment given, or this one if None is."""
-    return datetime.datetime.now(datetime.UTC) if given is None else moment(what, given)
+class Expiry(TypedDict, total=False):
+    """When the claim of an order expires, said in one of two ways or in neither."""
+
+    expires_at: datetime.datetime
+    expires_in: datetime.timedelta
 
 
-def expiry(expires_in: object, expires_at: object) -> datetime.datetime | None:
-    """Return when something expires that was told in one of two ways, None if in neither.
+def expiry(expires_in: object, expires_at: object) -> Expiry:
+    """Return what an order says of when its claim expires, checked; nothing if nothing is given.
+
+    A time from now on stays one: the ledger's clock says what it comes to.
 
     :raises InvalidField: if both are given, or a time that is not above 0
+
+    >>> expiry(datetime.timedelta(hours=1), None)
+    {'expires_in': datetime.timedelta(seconds=3600)}
     """
     if expires_at is not None:
         if expires_in is not None:
             raise exceptions.InvalidField("expires_in", expires_in, "either this or expires_at")
-        return moment("expires_at", expires_at)
+        return {"expires_at": moment("expires_at", expires_at)}
     if expires_in is None:
-        return None
+        return {}
     if not isinstance(expires_in, datetime.timedelta) or expires_in <= datetime.timedelta(0):
         raise exceptions.InvalidField("expires_in", expires_in, "a timedelta above 0")
+    return {"expires_in": expires_in}
+
+
+def later(what: str, given: datetime.timedelta, now: datetime.datetime) -> datetime.datetime:
+    """Return the moment that is a time after another one.
+
+    :raises InvalidField: if that is later than a ``datetime`` can say
+    """
     try:
-        return datetime.datetime.now(datetime.UTC) + expires_in
+        return now + given
     except OverflowError:
-        raise exceptions.InvalidField("expires_in", expires_in, _THOUSANDS) from None
+        raise exceptions.InvalidField(what, given, f"a time that leads to {_THOUSANDS}") from None
 
 
 def age(what: str, given: object) -> datetime.timedelta:

@@ -15,12 +15,11 @@ import functools
 import hashlib
 import json
 import secrets
-import time
 import uuid as uuids
 from collections.abc import Iterable
 from typing import Any, Self, TypeAlias
 
-from resource_objects import exceptions, names
+from resource_objects import clock, exceptions, names
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
@@ -34,10 +33,19 @@ Key: TypeAlias = tuple[str, str]
 FRESH = datetime.timedelta(hours=1)
 
 
+#: A clock that is ahead by more than this makes nothing be kept any longer.
+_AHEAD = datetime.timedelta(days=1)
+
+
 def _new_id() -> str:
     """Return a uuid that says when it was made (version 7: milliseconds, then chance)."""
-    made = time.time_ns() // 1_000_000
-    number = made << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    number = (
+        clock.milliseconds() << 80
+        | 7 << 76
+        | secrets.randbits(12) << 64
+        | 2 << 62
+        | secrets.randbits(62)
+    )
     return str(uuids.UUID(int=number))
 
 
@@ -67,6 +75,15 @@ class Operation:
             int(self.id[:8] + self.id[9:13], 16) / 1000, datetime.UTC
         )
 
+    def kept_from(self, now: datetime.datetime) -> datetime.datetime:
+        """Return when the time begins for which it is kept: when it was done, or made, if later.
+
+        The clock of who made its id may be ahead of the ledger's. Were it forgotten by the ledger's
+        time alone, a repetition could look too young to have been forgotten.
+        """
+        made = self.made_at
+        return now if made is None else min(max(now, made), now + _AHEAD)
+
     def require_known(self, now: datetime.datetime, kept_for: datetime.timedelta) -> None:
         """Raise if it may have been done and forgotten since: it is not recorded.
 
@@ -75,7 +92,8 @@ class Operation:
         :param kept_for: how long the ledger keeps operations
         :raises OperationExpired: if it is older than that
         """
-        if self.made_at is not None and self.made_at < now - max(kept_for - FRESH, FRESH):
+        made = self.made_at
+        if made is not None and made < now - max(kept_for - FRESH, FRESH):
             raise exceptions.OperationExpired(self.id, f"made at {self.made_at:%Y-%m-%d %H:%M:%S}")
 
 
@@ -187,7 +205,8 @@ class ConsumerOrder:
     :meth:`release`                   PRESENT        SET   gives back everything
     ================================  =============  ====  =====================================
 
-    ``expect`` may also be the generation that the consumer was read at.
+    ``expect`` may also be the generation that the consumer was read at. ``expires_in`` counts from
+    when the ledger writes it, by the ledger's clock.
 
     ``uuid`` is the one of a consumer that is made, and of its claim (None: one is made up); of a
     renewal, the claim meant. What is said of the consumer as None stays as it is kept, but for the
@@ -213,6 +232,7 @@ class ConsumerOrder:
     user: str | None = None
     consumer_type: str | None = None
     expires_at: datetime.datetime | None = None
+    expires_in: datetime.timedelta | None = None
     state: str | None = None
     aggregate: bool = False
     adopts: bool = False
@@ -249,14 +269,23 @@ class ConsumerOrder:
     def renew(
         cls,
         consumer: str,
-        expires_at: datetime.datetime | None,
+        expires_at: datetime.datetime | None = None,
         state: str = HELD,
+        *,
         uuid: str | None = None,
         generation: int | None = None,
+        expires_in: datetime.timedelta | None = None,
     ) -> Self:
-        """Return an order to give a claim another expiry (None: it never expires) and state."""
-        expect = _expected(generation, Expect.PRESENT)
-        return cls(consumer, expect, Mode.KEEP, uuid=uuid, expires_at=expires_at, state=state)
+        """Return an order to give a claim another expiry (neither: it never expires) and state."""
+        return cls(
+            consumer,
+            _expected(generation, Expect.PRESENT),
+            Mode.KEEP,
+            uuid=uuid,
+            expires_at=expires_at,
+            expires_in=expires_in,
+            state=state,
+        )
 
     @classmethod
     def release(cls, consumer: str, generation: int | None = None) -> Self:
@@ -323,6 +352,8 @@ def _check_consumer(order: ConsumerOrder) -> None:
         not isinstance(until, datetime.datetime) or until.tzinfo is not datetime.UTC
     ):
         raise exceptions.InvalidField("expires_at", until, "a datetime in datetime.UTC")
+    if order.expires_in is not None and until is not None:
+        raise exceptions.InvalidField("expires_in", order.expires_in, "either this or expires_at")
     if not isinstance(order.expect, Expect) and type(order.expect) is not int:
         raise exceptions.InvalidField("generation", order.expect, "an integer")
 

@@ -30,6 +30,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
     Change,
     ConsumerOrder,
@@ -331,7 +332,7 @@ def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) ->
     if order.mode is Mode.KEEP:
         assert kept is not None
         state = order.state or kept.state
-        renewed = dataclasses.replace(kept, expires_at=order.expires_at, state=state)
+        renewed = dataclasses.replace(kept, expires_at=_expiry(order, now), state=state)
         return Settled(kept, renewed, ())
     if order.is_release:
         assert kept is not None
@@ -341,22 +342,34 @@ def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) ->
         record = ConsumerRecord(uuid, order.consumer, now, ())
     else:
         record = kept
-    record = _described(record, order)
+    record = _described(record, order, now)
     held = _held(record, draft.changes, names)
     state = record.state if held else RELEASED
     return Settled(kept, dataclasses.replace(record, held=held, state=state), draft.changes)
 
 
-def _described(record: ConsumerRecord, order: ConsumerOrder) -> ConsumerRecord:
+def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
+    """Return when the claim of an order expires, by the clock that says ``now``."""
+    if order.expires_in is None:
+        return order.expires_at
+    return later("expires_in", order.expires_in, now)
+
+
+def _described(
+    record: ConsumerRecord, order: ConsumerOrder, now: datetime.datetime
+) -> ConsumerRecord:
     """Return a record with what an order says of the consumer; None leaves it.
 
     An order that sets says the request too, also that there is none: it was for what is given back.
     """
     said: dict[str, Any] = {
         name: value
-        for name in ("request", "project", "user", "consumer_type", "expires_at")
+        for name in ("request", "project", "user", "consumer_type")
         if (value := getattr(order, name)) is not None
     }
+    expires_at = _expiry(order, now)
+    if expires_at is not None:
+        said["expires_at"] = expires_at
     if order.mode is Mode.SET:
         said["request"] = order.request
     return dataclasses.replace(record, **said) if said else record

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Self
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.backends.memory import definitions, reading
 from resource_objects.backends.memory.state import (
     Draft,
@@ -79,6 +79,10 @@ class MemoryBackend(Backend):
             self._state = State()
 
     # --- reading ---
+
+    def now(self) -> datetime.datetime:
+        """Return this moment, by the clock of this machine."""
+        return clock.now()
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return everything kept, or some trees (see the contract)."""
@@ -226,7 +230,8 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
         definitions.end_definitions(draft, write.definitions)
     draft.touch_renamed()
     outcome = Outcome(write.kind, write.subject, claims)
-    draft.operations.put(write.operation.id, Recorded(draft.number, draft.now, outcome))
+    kept_from = write.operation.kept_from(draft.now)
+    draft.operations.put(write.operation.id, Recorded(draft.number, kept_from, outcome))
     tell(draft, write)
     return claims
 

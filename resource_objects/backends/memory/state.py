@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from resource_objects import clock
 from resource_objects.providers.backend import RETENTION
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
@@ -49,7 +50,7 @@ class Row:
 
 
 class Recorded(NamedTuple):
-    """An operation that was done."""
+    """An operation that was done; ``at`` is from when on it is kept."""
 
     number: int
     at: datetime.datetime
@@ -239,7 +240,7 @@ class Draft:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.now = datetime.datetime.now(datetime.UTC)
+        self.now = clock.now()
         self.number = next(state.operation_numbers)
         self.names = Table(state.names)
         self.providers = Table(state.providers)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.backends.sql import (
     claims,
     definitions,
@@ -189,6 +189,10 @@ class SQLBackend(Backend):
 
     # --- reading ---
 
+    def now(self) -> datetime.datetime:
+        """Return this moment by the clock of the database (see the contract)."""
+        return self._reading(now_of)
+
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return everything kept, or some trees, at one moment (see the contract)."""
         epoch = self._ledger_epoch()
@@ -359,8 +363,7 @@ def commit_write(
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out a write, whole or not at all; return a record per order (see the contract)."""
     told = feed.Told()
-    number = draw_number()
-    _check_age(connection, write)
+    number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with _together(connection, write):
             records = _carry_out(connection, write, number, told)
@@ -368,6 +371,7 @@ def commit_write(
         return records
     definition, locked = None, None
     now = now_of(connection)
+    _check_age(connection, write, now)
     if write.definitions:
         definition = definitions.Definition(connection, catalogue, write.definitions, number, now)
         locked = definition.lock(relied_on(write))
@@ -395,18 +399,21 @@ def commit_write(
     return records
 
 
-def _check_age(connection: Connection, write: Write) -> None:
-    """Refuse an operation that may have been done and forgotten since; see ``is_forgotten``.
+def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> None:
+    """Refuse an operation that may have been done and forgotten since.
 
     Cost: nothing for one that was made within the hour.
+
+    :param now: the time of the database
+    :raises OperationExpired: see ``Operation.require_known``
     """
     made = write.operation.made_at
-    if made is None or datetime.datetime.now(datetime.UTC) - made < FRESH:
+    if made is None or now - made < FRESH:
         return
     if claims.find_outcome(connection, write.operation.id) is not None:
         raise claims.DoneBefore(write.operation.id)
     keeps = datetime.timedelta(seconds=feed.retention(connection))
-    write.operation.require_known(now_of(connection), keeps)
+    write.operation.require_known(now, keeps)
 
 
 def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
@@ -506,6 +513,8 @@ def _settlement(
     claims.find_places(connection, at, keys)
     if at.now is None:
         at.now = now_of(connection)
+    if _is_alone(write):  # else it was looked at before definitions were
+        _check_age(connection, write, at.now)
     try:
         return decide(connection, write.orders, records, at, at.now)
     except exceptions.ResourceObjectsError:

@@ -369,7 +369,9 @@ BATCH = 256
 EVERY = 64
 
 _OLD = Statement(
-    # by number, which grows with time: nothing younger is looked at
+    # by number, which grows with time: nothing younger is looked at. It is not below the time that
+    # the operation's id says, so that one made by a clock that is ahead is kept until its
+    # repetition is refused
     sa.select(_operations.id)
     .where(_operations.id < sa.bindparam("below"), _operations.created_at < sa.bindparam("before"))
     # the last entry of each shard stays: it tells which history it is
@@ -434,7 +436,7 @@ def retention(connection: Connection) -> int:
 
 
 def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
-    below = drawn_at(before + _SKEW)
+    below = drawn_at(before + _TICK)
     values = {"before": moment(connection, before), "below": below, "batch": BATCH}
     ids = [number for (number,) in _OLD.rows(connection, values)]
     if not ids:
@@ -448,8 +450,8 @@ def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
     return Pruned(len(ids), entries)
 
 
-#: how far the clock of who numbers an operation may be ahead of the database's
-_SKEW = datetime.timedelta(days=1)
+#: what numbers and ids are drawn by
+_TICK = datetime.timedelta(milliseconds=1)
 _ENTRIES = Sized(
     lambda ids: (
         sa.select(_changes.shard, _changes.number)

@@ -16,7 +16,6 @@ import functools
 import itertools
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -26,7 +25,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.backends.sql.errors import duplicated
 
 Values = Mapping[str, Any]
@@ -306,28 +305,32 @@ _NOW = Statement(sa.select(now_as_kept()))
 def now_of(connection: Connection) -> datetime.datetime:
     """Return the time of the database. Cost: a statement on a server."""
     if connection.dialect.name == "sqlite":
-        return datetime.datetime.now(datetime.UTC)
+        return clock.now()
     return from_moment(_NOW.rows(connection, {})[0][0])
 
 
 #: Numbers are drawn from the time since then, in milliseconds, and 21 random bits.
 _EPOCH_MS = 1_577_836_800_000
+#: what 63 bits leave for the time: until the year 2159
+_MOST_MS = 2**42 - 1
 
 
-def draw_number() -> int:
+def draw_number(when: datetime.datetime | None = None) -> int:
     """Return a number for a new row, which nobody else draws: by time and chance, in 63 bits.
 
-    The time keeps indexes growing at one end. Chance, not a sequence of the database, keeps a
-    database from giving a number again that it gave in writes it has lost. Two who draw the same
-    one meet at the primary key, and one of them tries again.
+    The time keeps indexes growing at one end; nothing is judged by it, so this machine's will do.
+    Chance, not a sequence of the database, keeps a database from giving a number again that it gave
+    in writes it has lost. Two who draw the same one meet at the primary key, and one tries again.
+
+    :param when: the moment to draw it by; None: this one
     """
-    since = int(time.time() * 1000) - _EPOCH_MS
-    return max(since, 0) << 21 | secrets.randbits(21)
+    return drawn_at(when or clock.now()) | secrets.randbits(21)
 
 
 def drawn_at(when: datetime.datetime) -> int:
     """Return the least number that is drawn at a moment."""
-    return max(int(when.timestamp() * 1000) - _EPOCH_MS, 0) << 21
+    since = int(when.timestamp() * 1000) - _EPOCH_MS
+    return min(max(since, 0), _MOST_MS) << 21
 
 
 def moment(connection: Connection, when: datetime.datetime) -> Any:

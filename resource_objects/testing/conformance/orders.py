@@ -289,7 +289,7 @@ class OrderRules(Kit):
         before = picture(backend)
         steps = [(_LATER, HELD), (None, CONFIRMED), (_LATER, CONFIRMED), (None, HELD)]
         for expires_at, state in steps:
-            record = _only(backend, ConsumerOrder.renew("job", expires_at, state, first.uuid))
+            record = _only(backend, ConsumerOrder.renew("job", expires_at, state, uuid=first.uuid))
             assert (record.expires_at, record.state) == (expires_at, state)
             assert (record.uuid, record.held, record.project) == (first.uuid, first.held, "p")
             assert backend.held("job") == record
