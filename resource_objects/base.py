@@ -218,6 +218,7 @@ class ResourceObject(ovo.VersionedObject):
         self = cls.__new__(cls)
         self._prepare(context)
         data = primitive[cls._obj_primitive_key("data")]
+        _check_fields(cls, objver, data)
         reader: Any = _Reader(ResourceObject, context)
         values = {
             name: field.from_primitive(reader, name, data[name])
@@ -631,6 +632,23 @@ def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
     version = primitive[cls._obj_primitive_key("version")]
     _version_tuple(version)
     return primitive[cls._obj_primitive_key("name")], version
+
+
+def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, Any]) -> None:
+    """Raise unless the data of a wire form have the fields of a version that is known.
+
+    An older version may lack some. This tells what libraries before 0.1.0 wrote, whose versions
+    began at 1.0 too, from what is written now: it is refused, not read as something else.
+    """
+    unknown = [name for name in data if name not in cls.fields]
+    is_present = _version_tuple(version) == _version_tuple(cls.VERSION)
+    missing = [] if cls.PARTIAL or not is_present else [n for n in cls.fields if n not in data]
+    if unknown or missing:
+        raise exceptions.InvalidPrimitive(
+            f"fields of {cls.obj_name()} {version}",
+            sorted(data),
+            f"no {unknown}" if unknown else f"also {missing}",
+        )
 
 
 def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:

@@ -27,8 +27,7 @@ class Allocation(base.Value):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: units
-    VERSION = "1.1"
+    VERSION = "1.0"
 
     fields = {
         "provider": fields.NameField(),
@@ -42,12 +41,6 @@ class Allocation(base.Value):
     resource_class: str
     amount: Amount
     units: tuple[str, ...] = ()
-
-    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Leave out the units, which 1.0 does not know, if there are none."""
-        if target_version == "1.0" and primitive.pop("units", None):
-            raise exceptions.CannotDowngrade(self.obj_name(), target_version, "it has no units")
-        super().obj_make_compatible(primitive, target_version)
 
     def __str__(self) -> str:
         kind = resource(self.resource_class)
@@ -67,14 +60,7 @@ class Claim(base.Value):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: generation, project, user, consumer_type, expires_at; the state ``confirmed``
-    # Version 1.2: Request 1.1
-    VERSION = "1.2"
-
-    CHILD_VERSIONS = {
-        "resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1"), ("1.2", "1.1")],
-        "resource_objects.Request": [("1.0", "1.0"), ("1.2", "1.1")],
-    }
+    VERSION = "1.0"
 
     fields = {
         "id": fields.UUIDField(),
@@ -102,21 +88,6 @@ class Claim(base.Value):
     user: str | None = None
     consumer_type: str | None = None
     expires_at: datetime.datetime | None = None
-
-    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Leave out what 1.0 does not know; refuse to lose what it cannot say."""
-        if target_version == "1.0":
-            primitive.pop("generation", None)  # a version of the kept row, not of the claim
-            for name in ("project", "user", "consumer_type", "expires_at"):
-                if primitive.pop(name, None) is not None:
-                    raise exceptions.CannotDowngrade(
-                        self.obj_name(), target_version, f"it cannot say {name}"
-                    )
-            if primitive.get("state") == CONFIRMED:
-                raise exceptions.CannotDowngrade(
-                    self.obj_name(), target_version, "it knows no confirmed claim"
-                )
-        super().obj_make_compatible(primitive, target_version)
 
     @property
     def amounts(self) -> Amounts:
@@ -170,10 +141,7 @@ class Consumer(base.Value):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: Claim 1.2
-    VERSION = "1.1"
-
-    CHILD_VERSIONS = {"resource_objects.Claim": [("1.0", "1.1"), ("1.1", "1.2")]}
+    VERSION = "1.0"
 
     fields = {
         "name": fields.ConsumerNameField(),

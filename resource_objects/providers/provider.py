@@ -71,13 +71,7 @@ class Provider(base.ResourceObject):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: aggregates, shares and reported_at
-    VERSION = "1.1"
-
-    CHILD_VERSIONS = {
-        "resource_objects.Provider": [("1.0", "1.0"), ("1.1", "1.1")],
-        "resource_objects.Share": [("1.1", "1.0")],
-    }
+    VERSION = "1.0"
 
     fields = {
         "uuid": fields.UUIDField(nullable=True, default=None),
@@ -124,16 +118,6 @@ class Provider(base.ResourceObject):
             shares=_tuple(shares),
             reported_at=reported_at,
         )
-
-    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Leave out what the version does not know; refuse to lose what it cannot say."""
-        if target_version == "1.0":
-            for name in ("aggregates", "shares", "reported_at"):
-                if primitive.pop(name, None):
-                    raise exceptions.CannotDowngrade(
-                        self.obj_name(), target_version, f"it cannot say {name}"
-                    )
-        super().obj_make_compatible(primitive, target_version)
 
     def add(
         self,

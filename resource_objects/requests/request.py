@@ -59,12 +59,7 @@ class Request(base.Value):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: named groups; group_policy, same_subtree, root traits, compatibility
-    VERSION = "1.1"
-
-    CHILD_VERSIONS = {
-        "resource_objects.RequestGroup": [("1.0", "1.0"), ("1.1", "1.1")],
-    }
+    VERSION = "1.0"
 
     fields = {
         "groups": fields.TupleOfObjectsField("RequestGroup"),
@@ -213,18 +208,6 @@ class Request(base.Value):
                     f"group {group.suffix}", "nothing", "an amount, or its suffix in same_subtree"
                 )
 
-    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Leave out what version 1.0 does not know; refuse to lose what it cannot say."""
-        if target_version == "1.0":
-            known = {name: primitive.pop(name, None) for name in self.fields if name != "groups"}
-            known["named groups"] = primitive["groups"][1:]
-            for name, value in known.items():
-                if value:
-                    raise exceptions.CannotDowngrade(
-                        self.obj_name(), target_version, f"it cannot say {name}"
-                    )
-        super().obj_make_compatible(primitive, target_version)
-
     def __str__(self) -> str:
         groups = self.groups if self.unnamed.resources else self.named
         return "; ".join([*map(str, groups), *(f"{name}={told}" for name, told in self._told())])
@@ -345,8 +328,7 @@ class RequestGroup(base.Value):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: any_of, member_of, not_member_of, in_tree, traits_of
-    VERSION = "1.1"
+    VERSION = "1.0"
 
     fields = {
         "suffix": fields.TextField(default=""),
@@ -449,16 +431,6 @@ class RequestGroup(base.Value):
                 raise exceptions.InvalidRequest(
                     f"{where}traits_of {name}", both, "traits that do not contradict the group's"
                 )
-
-    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Leave out what version 1.0 does not know; refuse to lose what it cannot say."""
-        if target_version == "1.0":
-            for name in ("any_of", "member_of", "not_member_of", "in_tree", "traits_of"):
-                if primitive.pop(name, None):
-                    raise exceptions.CannotDowngrade(
-                        self.obj_name(), target_version, f"it cannot say {name}"
-                    )
-        super().obj_make_compatible(primitive, target_version)
 
     def __str__(self) -> str:
         name = f"{self.suffix}: " if self.suffix else ""

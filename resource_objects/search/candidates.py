@@ -76,14 +76,7 @@ class Candidate(base.Value):
     """
 
     # Version 1.0: Initial version
-    # Version 1.1: allocations carry units; generations
-    # Version 1.2: located
-    # Version 1.3: mappings
-    VERSION = "1.3"
-
-    CHILD_VERSIONS = {
-        "resource_objects.Allocation": [("1.0", "1.0"), ("1.1", "1.1")],
-    }
+    VERSION = "1.0"
 
     fields = {
         "host": fields.NameField(),
@@ -97,23 +90,6 @@ class Candidate(base.Value):
     generations: tuple[tuple[str, int], ...] = ()
     located: Amounts = Amounts()
     mappings: Mapping[str, tuple[str, ...]] = FrozenDict()
-
-    def obj_make_compatible(self, primitive: dict[str, typing.Any], target_version: str) -> None:
-        """Leave out what older versions do not know; refuse to lose what they cannot say.
-
-        Generations and mappings may go, for they are not what is taken.
-        """
-        if target_version in ("1.0", "1.1", "1.2"):
-            primitive.pop("mappings", None)
-        if target_version in ("1.0", "1.1"):
-            located = primitive.pop("located", None)
-            if located and located[self._obj_primitive_key("data")]["by_class"]:
-                raise exceptions.CannotDowngrade(
-                    self.obj_name(), target_version, "it cannot say located"
-                )
-        if target_version == "1.0":
-            primitive.pop("generations", None)
-        super().obj_make_compatible(primitive, target_version)
 
     def _validate(self) -> None:
         if not self.allocations:

@@ -118,7 +118,7 @@ def test_a_missing_field_is_refused(missing: str) -> None:
         Span(**values)
     primitive = span().obj_to_primitive()
     del primitive["versioned_object.data"][missing]
-    with pytest.raises(exceptions.InvalidField, match=rf"Span\.{missing}"):
+    with pytest.raises(exceptions.InvalidPrimitive, match=rf"Span 1\.0.*also \['{missing}'\]"):
         Span.obj_from_primitive(primitive)
 
 

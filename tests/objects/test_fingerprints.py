@@ -3,8 +3,9 @@
 ``PINNED`` holds a fingerprint of every class: its version, then a digest of its fields. When the
 test fails, the form of an object has changed. If that was meant: raise ``VERSION``, say above it
 what changed, teach ``obj_make_compatible`` to say the older form, pin the older form in
-``test_primitives.py``, and put the fingerprint that the failure shows here. If only the version
-is new and nothing was ever released with the old form, the fingerprint alone changes.
+``test_primitives.py``, and put the fingerprint that the failure shows here. Until 0.1.0 is tagged
+nothing was ever released: the fingerprint alone changes. What is said in older versions is proven
+with objects of the tests (``versions.py``).
 
 The library's own fingerprint is blind to what ``extra`` adds: the name of a nested object, the
 type of elements, read-only, bounds and patterns.
@@ -31,14 +32,14 @@ fixture: Any = importlib.import_module("oslo_versionedobjects.fixture")
 
 PINNED: dict[str, str] = {
     "resource_objects.Aggregate": "1.0-a7a0360b1aee05be817d1e1c38b93a44",
-    "resource_objects.Allocation": "1.1-f4e6b26b508c4be09ed90807d8226949",
+    "resource_objects.Allocation": "1.0-f4e6b26b508c4be09ed90807d8226949",
     "resource_objects.Amount": "1.0-579a264ce51709307e3410254be5aebd",
     "resource_objects.Amounts": "1.0-50642b813a984a283124f664bd367c66",
-    "resource_objects.Candidate": "1.3-b6500307d55af101933308eadc389130",
+    "resource_objects.Candidate": "1.0-dbf96517af52ea8cbdf909d0b0a26a43",
     "resource_objects.CellUsage": "1.0-b47db1bcb9a52e98ff5beb13583c5f1b",
-    "resource_objects.Claim": "1.2-a700f980c309e9a544f47ba0ebebc9b5",
+    "resource_objects.Claim": "1.0-02342a4c85c68938d847a0349e2756a7",
     "resource_objects.ComputeNode": "1.0-32dac9952307a7714236ce708fdbde00",
-    "resource_objects.Consumer": "1.1-02e75d64f744c48925387ce278f63b49",
+    "resource_objects.Consumer": "1.0-f674c3333d92abba37f4c15cdb32b59b",
     "resource_objects.Device": "1.0-27f77a7972da8b8ec8ebb0106547c7af",
     "resource_objects.DevicePool": "1.0-0e4bd47e43286fde3a8899154a9dafcf",
     "resource_objects.DeviceRequest": "1.0-f8b39ce6ea503843642cfde1bbc2f824",
@@ -62,9 +63,9 @@ PINNED: dict[str, str] = {
     "resource_objects.PagePool": "1.0-128468d229a53dbe4adb563dea738c68",
     "resource_objects.PlacedCell": "1.0-3a9fb9755316c91f8c99677eece7811f",
     "resource_objects.PlacedDevice": "1.0-d9f5db2b4ef8bb49b68338601b53216b",
-    "resource_objects.Provider": "1.1-eb298cf0e03a1cf54035d67428fe45aa",
-    "resource_objects.Request": "1.1-801ecdeb5e01a13f262019bceb590394",
-    "resource_objects.RequestGroup": "1.1-012d23212d89d8137ce69428e795ee74",
+    "resource_objects.Provider": "1.0-099d15c6ccebb6010bd1ba9f830cea04",
+    "resource_objects.Request": "1.0-eae9c75c41541c2ce30c6a265e411301",
+    "resource_objects.RequestGroup": "1.0-012d23212d89d8137ce69428e795ee74",
     "resource_objects.Resource": "1.0-38fc104ba440c5bc68ac3ec8d6e60f1a",
     "resource_objects.ResourceClass": "1.0-7444f336a8d98fc17f91aac69a778866",
     "resource_objects.Share": "1.0-8de73879692aa8a7f2fe4f808b84a283",

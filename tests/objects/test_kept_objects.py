@@ -1,13 +1,12 @@
-"""What a ledger keeps, on the wire: the forms of 1.0 are read for ever, and said where they can be.
+"""What a ledger keeps, on the wire: the forms of 1.0, which are read for ever.
 
-The forms below are as the release with version 1.0 said them.
+What libraries before 0.1.0 wrote, whose versions began at 1.0 too, is refused by name.
 """
 
 from __future__ import annotations
 
 import copy
 import datetime
-import json
 from typing import Any
 
 import pytest
@@ -24,8 +23,6 @@ from resource_objects.providers import (
     Trait,
 )
 from resource_objects.resources import IntegerAmount
-from tests.objects.versions import data_of, version_of
-from tests.resources.numa.hosts import located
 
 pytestmark = pytest.mark.law(10)
 
@@ -84,12 +81,7 @@ ALLOCATION_WIRE = wire(
     provider_uuid=HOST,
     resource_class="VCPU",
     amount=wire("IntegerAmount", value=2),
-)
-LOCATED = ro.Candidate(
-    host="host0",
-    allocations=(ALLOCATION,),
-    generations=((HOST, 3),),
-    located=located("NUMA_TOPOLOGY=1:shared=2:on=0;shared>0-1"),
+    units=[],
 )
 CLAIM_WIRE = wire(
     "Claim",
@@ -100,7 +92,13 @@ CLAIM_WIRE = wire(
     allocations=[ALLOCATION_WIRE],
     created_at="2026-01-02T03:04:05+00:00",
     request=None,
+    generation=None,
+    project=None,
+    user=None,
+    consumer_type=None,
+    expires_at=None,
 )
+UNSAID: dict[str, Any] = {"aggregates": None, "shares": [], "reported_at": None}
 
 PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
     (
@@ -121,20 +119,46 @@ PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
                     inventories=inventories(PGPU=1),
                     traits=[],
                     children=[],
+                    **UNSAID,
                 )
             ],
+            **UNSAID,
         ),
     ),
     (ALLOCATION, ALLOCATION_WIRE),
     (HELD, CLAIM_WIRE),
     (
-        ro.Candidate(host="host0", allocations=(ALLOCATION,)),
-        wire("Candidate", host="host0", allocations=[ALLOCATION_WIRE]),
+        ro.Candidate(host="host0", allocations=(ALLOCATION,), generations=((HOST, 3),)),
+        wire(
+            "Candidate",
+            host="host0",
+            allocations=[ALLOCATION_WIRE],
+            generations=[[HOST, 3]],
+            located=wire("Amounts", by_class={}),
+            mappings={},
+        ),
     ),
+    (
+        Share(resource_class="PCPU", of="host0", of_class="VCPU", factor=2),
+        wire("Share", resource_class="PCPU", of="host0", of_class="VCPU", factor=2),
+    ),
+    (
+        Consumer(name="job-1", uuid=CONSUMER, generation=7, project="p", claim=HELD),
+        wire(
+            "Consumer",
+            name="job-1",
+            uuid=CONSUMER,
+            generation=7,
+            project="p",
+            user=None,
+            consumer_type=None,
+            claim=CLAIM_WIRE,
+        ),
+    ),
+    (ResourceClass(name="CUSTOM_A"), wire("ResourceClass", name="CUSTOM_A")),
+    (Trait(name="CUSTOM_A"), wire("Trait", name="CUSTOM_A")),
+    (Aggregate(name="r7", level="rack"), wire("Aggregate", name="r7", level="rack")),
 ]
-
-#: Present versions that are not 1.1.
-PRESENT = {"Candidate": "1.3", "Claim": "1.2"}
 
 each_pinned = pytest.mark.parametrize(
     ("ours", "pinned"), PINNED, ids=[type(ours).__name__ for ours, _ in PINNED]
@@ -142,112 +166,59 @@ each_pinned = pytest.mark.parametrize(
 
 
 @each_pinned
-def test_the_first_form_is_read_as_the_present_object(
-    ours: base.ResourceObject, pinned: dict[str, Any]
-) -> None:
+def test_the_first_form_is_said_and_read(ours: base.ResourceObject, pinned: dict[str, Any]) -> None:
+    assert ours.obj_to_primitive("1.0") == ours.obj_to_primitive() == pinned
     again = base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned))
     assert again == ours
-    assert version_of(again.obj_to_primitive()) == PRESENT.get(type(ours).__name__, "1.1")
+    assert again.obj_to_primitive() == pinned
 
 
-@each_pinned
-def test_the_first_form_is_still_said(ours: base.ResourceObject, pinned: dict[str, Any]) -> None:
-    assert ours.obj_to_primitive("1.0") == pinned
+# --- what was written before ----------------------------------------------------------------------
+
+JOB = ro.Request("VCPU=2,NUMA_TOPOLOGY=1:shared=2")
+#: The newest version that libraries before 0.1.0 wrote.
+BEFORE: list[tuple[base.ResourceObject, str]] = [
+    (ALLOCATION, "1.1"),
+    (HELD, "1.2"),
+    (Consumer(name="job-1", uuid=CONSUMER, generation=7, claim=HELD), "1.1"),
+    (host(), "1.1"),
+    (ro.Candidate(host="host0", allocations=(ALLOCATION,)), "1.3"),
+    (JOB, "1.1"),
+    (ro.ComputeNode(vcpus=8), "1.2"),
+]
 
 
-@pytest.mark.parametrize(
-    ("made", "reason"),
-    [
-        (ro.Provider("host0", "VCPU=8", aggregates=["r1"]), "it cannot say aggregates"),
-        (ro.Provider("host0", children=[ro.Provider("a", aggregates=["r"])]), "aggregates"),
-        (
-            ro.Provider(
-                "host0",
-                "VCPU=8",
-                children=[
-                    ro.Provider(
-                        "cell",
-                        "VCPU=4",
-                        shares=[Share(resource_class="VCPU", of="host0", of_class="VCPU")],
-                    )
-                ],
-            ),
-            "it cannot say shares",
-        ),
-        (ro.Provider("nfs", "DISK_GB=8", reported_at=MADE), "it cannot say reported_at"),
-        (ALLOCATION.replace(units=("cpu0", "cpu1")), "it has no units"),
-        (ro.Candidate(host="h", allocations=(ALLOCATION.replace(units=("a",)),)), "no units"),
-        (LOCATED, "it cannot say located"),
-        (HELD.replace(allocations=(ALLOCATION.replace(units=("a",)),)), "it has no units"),
-        (HELD.replace(state="confirmed"), "it knows no confirmed claim"),
-        (HELD.replace(project="p"), "it cannot say project"),
-        (HELD.replace(user="u"), "it cannot say user"),
-        (HELD.replace(consumer_type="INSTANCE"), "it cannot say consumer_type"),
-        (HELD.replace(expires_at=MADE), "it cannot say expires_at"),
-    ],
-)
-def test_what_the_first_form_cannot_say_is_refused(made: base.ResourceObject, reason: str) -> None:
-    before = made.obj_to_primitive()
-    with pytest.raises(exceptions.CannotDowngrade, match=reason):
-        made.obj_to_primitive("1.0")
-    assert made.obj_to_primitive() == before
-    again = base.ResourceObject.obj_from_primitive(json.loads(json.dumps(before)))
-    assert again == made
-
-
-def test_what_is_nobodys_loss_goes_silently() -> None:
-    """Of nothing said, nothing is lost; a consumer's version is the ledger's, not the claim's."""
-    read = ro.Provider("host0", "VCPU=8", aggregates=[])
-    assert "aggregates" not in data_of(read.obj_to_primitive("1.0"))
-    assert "generation" not in data_of(HELD.replace(generation=7).obj_to_primitive("1.0"))
-
-
-def test_the_second_form_of_a_candidate_is_read_and_said() -> None:
-    allocation = wire("Allocation", **{**data_of(ALLOCATION_WIRE), "units": []})
-    pinned = wire(
-        "Candidate",
-        host="host0",
-        allocations=[{**allocation, "versioned_object.version": "1.1"}],
-        generations=[[HOST, 3]],
-    )
-    pinned["versioned_object.version"] = "1.1"
-    ours = LOCATED.replace(located=ro.Amounts())
-    assert base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned)) == ours
-    assert ours.obj_to_primitive("1.1") == pinned
-    with pytest.raises(exceptions.CannotDowngrade, match="it cannot say located"):
-        LOCATED.obj_to_primitive("1.1")
+@pytest.mark.parametrize(("made", "version"), BEFORE, ids=[type(m).__name__ for m, _ in BEFORE])
+def test_a_version_from_before_is_refused_by_name(made: base.ResourceObject, version: str) -> None:
+    primitive = made.obj_to_primitive() | {"versioned_object.version": version}
+    with pytest.raises(exceptions.UnsupportedVersion, match=f"{version} of {made.obj_name()} "):
+        base.ResourceObject.obj_from_primitive(primitive)
 
 
 @pytest.mark.parametrize(
-    ("ours", "pinned"),
+    ("made", "since"),
     [
-        (
-            Share(resource_class="PCPU", of="host0", of_class="VCPU", factor=2),
-            wire("Share", resource_class="PCPU", of="host0", of_class="VCPU", factor=2),
-        ),
-        (
-            Consumer(name="job-1", uuid=CONSUMER, generation=7, project="p", claim=HELD),
-            wire(
-                "Consumer",
-                name="job-1",
-                uuid=CONSUMER,
-                generation=7,
-                project="p",
-                user=None,
-                consumer_type=None,
-                claim=HELD.obj_to_primitive("1.1"),
-            ),
-        ),
-        (ResourceClass(name="CUSTOM_A"), wire("ResourceClass", name="CUSTOM_A")),
-        (Trait(name="CUSTOM_A"), wire("Trait", name="CUSTOM_A")),
-        (Aggregate(name="r7", level="rack"), wire("Aggregate", name="r7", level="rack")),
+        (ro.numa(shared=2), "beside"),
+        (ro.NUMATopologyInventory([ro.HostCell(0, shared=range(4), memory_mb=1024)]), "taken"),
+        (ro.PCIInventory([]), "taken"),
     ],
-    ids=lambda case: type(case).__name__,
+    ids=lambda case: getattr(case, "obj_name", lambda: case)(),
 )
-def test_what_is_new_has_its_first_form(ours: base.ResourceObject, pinned: dict[str, Any]) -> None:
-    assert ours.obj_to_primitive("1.0") == pinned
-    assert ours.obj_to_primitive("1.0") == pinned
-    assert base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned)) == ours
+def test_a_first_version_from_before_is_refused_by_name(
+    made: base.ResourceObject, since: str
+) -> None:
+    """Their 1.0 is not ours: it lacks a field."""
+    primitive = made.obj_to_primitive()
+    del primitive["versioned_object.data"][since]
+    with pytest.raises(exceptions.InvalidPrimitive, match=f"{made.obj_name()} 1.0.*{since}"):
+        base.ResourceObject.obj_from_primitive(primitive)
+
+
+def test_a_field_that_its_version_never_had_is_refused_by_name() -> None:
+    primitive = ALLOCATION.obj_to_primitive()
+    primitive["versioned_object.data"]["colour"] = "red"
+    with pytest.raises(exceptions.InvalidPrimitive, match=r"Allocation 1\.0.*colour"):
+        base.ResourceObject.obj_from_primitive(primitive)
 
 
 def test_a_consumer_shows_what_its_claim_says() -> None:

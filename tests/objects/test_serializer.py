@@ -167,7 +167,7 @@ def test_a_newer_child_of_a_known_parent_is_asked_for_too(conductor: Conductor) 
 def test_a_conductor_without_manifests_uses_the_table(conductor: Conductor) -> None:
     conductor.knows_manifests = False
     primitive = newer_shelf()
-    del primitive["versioned_object.data"]["stock_dict"]
+    primitive["versioned_object.data"]["stock_dict"] = {}
     with process_that_knows(Medium, V12.Disk, Tape, OlderShelf.Shelf, V10Label.Label):
         shelf = SERIALIZER.deserialize_entity("context", primitive)
     assert shelf.main == V12.Disk(size_gb=2, rpm=7)

@@ -196,21 +196,3 @@ def test_what_cannot_be_asked_is_refused_by_name(case):
 def test_unknown_names_are_told(make, error):
     with pytest.raises(getattr(exceptions, error)):
         make()
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        Request("VCPU=1").with_group("1", "PGPU=1"),
-        Request("VCPU=1", group_policy="none"),
-        Request("VCPU=1", root_required=["CUSTOM_A"]),
-        Request("VCPU=1", compatibility="placement"),
-        Request("VCPU=1", in_tree="host0"),
-        Request("VCPU=1", member_of=["a"]),
-        Request("VCPU=1", traits_of={"VCPU": ["CUSTOM_A"]}),
-    ],
-    ids=str,
-)
-def test_what_version_1_0_cannot_say_is_not_said_to_it(request_):
-    with pytest.raises(exceptions.CannotDowngrade):
-        request_.obj_to_primitive("1.0")

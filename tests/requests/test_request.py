@@ -120,8 +120,6 @@ def test_a_request_does_not_change():
 def test_there_and_back(value):
     assert ResourceObject.obj_from_primitive(value.obj_to_primitive()) == value
     assert pickle.loads(pickle.dumps(value)) == value
-    old = value.obj_to_primitive(target_version="1.0")
-    assert ResourceObject.obj_from_primitive(old) == value
 
 
 def test_wire_names_are_qualified_and_traits_are_in_order():

@@ -5,7 +5,7 @@ later schema is a later revision. Alembic orders and stamps them (table ``ro_ale
 ini file is involved.
 
 Revisions *expand* first and *contract* later, so that libraries of two versions can work side by
-side: ``schema_info.oldest_library`` says the number of the oldest schema a library may know and
+side: ``ledger_info.oldest_library`` says the number of the oldest schema a library may know and
 still use the database. An expanding revision leaves it alone, a contracting one raises it.
 """
 
