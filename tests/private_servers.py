@@ -99,6 +99,46 @@ def private_server(kind: str) -> Iterator[PrivateServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def pooler(server: PrivateServer) -> Iterator[str]:
+    """Run PgBouncer in transaction mode before a PostgreSQL server; yield its administrator's URL.
+
+    It has fewer connections than the tests have clients, so that they take turns on each.
+
+    :raises Missing: if it is not installed
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ro_test_pooler_"))
+    try:
+        program, user, port = (
+            _program("pgbouncer", "/usr/sbin"),
+            _owner(folder, "postgres"),
+            _free_port(),
+        )
+        behind = sqlalchemy.make_url(server.admin)
+        settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": port,
+            "unix_socket_dir": folder,
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            "default_pool_size": 3,
+        }
+        (folder / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host={behind.host} port={behind.port} user={behind.username}\n"
+            + "[pgbouncer]\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+        url = behind.set(port=port).render_as_string(hide_password=False)
+        made = PrivateServer(folder, user, [program, str(folder / "pgbouncer.ini")], url)
+        try:
+            made.start()
+            yield url
+        finally:
+            made.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _postgresql(folder: Path) -> PrivateServer:
     user, data, port = _owner(folder, "postgres"), folder / "data", _free_port()
     made = ["-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
