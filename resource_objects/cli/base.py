@@ -20,6 +20,7 @@ from resource_objects import exceptions
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
+    from resource_objects.host.facts import Machine
     from resource_objects.ledger import Ledger
     from resource_objects.resources import Inventories
     from resource_objects.resources.records import InventoryRecord
@@ -77,6 +78,19 @@ class Command(cliff.command.Command):
     def say(self, text: str) -> None:
         """Print a line, or several."""
         self.app.stdout.write(f"{text}\n")
+
+    def machine(self, parsed_args: argparse.Namespace) -> Machine:
+        """Return this machine, or a captured one; what could not be read of it is told.
+
+        :raises DiscoveryError: if something could not be read, and it is to be strict
+        """
+        from resource_objects.host.discovery import discover
+
+        root = getattr(parsed_args, "root", "/")
+        found = discover(root=root, strict=parsed_args.strict)
+        for finding in found.findings:
+            self.app.stderr.write(f"resource-objects: not read: {finding}\n")
+        return found
 
     @property
     def glyphs(self) -> Glyphs:

@@ -411,9 +411,7 @@ def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostC
 
     None if the machine has no cells. A ledger is looked into only if there is one.
     """
-    from resource_objects.host.discovery import discover
-
-    machine = discover(root=parsed_args.root)
+    machine = command.machine(parsed_args)
     settings = _settings(parsed_args)
     if settings:
         return _found(machine, settings), "This is what host sync --numa would keep."

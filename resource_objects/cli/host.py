@@ -73,6 +73,11 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         default="",
         help="pages of NUMA cells that nobody gets, such as 0:2MB=64,1:2MB=64",
     )
+    add(
+        "--strict",
+        action="store_true",
+        help="refuse a machine of which a fact cannot be read, instead of leaving that fact out",
+    )
 
 
 class ShowHost(Lister):
@@ -129,11 +134,10 @@ class ShowHost(Lister):
         if parsed_args.pci is not None:
             return self._pci(parsed_args)
         from resource_objects.host.devices import machine_devices
-        from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
         from resource_objects.host.numa import cpu_sets
 
-        machine = discover(root=parsed_args.root)
+        machine = self.machine(parsed_args)
         tree = provider_tree(
             machine,
             rules=parsed_args.rule,
@@ -165,11 +169,10 @@ class ShowHost(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         from resource_objects.cli import device_table
-        from resource_objects.host.discovery import discover
 
         if parsed_args.pci != _THIS:
             return device_table.kept(self, parsed_args, is_brief=self._is_brief)
-        machine = discover(root=parsed_args.root)
+        machine = self.machine(parsed_args)
         return device_table.functions(self, machine, parsed_args.rule, is_brief=self._is_brief)
 
 
@@ -215,11 +218,10 @@ class SyncHost(Command):
         """Read the machine, write what changed, and say it."""
         from resource_objects.exceptions import InventoryInUse, ProviderInUse
         from resource_objects.host.devices import machine_devices
-        from resource_objects.host.discovery import discover
         from resource_objects.host.model import provider_tree
         from resource_objects.host.sync import sync_host
 
-        machine = discover()
+        machine = self.machine(parsed_args)
         tree = provider_tree(
             machine,
             rules=parsed_args.rule,

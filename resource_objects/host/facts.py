@@ -26,6 +26,7 @@ __all__ = [
     "Core",
     "DeviceKind",
     "Disk",
+    "Finding",
     "Machine",
     "MediatedType",
     "NUMACell",
@@ -162,12 +163,34 @@ class Disk:
         return self.total_bytes // (1024 * MIB)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """A fact that could not be read, or contradicts another, and what the machine is without it.
+
+    ``subject`` is the file, or the name, that says it; ``detail`` what is wrong with it.
+
+    >>> print(Finding("/sys/bus/pci/devices/0000:3b:00.0/vendor", "missing; expected an id"))
+    /sys/bus/pci/devices/0000:3b:00.0/vendor: missing; expected an id
+    """
+
+    subject: str
+    detail: str
+
+    def __post_init__(self) -> None:
+        require_text("Finding.subject", self.subject)
+        require_text("Finding.detail", self.detail)
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.detail}"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A machine, as it describes itself.
 
     Facts: ``hostname`` ``architecture`` ``cpus`` (online) ``offline_cpus`` ``cores``
-    ``memory_bytes`` ``cells`` ``huge_pages`` ``disk`` ``devices``. Counts: :attr:`packages`
+    ``memory_bytes`` ``cells`` ``huge_pages`` ``disk`` ``devices``; what could not be read is in
+    ``findings``. Counts: :attr:`packages`
     :attr:`physical_cores` :attr:`threads_per_core` :attr:`memory_mb`. Looking up: :meth:`cell`
     :meth:`distance` :meth:`virtual_functions`. Less of it: :meth:`restrict`. As data:
     :meth:`to_dict`.
@@ -193,8 +216,10 @@ class Machine:
     huge_pages: tuple[Pages, ...] = ()
     disk: Disk | None = None
     devices: tuple[PCIDevice, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
+        require_all("Machine.findings", self.findings, Finding)
         require_ids("Machine.cpus", self.cpus)
         require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
         require_ids("Machine.offline_cpus", self.offline_cpus)
@@ -283,11 +308,10 @@ class Machine:
     ) -> Machine:
         """Return the part that may use only these CPUs and the memory of these cells.
 
-        None leaves that side whole; ids the machine does not have do not count. A cell stays while
-        its CPUs or its memory may be used; where only its CPUs may, its memory is 0. Where the
-        memory of a cell may not be used, the machine's memory and huge pages are the sums over
-        what may. The disk and the devices are no part of it. This is what a cpuset does
-        (cpuset(7)).
+        None leaves that side whole; ids the machine does not have do not count. A cell is where
+        memory is: one whose memory may not be used is none, and its CPUs are in no cell, as hwloc
+        has it. The machine's memory and huge pages are then the sums over what may be used. The
+        disk and the devices are no part of it. This is what a cpuset does (cpuset(7)).
 
         >>> two = (Core(0, 0, (0,)), Core(0, 1, (1,)))
         >>> Machine(cpus=(0, 1), cores=two, memory_bytes=0).restrict(cpus=[1]).cores
@@ -316,18 +340,12 @@ class Machine:
         )
 
     def _restricted_cells(self, cpus: set[int], memory: set[int]) -> tuple[NUMACell, ...]:
-        staying = [
-            (index, cell)
-            for index, cell in enumerate(self.cells)
-            if cell.id in memory or not cpus.isdisjoint(cell.cpus)
-        ]
+        staying = [(index, cell) for index, cell in enumerate(self.cells) if cell.id in memory]
         indexes, left = [index for index, _ in staying], {cell.id for _, cell in staying}
         return tuple(
             dataclasses.replace(
                 cell,
                 cpus=_within(cell.cpus, cpus),
-                memory_bytes=cell.memory_bytes if cell.id in memory else 0,
-                pages=cell.pages if cell.id in memory else (),
                 distances=tuple(cell.distances[index] for index in indexes if cell.distances),
                 initiators=_within(cell.initiators, left),
             )

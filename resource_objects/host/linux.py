@@ -1,12 +1,29 @@
 """Reading a Linux machine from /proc and /sys: the one running, or one captured in a directory.
 
-What must be there: ``/sys/devices/system/cpu``; the memory of the machine or of its NUMA nodes;
-for each NUMA node its memory and CPUs; for each PCI function its ids and class. What may be
-missing, empty or unreadable, and is then None or (): host name, architecture, offline CPUs, the
-package and number of a core, SMT siblings (each CPU is then a core), huge pages, distances and
-initiators of cells, and a device's NUMA node, SR-IOV figures, driver, revision and subsystem, the
-network interfaces and vDPA devices made of it, and the types of mediated devices that it offers. A
-file that is there and says nonsense is never taken for missing: it raises.
+What may be missing, empty or unreadable, and is then None or (): host name, architecture, offline
+CPUs, the package and number of a core, SMT siblings (each CPU is then a core), huge pages,
+distances and initiators of cells, and a device's NUMA node, SR-IOV figures, driver, revision and
+subsystem, the network interfaces and vDPA devices made of it, and the types of mediated devices
+that it offers.
+
+One bad fact does not cost the machine: what else is missing, says nonsense or contradicts the rest
+is left out alone, and a :class:`~resource_objects.host.facts.Finding` names it:
+
+=============================  ====================================================================
+what cannot be read            without it
+=============================  ====================================================================
+ids or class of a PCI device   the device is not there
+another fact of it             that fact is unknown
+memory of a NUMA node          the node has none
+CPUs of a NUMA node            it has none; a CPU of two nodes is in the first
+huge pages of a size           those are not there; more than the memory: no pages of that node
+distances of a node            unknown
+siblings of a CPU              it is a core by itself
+memory of the machine          that of its NUMA nodes, or none
+=============================  ====================================================================
+
+There have to be CPUs (``/sys/devices/system/cpu``), and what a cpuset allows has to be readable if
+it is asked for: without it too much would be offered.
 
 Files in these two trees are formatted by the kernel on each read, so each is read once at most.
 """
@@ -25,6 +42,7 @@ from resource_objects.host.facts import (
     Core,
     DeviceKind,
     Disk,
+    Finding,
     Machine,
     MediatedType,
     NetworkInterface,
@@ -52,6 +70,7 @@ def read_machine(
     *,
     within_cgroup: bool = False,
     page_size_bytes: int | None = None,
+    strict: bool = False,
 ) -> Machine:
     """Return the machine whose ``proc`` and ``sys`` are below ``root``.
 
@@ -60,23 +79,24 @@ def read_machine(
     the whole machine, as an agent that hands it out needs them; ``within_cgroup`` leaves what the
     cpuset of this process (of the one that took the capture) allows, as hwloc does. Memory limits
     of cgroups are no facts of the machine and do not count. ``page_size_bytes`` is the base page:
-    by default the running kernel's, and 4096 for a capture.
+    by default the running kernel's, and 4096 for a capture. ``strict`` refuses the whole machine
+    for the first fact that cannot be read, instead of a finding.
 
     Costs three small reads per core and ten per PCI function. A CPU or device that comes or goes
-    while it reads may raise; read again.
+    while it reads may be a finding; read again.
 
     >>> read_machine("/nowhere")
     Traceback (most recent call last):
     resource_objects.exceptions.DiscoveryError: /nowhere cannot be read: expected a directory ...
 
-    :raises DiscoveryError: if something that must be there is missing, or anything is garbled;
-        ``subject`` is the file, ``detail`` what was expected of it
+    :raises DiscoveryError: if something that must be there is missing; if strict, also for what
+        else would be a finding. ``subject`` is the file, ``detail`` what was expected of it
     :raises InvalidInput: if the page size is no positive integer, or a path is none
     """
     _require_path("root", root)
     if disk_path is not None:
         _require_path("disk_path", disk_path)
-    tree = Tree(root)
+    tree = Tree(root, strict=strict)
     page_size = _page_size(tree, page_size_bytes)
     try:
         machine = _machine(tree, disk_path, page_size)
@@ -95,6 +115,9 @@ def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machin
     cores = read_cores(tree, cpus)
     packages = {cpu: core.package_id for core in cores for cpu in core.cpus}
     memory = read_memory(tree, packages, page_size_bytes)
+    devices = read_devices(tree)
+    hostname = tree.tolerated(None, _name, tree, _HOSTNAME)
+    architecture = tree.tolerated(None, _name, tree, _ARCHITECTURE)
     return Machine(
         cpus=cpus,
         offline_cpus=offline,
@@ -102,10 +125,11 @@ def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machin
         memory_bytes=memory.memory_bytes,
         cells=memory.cells,
         huge_pages=memory.huge_pages,
-        devices=read_devices(tree),
+        devices=devices,
         disk=_disk(tree, disk_path),
-        hostname=_name(tree, _HOSTNAME) or (os.uname().nodename or None if tree.live else None),
-        architecture=_name(tree, _ARCHITECTURE) or (os.uname().machine if tree.live else None),
+        hostname=hostname or (os.uname().nodename or None if tree.live else None),
+        architecture=architecture or (os.uname().machine if tree.live else None),
+        findings=tuple(Finding(one.subject, one.detail) for one in tree.findings),
     )
 
 
@@ -168,11 +192,15 @@ def read_cpus(tree: Tree) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if names is None:
         raise tree.error(CPU, "expected a directory with one cpuN for each CPU")
     each = sysfs.numbered(names, "cpu")
-    online = sysfs.ids(tree, [f"{CPU}/online"])
-    cpus = online[1] if online else tuple(cpu for cpu in each if _is_online(tree, cpu))
+    online = tree.tolerated(None, sysfs.ids, tree, [f"{CPU}/online"])
+    cpus = (
+        online[1]
+        if online
+        else tuple(cpu for cpu in each if tree.tolerated(False, _is_online, tree, cpu))
+    )
     if not cpus:
         raise tree.error(f"{CPU}/online" if online else CPU, "expected at least one CPU online")
-    present = sysfs.ids(tree, [f"{CPU}/present"])
+    present = tree.tolerated(None, sysfs.ids, tree, [f"{CPU}/present"])
     return cpus, tuple(sorted(set(present[1] if present else each).difference(cpus)))
 
 
@@ -190,13 +218,16 @@ def read_cores(tree: Tree, cpus: tuple[int, ...]) -> tuple[Core, ...]:
     for cpu in cpus:
         if cpu in seen:
             continue
-        path, siblings = _siblings(tree, cpu)
+        alone: tuple[str, tuple[int, ...]] = f"{CPU}/cpu{cpu}", (cpu,)
+        path, siblings = tree.tolerated(alone, _siblings, tree, cpu)
         core = tuple(each for each in siblings if each in online)
         if not seen.isdisjoint(core):
             clash = ", ".join(map(str, sorted(seen.intersection(core))))
-            raise tree.error(path, f"expected CPUs of this core only, got {clash} of another")
+            tree.note(tree.error(path, f"expected CPUs of this core only, got {clash} of another"))
+            core = tuple(each for each in core if each not in seen)
         seen.update(core)
-        cores.append(Core(packages.of(cpu), _core_id(tree, cpu), core))
+        package = tree.tolerated(None, packages.of, cpu)
+        cores.append(Core(package, tree.tolerated(None, _core_id, tree, cpu), core))
     return tuple(cores)
 
 
@@ -286,22 +317,28 @@ def read_memory(tree: Tree, packages: Mapping[int, int | None], page_size_bytes:
         spread = _Spread(tree, _cell_ids(tree, names), packages, huge_pages, page_size_bytes)
         cells = spread.cells()
     in_cells = sum(cell.memory_bytes for cell in cells)
-    size = in_cells if total is None else _memory_bytes(tree, MEMINFO, total)
+    size = in_cells
+    if total is not None:
+        size = tree.tolerated(in_cells, _memory_bytes, tree, MEMINFO, total)
     return Memory(size, cells, huge_pages)
 
 
 def _only_cell(
     tree: Tree, packages: Mapping[int, int | None], huge: tuple[Pages, ...], page_size_bytes: int
 ) -> NUMACell:
-    text = tree.text(MEMINFO, "MemTotal, for there are no NUMA nodes that say it")
-    size = _memory_bytes(tree, MEMINFO, text)
+    what = "MemTotal, for there are no NUMA nodes that say it"
+    size = tree.tolerated(0, _memory_of, tree, MEMINFO, what)
     cpus = tuple(sorted(packages))
     pages = _all_pages(tree, MEMINFO, size, huge, page_size_bytes)
     return NUMACell(0, cpus, size, pages, _one_package(cpus, packages))
 
 
+def _memory_of(tree: Tree, path: str, what: str) -> int:
+    return _memory_bytes(tree, path, tree.text(path, what))
+
+
 def _cell_ids(tree: Tree, names: Collection[str]) -> tuple[int, ...]:
-    found = sysfs.ids(tree, [f"{NODE}/online"])
+    found = tree.tolerated(None, sysfs.ids, tree, [f"{NODE}/online"])
     ids = found[1] if found else tuple(sysfs.numbered(names, "node"))
     if not ids:
         raise tree.error(NODE, "expected one nodeN at least")
@@ -319,34 +356,39 @@ class _Spread:
     page_size_bytes: int
 
     def cells(self) -> tuple[NUMACell, ...]:
-        """Return the cells, every online CPU in exactly one."""
-        cells = tuple(self._cell(each) for each in self.ids)
+        """Return the cells, every online CPU in one at most."""
         owners: dict[int, int] = {}
-        for cell in cells:
+        cells = []
+        for each in self.ids:
+            cell = self._cell(each)
             for cpu in cell.cpus:
                 if owners.setdefault(cpu, cell.id) != cell.id:
                     path = f"{NODE}/node{cell.id}"
                     detail = f"CPU {cpu} is in node{owners[cpu]} too; expected one (numa=fake?)"
-                    raise self.tree.error(path, detail)
+                    self.tree.note(self.tree.error(path, detail))
+            own = tuple(cpu for cpu in cell.cpus if owners[cpu] == cell.id)
+            cells.append(dataclasses.replace(cell, cpus=own))
         lost = sorted(set(self.packages).difference(owners))
         if lost:
-            raise self.tree.error(NODE, f"CPU {lost[0]} is online and in no node; expected one")
-        return cells
+            detail = f"CPU {lost[0]} is online and in no node; expected one"
+            self.tree.note(self.tree.error(NODE, detail))
+        return tuple(cells)
 
     def _cell(self, cell_id: int) -> NUMACell:
         path = f"{NODE}/node{cell_id}"
         meminfo = f"{path}/meminfo"
-        text = self.tree.text(meminfo, "the MemTotal of this node")
-        size = _memory_bytes(self.tree, meminfo, text)
-        cpus = self._cpus(path)
+        tree, what = self.tree, "the MemTotal of this node"
+        size = tree.tolerated(0, _memory_of, tree, meminfo, what)
+        none: tuple[int, ...] = ()
+        cpus = tree.tolerated(none, self._cpus, path)
         huge = self._huge_pages(path)
         return NUMACell(
             id=cell_id,
             cpus=cpus,
             memory_bytes=size,
-            pages=_all_pages(self.tree, meminfo, size, huge, self.page_size_bytes),
+            pages=_all_pages(tree, meminfo, size, huge, self.page_size_bytes),
             package_id=_one_package(cpus, self.packages),
-            distances=self._distances(f"{path}/distance"),
+            distances=tree.tolerated(none, self._distances, f"{path}/distance"),
             initiators=self._initiators(path),
         )
 
@@ -421,8 +463,10 @@ def _huge_pages(tree: Tree, directory: str) -> tuple[Pages, ...] | None:
     pages = []
     for size in sorted(int(match[1]) for match in matches if match):
         path = f"{directory}/hugepages-{size}kB"
-        total = _count(tree, f"{path}/nr_hugepages")
-        pages.append(_pages(size, total, _optional_count(tree, f"{path}/free_hugepages")))
+        total = tree.tolerated(None, _count, tree, f"{path}/nr_hugepages")
+        free = tree.tolerated(None, _optional_count, tree, f"{path}/free_hugepages")
+        if total is not None:
+            pages.append(_pages(size, total, free))
     return tuple(pages)
 
 
@@ -452,7 +496,10 @@ def _all_pages(
     """Return base and huge pages: what is not in huge pages is in base pages."""
     left = size - sum(pages.memory_bytes for pages in huge)
     if left < 0:
-        raise tree.error(path, f"expected {-left} bytes more of MemTotal, to hold the huge pages")
+        tree.note(
+            tree.error(path, f"expected {-left} bytes more of MemTotal, to hold the huge pages")
+        )
+        return ()
     return (Pages(page_size_bytes, left // page_size_bytes), *huge)
 
 
@@ -471,12 +518,13 @@ _V1 = "cgroup"
 _CPUSET = "cpuset"  # the cpuset file system, older than cgroups
 _CPU_FILES = {
     _V2: ("cpuset.cpus.effective",),
-    _V1: ("cpuset.effective_cpus", "cpuset.cpus"),
+    # mounted with noprefix, names are those of the cpuset file system
+    _V1: ("cpuset.effective_cpus", "cpuset.cpus", "effective_cpus", "cpus"),
     _CPUSET: ("cpus",),
 }
 _CELL_FILES = {
     _V2: ("cpuset.mems.effective",),
-    _V1: ("cpuset.effective_mems", "cpuset.mems"),
+    _V1: ("cpuset.effective_mems", "cpuset.mems", "effective_mems", "mems"),
     _CPUSET: ("mems",),
 }
 
@@ -577,13 +625,13 @@ def read_devices(tree: Tree) -> tuple[PCIDevice, ...]:
     Names that are no PCI address, and functions that went away since the directory was listed,
     are left out.
 
-    :raises DiscoveryError: if a function does not say what it is
+    One that does not say what it is, is a finding.
     """
     names = [name for name in tree.names(DEVICES) or () if _ADDRESS.fullmatch(name)]
     vdpa = _vdpa(tree)
     # A longer domain is a larger one.
     in_order = sorted(names, key=lambda name: (len(name), name))
-    found = (_device(tree, name, vdpa.get(name, ())) for name in in_order)
+    found = (tree.tolerated(None, _device, tree, name, vdpa.get(name, ())) for name in in_order)
     devices = [device for device in found if device is not None]
     split = {device.parent_address for device in devices}
     return tuple(
@@ -601,25 +649,29 @@ def _device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice | None
     if vendor is None and within is None:  # unplugged since, or a dangling link
         return None
     parent = _physical_function(tree, f"{path}/physfn", address)
-    totalvfs = _device_count(tree, f"{path}/sriov_totalvfs", "a count of virtual functions")
+    counted = "a count of virtual functions"
+    totalvfs = tree.tolerated(None, _device_count, tree, f"{path}/sriov_totalvfs", counted)
+    known = within or ()
     made = {*vdpa, *(name for name in within or () if _VDPA.fullmatch(name))}
     return PCIDevice(
         address=address,
         vendor_id=_digits(tree, f"{path}/vendor", vendor or "", 4),
         product_id=_hexadecimal(tree, f"{path}/device", 4),
         class_id=_hexadecimal(tree, f"{path}/class", 6),
-        numa_node=_numa_node(tree, f"{path}/numa_node"),
+        numa_node=tree.tolerated(None, _numa_node, tree, f"{path}/numa_node"),
         kind=_kind(parent, totalvfs, made),
         parent_address=parent,
         sriov_totalvfs=totalvfs,
-        sriov_numvfs=None if totalvfs is None else _numvfs(tree, path),
+        sriov_numvfs=None
+        if totalvfs is None
+        else tree.tolerated(None, _device_count, tree, f"{path}/sriov_numvfs", counted),
         driver=tree.link(f"{path}/driver"),
-        revision=_optional_hexadecimal(tree, f"{path}/revision", 2),
-        subsystem_vendor_id=_optional_hexadecimal(tree, f"{path}/subsystem_vendor", 4),
-        subsystem_product_id=_optional_hexadecimal(tree, f"{path}/subsystem_device", 4),
-        interfaces=tuple(_interfaces(tree, path, within or ())),
+        revision=_or_none(tree, f"{path}/revision", 2),
+        subsystem_vendor_id=_or_none(tree, f"{path}/subsystem_vendor", 4),
+        subsystem_product_id=_or_none(tree, f"{path}/subsystem_device", 4),
+        interfaces=tuple(_interfaces(tree, path, known)),
         vdpa=tuple(sorted(made, key=_by_number)),
-        mediated_types=tuple(_mediated_types(tree, path, within or ())),
+        mediated_types=tuple(_mediated_types(tree, path, known)),
     )
 
 
@@ -637,10 +689,6 @@ def _physical_function(tree: Tree, path: str, address: str) -> str | None:
     if parent is not None and (parent == address or not _ADDRESS.fullmatch(parent)):
         raise tree.garbled(path, parent, "a link to the physical function of this one")
     return parent
-
-
-def _numvfs(tree: Tree, path: str) -> int | None:
-    return _device_count(tree, f"{path}/sriov_numvfs", "a count of virtual functions")
 
 
 # --- what the kernel made of a function ---------------------------------------------------------
@@ -666,7 +714,8 @@ def _interfaces(tree: Tree, path: str, within: Collection[str]) -> Iterator[Netw
     places += [f"{path}/{name}/net" for name in sorted(within) if _VIRTIO.fullmatch(name)]
     for place in places:
         for name in sorted(tree.names(place) or ()):
-            yield NetworkInterface(name, _mac(tree, f"{place}/{name}/address"))
+            mac = tree.tolerated(None, _mac, tree, f"{place}/{name}/address")
+            yield NetworkInterface(name, mac)
 
 
 def _mac(tree: Tree, path: str) -> str | None:
@@ -683,8 +732,12 @@ def _mediated_types(tree: Tree, path: str, within: Collection[str]) -> Iterator[
         yield MediatedType(
             id=name,
             name=_said(tree, f"{place}/{name}/name"),
-            available=_device_count(
-                tree, f"{place}/{name}/available_instances", "a count, 0 or more"
+            available=tree.tolerated(
+                None,
+                _device_count,
+                tree,
+                f"{place}/{name}/available_instances",
+                "a count, 0 or more",
             ),
             device_api=_said(tree, f"{place}/{name}/device_api"),
             description=_said(tree, f"{place}/{name}/description"),
@@ -716,9 +769,9 @@ def _hexadecimal(tree: Tree, path: str, digits: int) -> str:
     return _digits(tree, path, tree.text(path, expected), digits)
 
 
-def _optional_hexadecimal(tree: Tree, path: str, digits: int) -> str | None:
+def _or_none(tree: Tree, path: str, digits: int) -> str | None:
     text = tree.optional(path)
-    return None if text is None else _digits(tree, path, text, digits)
+    return None if text is None else tree.tolerated(None, _digits, tree, path, text, digits)
 
 
 def _digits(tree: Tree, path: str, text: str, digits: int) -> str:

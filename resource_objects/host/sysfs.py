@@ -10,9 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from resource_objects.exceptions import DiscoveryError, show
+
+_T = TypeVar("_T")
 
 #: No kernel is built for more CPUs or NUMA nodes; what claims to have more is garbled.
 MAX_IDS = 1 << 16
@@ -39,10 +42,15 @@ class Tree:
     :meth:`link` for where a link points, :meth:`resolved` for where a path leads. Links in the path
     to a file are resolved once and kept; what files say is not.
 
+    :param strict: whether what :meth:`tolerated` reads has to be readable
+
     :raises DiscoveryError: if ``root`` is no directory
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, strict: bool = True) -> None:
+        self.strict = strict
+        #: what was not read, and why
+        self.findings: list[DiscoveryError] = []
         try:
             self.root = os.path.realpath(os.fsdecode(root))
             found = os.path.isdir(self.root)
@@ -62,6 +70,23 @@ class Tree:
     def garbled(self, path: str, text: str, expected: str) -> DiscoveryError:
         """Return the error for a file that says ``text`` where ``expected`` should stand."""
         return self.error(path, f"got {show(text)}, expected {expected}")
+
+    def tolerated(self, default: _T, read: Callable[..., _T], *arguments: Any) -> _T:
+        """Return what ``read`` returns; if it cannot, note why and return the default.
+
+        :raises DiscoveryError: if it cannot, and the tree is strict
+        """
+        try:
+            return read(*arguments)
+        except DiscoveryError as error:
+            self.note(error)
+            return default
+
+    def note(self, error: DiscoveryError) -> None:
+        """Note what was not read, or raise it if the tree is strict."""
+        if self.strict:
+            raise error
+        self.findings.append(error)
 
     def text(self, path: str, expected: str) -> str:
         """Return the text of a file that must be there.

@@ -121,6 +121,15 @@ def test_show_of_a_directory_without_a_machine_is_one_line(shell):
     )
 
 
+def test_what_could_not_be_read_of_a_machine_is_told(shell, tmp_path):
+    (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
+    done = shell("host", "show", "--root", str(tmp_path), "-f", "json")
+    assert done.status == 0 and json.loads(done.out)[0]["what"] == "VCPU"
+    assert done.err.startswith(f"resource-objects: not read: {tmp_path}/proc/meminfo: ")
+    done = shell("host", "show", "--root", str(tmp_path), "--strict")
+    assert done.status == 1 and f"{tmp_path}/proc/meminfo cannot be read" in done.err
+
+
 def test_show_of_a_rule_that_is_none_is_one_line(run):
     done = run("host", "show", "--rule", "10de=PGPU")
     assert (done.status, done.out) == (1, "")

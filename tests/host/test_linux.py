@@ -119,7 +119,7 @@ def test_a_circle_of_links_is_refused(tree, tmp_path):
     shutil.rmtree(nodes)
     nodes.symlink_to("node1")
     with pytest.raises(DiscoveryError, match="node1/meminfo"):
-        read_machine(tmp_path)
+        read_machine(tmp_path, strict=True)
 
 
 def test_a_device_that_went_away_is_left_out(tree, trees, tmp_path):
@@ -139,12 +139,19 @@ def test_a_cpuset_leaves_what_it_allows(v1, deep, tree, trees, tmp_path):
     machine = read_machine(tmp_path, within_cgroup=True)
     assert machine == whole.restrict(cpus=[0, 1, 4], cells=[7])
     assert machine.cpus == (0, 1, 4)
-    assert [(each.id, each.cpus, each.memory_mb) for each in machine.cells] == [
-        (0, (4,), 0),
-        (1, (0, 1), 0),
-        (7, (), 512),
-    ]
+    # cells whose memory may not be used are none; their CPUs are in no cell
+    assert [(each.id, each.cpus, each.memory_mb) for each in machine.cells] == [(7, (), 512)]
     assert machine.memory_mb == 512
+    assert machine.cell(7).distances == (10,)
+
+
+def test_a_cpuset_mounted_without_prefix_leaves_what_it_allows(tree, trees, tmp_path):
+    trees.write_cgroup(tmp_path, cpus="0-1,4", cells="0-1", v1=True)
+    for name in ("cpus", "mems"):
+        for file in list(tmp_path.rglob(f"cpuset.*{name}")):
+            file.rename(file.with_name(file.name.removeprefix("cpuset.")))
+    machine = read_machine(tmp_path, within_cgroup=True)
+    assert machine == trees.expected(tree).restrict(cpus=[0, 1, 4], cells=[0, 1])
 
 
 def test_a_cpuset_without_online_cpus_is_refused(tree, trees, tmp_path):

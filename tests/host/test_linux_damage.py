@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import pathlib
 import shutil
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.facts import DeviceKind, Machine, Pages
 from resource_objects.host.linux import read_machine
+from resource_objects.host.model import provider_tree
 from tests.support.lengths import examples
 
 MIB = 1024 * 1024
@@ -42,7 +44,7 @@ REQUIRED = [
 def test_what_must_be_there_is_named_when_missing(path, tree, tmp_path):
     remove(tmp_path / path)
     with pytest.raises(DiscoveryError) as caught:
-        read_machine(tmp_path)
+        read_machine(tmp_path, strict=True)
     named = caught.value.subject.replace("bus/pci/devices", "devices/pci0000:00")
     assert named.startswith(str(tmp_path / path))
     assert "expected" in caught.value.detail
@@ -53,7 +55,8 @@ def test_a_node_without_cpus_listed_is_refused(tree, tmp_path):
     read_machine(tmp_path)  # the mask says the same
     (tmp_path / NODE / "node1/cpumap").unlink()
     with pytest.raises(DiscoveryError, match="node1/cpulist"):
-        read_machine(tmp_path)
+        read_machine(tmp_path, strict=True)
+    assert read_machine(tmp_path).cell(1).cpus == ()
 
 
 def cell(machine: Machine, cell_id: int, **changes: object) -> Machine:
@@ -171,23 +174,82 @@ GARBLED = [
 def test_nonsense_is_refused_and_named(path, text, detail, tree, tmp_path):
     (tmp_path / path).write_text(text, encoding="utf-8")
     with pytest.raises(DiscoveryError) as caught:
-        read_machine(tmp_path)
+        read_machine(tmp_path, strict=True)
     assert detail in str(caught.value)
     assert caught.value.subject.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(("path", "text", "detail"), GARBLED)
+def test_nonsense_costs_that_fact_only_and_is_named(path, text, detail, tree, trees, tmp_path):
+    (tmp_path / path).write_text(text, encoding="utf-8")
+    if detail == "one CPU online":
+        with pytest.raises(DiscoveryError, match=detail):
+            read_machine(tmp_path)
+        return
+    machine = read_machine(tmp_path)
+    assert any(detail in str(finding) for finding in machine.findings)
+    whole = trees.expected(tree)
+    if not path.startswith("sys/devices/pci"):
+        assert machine.devices == whole.devices
+    if not path.startswith(CPU):
+        assert (machine.cpus, machine.cores) == (whole.cpus, whole.cores)
+    if path.startswith(NODE) and "online" not in path:
+        assert machine.cell(0) == dataclasses.replace(whole.cell(0), cpus=machine.cell(0).cpus)
+    tree = provider_tree(machine, name="box", numa=True)
+    assert {"VCPU", "MEMORY_MB"} <= {str(kind) for kind in tree.inventories}
+
+
+def test_a_device_without_a_vendor_is_left_out_alone(tree, trees, tmp_path):
+    (tmp_path / GPU / "vendor").unlink()
+    machine, whole = read_machine(tmp_path), trees.expected(tree)
+    assert machine.devices == tuple(d for d in whole.devices if d.address != GPU_ADDRESS)
+    assert dataclasses.replace(machine, devices=whole.devices, findings=()) == whole
+    (finding,) = machine.findings
+    assert finding.subject.endswith("0000:3b:00.0/vendor") and "expected 0x and 4" in str(finding)
+    assert machine.to_dict()["findings"][0]["subject"] == finding.subject
+
+
+def test_distances_to_a_node_that_is_offline_are_unknown(tree, trees, tmp_path):
+    (tmp_path / NODE / "node1/distance").write_text("10 20 20 20\n")
+    machine = read_machine(tmp_path)
+    assert machine.cell(1).distances == () and machine.cell(0).distances
+    assert "3 distances, one per online node" in str(machine.findings[0])
+
+
+def test_a_cpu_of_two_nodes_is_in_the_first(tree, tmp_path):
+    (tmp_path / NODE / "node1/cpulist").write_text("0-5\n")
+    machine = read_machine(tmp_path)
+    assert (machine.cell(0).cpus, machine.cell(1).cpus) == ((4, 5, 6, 7), (0, 1, 2, 3))
+    assert [str(one).split(": ")[1] for one in machine.findings] == [
+        "CPU 4 is in node0 too; expected one (numa=fake?)",
+        "CPU 5 is in node0 too; expected one (numa=fake?)",
+    ]
 
 
 def test_a_virtual_function_of_itself_is_refused(tree, tmp_path):
     (tmp_path / VF / "physfn").unlink()
     (tmp_path / VF / "physfn").symlink_to("../0000:60:02.0")
     with pytest.raises(DiscoveryError, match="physfn"):
-        read_machine(tmp_path)
+        read_machine(tmp_path, strict=True)
+    assert VF_ADDRESS not in {one.address for one in read_machine(tmp_path).devices}
 
 
-def test_memory_that_nothing_says_is_refused(trees, tmp_path):
+def test_memory_that_nothing_says_is_none(trees, tmp_path):
     trees.write(tmp_path, trees.Shape(numa=False))
     (tmp_path / "proc/meminfo").unlink()
     with pytest.raises(DiscoveryError, match="proc/meminfo"):
-        read_machine(tmp_path)
+        read_machine(tmp_path, strict=True)
+    machine = read_machine(tmp_path)
+    assert machine.memory_bytes == 0 and "proc/meminfo" in machine.findings[0].subject
+    assert str(provider_tree(machine, name="box")) == f"box: VCPU={len(machine.cpus)}"
+
+
+def test_a_node_without_memory_said_has_none(tree, trees, tmp_path):
+    (tmp_path / NODE / "node1/meminfo").unlink()
+    machine, whole = read_machine(tmp_path), trees.expected(tree)
+    assert machine.cell(1).memory_bytes == 0 and machine.cell(0) == whole.cell(0)
+    assert machine.memory_bytes == whole.memory_bytes  # /proc/meminfo says it
+    assert "node1/meminfo" in machine.findings[0].subject
 
 
 @pytest.mark.parametrize("root", ["/nowhere", "", __file__, "a\0b"])
@@ -271,14 +333,16 @@ def damaged(path: pathlib.Path, kind: str, value: bytes | int):
 
 
 def assert_reads_or_refuses(root: pathlib.Path) -> None:
-    for within_cgroup in (False, True):
+    for within_cgroup, strict in itertools.product((False, True), repeat=2):
         try:
-            machine = read_machine(root, within_cgroup=within_cgroup)
+            machine = read_machine(root, within_cgroup=within_cgroup, strict=strict)
         except DiscoveryError as error:
             assert error.subject.startswith(str(root)), error
             assert "expected" in error.detail
         else:
             assert machine == dataclasses.replace(machine)  # every rule of facts is checked again
+            assert all("expected" in finding.detail for finding in machine.findings)
+            assert not (strict and machine.findings)
             json.dumps(machine.to_dict())
 
 

@@ -122,9 +122,8 @@ def test_a_cpu_in_no_cell_is_in_none():
 
 def test_what_a_cgroup_leaves_is_all_there_is():
     part = box().restrict(cpus=[1, 5, 2], cells=[0])
-    first, second = numa_inventory(part).cells
+    (first,) = numa_inventory(part).cells  # the memory of the other may not be used
     assert (first.id, first.cpus, first.memory_mb) == (0, (1, 5), 2048)
-    assert (second.id, second.cpus, second.memory_mb, second.pages) == (3, (2,), 0, ())
     with pytest.raises(exceptions.InvalidInventory, match="got '0', expected CPUs that are online"):
         numa_inventory(part, dedicated="0-1")
 
