@@ -154,7 +154,7 @@ def _postgresql(folder: Path) -> PrivateServer:
     return PrivateServer(folder, user, command, admin)
 
 
-def _mysql(folder: Path) -> PrivateServer:
+def _mysql(folder: Path, *options: str) -> PrivateServer:
     user, data, port = _owner(folder, "mysql"), folder / "data", _free_port()
     made = ["--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
     _run([_program("mariadb-install-db"), *made, "--skip-test-db"], folder, user)
@@ -166,9 +166,49 @@ def _mysql(folder: Path) -> PrivateServer:
         "--bind-address=127.0.0.1",
         f"--socket={folder}/socket",
         f"--pid-file={folder}/pid",
+        *options,
     ]
     admin = f"mysql+pymysql://root@127.0.0.1:{port}/mysql?connect_timeout=5"
     return PrivateServer(folder, user, command, admin)
+
+
+@contextlib.contextmanager
+def galera(nodes: int = 2) -> Iterator[list[PrivateServer]]:
+    """Make a Galera cluster of MariaDB servers, bring it up, and remove it in the end.
+
+    :raises Missing: if it is not installed
+    """
+    provider = "/usr/lib/galera/libgalera_smm.so"
+    if not os.path.exists(provider):
+        raise Missing(f"{provider} is not installed")
+    with contextlib.ExitStack() as made:
+        first: int | None = None
+        servers = []
+        for number in range(nodes):
+            folder = Path(tempfile.mkdtemp(prefix="ro_test_galera_"))
+            made.callback(shutil.rmtree, folder, ignore_errors=True)
+            group, changes, state = (_free_port() for _ in range(3))
+            cluster = "" if first is None else f"127.0.0.1:{first}"
+            first = first or group
+            server = _mysql(
+                folder,
+                "--wsrep-on=ON",
+                f"--wsrep-provider={provider}",
+                f"--wsrep-cluster-address=gcomm://{cluster}",
+                f"--wsrep-node-name=node{number}",
+                "--wsrep-node-address=127.0.0.1",
+                "--wsrep-sst-method=rsync",
+                f"--wsrep-sst-receive-address=127.0.0.1:{state}",
+                f"--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{group};"
+                f"ist.recv_addr=127.0.0.1:{changes};gcache.size=16M",
+                "--binlog-format=ROW",
+                "--innodb-autoinc-lock-mode=2",
+                *(["--wsrep-new-cluster"] if number == 0 else []),
+            )
+            made.callback(server.kill)
+            server.start()
+            servers.append(server)
+        yield servers
 
 
 _MAKE = {"postgresql": _postgresql, "mysql": _mysql}

@@ -21,7 +21,9 @@ import socket
 import sqlite3
 import stat
 import threading
+import time
 import urllib.parse
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -643,7 +645,9 @@ def upgrading(database: Database) -> Iterator[Connection]:
     """A writing transaction that no other upgrade runs beside.
 
     PostgreSQL defines tables in transactions; a lock that ends with one is enough. MySQL commits
-    as it goes, so its lock belongs to a second connection and outlasts the last commit.
+    as it goes, so its lock belongs to a second connection and outlasts the last commit. That lock
+    is its server's own, so on a Galera cluster a row says who upgrades: it is committed on all
+    nodes or on none.
     """
     if database.dialect == "postgresql":
         with database.writing() as connection:
@@ -656,7 +660,47 @@ def upgrading(database: Database) -> Iterator[Connection]:
         if guard.scalar(sa.text(f"SELECT GET_LOCK({name}, {PATIENCE})")) != 1:
             raise Transient(exceptions.DatabaseBusy(database.where, "somebody else upgrades it"))
         try:
-            with database.writing() as connection:
+            cluster = guard.exec_driver_sql("SHOW VARIABLES LIKE 'wsrep_on'").first()
+            is_cluster = cluster is not None and cluster[1] == "ON"
+            with (
+                _leased(database) if is_cluster else contextlib.nullcontext(),
+                database.writing() as connection,
+            ):
                 yield connection
         finally:
             guard.execute(sa.text(f"SELECT RELEASE_LOCK({name})"))
+
+
+#: Seconds after which an upgrade that was killed on a Galera node stands in nobody's way.
+_LEASE = 600
+_MAKE_LEASES = """CREATE TABLE IF NOT EXISTS ro_upgrade
+ (id INTEGER PRIMARY KEY, owner VARCHAR(36) NOT NULL, ends_at DATETIME NOT NULL)"""
+
+
+@contextlib.contextmanager
+def _leased(database: Database) -> Iterator[None]:
+    """Keep other upgrades out on every node of a cluster.
+
+    Who inserts the row has it: of two nodes that do at once, the commit of one fails. To delete it
+    is the last step, so who can insert it on any node sees there what was done before.
+    """
+    owner = uuid.uuid4().hex
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with database.writing() as connection:
+                connection.exec_driver_sql(_MAKE_LEASES)
+                connection.exec_driver_sql("DELETE FROM ro_upgrade WHERE ends_at < UTC_TIMESTAMP()")
+                ends = f"UTC_TIMESTAMP() + INTERVAL {_LEASE} SECOND"
+                connection.exec_driver_sql(f"INSERT INTO ro_upgrade SELECT 1, %s, {ends}", (owner,))
+            break
+        except Transient as error:  # somebody else has it, or gets it now
+            if time.monotonic() > until:
+                reason = f"somebody upgrades it on another node, or died at it within {_LEASE} s"
+                raise Transient(exceptions.DatabaseBusy(database.where, reason)) from error
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        with database.writing() as connection:
+            connection.exec_driver_sql("DELETE FROM ro_upgrade WHERE owner = %s", (owner,))
