@@ -166,7 +166,7 @@ def tell(connection: Connection, operation: int, told: Told) -> None:
 _PUT_TOGETHER = f"""INSERT INTO changes ({", ".join(_COLUMNS)})
  SELECT told.shard, counted.head, told.part, told.operation_id, told.what, told.consumer_id,
  told.provider_uuid, told.resource_class, told.used_before, told.used_after, told.taken, told.given
- FROM unnest(%s::int[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[],
+ FROM unnest(%s::int[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::uuid[], %s::text[],
  %s::bigint[], %s::bigint[], %s::json[], %s::json[])
  AS told (shard, part, operation_id, what, consumer_id, provider_uuid, resource_class,
  used_before, used_after, taken, given) JOIN counted ON counted.shard = told.shard"""

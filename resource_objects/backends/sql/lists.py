@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.sql import claims, names, tables
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import Sized, from_moment, listed
+from resource_objects.backends.sql.statements import Sized, from_moment, listed, uuids_among
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.listing import (
     By,
@@ -240,7 +240,7 @@ def _sets(wanted: ProviderFilter | ConsumerFilter) -> Iterator[Collection[Any]]:
 
 def _is(keys: Collection[str]) -> _Condition:
     """Providers of one of some names or uuids."""
-    return sa.or_(_providers.name.in_(keys), _providers.uuid.in_(keys))
+    return sa.or_(_providers.name.in_(keys), _providers.uuid.in_(uuids_among(keys)))
 
 
 def _in_tree_of(keys: Collection[str]) -> sa.Select[int]:
@@ -267,10 +267,10 @@ def _where(wanted: ProviderFilter) -> Iterator[_Condition]:
     if wanted.names is not None:
         yield _providers.name.in_(wanted.names)
     if wanted.uuids is not None:
-        yield _providers.uuid.in_(wanted.uuids)
+        yield _providers.uuid.in_(uuids_among(wanted.uuids))
     if wanted.trees is not None:
         other = tables.resource_providers.alias()
-        named = sa.or_(other.c.name.in_(wanted.trees), other.c.uuid.in_(wanted.trees))
+        named = sa.or_(other.c.name.in_(wanted.trees), other.c.uuid.in_(uuids_among(wanted.trees)))
         yield _providers.root_id.in_(sa.select(other.c.root_id).where(named))
     if wanted.roots_only:
         yield _providers.parent_id.is_(None)

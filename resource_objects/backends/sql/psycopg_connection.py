@@ -1,4 +1,4 @@
-"""Connections of psycopg that do not wait for ever, and give JSON as it is kept.
+"""Connections of psycopg that do not wait for ever, and give JSON and uuids as text.
 
 psycopg has no limit on how long an answer may take: where a network swallows packets, or a pooler
 stands still, it would wait until somebody kills the program. Imported only where psycopg is used,
@@ -19,7 +19,8 @@ def connect(read_timeout: float, **options: Any) -> psycopg.Connection[Any]:
     """Return a new connection on which every answer has so many seconds to go on."""
     connection: _Connection = _Connection.connect(**options)
     connection.read_timeout = read_timeout
-    connection.adapters.register_loader("json", TextLoader)  # who needs it parsed does that
+    for kind in ("json", "uuid"):  # as they are kept: who needs them parsed does that
+        connection.adapters.register_loader(kind, TextLoader)
     return connection
 
 

@@ -13,7 +13,14 @@ from sqlalchemy import Connection
 
 from resource_objects.backends.sql import feed, tables
 from resource_objects.backends.sql.names import Catalogue, Names
-from resource_objects.backends.sql.statements import Sized, Statement, chunks, from_moment, listed
+from resource_objects.backends.sql.statements import (
+    Sized,
+    Statement,
+    chunks,
+    from_moment,
+    listed,
+    uuids_among,
+)
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import (
     AggregateColumns,
@@ -118,9 +125,9 @@ _UNITS = _Table(
 )
 
 
-def _keys_query(keys: int) -> _Query:
+def _keys_query(names: int, uuids: int) -> _Query:
     return sa.select(_providers.name, _providers.uuid, _providers.root_id).where(
-        sa.or_(listed(_providers.name, "keys", keys), listed(_providers.uuid, "keys", keys))
+        sa.or_(listed(_providers.name, "names", names), listed(_providers.uuid, "uuids", uuids))
     )
 
 
@@ -218,7 +225,7 @@ def _roots(connection: Connection, trees: Sequence[str]) -> list[int]:
     by_name: dict[str, int] = {}
     by_uuid: dict[str, int] = {}
     for part in chunks(trees):
-        for name, uuid, root in _KEYS.rows(connection, keys=part):
+        for name, uuid, root in _KEYS.rows(connection, names=part, uuids=uuids_among(part)):
             by_name[name] = by_uuid[uuid] = root
     # a name wins over a uuid: somebody may have named a provider after another's uuid
     found = {by_name.get(key, by_uuid.get(key)) for key in trees}

@@ -16,16 +16,17 @@ import functools
 import itertools
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Dialect
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from resource_objects import clock, exceptions
+from resource_objects import clock, exceptions, names
 from resource_objects.backends.sql.errors import duplicated
 
 Values = Mapping[str, Any]
@@ -238,6 +239,19 @@ class Sized:
 def listed(column: sa.ColumnElement[Any], name: str, length: int) -> sa.ColumnElement[bool]:
     """Return ``column IN (...)`` for a list of a :class:`Sized` statement."""
     return column.in_([sa.bindparam(f"{name}_{position}") for position in range(length)])
+
+
+#: what no provider has
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+def uuids_among(keys: Iterable[str]) -> list[str]:
+    """Return those of some keys that are uuids, at least one: a uuid may be compared with no other.
+
+    >>> uuids_among(["host0"])
+    ['00000000-0000-0000-0000-000000000000']
+    """
+    return [key for key in keys if names.is_uuid(key)] or [_NO_UUID]
 
 
 def chosen(
@@ -574,11 +588,16 @@ def _arrays(table: sa.Table, names: Sequence[str]) -> str:
     return f"unnest({arrays}) AS given ({', '.join(names)})"
 
 
+_POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+
 def _array_type(column: sa.Column[Any]) -> str:
     if isinstance(column.type, sa.Integer):
         return "bigint[]"
     if isinstance(column.type, sa.JSON):
         return "json[]"
+    if isinstance(column.type.dialect_impl(_POSTGRESQL), sa.Uuid):
+        return "uuid[]"
     return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
 
 

@@ -11,6 +11,22 @@ Names follow the field (Placement) where it has the table. Rules that hold on al
   whatever it wrote.
 
 Each index beyond the primary key and the unique constraints says which query it is for.
+
+What was weighed and is not here, measured on PostgreSQL with 4,000 claims of two classes, indexes
+included:
+
+* projects, users and types as numbers of a table of their own: 1,120 bytes a claim in place of
+  1,270 where they are 32 characters long. A claim would look them up, and make those that are new,
+  with a statement more that waits for others who make the same one; lists by them need no join now.
+* providers that are gone kept as rows, as consumers are: one can only go that nobody holds anything
+  of, and a repetition and the feed know it by its uuid. Nothing would read the row.
+* room for what comes later. Revisions expand (see ``migrations``), and a column that may be null,
+  or a table, is added without rewriting anything on all these databases; before something reads it,
+  nobody knows its form. Disabled hosts: ``disabled_reason`` and ``disabled_until`` of
+  ``resource_providers``, read unlocked by claims. Intervals of use: a table (inventory, from,
+  used), locked like ``inventories``. Groups of consumers and their priority: columns of
+  ``consumers``. Limits of projects: a table, locked between inventories and heads. When a host was
+  last heard of is here: ``reported_at``.
 """
 
 from __future__ import annotations
@@ -31,7 +47,10 @@ _JSON = sa.JSON()
 _NAME = sa.String(255)
 #: A name that lists are in the order of: PostgreSQL's own order is that of some language.
 _SORTED_NAME = _NAME.with_variant(sa.String(255, collation="C"), "postgresql")
-_UUID = sa.String(36)
+#: On PostgreSQL its own type: a claim of two classes then takes 1,270 bytes there, with indexes,
+#: where 36 characters took 1,403, and is as fast. MariaDB's type is not used: oslo.db knows its
+#: dialect by MySQL's name alone, which has none, and a dump of one can be read by the other so.
+_UUID = sa.String(36).with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
 #: ``uniq_<table>0<column>...`` is what oslo.db reads the columns of a duplicate from.
 metadata = sa.MetaData(
