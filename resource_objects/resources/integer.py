@@ -272,7 +272,9 @@ class IntegerInventory(abstract.Inventory):
 
         :raises ValueError: for an amount of another kind or a negative one
         """
-        asked = _value_of(amount)
+        if amount.__class__ is not IntegerAmount:  # a call of _value_of would cost a sixth
+            raise _wrong_kind(amount)
+        asked = amount._obj_value
         if asked < 0:
             raise exceptions.NegativeAmount("amount", asked, "0 or more; give back by consume")
         bound = self.ceiling if limit is None else self._bound(limit)
@@ -294,7 +296,9 @@ class IntegerInventory(abstract.Inventory):
         :raises WrongAmountKind: for an amount of another kind
         :raises CapacityException: naming the rule it breaks
         """
-        asked = _value_of(amount)
+        if amount.__class__ is not IntegerAmount:
+            raise _wrong_kind(amount)
+        asked = amount._obj_value
         bound = self.ceiling if limit is None else self._bound(limit)
         if context is ANYWHERE or not context.in_part:  # the first is the cheaper question
             rule = self._broken_rule(asked, bound)
@@ -377,8 +381,12 @@ class IntegerInventory(abstract.Inventory):
 
 def _value_of(amount: object) -> int:
     if amount.__class__ is not IntegerAmount:
-        raise exceptions.WrongAmountKind("amount", amount, "an IntegerAmount")
+        raise _wrong_kind(amount)
     return amount._obj_value
+
+
+def _wrong_kind(amount: object) -> exceptions.WrongAmountKind:
+    return exceptions.WrongAmountKind("amount", amount, "an IntegerAmount")
 
 
 def _limit_of(limit: object) -> int:

@@ -13,21 +13,25 @@ import bisect
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import os_traits
 
 from resource_objects import exceptions
-from resource_objects.providers.columns import (
-    AggregateColumns,
-    AllocationColumns,
-    ShareColumns,
-    UnitColumns,
-)
+from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import largest
-from resource_objects.search.arrays import Booleans, Integers, Places, coded, frozen, integers
+from resource_objects.search.arrays import (
+    Booleans,
+    Integers,
+    Keys,
+    Places,
+    coded,
+    frozen,
+    integers,
+)
+from resource_objects.search.holders import Allocations, Units
 from resource_objects.search.views import Views
 
 
@@ -83,13 +87,14 @@ class Fleet:
     hosts: tuple[str, ...]  #: of trees: the names of their roots
     inventories: ClassRows  #: of all classes
     classes: Mapping[str, ClassRows]  #: those of one class, in the order of names
-    traits: Mapping[str, Integers]  #: the providers that have it themselves
-    aggregates: Mapping[str, Integers]  #: the providers that are in it themselves
+    traits: Members  #: the providers that have it themselves
+    aggregates: Members  #: the providers that are in it themselves
     shares: Shares
     pools: Pools
     allocations: Allocations
     units: Units
     views: Views
+    keys: Keys  #: of providers
     within: int | None = None  #: the only tree that is asked about; None: all
     above: tuple[int, ...] = ()  #: providers that are above the root of that tree in truth
 
@@ -234,9 +239,8 @@ class Fleet:
     def listed(self) -> tuple[Integers, Integers]:
         """How many traits, and how many aggregates, each provider has itself."""
         tables = (self.traits, self.aggregates)
-        every = [np.concatenate((integers(()), *table.values())) for table in tables]
-        counts = [frozen(np.bincount(some, minlength=len(self.names))) for some in every]
-        return counts[0], counts[1]
+        counts = [np.bincount(table.places, minlength=len(self.names)) for table in tables]
+        return frozen(counts[0]), frozen(counts[1])
 
     @functools.cached_property
     def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
@@ -248,6 +252,40 @@ class Fleet:
 
 
 NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 3)
+
+
+# --- members ------------------------------------------------------------------------------------
+
+
+class Members(Mapping[str, Integers]):
+    """The providers that have something, by its name; in the order of names, and of providers."""
+
+    __slots__ = ("_ends", "number", "places", "sizes")
+
+    def __init__(self, number: Mapping[str, int], sizes: Integers, places: Integers) -> None:
+        """:param number: of each name, in order
+
+        :param sizes: how many have each, none of them nobody
+        :param places: who they are, one name after the other
+        """
+        self.number = number
+        self.sizes: Integers = frozen(sizes)
+        self.places: Integers = frozen(places)
+        self._ends = np.cumsum(sizes)
+
+    def __getitem__(self, name: str) -> Integers:
+        number = self.number[name]
+        end = int(self._ends[number])
+        return self.places[end - int(self.sizes[number]) : end]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.number)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.number
 
 
 # --- shares -------------------------------------------------------------------------------------
@@ -266,7 +304,7 @@ Find: TypeAlias = Callable[[Integers, "tuple[str, ...]"], Integers]
 class Shares:
     """Parallel arrays, one entry per share, in the order of the sources. False if none."""
 
-    __slots__ = ("_by_target", "factor", "source", "target", "targets")
+    __slots__ = ("_by_target", "_targets", "factor", "source", "target")
 
     def __init__(self, source: Integers, target: Integers, factor: Integers) -> None:
         order = np.lexsort((target, source))
@@ -275,12 +313,18 @@ class Shares:
         #: inventory of which they are used
         self.target: Integers = frozen(target[order])
         self.factor: Integers = frozen(factor[order])
-        #: inventories of which others are used, in order, each once
-        self.targets: Integers = frozen(np.unique(target))
+        self._targets: Integers | None = None
         self._by_target: tuple[Integers, Integers] | None = None
 
     def __bool__(self) -> bool:
         return bool(len(self.source))
+
+    @property
+    def targets(self) -> Integers:
+        """The inventories of which others are used, in order, each once."""
+        if self._targets is None:  # two threads may both look: the outcome is the same
+            self._targets = frozen(np.unique(self.target))
+        return self._targets
 
     def entries(self, first: int, end: int) -> slice:
         """Return which entries are of the sources from ``first`` to before ``end``."""
@@ -292,6 +336,11 @@ class Shares:
         here = self.entries(first, end)
         columns = (self.source[here], self.target[here], self.factor[here])
         return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def of(self, inventory: int) -> list[Link]:
+        """Return which inventories are used by the units of one."""
+        here = self.entries(inventory, inventory + 1)
+        return list(zip(self.target[here].tolist(), self.factor[here].tolist(), strict=True))
 
     def into(self, inventory: int) -> list[Link]:
         """Return whose units use an inventory. Cost: the first time a sort, then two searches."""
@@ -309,6 +358,16 @@ class Shares:
             return free
         found = free.copy()
         np.minimum.at(found, self.source, free[self.target] // self.factor)
+        return found
+
+    def left_of(self, numbers: Integers, capacity: Integers, used: Integers) -> Integers:
+        """Return what can be taken of some inventories, as :meth:`left` does of all."""
+        found = capacity[numbers] - used[numbers]
+        if self:
+            for place, number in enumerate(numbers.tolist()):
+                for target, factor in self.of(number):
+                    most = int(capacity[target] - used[target]) // factor
+                    found[place] = min(int(found[place]), most)
         return found
 
 
@@ -395,14 +454,12 @@ def read_pools(
     return _made(len(codes), aggregate, place.of(given.provider_id), pools, tree, is_root)
 
 
-def pools_of_members(
-    members: Mapping[str, Integers], pools: Integers, tree: Integers, is_root: Booleans
-) -> Pools:
-    """Return the pools of aggregates, given who is in each, in the order of their names."""
-    sizes = [len(some) for some in members.values()]
-    aggregate = np.repeat(np.arange(len(members)), sizes)
-    provider = np.concatenate((np.zeros(0, dtype=np.int64), *members.values()))
-    return _made(len(members), aggregate, provider, pools, tree, is_root)
+def pools_of_members(members: Members, pools: Integers, tree: Integers, is_root: Booleans) -> Pools:
+    """Return the pools of aggregates. Cost: linear in their members if there are pools."""
+    if not len(pools):
+        return NO_POOLS
+    aggregate = np.repeat(np.arange(len(members)), members.sizes)
+    return _made(len(members), aggregate, members.places, pools, tree, is_root)
 
 
 def _made(
@@ -434,142 +491,5 @@ def _pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
     return frozen(found // size), frozen(found % size)
 
 
-# --- holders ------------------------------------------------------------------------------------
-# Who holds what: kept as it came, and put in order when it is first asked, which is seldom.
-#
-# A refreshed snapshot has the rows of the old one, and beside them those of the providers that were
-# read again: what is changed is laid over what was there, which nobody copies.
-
-
-#: One row, without its provider.
-Row: TypeAlias = "tuple[Any, ...]"
-
-
-class Rows:
-    """Rows of providers, by their places: columns, and what is laid over them since."""
-
-    __slots__ = ("_changed", "_columns", "_provider", "_sorted")
-
-    def __init__(self, provider: Integers, columns: Sequence[Sequence[Any]]) -> None:
-        """:param provider: of each row, -1 for a row that is no more"""
-        self._provider: Integers = frozen(provider)
-        self._columns = tuple(columns)
-        self._sorted: tuple[Integers, Integers] | None = None
-        self._changed: Mapping[int, tuple[Row, ...]] = {}
-
-    def of_provider(self, provider: int) -> list[Row]:
-        """Return the rows of a provider. Cost: the first time a sort, then two searches."""
-        if provider in self._changed:
-            return list(self._changed[provider])
-        ordered, keys = self._index()
-        start, end = keys.searchsorted((provider, provider + 1)).tolist()
-        rows = ordered[start:end].tolist()
-        return [tuple(column[row] for column in self._columns) for row in rows]
-
-    def all(self) -> Iterator[tuple[int, Row]]:
-        """Yield every row with its provider. Cost: linear in all of them."""
-        for provider, *row in zip(self._provider.tolist(), *self._columns, strict=True):
-            if provider >= 0 and provider not in self._changed:
-                yield provider, tuple(row)
-        for provider, rows in self._changed.items():
-            for found in rows:
-                yield provider, found
-
-    def changed(self, rows: Mapping[int, tuple[Row, ...]]) -> Self:
-        """Return them with other rows of some providers. Cost: linear in all ever changed so."""
-        found = self._like(self._provider, {**self._changed, **rows})
-        found._sorted = self._sorted
-        return found
-
-    def moved(self, rank: Integers) -> Self:
-        """Return them with other places of the providers; those at -1 are gone.
-
-        Cost: linear in all rows, vectorised.
-        """
-        provider = np.where(self._provider < 0, -1, rank[self._provider])
-        places = rank.tolist() if self._changed else []
-        changed = {places[old]: rows for old, rows in self._changed.items()}
-        changed.pop(-1, None)
-        return self._like(frozen(provider), changed)
-
-    def _like(self, provider: Integers, changed: Mapping[int, tuple[Row, ...]]) -> Self:
-        found = object.__new__(type(self))
-        found._provider, found._columns = provider, self._columns
-        found._sorted, found._changed = None, changed
-        return found
-
-    def _index(self) -> tuple[Integers, Integers]:
-        """Return the rows in order of providers, and their providers."""
-        if self._sorted is None:  # two threads may both sort: the outcome is the same
-            ordered = np.argsort(self._provider, kind="stable")
-            self._sorted = ordered, self._provider[ordered]
-        return self._sorted
-
-
-def by_provider(rows: Iterable[tuple[int, Row]]) -> dict[int, tuple[Row, ...]]:
-    """Return rows by the places of their providers. Cost: linear, for few rows."""
-    found: dict[int, list[Row]] = {}
-    for place, row in rows:
-        found.setdefault(place, []).append(row)
-    return {place: tuple(some) for place, some in found.items()}
-
-
-class Allocations(Rows):
-    """Who holds how much at which provider: ``(resource class, consumer, amount)``."""
-
-    __slots__ = ()
-
-    def __init__(self, columns: AllocationColumns, place: Places) -> None:
-        super().__init__(place.of(columns.provider_id), _shared(columns[1:]))
-
-    def holders(self, of: Iterable[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, amount)`` of all that is taken, the largest first, then by name.
-
-        :param of: ``(provider, resource class, factor)``, each different: what is taken there
-            counts ``factor`` times
-        """
-        held: dict[str, int] = {}
-        for provider, resource_class, factor in of:
-            for name, consumer, amount in self.of_provider(provider):
-                if name == resource_class:
-                    held[consumer] = held.get(consumer, 0) + factor * amount
-        return tuple(sorted(held.items(), key=lambda item: (-item[1], item[0])))
-
-    def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, int]]:
-        """Yield ``(provider, resource class, consumer, amount)`` of some providers."""
-        for provider in providers:
-            for name, consumer, amount in self.of_provider(provider):
-                yield provider, name, consumer, amount
-
-
-class Units(Rows):
-    """Which units are taken, and by whom: ``(unit, resource class, consumer)``."""
-
-    __slots__ = ()
-
-    def __init__(self, columns: UnitColumns, place: Places) -> None:
-        super().__init__(place.of(columns.provider_id), _shared(columns[1:]))
-
-    def taken(self, units: Iterable[str]) -> dict[int, tuple[str, str]]:
-        """Return, of the providers where some of these are taken, one of them and its holder.
-
-        Cost: linear in the units that are taken anywhere.
-        """
-        wanted = frozenset(units)
-        found = [(row[0], row[2], provider) for provider, row in self.all() if row[0] in wanted]
-        taken: dict[int, tuple[str, str]] = {}
-        for unit, consumer, provider in sorted(found, key=lambda one: one[0]):
-            taken.setdefault(provider, (unit, consumer))
-        return taken
-
-    def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, str]]:
-        """Yield ``(provider, unit, resource class, consumer)`` of some providers."""
-        for provider in providers:
-            for unit, name, consumer in self.of_provider(provider):
-                yield provider, unit, name, consumer
-
-
-def _shared(columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Return columns with equal values kept once: a name stands in many rows."""
-    known: dict[Any, Any] = {}
-    return [tuple([known.setdefault(value, value) for value in column]) for column in columns]
+_NOTHING = frozen(integers(()))
+NO_POOLS = Pools(_NOTHING, (), 0, (_NOTHING, _NOTHING), (_NOTHING, _NOTHING))

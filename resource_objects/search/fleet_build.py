@@ -16,13 +16,15 @@ from resource_objects.search import fleet
 from resource_objects.search.arrays import (
     Booleans,
     Integers,
+    Keys,
     Places,
     coded,
     frozen,
     integers,
     parts,
 )
-from resource_objects.search.fleet import Allocations, ClassRows, Find, Fleet, Shares, Units
+from resource_objects.search.fleet import ClassRows, Find, Fleet, Members, Shares
+from resource_objects.search.holders import Allocations, Units
 from resource_objects.search.views import Views
 
 
@@ -54,7 +56,8 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     sharing = traits.get(fleet.SHARING, integers(()))
     members = columns.aggregates
     aggregates = _grouped(members.aggregate, place.of(members.provider_id))
-    views = Views(columns, place, tree)
+    keys = Keys(np.arange(len(names)), len(names))
+    views = Views(columns, place, tree, keys)
     inventories, classes, ties = _inventories(columns, place, tree, is_root, views)
     return Fleet(
         names=names,
@@ -70,9 +73,10 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         aggregates=aggregates,
         shares=ties,
         pools=fleet.read_pools(columns.aggregates, place, sharing, tree, is_root),
-        allocations=Allocations(columns.allocations, place),
-        units=Units(columns.units, place),
+        allocations=Allocations(columns.allocations, place, keys),
+        units=Units(columns.units, place, keys),
         views=views,
+        keys=keys,
         within=None if top is None else int(tree[rank[top]]),
         above=tuple(rank[integers(above)].tolist()),
     )
@@ -227,9 +231,8 @@ def _rows(
     return ClassRows(*map(frozen, arrays))
 
 
-def _grouped(names: Sequence[str], provider: Integers) -> dict[str, Integers]:
-    """Return the providers by name of what each is or has, in order."""
+def _grouped(names: Sequence[str], provider: Integers) -> Members:
+    """Return the providers by name of what each is or has."""
     codes, code = coded(names)
     order = np.lexsort((provider, code))
-    having = frozen(provider[order])
-    return {name: having[entries] for name, entries in parts(codes, code[order])}
+    return Members(codes, np.bincount(code, minlength=len(codes)), provider[order])

@@ -18,7 +18,17 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.located import LocatedView, LocatedViews
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
-from resource_objects.search.arrays import Integers, Moves, Places, coded, frozen, integers
+from resource_objects.search.arrays import (
+    Integers,
+    Keys,
+    Moves,
+    Overlay,
+    Places,
+    Splice,
+    coded,
+    frozen,
+    integers,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -50,9 +60,9 @@ class View:
 class Views:
     """The inventories that lie over trees. False if there are none."""
 
-    __slots__ = ("__dict__", "_changed", "_moved", "_root", "_source", "_tree", "_views", "parts")
+    __slots__ = ("__dict__", "_changed", "_keys", "_source", "_tree", "_views", "parts")
 
-    def __init__(self, columns: Columns, place: Places, tree: Integers) -> None:
+    def __init__(self, columns: Columns, place: Places, tree: Integers, keys: Keys) -> None:
         table = columns.kinds
         names = set(table.resource_class)
         kinds: dict[str, list[int]] = {kind: [] for kind in names if resource(kind).is_located}
@@ -68,12 +78,10 @@ class Views:
             )
             for kind, some in sorted(kinds.items())
         }
-        self._tree = tree
+        self._tree, self._keys = tree, keys
         self._source = _Source.of(columns, place) if kinds else None
-        #: sources of trees that were read again, by the number of the tree
-        self._changed: Mapping[int, _Source] = {}
-        #: how far the providers of each tree have moved since its source was read; None: not at all
-        self._moved: Integers | None = None
+        #: sources of trees that were read again, by the key of the root, which is at 0 there
+        self._changed: Overlay[int, _Source] = Overlay({})
         self._views: dict[tuple[int, str], View] = {}
 
     def __bool__(self) -> bool:
@@ -137,9 +145,13 @@ class Views:
 
     def _source_of(self, tree: int) -> tuple[_Source, int]:
         """Return where a tree was read, and how far its providers have moved since."""
-        source = self._changed.get(tree) or self._source
-        assert source is not None, "there are views"
-        return source, 0 if self._moved is None else int(self._moved[tree])
+        root = int(self._tree.searchsorted(tree))
+        key = int(self._keys.at[root])
+        source = self._changed.get(key)
+        if source is not None:
+            return source, root
+        assert self._source is not None, "there are views"
+        return self._source, root - key  # a key was the place when everything was read
 
     # --- refreshed ---
 
@@ -148,48 +160,44 @@ class Views:
 
         :param new: views over these trees only, in the same order
 
-        Cost: linear in the trees that were changed so before.
+        Cost: linear in these trees.
         """
         if not new:
             return self
-        starts = _starts(self._tree)
-        moved = np.zeros_like(starts) if self._moved is None else self._moved.copy()
-        sources = new._sources()
-        moved[[trees[number] for number in sources]] = starts[[trees[n] for n in sources]]
-        changed = {**self._changed, **{trees[number]: one for number, one in sources.items()}}
-        return self._like(self.parts, self._tree, changed, moved)
+        roots = self._keys.at[self._tree.searchsorted(trees)].tolist()
+        changed = {roots[number]: one for number, one in new._sources().items()}
+        return self._like(self.parts, self._tree, self._keys, changed)
 
-    def replaced(self, new: Views, moves: Moves) -> Views:
+    def spliced(self, new: Views, moves: Moves, keys: Keys) -> Views:
         """Return them with other trees in the place of some.
 
-        Cost: linear in the trees and parts, vectorised.
+        :param keys: of the providers that are there now
+
+        Cost: copies of the arrays of parts.
         """
         if not self and not new:
-            return self._like({}, moves.tree, {}, None)
+            return self._like({}, moves.tree, keys, {})
         kinds = sorted(self.parts.keys() | new.parts.keys())
-        parts = {kind: _merged(self.of(kind), new.of(kind), moves) for kind in kinds}
-        starts = _starts(moves.tree)
-        before = _starts(self._tree)
-        moved = starts.copy()  # a tree's own source begins with it
-        at = moves.old_tree
-        was = np.zeros_like(before) if self._moved is None else self._moved
-        moved[at[at >= 0]] = (was - before)[at >= 0] + starts[at[at >= 0]]
-        changed = {int(at[tree]): one for tree, one in self._changed.items() if at[tree] >= 0}
+        parts = {kind: _spliced(self.of(kind), new.of(kind), moves) for kind in kinds}
+        gone = self._tree.searchsorted([cut[0] for cut in moves.cuts if cut[1] > cut[0]])
+        changed: dict[int, _Source | None] = dict.fromkeys(self._keys.at[gone].tolist())
         for number, one in new._sources().items():
-            changed[int(moves.new_tree[number])] = one
+            root = moves.new[new._tree.searchsorted(number)]
+            changed[int(keys.at[root])] = one
         kept = {kind: some for kind, some in parts.items() if len(some.provider)}
-        return self._like(kept, moves.tree, changed, moved)
+        return self._like(kept, moves.tree, keys, changed)
 
     def _like(
         self,
         parts: Mapping[str, Parts],
         tree: Integers,
-        changed: Mapping[int, _Source],
-        moved: Integers | None,
+        keys: Keys,
+        changed: Mapping[int, _Source | None],
     ) -> Views:
         found = object.__new__(Views)
-        found.parts, found._tree, found._source = parts, tree, self._source
-        found._changed, found._moved, found._views = changed, moved, {}
+        found.parts, found._tree, found._keys = parts, tree, keys
+        found._source, found._changed = self._source, self._changed.with_(changed)
+        found._views = {}
         return found
 
     def _sources(self) -> dict[int, _Source]:
@@ -257,20 +265,23 @@ def _copied(columns: Columns) -> Columns:
     return Columns(**copied)
 
 
-def _starts(tree: Integers) -> Integers:
-    """Return the place of the root of each tree."""
-    count = int(tree[-1]) + 1 if len(tree) else 0
-    return np.searchsorted(tree, np.arange(count))
-
-
-def _merged(old: Parts, new: Parts, moves: Moves) -> Parts:
+def _spliced(old: Parts, new: Parts, moves: Moves) -> Parts:
     """Return the parts of one kind, of the trees that stay and those that come."""
-    provider = np.concatenate((moves.old[old.provider], moves.new[new.provider]))
-    names = ["\n".join(some) for some in (*old.shapes, *new.shapes)]
-    shape = np.concatenate((old.shape, new.shape + len(old.shapes)))
-    stays = provider >= 0
-    classes = [tuple(names[number].split("\n")) for number in shape[stays].tolist()]
-    return _parts(provider[stays], classes, moves.tree)
+    splice = Splice(len(old.tree), moves.within(old.tree, new.tree))
+    shapes = tuple(dict.fromkeys((*old.shapes, *new.shapes)))
+    number = {shape: code for code, shape in enumerate(shapes)}
+    coded = splice.of(old.shape, integers([number[s] for s in new.shapes])[new.shape])
+    kept = np.flatnonzero(np.bincount(coded, minlength=len(shapes))).tolist()
+    ordered = sorted(kept, key=lambda code: "\n".join(shapes[code]))
+    rank = np.zeros(len(shapes), dtype=np.int64)
+    rank[ordered] = np.arange(len(ordered))
+    provider = splice.of(moves.old[old.provider], moves.new[new.provider])
+    return Parts(
+        provider,
+        frozen(moves.tree[provider]),
+        frozen(rank[coded]),
+        tuple([shapes[code] for code in ordered]),
+    )
 
 
 def _parts(provider: Integers, classes: Sequence[tuple[str, ...]], tree: Integers) -> Parts:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import resource_objects as ro
 from resource_objects.providers.columns import (
@@ -20,7 +23,7 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.provider import Share
-from resource_objects.search import Snapshot, fleet_build
+from resource_objects.search import Snapshot, arrays, fleet_build, holders
 from resource_objects.search.refresh import Following, patched, replaced
 from resource_objects.search.snapshot import Refresh
 from resource_objects.search.views import _of_providers
@@ -105,8 +108,7 @@ def test_a_definition_that_differs_is_not_patched(what: str) -> None:
     new = fleet_build.read(of_tree(after, "host00" if what == "name" else host))
     tree = old.hosts.index(host)
     assert patched(old, new, np.array([tree])) is None
-    gone = np.arange(len(old.hosts)) == tree
-    assert shown(replaced(old, new, gone)) == shown(fleet_build.read(after))
+    assert shown(replaced(old, new, [tree])) == shown(fleet_build.read(after))
 
 
 @pytest.mark.parametrize("host", ["host0", "host1", "host2"])
@@ -116,14 +118,14 @@ def test_a_tree_that_is_the_same_may_be_patched_or_replaced(host: str) -> None:
     tree = old.hosts.index(host)
     same = patched(old, new, np.array([tree]))
     assert same is not None and same.inventories is old.inventories
-    again = replaced(old, new, np.arange(len(old.hosts)) == tree)
+    again = replaced(old, new, [tree])
     assert shown(same) == shown(again) == shown(old)
 
 
 def test_everything_may_go_and_come() -> None:
     columns = lab()
     fleet, nothing = fleet_build.read(columns), fleet_build.read(Columns())
-    every, none = np.ones(3, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
+    every, none = [0, 1, 2], list[int]()
     assert shown(replaced(fleet, nothing, every)) == shown(nothing)
     assert shown(replaced(nothing, fleet, none)) == shown(fleet)
     assert shown(replaced(fleet, fleet, every)) == shown(fleet)
@@ -178,3 +180,109 @@ def test_a_snapshot_holds_less_than_two_kilobytes_per_provider(hosts: int, size:
     finally:
         tracemalloc.stop()
     assert held < 2_000 * hosts * size
+
+
+# --- what is copied, and what is put off ----------------------------------------------------------
+
+
+@given(st.data())
+def test_a_splice_is_what_slices_of_a_list_are(data: st.DataObject) -> None:
+    old, new = list(range(data.draw(st.integers(0, 12)))), list(range(100, 112))
+    ends = sorted(data.draw(st.lists(st.integers(0, len(old)), max_size=8)))
+    cuts, first = [], 0
+    for start, stop in zip(ends[::2], ends[1::2], strict=False):
+        end = data.draw(st.integers(first, len(new)))
+        cuts.append((start, stop, first, end))
+        first = end
+    new = new[:first]
+    expected = list(old)
+    for start, stop, first, end in reversed(cuts):
+        expected[start:stop] = new[first:end]
+    for few in (0, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(arrays, "FEW_CUTS", few)
+            splice = arrays.Splice(len(old), cuts)
+        assert splice.of(arrays.integers(old), arrays.integers(new)).tolist() == expected
+        assert splice.listed(old, new) == tuple(expected)
+    stays = {now: old[was] for was, now in enumerate(splice.old().tolist()) if now >= 0}
+    comes = dict(zip(splice.new().tolist(), new, strict=True))
+    assert [({**stays, **comes})[place] for place in range(len(expected))] == expected
+
+
+@pytest.mark.parametrize("few", [0, 1_000], ids=["by one index", "in pieces"])
+def test_many_trees_at_once_are_as_read_anew(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "FEW_CUTS", few)
+    before = lab()
+    old = fleet_build.read(before)
+    other = changed(before, "traits", lambda rows: rows.clear())
+    other = changed(other, "inventories", lambda rows: rows[0].__setitem__(8, 99))
+    for hosts in (["host0", "host2"], ["host1"], ["host0", "host1", "host2"]):
+        some = fleet_build.read(_of_providers(other, frozenset(_ids(other, hosts))))
+        after = replaced(old, some, [old.hosts.index(host) for host in hosts])
+        gone = replaced(after, some, [after.hosts.index(host) for host in hosts])
+        assert shown(after) == shown(gone)
+        assert (
+            shown(replaced(after, old, [0, 1, 2])) == shown(old) == shown(fleet_build.read(before))
+        )
+
+
+def _ids(columns: Columns, hosts: list[str]) -> list[int]:
+    """Return the numbers of the providers of some trees."""
+    given = columns.providers
+    name = dict(zip(given.provider_id, given.name, strict=True))
+    pairs = zip(given.provider_id, given.root_id, strict=True)
+    return [number for number, root in pairs if name[root] in hosts]
+
+
+def test_holders_that_nobody_asks_for_are_not_put_together_but_stay_bounded() -> None:
+    """A claim costs what it changes, not those who hold something at the same host already."""
+    with ro.connect("memory://") as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=1000"))
+        for number in range(50):
+            ledger.claim(f"old-{number}", {"host0": "VCPU=1"})
+        ledger.snapshot()
+        seen: list[Snapshot] = []
+        for number in range(3 * holders.FEW_UNSEEN):
+            ledger.claim(f"new-{number}", {"host0": "VCPU=1"})
+            if number % 2:
+                ledger.release(f"new-{number}")
+            seen.append(ledger.snapshot())
+        waiting = [_waiting(snapshot) for snapshot in seen]
+        assert max(waiting) > holders.FEW_UNSEEN // 2  # they are put off
+        assert max(waiting) <= 50 + 3 * holders.FEW_UNSEEN  # and not for ever
+        for number, snapshot in enumerate(seen):
+            held = snapshot._fleet.holders([0])
+            assert len(held) == 51 + number // 2
+            assert ("new-0", 1) in held and ("new-1", 1) not in held
+
+
+def _waiting(snapshot: Snapshot) -> int:
+    """Return how many changes of the only host nobody looked at yet."""
+    laid = snapshot._fleet.allocations._laid.get(0)
+    assert laid is not None
+    return laid.state.unseen if isinstance(laid.state, holders._Unseen) else 0
+
+
+def test_a_refresh_looks_at_no_provider_but_those_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are copied in pieces; nothing goes through the fleet provider by provider."""
+    columns = many(2_000, 1)
+    old = fleet_build.read(columns)
+    new = fleet_build.read(_of_providers_of(columns, [1_000]))
+    calls = 0
+
+    def counted(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    replaced(old, new, [1_000])  # what is imported the first time is not counted
+    sys.setprofile(counted)
+    try:
+        replaced(old, new, [1_000])
+    finally:
+        sys.setprofile(None)
+    assert calls < 2_000
+
+
+def _of_providers_of(columns: Columns, ids: list[int]) -> Columns:
+    given = columns.providers._replace(reported_at=[0] * len(columns.providers.name))
+    return _of_providers(dataclasses.replace(columns, providers=given), frozenset(ids))
