@@ -117,13 +117,7 @@ def _of_candidates(
     for one in candidates:
         if not isinstance(one, Candidate):
             raise exceptions.InvalidAmount("claim", one, "a candidate")
-        demand = _of_allocations(one.allocations, resolve, "claim", request or _asked_by(one))
-        yield dataclasses.replace(
-            demand,
-            definitions=one.generations,
-            required=_required(one, demand),
-            host=one.host,
-        )
+        yield _of_allocations(one.allocations, resolve, "claim", request or _asked_by(one), one)
 
 
 def _asked_by(one: Candidate) -> Request | None:
@@ -132,29 +126,38 @@ def _asked_by(one: Candidate) -> Request | None:
     return Request(located) if located else None
 
 
-def _required(one: Candidate, demand: Demand) -> tuple[tuple[str, int], ...]:
+def _required(
+    one: Candidate, uses: Iterable[Use], known: Mapping[str, str]
+) -> tuple[tuple[str, int], ...]:
     """Return the definitions of the parts a candidate was placed on: others are other parts."""
-    given = {use.resource_class for use in demand.uses}
+    given = {use.resource_class for use in uses}
     located: set[str] = set()
     for kind, amount in one.located.items():
         located.update(amount.located, *resource(kind).lower_bounds(amount, given))
     uuids = {
         use.provider_uuid
-        for use in demand.uses
-        if use.units
-        or (use.resource_class in located and demand.names.get(use.provider_uuid) != one.host)
+        for use in uses
+        if use.units or (use.resource_class in located and known.get(use.provider_uuid) != one.host)
     }
     return tuple(pair for pair in one.generations if pair[0] in uuids)
 
 
 def _of_allocations(
-    allocations: Sequence[Any], resolve: Resolve, what: str, request: Request | None = None
+    allocations: Sequence[Any],
+    resolve: Resolve,
+    what: str,
+    request: Request | None = None,
+    candidate: Candidate | None = None,
 ) -> Demand:
     demand = demand_of(allocations, resolve, what)
     known = {
         one.provider_uuid: one.provider for one in allocations if one.provider_uuid is not None
     }
-    return dataclasses.replace(demand, names=known, request=request or demand.request)
+    more: dict[str, Any] = {}
+    if candidate is not None:
+        more["definitions"], more["host"] = candidate.generations, candidate.host
+        more["required"] = _required(candidate, demand.uses, known)
+    return dataclasses.replace(demand, names=known, request=request or demand.request, **more)
 
 
 def demand_of(

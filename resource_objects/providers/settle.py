@@ -337,15 +337,16 @@ def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) ->
     if order.is_release:
         assert kept is not None
         return Settled(kept, dataclasses.replace(kept, state=RELEASED), draft.changes)
+    held = _held(() if kept is None else kept.held, draft.changes, names)
+    said = _described(order, now)
+    if not held:
+        said["state"] = RELEASED
     if kept is None:
         uuid = order.uuid or str(uuids.uuid4())
-        record = ConsumerRecord(uuid, order.consumer, now, ())
+        record = ConsumerRecord(uuid, order.consumer, now, held, **said)
     else:
-        record = kept
-    record = _described(record, order, now)
-    held = _held(record, draft.changes, names)
-    state = record.state if held else RELEASED
-    return Settled(kept, dataclasses.replace(record, held=held, state=state), draft.changes)
+        record = dataclasses.replace(kept, held=held, **said)
+    return Settled(kept, record, draft.changes)
 
 
 def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
@@ -355,10 +356,8 @@ def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime |
     return later("expires_in", order.expires_in, now)
 
 
-def _described(
-    record: ConsumerRecord, order: ConsumerOrder, now: datetime.datetime
-) -> ConsumerRecord:
-    """Return a record with what an order says of the consumer; None leaves it.
+def _described(order: ConsumerOrder, now: datetime.datetime) -> dict[str, Any]:
+    """Return what an order says of the consumer; None leaves it.
 
     An order that sets says the request too, also that there is none: it was for what is given back.
     """
@@ -372,13 +371,13 @@ def _described(
         said["expires_at"] = expires_at
     if order.mode is Mode.SET:
         said["request"] = order.request
-    return dataclasses.replace(record, **said) if said else record
+    return said
 
 
 def _held(
-    record: ConsumerRecord, changes: Iterable[Change], names: Mapping[str, str]
+    before: Iterable[Use], changes: Iterable[Change], names: Mapping[str, str]
 ) -> tuple[Use, ...]:
-    held = {one.key: one for one in record.held}
+    held = {one.key: one for one in before}
     for change in changes:
         uuid, kind = change.key
         units = held[change.key].units if change.key in held else ()

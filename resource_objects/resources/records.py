@@ -33,7 +33,21 @@ class InventoryRecord:
 
     def definition(self) -> InventoryRecord:
         """Return the record without what is used: what a provider declares."""
-        return dataclasses.replace(self, used=0)
+        return self.using(0)
+
+    def using(self, used: int) -> InventoryRecord:
+        """Return the record with another figure of use; a claim makes one per inventory."""
+        return InventoryRecord(
+            self.resource_class,
+            self.total,
+            self.reserved,
+            self.min_unit,
+            self.max_unit,
+            self.step_size,
+            self.ratio_millionths,
+            self.capacity,
+            used,
+        )
 
 
 #: ``inventory_row(record)`` is its figures as a tuple, in the order of the fields.

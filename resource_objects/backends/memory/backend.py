@@ -14,6 +14,7 @@ from resource_objects.backends.memory import definitions, reading
 from resource_objects.backends.memory.state import (
     Draft,
     Recorded,
+    Row,
     State,
     Taken,
     changes_after,
@@ -328,11 +329,8 @@ def _use_inventories(draft: Draft, settlement: Settlement, places: Mapping[Key, 
                 direct[of] += 0
     for key, more in direct.items():
         row, net = draft.rows[key], settlement.nets.get(key, 0)
-        record = dataclasses.replace(row.record, used=row.record.used + net) if net else row.record
-        now = dataclasses.replace(
-            row, record=record, direct=row.direct + more, writes=row.writes + 1
-        )
-        draft.rows.put(key, now)
+        record = row.record.using(row.record.used + net) if net else row.record
+        draft.rows.put(key, Row(record, row.direct + more, row.writes + 1, row.shares))
 
 
 def _give_back(draft: Draft, settled: Settled) -> None:
