@@ -9,6 +9,7 @@ said why:
 * a virtual function whose physical function the machine does not show;
 * a virtual function for one use: what is used is the card behind it;
 * a physical function that another machine manages (as in Nova);
+* a function of a card, physical or virtual, that would be split;
 * a physical function of the class that its own virtual functions are of: counts of one class could
   not tell the card from a piece of it. The virtual functions stay, as somebody made them to be
   given out.
@@ -27,7 +28,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from resource_objects.exceptions import InvalidAddress, InvalidInput
 from resource_objects.host.facts import DeviceKind, Machine, PCIDevice
-from resource_objects.host.rules import DeviceRule, MatchedDevice, match_rules, read_rules
+from resource_objects.host.rules import (
+    DeviceRule,
+    MatchedDevice,
+    Split,
+    match_rules,
+    read_rules,
+    split_of,
+)
 from resource_objects.resources.pci import Device
 from resource_objects.resources.pci.device import parse_address
 
@@ -54,6 +62,12 @@ class MachineDevices:
 
     devices: tuple[Device, ...] = ()
     skipped: tuple[SkippedDevice, ...] = ()
+    #: how some of them are split, by address
+    splits: Mapping[str, Split] = dataclasses.field(default_factory=dict)
+
+    def class_of(self, address: str) -> str:
+        """Return the class of the device at an address that can be taken."""
+        return next(one.resource_class for one in self.devices if one.address == address)
 
 
 def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) -> MachineDevices:
@@ -94,6 +108,11 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
             for one in matched
             if (why := why_not[one.device.address])
         ),
+        {
+            one.device.address: split_of(one.rule.split, one.resource_class)
+            for one in matched
+            if one.rule.split is not None and not why_not[one.device.address]
+        },
     )
 
 
@@ -113,6 +132,8 @@ def _why_not(one: MatchedDevice, there: Mapping[str, PCIDevice]) -> str | None:
             return f"its physical function, {device.parent_address}, is not there"
         if rule.one_time_use:
             return "only a whole device can be for one use"
+    if rule.split is not None and device.kind is not DeviceKind.PCI:
+        return "functions of one card are not split"
     if device.kind is DeviceKind.PF and rule.remote_managed:
         return "no other machine manages a physical function"
     return None

@@ -12,8 +12,9 @@
   serves who asks for no topology.
 * A PCI device is offered only where a rule makes it takeable (:mod:`resource_objects.host.rules`):
   a child ``<host>/<address>`` with ``DEVICES``, one unit of the rule's resource class for each
-  device, and the rules' traits. A physical function and the functions split off it are one child,
-  with the address of the physical function; whoever has the one cannot have the others.
+  device, and the rules' traits; in parts too, where the rule splits it. A physical function and the
+  functions split off it are one child, with the address of the physical function; whoever has the
+  one cannot have the others.
 * Devices that no rule takes stay facts, and so do those that cannot be taken
   (:mod:`resource_objects.host.devices`) and cells that nobody asked for.
 
@@ -107,12 +108,15 @@ def provider_tree(
     rates = _ratios(ratios)
     cells = {"reserved_pages": reserved_pages, "physnets": physnets, "tunneled": tunneled}
     inventory = _cells(machine, numa, sets, rates, cells)
-    devices = machine_devices(machine, rules).devices
+    takeable = machine_devices(machine, rules)
     kept_mb = _huge_pages_mb(machine) + _kept_ordinary_mb(inventory)
     inventories = _inventories(_totals(machine, sets), kept_mb, reserved, rates)
     root = Provider(host, inventories, traits=_traits(machine))
-    if devices:
-        root.add_parts(DEVICES, PCIInventory(devices))
+    if takeable.devices:
+        for part in root.add_parts(DEVICES, PCIInventory(takeable.devices)):
+            address = part.name.removeprefix(f"{host}/")
+            if address in takeable.splits:
+                takeable.splits[address].apply(part, takeable.class_of(address))
     if inventory is not None:
         root.add_parts(NUMA_TOPOLOGY, inventory)
     return root

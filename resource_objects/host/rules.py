@@ -12,6 +12,7 @@ A rule is one short argument::
     8086:154c@0000:60:*=SRIOV_NET_VF;physnet=net1
                                              those on one bus, tagged with their network
     1e0f:*=CUSTOM_NVME;one_time_use          for one use, until somebody resets it
+    10de:*=PGPU;halves                       whole, or in two halves, each a CUSTOM_PGPU_HALF
 
 Before the ``=`` stands which devices. VENDOR and PRODUCT are the four hexadecimal digits of
 ``lspci -nn``, or ``*``. CLASS is the first two, four or six digits of the class code. The glob has
@@ -27,7 +28,16 @@ After it stands as what. A device is one unit of RESOURCE_CLASS; where that is l
                       physical functions
 ``live_migratable``   its user can move while it runs; ``live_migratable=no`` if it cannot
 ``NAME=VALUE``        a tag, that requests may ask for
+``halves``            it can be had in halves too: two ``CUSTOM_<CLASS>_HALF``
+``thousandths``       any fraction of it: 1000 ``CUSTOM_<CLASS>_THOUSANDTHS``
+``partitions=...``    partitions made of slices: ``SLICE*COUNT[+SLICE*COUNT...]``, then for each
+                      partition ``/CLASS*COUNT[+COUNT...]``, how much of each slice one of it uses
 ====================  ==============================================================================
+
+A device is split as :mod:`resource_objects.providers.partitions` has it: whoever takes a part of it
+leaves the rest, and nobody has it whole meanwhile. Functions of one card are not split::
+
+    10de:*=PGPU;partitions=CUSTOM_SLICE*7+CUSTOM_MEM*8/CUSTOM_MIG_1G*1+1/CUSTOM_MIG_3G*3+4
 
 Rules may match a physical function and its own virtual functions: both can be taken then, and they
 exclude each other. What a rule matches and can nevertheless not be taken is said, with its reason,
@@ -48,6 +58,7 @@ from resource_objects import names
 from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidRule
 from resource_objects.fields import FrozenDict
 from resource_objects.host.facts import DeviceKind, PCIDevice
+from resource_objects.providers import Provider, partitions
 from resource_objects.resources import resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.pci.device import custom_class
@@ -106,6 +117,7 @@ class DeviceRule:
     one_time_use: bool = False
     remote_managed: bool = False
     live_migratable: bool | None = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         require_form(_ID, "vendor", self.vendor_id, "four hexadecimal digits, or *")
@@ -121,6 +133,10 @@ class DeviceRule:
         object.__setattr__(self, "tags", checked_tags(self.tags))
         for name in FLAGS:
             require_flag(name, getattr(self, name), optional=name == "live_migratable")
+        if self.split is not None:
+            split_of(self.split, "PGPU")
+            if self.one_time_use:
+                raise InvalidRule("split of a device rule", self.split, "none: it is for one use")
 
     @classmethod
     def parse(cls, text: str) -> DeviceRule:
@@ -178,6 +194,8 @@ class DeviceRule:
                 yield name
         if self.live_migratable is False:
             yield "live_migratable=no"
+        if self.split is not None:
+            yield self.split
         yield from (f"{name}={value}" for name, value in self.tags.items())
 
 
@@ -268,6 +286,12 @@ def _words(given: Iterable[str]) -> dict[str, Any]:
     tags: dict[str, str] = {}
     for word in given:
         name, equals, value = (part.strip() for part in word.partition("="))
+        if name in SPLITS:
+            name, found_as = "split", word.strip()
+            if name in found:
+                raise InvalidRule("word of a device rule", word, "one way to split it")
+            found[name] = found_as
+            continue
         if name in found or name in tags:
             raise InvalidRule("word of a device rule", word, "each once")
         if name in FLAGS:
@@ -275,7 +299,8 @@ def _words(given: Iterable[str]) -> dict[str, Any]:
         elif equals:
             tags[name] = value
         else:
-            raise InvalidRule("word of a device rule", word, f"{', '.join(FLAGS)} or NAME=VALUE")
+            known = ", ".join((*FLAGS, *SPLITS))
+            raise InvalidRule("word of a device rule", word, f"{known} or NAME=VALUE")
     return {**found, "tags": tags}
 
 
@@ -283,6 +308,65 @@ def _yes_or_no(word: str, value: str) -> bool:
     if value not in _YES_NO or word.endswith("="):
         raise InvalidRule("word of a device rule", word, "yes or no after the =, or no =")
     return _YES_NO[value]
+
+
+# --- how a device is split ------------------------------------------------------------------------
+
+#: Words of a rule that say how its devices are split.
+SPLITS = ("halves", "thousandths", "partitions")
+_SPLIT = "halves, thousandths, or partitions=SLICE*COUNT[+...]/CLASS*COUNT[+...][/...]"
+_PARTS = re.compile(r"([A-Z0-9_]+)\*([0-9]{1,9}(?:\+[0-9]{1,9})*)")
+_SLICES = re.compile(r"[A-Z0-9_]+\*[0-9]{1,9}(?:\+[A-Z0-9_]+\*[0-9]{1,9})*")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Split:
+    """What a device is divided into: slices, and how much of each a partition uses."""
+
+    slices: Mapping[str, int]
+    partitions: Mapping[str, Mapping[str, int]]
+
+    def apply(self, device: Provider, whole: str) -> None:
+        """Let the provider of one device be had whole or in parts.
+
+        :raises InvalidInput: as :func:`~resource_objects.providers.partitions.split`
+        """
+        partitions.split(device, whole, self.slices, self.partitions)
+
+
+def split_of(word: object, whole: str) -> Split:
+    """Return how a word of a rule splits devices of a class.
+
+    :raises InvalidRule: if it is none, or says what cannot be
+
+    >>> split_of("halves", "PGPU").slices
+    {'CUSTOM_PGPU_HALF': 2}
+    >>> split_of("partitions=CUSTOM_SLICE*7/CUSTOM_MIG*3", "PGPU").partitions
+    {'CUSTOM_MIG': {'CUSTOM_SLICE': 3}}
+    """
+    name = whole.removeprefix(names.CUSTOM_PREFIX)
+    if word == "halves":
+        return Split({f"CUSTOM_{name}_HALF": 2}, {})
+    if word == "thousandths":
+        return Split({f"CUSTOM_{name}_THOUSANDTHS": 1000}, {})
+    kind, _, text = word.partition("=") if isinstance(word, str) else ("", "", "")
+    first, *rest = text.split("/")
+    if kind != "partitions" or not _SLICES.fullmatch(first):
+        raise InvalidRule("split of a device rule", word, _SPLIT)
+    slices = {each: int(count) for each, count in (one.split("*") for one in first.split("+"))}
+    found: dict[str, dict[str, int]] = {}
+    for part in rest:
+        match = _PARTS.fullmatch(part)
+        counts = [int(count) for count in match[2].split("+")] if match else []
+        if match is None or match[1] in found or len(counts) != len(slices):
+            raise InvalidRule("split of a device rule", word, _SPLIT)
+        found[match[1]] = {each: n for each, n in zip(slices, counts, strict=True) if n}
+    made = Split(slices, found)
+    try:
+        made.apply(Provider("device", {whole: 1}), whole)
+    except InvalidInput as error:
+        raise InvalidRule("split of a device rule", word, str(error)) from error
+    return made
 
 
 # --- checking -------------------------------------------------------------------------------------
@@ -355,7 +439,7 @@ def checked_tags(tags: object) -> FrozenDict:
         raise InvalidRule("tags of a device rule", tags, "a mapping of names to values")
     for name, value in tags.items():
         require_form(_TAG, "tag", name, "a name such as physnet")
-        if name in FLAGS:
+        if name in FLAGS or name in SPLITS:
             raise InvalidRule("tag of a device rule", name, "no name of a fact")
         require_value(f"tag {name} of a device rule", value)
     return FrozenDict(sorted(tags.items()))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import names, ratio
 from resource_objects.exceptions import ForeignAmount, ProviderNotFound
-from resource_objects.providers import Consumer
-from resource_objects.providers.columns import Columns
+from resource_objects.providers import Consumer, Provider
+from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.located import LocatedView, LocatedViews, located_amounts
 from resource_objects.providers.orders import Use
 from resource_objects.resources.numa import (
@@ -27,7 +27,7 @@ from resource_objects.resources.numa import (
     cpu_of,
     page_class,
 )
-from resource_objects.resources.pci.device import AVAILABLE, REMOVED, SPENT, parse_address
+from resource_objects.resources.pci.device import AVAILABLE, PCI, REMOVED, SPENT, parse_address
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -347,6 +347,8 @@ class HostDevices:
 
     host: str
     devices: tuple[KeptDevice, ...] = ()
+    #: their providers as they are kept, by name
+    providers: Mapping[str, Provider] = dataclasses.field(default_factory=dict, compare=False)
 
     def find(self, address: str) -> KeptDevice:
         """Return the device at an address.
@@ -401,8 +403,18 @@ def read_devices(ledger: Ledger, *hosts: str) -> tuple[HostDevices, ...]:
         if view is None:
             found.append(HostDevices(_name(columns, root)))
         else:
-            found.append(HostDevices(view.host, tuple(_kept(columns, view))))
+            kept = tuple(_kept(columns, view))
+            found.append(HostDevices(view.host, kept, _providers(columns, kept)))
     return tuple(sorted(found, key=lambda one: one.host))
+
+
+def _providers(columns: Columns, kept: Iterable[KeptDevice]) -> dict[str, Provider]:
+    """Return the providers of devices that somebody has, by name."""
+    wanted = {one.provider for one in kept if one.is_taken}
+    if not wanted:
+        return {}
+    every = (one for root in trees(columns) for one in root.walk())
+    return {one.name: one for one in every if one.name in wanted}
 
 
 def _name(columns: Columns, number: int) -> str:
@@ -449,7 +461,10 @@ class _Holders:
             units[number, kind, consumer] += 1
         #: those who did not say which
         self._others: dict[tuple[int, str], list[str]] = defaultdict(list)
+        #: those who have anything of a provider, such as a part of its device
+        self._any: dict[int, set[str]] = defaultdict(set)
         for number, kind, consumer, _ in zip(*columns.allocations, strict=True):
+            self._any[number].add(consumer)
             if not units[number, kind, consumer]:
                 self._others[number, kind].append(consumer)
 
@@ -458,4 +473,7 @@ class _Holders:
         named = self._named.get((number, device.resource_class, device.address))
         if named is not None:
             return (named,)
-        return tuple(sorted(self._others.get((number, device.resource_class), ())))
+        others: Iterable[str] = self._others.get((number, device.resource_class), ())
+        if not others and device.type == PCI:  # it has its provider to itself
+            others = self._any.get(number, ())
+        return tuple(sorted(others))

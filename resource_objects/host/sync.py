@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resource_objects.exceptions import InventoryInUse, ProviderInUse, ProviderNotFound
 from resource_objects.host.status import HostDevices, read_devices
@@ -126,6 +126,7 @@ def _writes(ledger: Ledger, tree: Provider) -> dict[str, int]:
 # rule is about it   the next sync removes it
 # is another now     it stays as it was; the next sync after it is given back changes it. Only facts
 #                    that no request asks for (a MAC address) do not count as another
+# is split           it stays split as it was, also if somebody has only a part of it
 # of a whole card    its virtual functions stay too, and new ones wait: they went with the card
 # is for one use     all of it is reserved, while it is held and after that, until it is reset; also
 #                    if it was held and given back since the last sync. It stays even if it is gone
@@ -205,10 +206,13 @@ def with_held(
         shares=found.shares,
     )
     given = {child.name: child for child in found.children if DEVICES in child.inventories}
-    made = _providers(tree, merged.inventory())
-    devices = [
-        _with_added(one, given[one.name], tree) if one.name in given else one for one in made
-    ]
+    devices = []
+    for one in _providers(tree, merged.inventory()):
+        held = kept.providers.get(one.name)
+        if held is not None and merged.stays_split(one.name, given.get(one.name), held, tree):
+            devices.append(_with_added(one, held, tree))
+        else:
+            devices.append(_with_added(one, given[one.name], tree) if one.name in given else one)
     others = [child for child in found.children if child.name not in given]
     tree.update(children=(*devices, *others))
     return HeldTree(tree, tuple(merged.staying()))
@@ -217,6 +221,18 @@ def with_held(
 def _providers(host: Provider, inventory: Inventory) -> tuple[Provider, ...]:
     """Return the providers that devices of a host are as such; the host stays as it is."""
     return Provider(host.name, host.inventories).add_parts(DEVICES, inventory)
+
+
+def _added(found: Provider, host: Provider) -> tuple[dict[str, Any], set[str], set[str]]:
+    """Return what a device's provider has besides the device: figures, shares, what is below."""
+    plain = next(one for one in _providers(host, found.inventories[DEVICES]))
+    figures = {
+        str(kind): [record.definition() for record in one.to_records()]
+        for kind, one in found.inventories.items()
+        if kind not in plain.inventories
+    }
+    shares = {str(share) for share in found.shares} - {str(share) for share in plain.shares}
+    return figures, shares, {child.name for child in found.children}
 
 
 def _with_added(made: Provider, found: Provider, host: Provider) -> Provider:
@@ -329,6 +345,23 @@ class _Merged:
 
     def _written(self, address: str) -> int:
         return self._writes.get(self._kept[address].provider, 0)
+
+    def stays_split(
+        self, name: str, found: Provider | None, held: Provider, host: Provider
+    ) -> bool:
+        """Tell whether a device that somebody has is kept as it is split: it was found otherwise.
+
+        :param name: of its provider
+        :param found: the provider as it was found, None if it was not
+        :param held: the provider as it is kept
+        """
+        taken = [each for each in self._in_use if self._kept[each].provider == name]
+        before = _added(held, host)
+        if not taken or not any(before) or (found is not None and _added(found, host) == before):
+            return False
+        for address in taken:
+            self._why.setdefault(address, "stays split as it was")
+        return True
 
     # --- functions of one device ---
 

@@ -9,8 +9,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
 from resource_objects.host.model import provider_tree
+from resource_objects.host.rules import DeviceRule
 from resource_objects.host.status import HostDevices, KeptDevice, read_devices
 from resource_objects.host.sync import HostSync, sync_host, with_held
 from resource_objects.providers.partitions import thousandths
@@ -33,15 +35,18 @@ RULES = ("10de:*=PGPU", "8086:37d2=CUSTOM_NIC", "8086:154c=SRIOV_NET_VF")
 NOT_OFFERED = "stays reserved: it is not offered any more, and {} holds it"
 
 
-def tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
-    machine = Machine(
+def machine(*devices: PCIDevice) -> Machine:
+    return Machine(
         hostname="box",
         cpus=(0, 1),
         cores=(Core(0, 0, (0,)), Core(0, 1, (1,))),
         memory_bytes=1 << 30,
         devices=devices,
     )
-    return provider_tree(machine, rules=rules)
+
+
+def tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
+    return provider_tree(machine(*devices), rules=rules)
 
 
 def states(ledger: ro.Ledger) -> dict[str, str]:
@@ -457,6 +462,73 @@ def test_what_was_added_to_a_device_that_was_found_is_kept():
         claim(ledger, "job-2", f"DEVICES=PGPU&address={GPU.address}")
         assert str(sync_host(ledger, split_tree(GPU, OTHER))) == "nothing changed"
         assert not ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1")
+
+
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [
+        ("halves", "CUSTOM_PGPU_HALF=1"),
+        ("thousandths", "CUSTOM_PGPU_THOUSANDTHS=500"),
+        (
+            "partitions=CUSTOM_SLICE*7+CUSTOM_MEM*8/CUSTOM_MIG_1G*1+1/CUSTOM_MIG_3G*3+4",
+            "CUSTOM_MIG_1G=1",
+        ),
+    ],
+)
+def test_a_rule_splits_a_device_and_a_sync_keeps_it(word, part):
+    rule = f"10de:*=PGPU;{word}"
+    assert str(DeviceRule.parse(rule)) == rule
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU, OTHER, rules=[rule]))
+        assert ledger.snapshot().candidates("PGPU=2")
+        claim(ledger, "job-1", part)
+        assert str(sync_host(ledger, tree(GPU, OTHER, rules=[rule]))) == "nothing changed"
+        assert not ledger.snapshot().candidates("PGPU=2")
+        ledger.release("job-1")
+        assert str(sync_host(ledger, tree(GPU, OTHER, rules=[rule]))) == "nothing changed"
+        assert ledger.snapshot().candidates("PGPU=2") and ledger.snapshot().candidates(part)
+
+
+def test_a_half_that_is_held_does_not_keep_the_host_from_being_kept():
+    with ro.connect("memory://") as ledger:
+        sync_host(ledger, tree(GPU, rules=["10de:*=PGPU;halves"]))
+        claim(ledger, "job-1", "CUSTOM_PGPU_HALF=1")
+        for rules in (["10de:*=PGPU"], ["10de:*=PGPU;thousandths"]):
+            done = sync_host(ledger, tree(GPU, OTHER, rules=rules))
+            assert said(done) == [f"{GPU.address} stays split as it was, and job-1 holds it"]
+            assert ledger.snapshot().candidates("CUSTOM_PGPU_HALF=1")
+        assert said(sync_host(ledger, tree(OTHER))) == [
+            f"{GPU.address} stays reserved: it is not offered any more, and job-1 holds it"
+        ]
+        ledger.release("job-1")
+        sync_host(ledger, tree(GPU, OTHER, rules=["10de:*=PGPU;thousandths"]))
+        assert not ledger.snapshot().candidates("CUSTOM_PGPU_HALF=1")
+        assert ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1000")
+
+
+def test_functions_of_a_card_are_not_split():
+    found = machine_devices(machine(PF, *VFS), ["8086:*=CUSTOM_NIC;halves"])
+    assert not found.devices
+    assert all("functions of one card are not split" in str(one) for one in found.skipped)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "halves=2",
+        "partitions",
+        "partitions=",
+        "partitions=CUSTOM_S*0",
+        "partitions=CUSTOM_S*7/CUSTOM_P*8",
+        "partitions=CUSTOM_S*7/CUSTOM_P*1+1",
+        "partitions=CUSTOM_S*7/CUSTOM_P*0",
+        "halves;thousandths",
+        "halves;one_time_use",
+    ],
+)
+def test_a_split_that_cannot_be_is_refused_with_the_rule(word):
+    with pytest.raises(exceptions.InvalidRule, match="device rule"):
+        DeviceRule.parse(f"10de:*=PGPU;{word}")
 
 
 def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
