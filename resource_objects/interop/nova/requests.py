@@ -22,8 +22,9 @@ image                             named that Nova chooses a host by
 ================================  =================================================================
 
 A word that Nova itself reads only beside another one is named where it has no effect: what is in
-guest cells, beyond their number or where there is no topology, and a real-time mask of a guest that
-is not real-time.
+guest cells, beyond their number or where there is no topology, a real-time mask of a guest that is
+not real-time, and an affinity of devices (required, socket) where there is no topology. That of an
+alias, which serves all flavors, is not looked at there, as in Nova.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from resource_objects.interop.nova.extra_specs import flavor_request
 from resource_objects.interop.nova.flavor import FlavorTopology, flavor_topology
 from resource_objects.interop.nova.pci_alias import Alias, flavor_devices
 from resource_objects.requests import Request
+from resource_objects.resources.pci.device import REQUIRED, SOCKET
 
 __all__ = ["Flavor", "NovaRequest", "request"]
 
@@ -174,6 +176,8 @@ def _unread(
             has_meaning = _says_a_cell(said, f"{prefix}{of_cell[1]}", int(of_cell[2]), topology)
         elif name == "cpu_realtime_mask":
             has_meaning = bool(topology.realtime)
+        elif name == "pci_numa_affinity_policy":
+            has_meaning = topology.amount is not None or value not in (REQUIRED, SOCKET)
         else:
             has_meaning = is_read(str(key))
         if not has_meaning:

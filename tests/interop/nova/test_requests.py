@@ -138,6 +138,34 @@ def test_a_real_time_mask_of_a_guest_that_is_not_real_time_is_named() -> None:
     assert asked({}, image, refuse_unread=False).unread == ("hw_cpu_realtime_mask of the image",)
 
 
+@pytest.mark.parametrize("policy", ["required", "socket"])
+def test_an_affinity_without_a_topology_is_named(policy: str) -> None:
+    """Nova ignores it: there are no cells to be near to."""
+    specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": policy}
+    with breaks(NovaRule.UNREAD_KEY, match="pci_numa_affinity_policy"):
+        asked(specs, aliases=ALIASES)
+    found = asked(specs, aliases=ALIASES, refuse_unread=False)
+    assert found.unread == ("hw:pci_numa_affinity_policy",)
+    near = asked(specs | {"hw:cpu_policy": "dedicated"}, aliases=ALIASES)
+    assert near.unread == ()
+    image = {"hw_pci_numa_affinity_policy": policy}
+    found = asked({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_unread=False)
+    assert found.unread == ("hw_pci_numa_affinity_policy of the image",)
+
+
+def test_an_affinity_of_an_alias_is_no_mistake_of_a_flavor_without_a_topology() -> None:
+    """One alias serves all flavors."""
+    near = nova.parse_alias(
+        {"name": "gpu", "vendor_id": "10de", "product_id": "2330", "numa_policy": "required"}
+    )
+    assert asked({"pci_passthrough:alias": "gpu:1"}, aliases=near).unread == ()
+
+
+def test_a_preference_without_a_topology_is_met() -> None:
+    specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "preferred"}
+    assert asked(specs, aliases=ALIASES).unread == ()
+
+
 def test_an_alias_that_there_is_not_is_refused() -> None:
     with breaks(NovaRule.UNKNOWN_ALIAS):
         asked({"pci_passthrough:alias": "gpu:1"})
