@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import backend, claims, tables
+from resource_objects.backends.sql import backend, operations, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import Sized, chosen, listed
 from resource_objects.providers.orders import ConsumerRecord, Key, Write
@@ -29,9 +29,9 @@ def _look_away() -> None:
     time.sleep(0.01)
 
 
-def _only_look(connection: Connection, at: claims.Places, keys: Collection[Key]) -> None:
-    """Find inventories as ``claims.find_places`` does, and lock none of them."""
-    claims._look(connection, at, keys)
+def _only_look(connection: Connection, at: places.Places, keys: Collection[Key]) -> None:
+    """Find inventories as ``places.find_places`` does, and lock none of them."""
+    places._look(connection, at, keys)
     _look_away()
 
 
@@ -51,8 +51,8 @@ class Blind(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        claims._CHANGE_USED = Sized(_blind_update)
-        claims.find_places = _only_look
+        places._CHANGE_USED = Sized(_blind_update)
+        places.find_places = _only_look
         return super().open(url, **options)
 
 
@@ -61,8 +61,8 @@ class Absolute(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        claims.find_places = _only_look
-        claims.change_used = _set_used
+        places.find_places = _only_look
+        places.change_used = _set_used
         return super().open(url, **options)
 
 
@@ -80,7 +80,7 @@ class Careless(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        claims.takers = lambda *_: {}
+        places.takers = lambda *_: {}
         self = super().open(url, **options)
         drop = "ALTER TABLE allocation_units DROP CONSTRAINT IF EXISTS pk_allocation_units"
         self._writing(lambda connection: connection.execute(sa.text(drop)))
@@ -92,7 +92,7 @@ class Late(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        claims.record_operation = _record_later
+        operations.record_operation = _record_later
         backend._together = _one_by_one
         return super().open(url, **options)
 
@@ -111,7 +111,7 @@ def _one_by_one(connection: Connection, write: Write) -> contextlib.AbstractCont
     return contextlib.nullcontext()
 
 
-_record = claims.record_operation
+_record = operations.record_operation
 _PENDING: dict[str, Callable[[Connection], None]] = {}
 
 

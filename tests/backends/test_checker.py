@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend, backend, definitions
-from resource_objects.backends.sql import claims, tables
+from resource_objects.backends.sql import claims, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import Sized, chosen, listed
 from resource_objects.providers import Backend, decision
@@ -334,8 +334,8 @@ def test_the_kit_finds_a_part_that_is_broken(
 @pytest.mark.parametrize(
     ("module", "name", "found_by"),
     [
-        (claims, "change_used", "test_the_last_unit_can_be_had_and_no_more"),
-        (claims, "_add_shares", "test_what_is_taken_is_used_at_the_target_too"),
+        (places, "change_used", "test_the_last_unit_can_be_had_and_no_more"),
+        (places, "_add_shares", "test_what_is_taken_is_used_at_the_target_too"),
         (claims.Work, "take", "test_units_are_given_back_and_taken_one_by_one"),
         (decision, "refusals", "test_a_claim_may_be_large"),
     ],
@@ -348,7 +348,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if module is decision:
-        monkeypatch.setattr(claims, "_CHANGE_USED", Sized(_unguarded))
+        monkeypatch.setattr(places, "_CHANGE_USED", Sized(_unguarded))
         found_by = "test_a_refused_claim_changes_nothing"
     numbers = itertools.count()
 

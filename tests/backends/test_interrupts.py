@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects.backends.sql import backend, claims, feed
+from resource_objects.backends.sql import backend, claims, feed, operations, places
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.claims import Work
 from resource_objects.providers.backend import ConsumerOrder, Operation
@@ -20,8 +20,8 @@ from tests.support.checker import problems
     ("module", "step"),
     [
         (backend, "decide"),
-        (claims, "record_operation"),
-        (claims, "change_used"),
+        (operations, "record_operation"),
+        (places, "change_used"),
         (claims, "make_consumers"),
         (claims, "put"),
         (Work, "take"),

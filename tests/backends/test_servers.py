@@ -18,7 +18,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import claims, feed, migrations
+from resource_objects.backends.sql import claims, feed, migrations, operations, places
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers.orders import (
@@ -180,10 +180,10 @@ def test_a_connection_lost_before_the_commit_did_nothing(
 #: what locks inventories: PostgreSQL finds and locks them in one statement
 _LOCKS = {"postgresql": "_take", "mysql": "lock_places"}
 _PARTS = [
-    (claims, "find_places"),
-    (claims, "locks"),
-    (claims, "change_used"),
-    (claims, "record_operation"),
+    (places, "find_places"),
+    (places, "locks"),
+    (places, "change_used"),
+    (operations, "record_operation"),
     (claims, "make_consumers"),
     (claims, "forget_consumers"),
     (claims, "put"),

@@ -18,7 +18,7 @@ import sqlalchemy
 from sqlalchemy import event
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import backend, claims, feed, tables
+from resource_objects.backends.sql import backend, feed, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
@@ -378,14 +378,14 @@ def test_a_refusal_is_about_what_a_consumer_holds_now(
     names = define(ledger, host("host0"), host("host1"))
     here, there = names["host0"], names["host1"]
     claim(ledger, "job", {there: "VCPU=1"})
-    find = claims.find_places
+    find = places.find_places
 
     def find_late(*args: Any) -> None:
         monkeypatch.undo()
         write(another, ConsumerOrder.adjust("job", (Use(here, "VCPU", 8),)))  # now it is full
         find(*args)
 
-    monkeypatch.setattr(claims, "find_places", find_late)
+    monkeypatch.setattr(places, "find_places", find_late)
     moved = write(
         ledger, ConsumerOrder.release("job"), ConsumerOrder.claim("new", (Use(here, "VCPU", 8),))
     )  # without what the first one holds by now there would be no room
@@ -407,14 +407,14 @@ def test_shares_that_change_meanwhile_are_seen(
         pytest.skip("it reads shares under the lock, where nobody can change them")
     ledger, another = server_ledger, SQLBackend.open(ledger_url)
     names = define(ledger, _shared(2))
-    find = claims._add_shares
+    find = places._add_shares
 
     def find_late(*args: Any) -> None:
         monkeypatch.undo()
         find(*args)
         define(another, _shared(factor))
 
-    monkeypatch.setattr(claims, "_add_shares", find_late)
+    monkeypatch.setattr(places, "_add_shares", find_late)
     claim(ledger, "job", {names["cell0"]: "VCPU=1"})
     assert picture(ledger).used("host0", "VCPU") == factor
     another.close()

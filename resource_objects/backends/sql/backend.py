@@ -14,21 +14,26 @@ from sqlalchemy import Connection
 from resource_objects import clock, exceptions
 from resource_objects.backends.sql import (
     claims,
+    consumers,
     definitions,
     engine,
     feed,
     lists,
     migrations,
     names,
+    operations,
+    places,
     reading,
     tables,
     urls,
 )
-from resource_objects.backends.sql.claims import Consumer, Places, decide, held_by
+from resource_objects.backends.sql.claims import decide
+from resource_objects.backends.sql.consumers import Consumer, held_by
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.errors import Retries, Transient, on_duplicate
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
+from resource_objects.backends.sql.places import Places
 from resource_objects.backends.sql.statements import (
     Sized,
     chunks,
@@ -246,7 +251,7 @@ class SQLBackend(Backend):
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return what an operation did, None if none of that id is recorded."""
-        return self._reading(lambda connection: claims.find_outcome(connection, operation.id))
+        return self._reading(lambda connection: operations.find_outcome(connection, operation.id))
 
     def cursor(self) -> Cursor:
         """Return where the change feed is now. Cost: one small statement."""
@@ -346,10 +351,11 @@ def _furnish(connection: Connection) -> None:
 # 1. providers that are defined, must be unchanged, or report are locked and looked at;
 # 2. names are changed (``names``) and definitions applied (``definitions``), for which inventories
 #    are locked, those of the orders with them;
-# 3. orders are carried out (``claims``): what their consumers hold is read, the inventories
-#    concerned are found and locked, by number, in one statement, it is decided, the operation is
-#    recorded, which ends here if it was done before, ``used`` is changed by the net amounts,
-#    guarded, and consumers, allocations and units are written;
+# 3. orders are carried out: what their consumers hold is read (``consumers``), the inventories
+#    concerned are found and locked, by number, in one statement (``places``), it is decided, the
+#    operation is recorded, which ends here if it was done before (``operations``), ``used`` is
+#    changed by the net amounts, guarded, and consumers, allocations and units are written
+#    (``claims``);
 # 4. what definitions remove is removed;
 # 5. the change feed is told (``feed``).
 #
@@ -387,7 +393,7 @@ def commit_write(
         records = _carry_out(connection, write, number, told)
     else:
         with on_duplicate(_duplicates(write)):
-            claims.record_operation(connection, write, number, now)
+            operations.record_operation(connection, write, number, now)
     if definition is not None:
         definition.remove()
         for uuid, roots in definition.touched().items():
@@ -410,8 +416,8 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
     made = write.operation.made_at
     if made is None or now - made < FRESH:
         return
-    if claims.find_outcome(connection, write.operation.id) is not None:
-        raise claims.DoneBefore(write.operation.id)
+    if operations.find_outcome(connection, write.operation.id) is not None:
+        raise operations.DoneBefore(write.operation.id)
     keeps = datetime.timedelta(seconds=feed.retention(connection))
     write.operation.require_known(now, keeps)
 
@@ -423,9 +429,11 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
     """
     if not write.orders or connection.dialect.name == "sqlite":
         return set()
-    kept = claims.find_consumers(connection, [order.consumer for order in write.orders], Places())
+    kept = consumers.find_consumers(
+        connection, [order.consumer for order in write.orders], Places()
+    )
     records = {name: one.record for name, one in kept.items()}
-    return claims.numbers_of_places(connection, keys_of(write.orders, records))
+    return places.numbers_of_places(connection, keys_of(write.orders, records))
 
 
 def _carry_out(
@@ -435,16 +443,16 @@ def _carry_out(
     at = Places()
     kept: dict[str, Consumer] = {}
     if not _is_one_claim(write):
-        kept = claims.find_consumers(connection, [order.consumer for order in write.orders], at)
+        kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
     settlement = _settlement(connection, write, kept, at)
     assert at.now is not None, "it is read with the places"
     with on_duplicate(_duplicates(write)):
-        claims.record_operation(connection, write, number, at.now)
+        operations.record_operation(connection, write, number, at.now)
         nets = _nets(settlement, at)
         if nets and any(order.adopts for order in write.orders):
-            claims.change_used(connection, nets, adopts=True)
+            places.change_used(connection, nets, adopts=True)
         elif nets:
-            claims.change_used(connection, nets)
+            places.change_used(connection, nets)
         numbers = claims.put(connection, settlement.consumers, kept, at, number)
     for order, settled in zip(write.orders, settlement.consumers, strict=True):
         _tell(order, settled, numbers[settled.claim.consumer], at, told)
@@ -473,7 +481,7 @@ def _duplicates(write: Write) -> dict[str, exceptions.LedgerError]:
     A consumer made by somebody else meanwhile is found at the next try, unless it is a claim.
     """
     found: dict[str, exceptions.LedgerError] = {
-        "operations.uuid": claims.DoneBefore(write.operation.id)
+        "operations.uuid": operations.DoneBefore(write.operation.id)
     }
     if write.orders:
         first = write.orders[0]
@@ -510,7 +518,7 @@ def _settlement(
         for key, holding in consumer.holdings.items():
             if key in keys:
                 at.by_key.setdefault(key, holding.at)
-    claims.find_places(connection, at, keys)
+    places.find_places(connection, at, keys)
     if at.now is None:
         at.now = now_of(connection)
     if _is_alone(write):  # else it was looked at before definitions were
@@ -526,9 +534,11 @@ def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Co
     """Look at consumers again before a refusal: it must be about what they hold now."""
     asked = [order.consumer for order in write.orders]
     if _is_one_claim(write):
-        if claims.is_there(connection, asked[0]):
+        if consumers.is_there(connection, asked[0]):
             raise exceptions.ConsumerExists(asked[0]) from None
-    elif connection.dialect.name != "sqlite" and not claims.are_unchanged(connection, asked, kept):
+        return
+    is_alone = connection.dialect.name == "sqlite"
+    if not is_alone and not consumers.are_unchanged(connection, asked, kept):
         raise Transient(exceptions.DatabaseBusy(asked[0], "somebody else changes it all the time"))
 
 

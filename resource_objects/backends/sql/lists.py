@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import claims, names, tables
+from resource_objects.backends.sql import consumers, names, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import Sized, from_moment, listed, uuids_among
 from resource_objects.fields import MAX_FIGURE
@@ -188,7 +188,7 @@ def list_consumers(
         query = query.where(_consumers.name > after)
     query = query.where(*of_consumers(wanted), *holders(wanted))
     names = list(connection.scalars(query))
-    found = claims.held_by(connection, names)
+    found = consumers.held_by(connection, names)
     return tuple(found[name] for name in names)
 
 

@@ -1,0 +1,136 @@
+"""Operations: what was done, and what came of it.
+
+What makes a retry harmless: every write is recorded under its operation's id, in the transaction
+of the change itself, so that both are there or none is. Two writers of one operation meet at its
+unique id: the second waits, fails, and is given the outcome of the first.
+
+An outcome is not kept: it is what the consumers hold, as long as nobody else has written them,
+and else what the rows of the feed say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from resource_objects import exceptions
+from resource_objects.backends.sql import tables
+from resource_objects.backends.sql.consumers import BY_ID, holdings, record_of
+from resource_objects.backends.sql.places import Places
+from resource_objects.backends.sql.statements import (
+    Insert,
+    Sized,
+    Statement,
+    chunks,
+    listed,
+    moment,
+)
+from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.orders import ConsumerRecord, Mode, Outcome, Use, Write
+
+_providers = tables.resource_providers.c
+_operations = tables.operations.c
+_changes = tables.changes.c
+
+
+class DoneBefore(exceptions.LedgerError):
+    """The operation is recorded already: nothing was done now."""
+
+    problem = "is recorded already"
+
+
+_RECORD = Insert(tables.operations, "id", "uuid", "kind", "subject", "actor", "created_at")
+_FIND_OPERATION = Statement(
+    sa.select(_operations.id, _operations.kind, _operations.subject).where(
+        _operations.uuid == sa.bindparam("wanted")
+    )
+)
+_TOLD_OF = Statement(
+    sa.select(_changes.part, _changes.what, _changes.consumer_id, _changes.provider_uuid)
+    .add_columns(_changes.resource_class, _changes.used_before, _changes.used_after)
+    .add_columns(_changes.taken, _changes.given)
+    .where(_changes.operation_id == sa.bindparam("operation"), _changes.consumer_id.is_not(None))
+    .order_by(_changes.part)
+)
+
+
+def record_operation(
+    connection: Connection, write: Write, number: int, now: datetime.datetime
+) -> None:
+    """Record an operation as done, by its number."""
+    doing = write.operation
+    values = (number, doing.id, write.kind, write.subject, doing.actor, moment(connection, now))
+    _RECORD.many(connection, [values])
+
+
+def find_outcome(connection: Connection, operation: str) -> Outcome | None:
+    """Return what a recorded operation did. Cost: one query, four more for its consumers."""
+    for number, kind, subject in _FIND_OPERATION.rows(connection, {"wanted": operation}):
+        return Outcome(kind, subject, tuple(_outcomes(connection, number)))
+    return None
+
+
+def _outcomes(connection: Connection, operation: int) -> Iterable[ConsumerRecord]:
+    """Yield what became of each consumer of an operation, in the order of its orders."""
+    told: dict[int, list[Sequence[Any]]] = {}
+    for row in _TOLD_OF.rows(connection, {"operation": operation}):
+        told.setdefault(row[2], []).append(row)
+    if not told:
+        return
+    described = {
+        row[0]: row for ids in chunks(sorted(told)) for row in BY_ID.rows(connection, ids=ids)
+    }
+    at = Places()
+    as_kept = [n for n, row in described.items() if row[1] == operation and not row[2]]
+    held_now = holdings(connection, as_kept, at)
+    uuids = {row[3] for rows in told.values() for row in rows if row[3] is not None}
+    names = names_of(connection, uuids)
+    for number, rows in told.items():
+        _, _, gone, *said = described[number]
+        if number in held_now or number in as_kept:
+            held = tuple(one.held for one in held_now[number].values())
+        else:
+            held = _held_as_told(rows, names, gone=gone == operation)
+        record = record_of(operation, said, held)
+        if gone == operation:
+            record = dataclasses.replace(record, state=RELEASED)
+        yield record
+
+
+def _held_as_told(
+    rows: Iterable[Sequence[Any]], names: Mapping[str, str], *, gone: bool
+) -> tuple[Use, ...]:
+    """Return what a consumer held after an operation, of one that others have written since.
+
+    It is what the operation took; of one that gave back everything, what it gave back.
+    """
+    held: list[Use] = []
+    for _, what, _, uuid, kind, before, after, taken, given in rows:
+        if uuid is None or (gone and what != Mode.SET):
+            continue
+        amount, units = (before, given) if gone else (after, taken)
+        if amount:
+            found = tuple(sorted(json.loads(units))) if units else ()
+            held.append(Use(uuid, kind, amount, found, names.get(uuid, uuid)))
+    return tuple(held)
+
+
+_NAMES_OF = Sized(
+    lambda uuids: sa.select(_providers.uuid, _providers.name).where(
+        listed(_providers.uuid, "uuids", uuids)
+    )
+)
+
+
+def names_of(connection: Connection, uuids: Collection[str]) -> dict[str, str]:
+    """Return the names of providers that are there."""
+    found: dict[str, str] = {}
+    for part in chunks(sorted(uuids)):
+        found.update(_NAMES_OF.rows(connection, uuids=part))
+    return found
