@@ -8,6 +8,7 @@ sees to that.
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,9 +64,14 @@ def read_tables(url: str) -> Tables:
         if engine.dialect.name == "sqlite":  # whose driver begins only when something is written
             connection.exec_driver_sql("BEGIN")
         return {
-            table: [tuple(row) for row in connection.exec_driver_sql(query)]
+            table: [tuple(map(_plain, row)) for row in connection.exec_driver_sql(query)]
             for table, query in _QUERIES.items()
         }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as most databases have it; uuids are of PostgreSQL's own type there."""
+    return str(value) if isinstance(value, uuid.UUID) else value
 
 
 def problems(url: str, *, shrunk: bool = False) -> list[str]:
