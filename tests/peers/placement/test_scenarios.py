@@ -29,7 +29,6 @@ FILES = sorted((Path(__file__).parents[2] / "scenarios").glob("*.txt"))
 OTHERWISE = {
     ("aggregates_of_pools", 1): "fails: a pool below another provider",
     ("amounts_stay_apart", 0): "adds up what is taken of two",
-    ("amounts_stay_apart", 1): "adds up what is taken of two",
     ("exact_capacity", 0): "refuses the last unit: its capacity is a float",
     ("groups_of_what_is_not", 0): "finds nobody",
     ("in_tree_of_a_group_of_nothing", 0): "does not look at in_tree",
@@ -56,7 +55,10 @@ def _can_be_asked(ask: Ask) -> bool:
     if not any("placement" in one.columns and one.error is None for one in ask.answers):
         return False
     request, limit = ask.request("placement")
-    is_said = not any(group.traits_of for group in request.groups)
+    is_said = not any(
+        group.traits_of or any(kind.is_located for kind in group.resources)
+        for group in request.groups
+    )
     return is_said and limit is None and len(request.named) <= MOST_GROUPS
 
 
