@@ -8,8 +8,8 @@ flags; what is asked of one tree is then cut out as plain data (:class:`.TreeDem
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,115 +22,99 @@ from resource_objects.resources.catalog import is_device
 from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions import amounts, contention, located
+from resource_objects.search.assignment import Assigning
+from resource_objects.search.backtracking import Budget, Exhausted
+from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import (
+    ClassCondition,
     Demand,
-    Draw,
-    Source,
     Sources,
     TreeDemand,
-    bits,
-    enough_of_class,
 )
 from resource_objects.search.conditions.base import (
     Condition,
-    Conditions,
     Laying,
+    Qualification,
+    Qualifications,
     Semantics,
     semantics_of,
 )
-from resource_objects.search.conditions.groups import Named, lay_groups, pools_of
-from resource_objects.search.conditions.located import LocatedDemand, LocatedTreeDemand, lay_located
+from resource_objects.search.conditions.contention import Contention
+from resource_objects.search.conditions.groups import Groups, Named, lay_groups
+from resource_objects.search.conditions.host import HostCondition, HostGives
+from resource_objects.search.conditions.located import (
+    LocatedCondition,
+    LocatedTreeDemand,
+    Nearness,
+    lay_located,
+)
+from resource_objects.search.conditions.together import Together
+from resource_objects.search.conditions.traits import RequiredTraits
+from resource_objects.search.conditions.units import having_free
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.order import Preference
+from resource_objects.search.solver import can, does_not_fit
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """A request over a fleet; ``required`` is in the order of the arrays."""
+    """A request over a fleet, as the conditions on hosts that it comes to."""
 
     fleet: Fleet
     request: Request
     rules: Semantics
-    required: tuple[str, ...]  #: the traits that some class has to answer for
-    asks: tuple[Demand, ...]
-    located: tuple[LocatedDemand, ...]
+    of_host: tuple[HostCondition, ...]  #: on the hosts themselves
+    classes: tuple[ClassCondition, ...]  #: each count of the unnamed group
+    located: tuple[LocatedCondition, ...]  #: each of its located amounts
+    traits: RequiredTraits  #: of which some class has to answer for each
+    of_unnamed: tuple[Condition, ...]  #: all on the unnamed group, each by itself before several
+    together: Together  #: the last of these
+    of_groups: tuple[Condition, ...]  #: on the named groups; none if there are none
     named: Named
-    of_root: tuple[Condition, ...]  #: on the hosts themselves: flags by tree
     is_host: Booleans  #: by tree: may be found
     is_told: Booleans  #: by tree: is explained if it is not found
     has_own: Booleans  #: by tree: keeps something of what is asked
 
     @property
-    def forbidden(self) -> tuple[str, ...]:
-        """The traits that nobody who gives may have, of the unnamed group."""
-        return tuple(sorted(self.request.unnamed.forbidden))
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that is asked of a host, in the order in which it is told."""
+        return (*self.of_host, *self.of_unnamed, *self.of_groups)
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        """The counts of the unnamed group."""
+        return tuple(one.demand for one in self.classes)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The traits that some class has to answer for, in the order of the arrays."""
+        return self.traits.required
 
     def of_tree(self, tree: int, preference: Preference | None = None) -> list[TreeDemand]:
-        """Return the asks of one tree, as plain data. Cost: some 10 microseconds each.
+        """Return the counts asked of one tree, as plain data. Cost: some 10 microseconds each.
 
         :param preference: who is looked at first; None: who has a tree, in its order, then pools
         """
-        asks = [self._asked(ask, tree) for ask in self.asks]
+        here = [one.of_tree(tree) for one in self.classes]
         if preference is None or preference.is_plain:
-            return asks
-        return [preference.of_givers(asked, tree) for asked in asks]
+            return here
+        return [preference.of_givers(asked, tree) for asked in here]
 
     def located_of_tree(self, tree: int) -> list[LocatedTreeDemand]:
         """Return the located amounts, asked of one tree."""
-        return [ask.of_tree(tree) for ask in self.located]
+        return [one.of_tree(tree) for one in self.located]
 
-    def givers(self, ask: Demand, tree: int) -> Iterator[tuple[Sources, Any]]:
-        """Yield who may give a class to a tree: which of whose entries, its own first."""
-        yield ask.own, ask.rows.of_tree(tree)
-        pools = self.pools(tree) if ask.pooled is not None else []
-        if ask.pooled is not None and pools:
-            provider = self.fleet.inventories.provider[ask.pooled.numbers]
-            yield ask.pooled, np.flatnonzero(np.isin(provider, pools))
 
-    def pools(self, tree: int) -> list[int]:
-        """Return the pools of other trees that may give to a tree."""
-        return pools_of(self.fleet, self.rules, tree)
+#: Steps that explaining may take to find out whether some groups can be given.
+GROUP_PATIENCE = 10_000
 
-    def _asked(self, ask: Demand, tree: int) -> TreeDemand:
-        (own, here), *others = self.givers(ask, tree)
-        mine = ask.rows.first + here.start, ask.rows.first + here.stop
-        numbers: Sequence[int] = range(*mine)
-        figures = self._figures(slice(*mine), ask.is_device[here].tolist())
-        allowed = own.allowed[here]
-        having = [has[here] for has in own.has_required]
-        for pooled, there in others:
-            if len(there):
-                more = np.asarray(pooled.numbers)[there]
-                numbers = [*numbers, *more.tolist()]
-                figures += self._figures(more, [False] * len(more))
-                allowed = np.concatenate((allowed, pooled.allowed[there]))
-                pairs = zip(having, pooled.has_required, strict=True)
-                having = [np.concatenate((has, theirs[there])) for has, theirs in pairs]
-        return TreeDemand(
-            amount=ask.amount,
-            numbers=numbers,
-            givers=tuple(figures),
-            allowed=bits(allowed.tolist()),
-            with_trait=tuple(bits(has.tolist()) for has in having),
-            draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
-            own=here.stop - here.start,
-        )
 
-    def _figures(self, rows: Any, is_device: list[bool]) -> list[Source]:
-        kept = self.fleet.inventories
-        columns = [column[rows].tolist() for column in (kept.low, kept.high, kept.step_size)]
-        return list(map(Source, *columns, is_device))
-
-    def _draws(self, numbers: Sequence[int]) -> Iterable[Draw]:
-        shares = self.fleet.shares
-        if isinstance(numbers, range):
-            found = shares.between(numbers.start, numbers.stop)
-        else:
-            found = [link for number in numbers for link in shares.between(number, number + 1)]
-        place = {number: place for place, number in enumerate(numbers)} if found else {}
-        for source, target, factor in found:
-            yield Draw(place[source], target, factor, self.fleet.left(target))
+def _can_groups(named: Named, tree: int) -> bool:
+    """Return whether groups can be given, or whether that takes too long to find out."""
+    try:
+        return next(Assigning(named, tree, Budget(GROUP_PATIENCE)).ways(), None) is not None
+    except Exhausted:
+        return True
 
 
 def lay(request: Request, fleet: Fleet) -> Problem:
@@ -148,24 +132,62 @@ def lay(request: Request, fleet: Fleet) -> Problem:
     laying = Laying(fleet, rules)
     group = request.unnamed
     laid = laying.of_group(group)
-    asks = tuple(
-        _ask(fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules)
+    overdrawn = functools.partial(does_not_fit, fleet)
+    demands = [
+        _demand(fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules)
         for one in wanted(request)
+    ]
+    classes = tuple(
+        ClassCondition(fleet, rules, one, lambda here: can([here]), lambda here: overdrawn([here]))
+        for one in demands
     )
-    where = lay_located(fleet, amounts_of, laid)
-    groups = lay_groups(fleet, request, laying, rules)
-    of_root = (
-        *laying.of_root(request.root_required, request.root_forbidden),
-        *laying.of_host(group),
+    trees = len(fleet.hosts)
+    where = tuple(
+        LocatedCondition(one, trees, lambda here: can([], here))
+        for one in lay_located(fleet, amounts_of, laid)
     )
-    having = [ask.rows.tree for ask in asks] + [ask.parts.tree for ask in where]
-    having += [rows.tree for kind in groups.kinds for rows, _ in kind.classes]
-    having += [fleet.tree[kind.own] for kind in groups.kinds if not kind.classes]
-    flags = _looked_at(fleet, having, rules)
-    for one in of_root:
-        flags[0][~one.own] = False
-    required = tuple(one.label for one in laid.some)
-    return Problem(fleet, request, rules, required, asks, where, groups, of_root, *flags)
+    named = lay_groups(fleet, request, laying, rules)
+    of_host = tuple(
+        HostCondition(fleet, one, classes)
+        for one in (
+            *laying.of_root(request.root_required, request.root_forbidden),
+            *laying.of_host(group),
+        )
+    )
+    having = [one.rows.tree for one in demands] + [one.demand.parts.tree for one in where]
+    having += [rows.tree for kind in named.kinds for rows, _ in kind.classes]
+    having += [fleet.tree[kind.own] for kind in named.kinds if not kind.classes]
+    is_host, is_told, has_own = _looked_at(fleet, having, rules)
+    for condition in of_host:
+        is_host[~condition.mask()] = False
+    traits = RequiredTraits(fleet, tuple(one.label for one in laid.some), (*classes, *where))
+    nearness = Nearness(where) if len(where) > 1 else None
+    together = Together(fleet, classes, where, traits, can, overdrawn)
+    of_unnamed: list[Condition] = [*classes, *where]
+    of_unnamed += [] if nearness is None else [nearness]
+    of_unnamed += [
+        Contention(fleet, classes, where, nearness, can, overdrawn),
+        traits,
+        HostGives(fleet, is_host, classes if rules.host_gives and not where else ()),
+        together,
+    ]
+    beside = {one.resource_class: one.amount for one in demands}
+    return Problem(
+        fleet,
+        request,
+        rules,
+        of_host,
+        classes,
+        where,
+        traits,
+        tuple(of_unnamed),
+        together,
+        (Groups(named, is_host, beside, _can_groups),) if named else (),
+        named,
+        is_host,
+        is_told,
+        has_own,
+    )
 
 
 def _looked_at(
@@ -193,18 +215,21 @@ def _looked_at(
     return asked & np.where(is_pool, has_all, has_any), told, has_any
 
 
-def _ask(
-    fleet: Fleet, one: Wanted, laid: Conditions, of_class: Sequence[Condition], rules: Semantics
+def _demand(
+    fleet: Fleet,
+    one: Wanted,
+    laid: Qualifications,
+    of_class: Sequence[Qualification],
+    rules: Semantics,
 ) -> Demand:
     rows, name = fleet.rows(one.resource_class), one.resource_class
     each = (*laid.each, *of_class)
-    taken = list(fleet.units.taken(one.units)) if one.units else []
-    is_free = ~np.isin(rows.provider, taken) & ~rows.is_part if taken else ~rows.is_part
+    is_free = having_free(fleet, rows, one.units)
     own = _givers(
         range(rows.first, rows.first + len(rows.provider)),
         [~one.own[rows.provider] for one in each],
         [one.own[rows.provider] for one in laid.some],
-        is_free,
+        is_free & ~rows.is_part,
     )
     return Demand(
         resource_class=name,
@@ -215,7 +240,7 @@ def _ask(
         is_device=_splitting(rows, one, rules),
         barriers=tuple((one.rule, one.label) for one in each),
         own=own,
-        pooled=_pooled(fleet, rows, each, laid.some, taken),
+        pooled=_pooled(fleet, rows, each, laid.some, is_free),
     )
 
 
@@ -229,18 +254,19 @@ def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
 def _pooled(
     fleet: Fleet,
     rows: ClassRows,
-    each: Sequence[Condition],
-    some: Sequence[Condition],
-    taken: Sequence[int],
+    each: Sequence[Qualification],
+    some: Sequence[Qualification],
+    is_free: Booleans,
 ) -> Sources | None:
     """Return the inventories of pools, None if there are none."""
     entries = np.flatnonzero(np.isin(rows.provider, fleet.pools.providers))
     if not len(entries):
         return None
     provider = rows.provider[entries]
-    is_free = ~np.isin(provider, taken)
     barred = [~one.pooled[provider] for one in each]
-    return _givers(rows.first + entries, barred, [one.pooled[provider] for one in some], is_free)
+    return _givers(
+        rows.first + entries, barred, [one.pooled[provider] for one in some], is_free[entries]
+    )
 
 
 def _givers(
@@ -348,55 +374,23 @@ def _add(kept: dict[str, Wanted], record: AmountRecord) -> None:
 
 
 # --- prefilter ----------------------------------------------------------------------------------
-# Conditions that every host which can hold a request meets: over the whole fleet at once.
+# What every host which can hold a request meets: over the whole fleet at once.
 #
-# They are cheap and rule most hosts out; what remains is decided exactly, tree by tree. A host
-# passes
-#
-# * if it may be a host at all: it gives something of its own, and its root has the traits asked;
-# * if, for each class, one provider gives all by itself, or its devices together have enough, or a
-#   pool that it is linked to gives all;
-# * if there are enough providers for the named groups, and enough of each class (:mod:`.groups`);
-# * if it has the parts that located amounts need at least (:mod:`.located`);
-# * if, for each required trait, that is so for some class among the providers that have it;
-# * if there is room where several classes draw on one inventory (:mod:`.contention`).
-#
-# Where no amount is split and no two traits meet this is the whole decision already.
+# They are cheap and rule most hosts out; what remains is decided exactly, tree by tree. Each
+# condition says it by its mask. Where no amount is split and no two traits meet this is the whole
+# decision already.
 
 
-def possible(question: Problem) -> Integers:
+def possible(problem: Problem) -> Integers:
     """Return the trees that may hold the request, in order. No tree that can is left out.
 
-    Cost: one vectorised pass for each class, and each class and trait.
+    Cost: a vectorised pass for each class, and each class and trait.
     """
-    passing = question.is_host.copy()
-    for ask in question.asks:
-        passing &= enough_of_class(question.fleet, ask)
-    for one in question.located:
-        passing &= located.enough_parts(one, len(passing))
-    if question.named:
-        passing &= question.named.possible(
-            {ask.resource_class: ask.amount for ask in question.asks}
-        )
-    for number in range(len(question.required)):
+    passing = problem.is_host.copy()
+    for condition in problem.conditions:
         if passing.any():
-            passing &= answered(question, number)
-    is_tied = len(question.asks) > 1 or bool(question.located)
-    if question.fleet.shares and is_tied and passing.any():
-        drawing = [contention.drawing(question.fleet, ask) for ask in question.asks]
-        drawing += [each for one in question.located for each in located.drawing(one)]
-        passing &= ~contention.contended(question.fleet, drawing)
+            passing &= condition.mask()
     return np.flatnonzero(passing)
-
-
-def answered(question: Problem, trait: int) -> Booleans:
-    """Return, by tree, whether some class seems to be given by who has a required trait."""
-    found = np.zeros(len(question.is_host), dtype=np.bool_)
-    for ask in question.asks:
-        found |= enough_of_class(question.fleet, ask, trait)
-    for one in question.located:
-        found |= located.enough_parts(one, len(found), trait)
-    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -411,7 +405,7 @@ class Direct:
     first: tuple[Integers, ...]  #: by class, the number of the inventory that gives
 
 
-def direct(question: Problem, is_plain: bool) -> Direct | None:
+def direct(problem: Problem, is_plain: bool) -> Direct | None:
     """Return the trees that arrays decide, None if there are none.
 
     On these, what the exact decision does first is all it does: of each class the first provider
@@ -422,12 +416,12 @@ def direct(question: Problem, is_plain: bool) -> Direct | None:
 
     Cost: a pass for each class, and each class and trait.
     """
-    fleet, asks = question.fleet, question.asks
-    if not asks or question.located or question.named or _gives_units(question):
+    fleet, asks = problem.fleet, problem.demands
+    if not asks or problem.located or problem.named or _gives_units(problem):
         return None
-    decides = np.ones(len(question.is_host), dtype=np.bool_)
+    decides = np.ones(len(problem.is_host), dtype=np.bool_)
     is_only = decides.copy()
-    answers = [np.zeros_like(decides) for _ in question.required]
+    answers = [np.zeros_like(decides) for _ in problem.required]
     first = []
     for ask in asks:
         rows = ask.rows
@@ -460,10 +454,10 @@ def direct(question: Problem, is_plain: bool) -> Direct | None:
     return Direct(decides, is_only, tuple(first)) if decides.any() else None
 
 
-def _gives_units(question: Problem) -> bool:
+def _gives_units(problem: Problem) -> bool:
     """Return whether somebody would have to say which units it takes."""
-    names = {ask.resource_class for ask in question.asks}
-    by_name = (parts for _, parts in question.fleet.views.devices)
-    return any(ask.units for ask in question.asks) or any(
+    names = {ask.resource_class for ask in problem.demands}
+    by_name = (parts for _, parts in problem.fleet.views.devices)
+    return any(ask.units for ask in problem.demands) or any(
         not names.isdisjoint(shape) for parts in by_name for shape in parts.shapes
     )

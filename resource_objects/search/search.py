@@ -22,13 +22,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 import numpy as np
 
 from resource_objects.requests import Request
-from resource_objects.search import problem
 from resource_objects.search.backtracking import Budget, CutShort, Exhausted
 from resource_objects.search.candidates import Candidate, Candidates, Hit
 from resource_objects.search.explain import Explanation, Outcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.problem import Direct, Problem, lay
+from resource_objects.search.problem import Direct, Problem, direct, lay, possible
 from resource_objects.search.tree_search import Part, TreeSearch, candidate
 
 #: Steps that one host may take before the others had their turn.
@@ -58,14 +57,14 @@ def search(
 class _Run:
     """One search while it runs."""
 
-    def __init__(self, question: Problem, options: Options) -> None:
-        self.question = question
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self.problem = problem
         self.limit = options.limit
         self.per_host = options.per_host
-        self.preference = Preference(question.fleet, question.request, options.order, options.seed)
+        self.preference = Preference(problem.fleet, problem.request, options.order, options.seed)
         self.budget = Budget(options.budget)
-        self.possible = problem.possible(question)
-        self.direct = problem.direct(question, self.preference.is_plain)
+        self.possible = possible(problem)
+        self.direct = direct(problem, self.preference.is_plain)
         self.count = 0
         self.found: set[int] = set()  # trees with a candidate
         self.seen: set[int] = set()  # trees of which it is known whether they have a candidate
@@ -110,7 +109,7 @@ class _Run:
 
     def explain(self) -> Explanation:
         """Return why hosts were left out, when all that is to be found was found."""
-        ruled_out = self.question.is_told.copy()
+        ruled_out = self.problem.is_told.copy()
         ruled_out[self.possible] = False
         ruled_out[self._with_like(self.refused)] = True
         undecided = sorted(self._with_like(self.undecided))
@@ -121,7 +120,7 @@ class _Run:
             unseen=len(self.possible) - decided - len(undecided) if self.is_full else 0,
             budget=self.budget.allowed,
         )
-        return Explanation(self.question, outcome)
+        return Explanation(self.problem, outcome)
 
     def _with_like(self, trees: Iterable[int]) -> list[int]:
         """Return some trees, and those that find what they find."""
@@ -148,7 +147,7 @@ class _Run:
 
     def _tried(self, tree: int, most: int) -> Hit | None:
         """Return the first candidate of a tree, None if there is none or the steps ran out."""
-        hosting = TreeSearch(self.question, tree, self.preference)
+        hosting = TreeSearch(self.problem, tree, self.preference)
         try:
             hit = self._step(tree, hosting, most)
         except CutShort:
@@ -169,7 +168,7 @@ class _Run:
         self.count += 1
         if self.per_host != 1 and not direct.is_only[tree]:
             self.waiting[tree] = None
-        return functools.partial(_build, self.question, direct, tree)
+        return functools.partial(_build, self.problem, direct, tree)
 
     def _is_served_alike(self, tree: int) -> bool:
         """Return whether a tree finds what one before it finds, because only pools give.
@@ -177,10 +176,10 @@ class _Run:
         Where no host needs to give anything itself, trees that keep nothing of what is asked find
         the same candidates if they are linked to the same pools.
         """
-        question = self.question
-        if question.rules.host_gives or not question.fleet.pools or question.has_own[tree]:
+        problem = self.problem
+        if problem.rules.host_gives or not problem.fleet.pools or problem.has_own[tree]:
             return False
-        first = self.by_pools.setdefault(tuple(question.fleet.pools.of_tree(tree)), tree)
+        first = self.by_pools.setdefault(tuple(problem.fleet.pools.of_tree(tree)), tree)
         if first != tree:
             self.like.setdefault(first, []).append(tree)
         return first != tree
@@ -204,7 +203,7 @@ class _Run:
         """Return the search on a tree, after what was found of it."""
         known = self.waiting[tree]
         if known is None:
-            known = self.waiting[tree] = TreeSearch(self.question, tree, self.preference)
+            known = self.waiting[tree] = TreeSearch(self.problem, tree, self.preference)
             known.next(self.budget, self.budget.left)  # what arrays have found already
         return known
 
@@ -215,7 +214,7 @@ class _Run:
         """
         is_of_others = False
         while (found := hosting.next(self.budget, most)) is not None:
-            if found.is_of_pools and not self.question.rules.host_gives:
+            if found.is_of_pools and not self.problem.rules.host_gives:
                 if found.key in self.of_pools:
                     is_of_others = True
                     continue
@@ -228,11 +227,11 @@ class _Run:
         return None
 
 
-def _build(question: Problem, direct: Direct, tree: int) -> Candidate:
+def _build(problem: Problem, direct: Direct, tree: int) -> Candidate:
     """Return the candidate of a tree that arrays decided."""
-    provider = question.fleet.inventories.provider
+    provider = problem.fleet.inventories.provider
     parts = [
         Part(number, -1, int(provider[first[tree]]), ask.amount)
-        for number, (ask, first) in enumerate(zip(question.asks, direct.first, strict=True))
+        for number, (ask, first) in enumerate(zip(problem.demands, direct.first, strict=True))
     ]
-    return candidate(question, tree, parts)
+    return candidate(problem, tree, parts)

@@ -49,8 +49,8 @@ class TreeCandidate(NamedTuple):
 class TreeSearch:
     """The search on one tree; it may be left and taken up again."""
 
-    def __init__(self, question: Problem, tree: int, preference: Preference) -> None:
-        self._question = question
+    def __init__(self, problem: Problem, tree: int, preference: Preference) -> None:
+        self._problem = problem
         self._tree = tree
         self._preference = preference
         self._purse = Budget(0)
@@ -67,10 +67,10 @@ class TreeSearch:
             return next(self._ways, None)
 
     def _every(self) -> Iterator[TreeCandidate]:
-        question = self._question
-        asks = question.of_tree(self._tree, self._preference)
-        located = question.located_of_tree(self._tree)
-        self._unnamed = Unnamed(question.fleet, asks, located, self._purse)
+        problem = self._problem
+        asks = problem.of_tree(self._tree, self._preference)
+        located = problem.located_of_tree(self._tree)
+        self._unnamed = Unnamed(problem.fleet, asks, located, self._purse)
         seen: set[Hashable] = set()
         for given in self._assignments():
             found = False
@@ -89,10 +89,10 @@ class TreeSearch:
 
     def _assignments(self) -> Iterator[Assignment]:
         """Yield the ways to give the named groups, if the unnamed one can be given at all."""
-        if not self._question.named:
+        if not self._problem.named:
             yield Assignment((), {}, {})
         elif self._unnamed.first({}, {}, False) is not None:
-            named = self._question.named
+            named = self._problem.named
             assigning = Assigning(
                 named, self._tree, self._purse, self._preference, rest=self._unnamed
             )
@@ -100,13 +100,13 @@ class TreeSearch:
 
     def _needs_own(self, given: Assignment) -> bool:
         """Return whether the unnamed group has to be given by the tree itself, at least in part."""
-        question = self._question
-        if not question.rules.host_gives or not question.fleet.pools:
+        problem = self._problem
+        if not problem.rules.host_gives or not problem.fleet.pools:
             return False
         return not any(self._is_own(provider) for _, provider in given.given)
 
     def _is_own(self, provider: int) -> bool:
-        return int(self._question.fleet.tree[provider]) == self._tree
+        return int(self._problem.fleet.tree[provider]) == self._tree
 
     def _of(self, given: Assignment) -> Iterator[TreeCandidate]:
         """Yield the candidates beside a way to give the named groups."""
@@ -145,20 +145,20 @@ class TreeSearch:
                 unnamed = unnamed.with_less(few.ask, few.giver, few.amount - 1)
 
     def _built(self, given: Assignment, found: Decision) -> TreeCandidate:
-        question, unnamed = self._question, self._unnamed
-        parts = list(parts_of(question.fleet, unnamed.asks, found))
+        problem, unnamed = self._problem, self._unnamed
+        parts = list(parts_of(problem.fleet, unnamed.asks, found))
         if self._has_found:  # the first of each host is as much as there are hosts: never too much
             self._purse.spend(len(parts) + len(given.given))
-        made = candidate(question, self._tree, parts, unnamed.located, found.assigned, given.given)
+        made = candidate(problem, self._tree, parts, unnamed.located, found.assigned, given.given)
         providers = [provider for _, provider in given.given]
         providers += [part.provider for part in parts]
-        is_of_pools = not unnamed.located and question.fleet.pools.every.issuperset(providers)
+        is_of_pools = not unnamed.located and problem.fleet.pools.every.issuperset(providers)
         return TreeCandidate(made, self._key(given, parts, found.assigned), is_of_pools)
 
     def _key(
         self, given: Assignment, parts: Iterable[Part], assigned: Sequence[Amount]
     ) -> Hashable:
-        fleet = self._question.fleet
+        fleet = self._problem.fleet
         holding: dict[int, list[tuple[int, int, int]]] = {}
         for number, provider in given.given:
             holding.setdefault(provider, []).append((0, number, 1))
@@ -464,7 +464,7 @@ class _Count(NamedTuple):
 
 
 def candidate(
-    question: Problem,
+    problem: Problem,
     tree: int,
     parts: Iterable[Part],
     located: Sequence[LocatedTreeDemand] = (),
@@ -478,7 +478,7 @@ def candidate(
     :param given: which provider gives a group of which kind, of the named groups
     :raises FewUnits: if a provider has fewer free units than it counts
     """
-    fleet = question.fleet
+    fleet = problem.fleet
     given = sorted(given, key=lambda one: one[0])  # in the order of the request
     by_kind = {one.ask.resource_class: a for one, a in zip(located, assigned, strict=True)}
     placed = [
@@ -486,8 +486,8 @@ def candidate(
         for one, amount in zip(located, assigned, strict=True)
         for pair in one.allocations(amount)
     ]
-    counts = list(_counts(question, parts))
-    by_name = list(_of_named(question, given))
+    counts = list(_counts(problem, parts))
+    by_name = list(_of_named(problem, given))
     allocations = [
         *_counted(fleet, [*counts, *by_name], placed),
         *(each for _, each in placed),
@@ -499,18 +499,18 @@ def candidate(
         allocations=tuple(_summed(allocations) if by_kind or given else allocations),
         generations=tuple(_generations(fleet, givers)),
         located=Amounts(by_kind) if by_kind else _NO_AMOUNTS,
-        mappings=_mappings(question, of_unnamed, given),
+        mappings=_mappings(problem, of_unnamed, given),
     )
 
 
 def _mappings(
-    question: Problem, of_unnamed: Iterable[int], given: Iterable[tuple[int, int]]
+    problem: Problem, of_unnamed: Iterable[int], given: Iterable[tuple[int, int]]
 ) -> FrozenDict:
     """Return who gives each group, by its suffix."""
-    names = question.fleet.names
+    names = problem.fleet.names
     every = tuple(names[place] for place in dict.fromkeys(of_unnamed))
     found = {"": every} if every else {}
-    suffixes = [iter(kind.suffixes) for kind in question.named.kinds]
+    suffixes = [iter(kind.suffixes) for kind in problem.named.kinds]
     for number, provider in given:
         found[next(suffixes[number])] = (names[provider],)
     return FrozenDict(sorted(found.items()))
@@ -533,16 +533,16 @@ def parts_of(fleet: Fleet, asks: Sequence[TreeDemand], found: Decision) -> Itera
             yield Part(number, giver, int(provider[asked.numbers[giver]]), amount)
 
 
-def _counts(question: Problem, parts: Iterable[Part]) -> Iterator[_Count]:
+def _counts(problem: Problem, parts: Iterable[Part]) -> Iterator[_Count]:
     for part in parts:
-        ask = question.asks[part.ask]
+        ask = problem.demands[part.ask]
         whole = ask.whole if part.amount == ask.amount else None
         yield _Count(*part[:3], ask.resource_class, part.amount, whole, ask.units)
 
 
-def _of_named(question: Problem, given: Iterable[tuple[int, int]]) -> Iterator[_Count]:
+def _of_named(problem: Problem, given: Iterable[tuple[int, int]]) -> Iterator[_Count]:
     for number, provider in given:
-        kind = question.named.kinds[number]
+        kind = problem.named.kinds[number]
         for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
             yield _Count(-1, -1, provider, name, amount, kind.group.resources[name], ())
 

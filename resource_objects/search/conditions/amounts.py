@@ -10,15 +10,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import Amount
+from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.backtracking import Budget, Solution, solutions
+from resource_objects.search.conditions.base import (
+    Cut,
+    Partial,
+    Semantics,
+    excluded,
+    pools_of,
+    trees_of,
+    unmet,
+)
+from resource_objects.search.conditions.units import reasons_of_units
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.split import split
 
@@ -221,12 +232,17 @@ class Shortage:
         self._rows = [asked.numbers[place] for place in places]
         self._shared = [asked.numbers[place] for place in places if asked.givers[place].is_device]
         self._is_pooled = not asked.own
+        #: what can be taken of each inventory, nothing where it is less
+        figures = fleet.inventories.free[self._rows].clip(0).tolist()
+        self._free: dict[int, int] = dict(zip(self._rows, figures, strict=True))
+        #: whether all of them have less than is asked for: then no search is needed to know
+        self.is_of_sums = sum(figures) < self._amount
 
     def reasons(self) -> list[Reason]:
         """Return what stands against them."""
-        free = self._free(self._rows)
+        free = self._free
         nearest = max(self._rows, key=lambda row: (free[row], -row))
-        if sum(free.values()) < self._amount:
+        if self.is_of_sums:
             return self._full([nearest] if self._is_pooled else self._rows)
         together = sum(free[row] for row in self._shared)
         if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
@@ -235,14 +251,10 @@ class Shortage:
             return [self._unit_rule(nearest)]
         return self._full(self._shared if together > free[nearest] else [nearest])
 
-    def _free(self, rows: Sequence[int]) -> dict[int, int]:
-        """Return what can be taken of some inventories, nothing where it is less."""
-        return {row: max(0, int(self._fleet.inventories.free[row])) for row in rows}
-
     def _full(self, rows: list[int]) -> list[Reason]:
         """Name the capacity of some inventories, and what they share where that leaves less."""
-        free = self._free(rows)
-        left = {row: max(0, self._fleet.left(row)) for row in rows}
+        free = {row: self._free[row] for row in rows}
+        left = {row: max(0, self._fleet.left(row)) for row in rows} if self._fleet.shares else free
         is_short = sum(left.values()) < self._amount
         found = [self._capacity(rows)] if is_short else []
         nearest = max(rows, key=lambda row: (free[row], -row))
@@ -410,3 +422,192 @@ def enough_of_class(fleet: Fleet, ask: Demand, trait: int | None = None) -> Bool
     if ask.pooled is not None:
         found |= from_pools(fleet, ask, trait)
     return found
+
+
+# --- the condition ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(eq=False)
+class ClassCondition:
+    """Enough of a class: one source gives all of it, or devices share it."""
+
+    fleet: Fleet
+    rules: Semantics
+    demand: Demand
+    decide: Callable[[TreeDemand], bool]  #: whether it can be given, or takes too long to find out
+    overdrawn: Callable[[TreeDemand], list[Reason]]  #: what its sources draw on too much together
+
+    rule = Rule.CAPACITY
+
+    def __post_init__(self) -> None:
+        self._last: tuple[int, TreeDemand] | None = None
+
+    # --- over the fleet ---
+
+    def mask(self) -> Booleans:
+        """Return which hosts seem to have enough."""
+        return self.enough(None)
+
+    def enough(self, trait: int | None) -> Booleans:
+        """Return the same of the sources that have a required trait, None for all."""
+        return enough_of_class(self.fleet, self.demand, trait)
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield whether the class is there, then each condition on sources, then the amount."""
+        demand, rows = self.demand, self.demand.rows
+        name, amount = demand.resource_class, demand.amount
+        able = ~rows.is_part
+        of_pools = np.isin(rows.provider, self.fleet.pools.providers)
+        found = trees_of(self.fleet, rows, able, of_pools)
+        yield Cut(found, Rule.NO_INVENTORY, "", name, amount=amount, rows=rows)
+        entries = np.flatnonzero(of_pools)
+        for number, (rule, label) in enumerate(demand.barriers):
+            able = able & ~demand.own.is_barred[number]
+            if demand.pooled is not None:
+                of_pools[entries] &= ~demand.pooled.is_barred[number]
+            yield Cut(trees_of(self.fleet, rows, able, of_pools), rule, "", name, label)
+        yield Cut(self.mask(), self.rule, "", name, amount=amount, rows=rows)
+
+    @property
+    def providers(self) -> Integers:
+        """Who could give it anywhere."""
+        return self.demand.rows.provider[~self.demand.rows.is_part]
+
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether it is a class of devices, or devices share it."""
+        return is_device(self.demand.resource_class) or bool(self.demand.is_device.any())
+
+    # --- on one host ---
+
+    def of_tree(self, tree: int) -> TreeDemand:
+        """Return what is asked of one tree, as plain data; the last one is remembered.
+
+        Cost: some 10 microseconds.
+        """
+        last = self._last
+        if last is None or last[0] != tree:
+            self._last = last = tree, self._of_tree(tree)
+        return last[1]
+
+    def sources(self, tree: int) -> Iterator[tuple[Sources, Any]]:
+        """Yield who may give to a tree: which of whose entries, its own first."""
+        demand = self.demand
+        yield demand.own, demand.rows.of_tree(tree)
+        if demand.pooled is not None and (pools := pools_of(self.fleet, self.rules, tree)):
+            provider = self.fleet.inventories.provider[demand.pooled.numbers]
+            yield demand.pooled, np.flatnonzero(np.isin(provider, pools))
+
+    def _of_tree(self, tree: int) -> TreeDemand:
+        demand = self.demand
+        (own, here), *others = self.sources(tree)
+        mine = demand.rows.first + here.start, demand.rows.first + here.stop
+        numbers: Sequence[int] = range(*mine)
+        figures = self._figures(slice(*mine), demand.is_device[here].tolist())
+        allowed = own.allowed[here]
+        having = [has[here] for has in own.has_required]
+        for pooled, there in others:
+            if len(there):
+                more = np.asarray(pooled.numbers)[there]
+                numbers = [*numbers, *more.tolist()]
+                figures += self._figures(more, [False] * len(more))
+                allowed = np.concatenate((allowed, pooled.allowed[there]))
+                pairs = zip(having, pooled.has_required, strict=True)
+                having = [np.concatenate((has, theirs[there])) for has, theirs in pairs]
+        return TreeDemand(
+            amount=demand.amount,
+            numbers=numbers,
+            givers=tuple(figures),
+            allowed=bits(allowed.tolist()),
+            with_trait=tuple(bits(has.tolist()) for has in having),
+            draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
+            own=here.stop - here.start,
+        )
+
+    def _figures(self, rows: Any, is_device: list[bool]) -> list[Source]:
+        kept = self.fleet.inventories
+        columns = [column[rows].tolist() for column in (kept.low, kept.high, kept.step_size)]
+        return list(map(Source, *columns, is_device))
+
+    def _draws(self, numbers: Sequence[int]) -> Iterable[Draw]:
+        shares = self.fleet.shares
+        if isinstance(numbers, range):
+            found = shares.between(numbers.start, numbers.stop)
+        else:
+            found = [link for number in numbers for link in shares.between(number, number + 1)]
+        place = {number: place for place, number in enumerate(numbers)} if found else {}
+        for source, target, factor in found:
+            yield Draw(place[source], target, factor, self.fleet.left(target))
+
+    def holds(self, tree: int) -> bool:
+        """Return whether it could be given if nothing else were asked for."""
+        return self.can(tree, self.of_tree(tree).allowed)
+
+    def can(self, tree: int, sources: int) -> bool:
+        """Return whether some sources can give it, or whether that takes too long to find out."""
+        here = self.of_tree(tree).only(sources)
+        most = 0
+        for source in here.givers:  # what no sum reaches needs no search
+            if source.high >= source.low:
+                most += source.high if source.is_device else 0
+                most = max(most, source.high)
+        return most >= here.amount and self.decide(here)
+
+    # --- reasons ---
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what stands against it, if only those may give who have its traits."""
+        return self.short(host.tree, host.sources[self])
+
+    def short(self, tree: int, sources: int) -> list[Reason]:
+        """Return what stands against it, if only some sources may give."""
+        here, demand = self.of_tree(tree), self.demand
+        host = self.fleet.hosts[tree]
+        if not here.givers or (here.allowed and not sources) or not self._may_give(tree).any():
+            return [Reason(Rule.NO_INVENTORY, demand.amount, 0, 0, demand.resource_class, host)]
+        if not here.allowed:
+            return self._barred(tree, host) or reasons_of_units(
+                self.fleet, demand.resource_class, demand.amount, demand.units, here.numbers
+            )
+        some = here.only(sources)
+        shortage = Shortage(self.fleet, host, demand, some)
+        if not shortage.is_of_sums:
+            if self.can(tree, sources):
+                return []
+            found = self.overdrawn(some)
+            if found:
+                return found
+        return shortage.reasons()
+
+    def lacks(self, tree: int, trait: int, name: str) -> Reason:
+        """Return the reason that nobody who gives it has a required trait, by its number."""
+        here, demand = self.of_tree(tree), self.demand
+        host = self.fleet.hosts[tree]
+        if not here.allowed & here.with_trait[trait]:
+            having = [some.has_required[trait][entries] for some, entries in self.sources(tree)]
+            has = np.concatenate(having)[self._may_give(tree)]
+            conditions = [(Rule.TRAIT_MISSING, name), *demand.barriers]
+            flags = [~has, *self._barring(tree)]
+            told = excluded(conditions, flags, demand.amount, demand.resource_class, host)
+            if has.any() and told:  # those who have it may not give
+                return told[0]
+        return unmet(Rule.TRAIT_MISSING, name, demand.amount, demand.resource_class, host)
+
+    def _barred(self, tree: int, host: str) -> list[Reason]:
+        """Name the conditions that nobody meets, or if there is none all that together exclude."""
+        demand, flags = self.demand, self._barring(tree)
+        return excluded(demand.barriers, flags, demand.amount, demand.resource_class, host)
+
+    def _barring(self, tree: int) -> list[Booleans]:
+        """Return, by condition, who of the sources does not meet it."""
+        able, here = self._may_give(tree), list(self.sources(tree))
+        flags = [
+            np.concatenate([some.is_barred[number][entries] for some, entries in here])
+            for number in range(len(self.demand.barriers))
+        ]
+        return [some[able] for some in flags]
+
+    def _may_give(self, tree: int) -> Booleans:
+        """Return which of the sources are not a part of another, which the kind alone gives."""
+        able: Booleans = ~self.fleet.inventories.is_part[np.asarray(self.of_tree(tree).numbers)]
+        return able

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.fleet import Fleet
+from resource_objects.search.fleet import ClassRows, Fleet
 
 
 class Reach(enum.Enum):
@@ -103,7 +104,72 @@ def semantics_of(request: Request) -> Semantics:
     return PLACEMENT if request.compatibility == "placement" else OURS
 
 
+def pools_of(fleet: Fleet, rules: Semantics, tree: int) -> list[int]:
+    """Return the pools of other trees that may give to a tree; by our rules none to a pool's."""
+    if rules.host_gives and tree in fleet.pools.trees:
+        return []
+    return [pool for pool in fleet.pools.of_tree(tree) if int(fleet.tree[pool]) != tree]
+
+
+def trees_of(fleet: Fleet, rows: ClassRows, own: Booleans, pooled: Booleans) -> Booleans:
+    """Return the trees of some inventories of a class, and those linked to pools of others."""
+    found = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    found[rows.tree[own]] = True
+    pools = rows.provider[pooled]
+    return found | fleet.pools.linked_to(pools, len(found)) if len(pools) else found
+
+
 # --- conditions ---------------------------------------------------------------------------------
+# What a request asks of a host is a list of conditions (``problem.Problem.conditions``). The
+# prefilter, the stages and the explanation walk that list; none knows what a condition is about.
+
+
+class Cut(NamedTuple):
+    """What one part of a condition leaves of the hosts, for the stages of an explanation."""
+
+    passing: Booleans  #: by tree
+    rule: Rule
+    group: str | None = None  #: suffixes of the groups it is about, "" for the unnamed one
+    resource: str | None = None
+    label: str | None = None  #: the trait, aggregate or provider it is about
+    amount: int | None = None  #: how much is asked for
+    rows: ClassRows | None = None  #: of whose inventories the most free is told
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """One host while its reasons are collected."""
+
+    tree: int
+    #: by the condition of each class: who may give it where the required traits are had, as bits
+    sources: Mapping[Condition, int]
+    told: dict[Condition, list[Reason]]  #: of the conditions so far
+
+
+class Condition(Protocol):
+    """What is asked of a host: rules hosts out, is decided on one, and says why it fails."""
+
+    @property
+    def rule(self) -> Rule:
+        """What fails where it is not met, in short."""
+
+    def mask(self) -> Booleans:
+        """Return, by tree, False where it is surely not met. Cost: some passes over arrays."""
+
+    def cuts(self) -> Iterable[Cut]:
+        """Return what each part of it leaves of the hosts, in order."""
+
+    def holds(self, tree: int) -> bool:
+        """Return whether a host meets it, everything else aside; True if that takes too long."""
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return the figures by which a host does not meet it; nothing if it does.
+
+        A condition on several things at once says nothing of what failed by itself already.
+        """
+
+
+# --- who gives ----------------------------------------------------------------------------------
 # The conditions of a group on who gives, laid over a fleet.
 #
 # A provider meets a condition or not, and it may matter to whom it gives: its own tree, or as a
@@ -112,8 +178,8 @@ def semantics_of(request: Request) -> Semantics:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Condition:
-    """Who meets one condition: flags by provider."""
+class Qualification:
+    """Who meets one condition on who gives: flags by provider, or of the hosts by tree."""
 
     rule: Rule  #: that fails where it is not met
     label: str  #: the trait, aggregate or provider it is about
@@ -126,11 +192,11 @@ class Condition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Conditions:
-    """The conditions of one group."""
+class Qualifications:
+    """The conditions of one group on who gives."""
 
-    each: tuple[Condition, ...]  #: met by everybody who gives
-    some: tuple[Condition, ...]  #: each met by all who give some class
+    each: tuple[Qualification, ...]  #: met by everybody who gives
+    some: tuple[Qualification, ...]  #: each met by all who give some class
 
 
 class Laying:
@@ -140,7 +206,7 @@ class Laying:
         self._fleet = fleet
         self._rules = rules
 
-    def of_group(self, group: RequestGroup) -> Conditions:
+    def of_group(self, group: RequestGroup) -> Qualifications:
         """Return the conditions of a group. Cost: a pass over the providers for each.
 
         A group that asks for nothing stands for a provider itself: what is above it does not count.
@@ -152,14 +218,14 @@ class Laying:
         each += self._of_aggregates(group, self._reaches(group))
         if group.in_tree is not None:
             inside = self._fleet.tree == self._tree(group.in_tree)
-            each.append(Condition(Rule.OTHER_TREE, group.in_tree, inside, inside))
+            each.append(Qualification(Rule.OTHER_TREE, group.in_tree, inside, inside))
         needed = [self.having((trait,), itself_only) for trait in sorted(group.required)]
         needed += [self.having(some, itself_only) for some in group.any_of]
         if group.suffix:
-            return Conditions((*each, *needed), ())
-        return Conditions(tuple(each), tuple(needed))
+            return Qualifications((*each, *needed), ())
+        return Qualifications(tuple(each), tuple(needed))
 
-    def of_host(self, group: RequestGroup) -> Iterator[Condition]:
+    def of_host(self, group: RequestGroup) -> Iterator[Qualification]:
         """Yield what the unnamed group's conditions ask of the host, as flags by tree.
 
         By Placement's rules a root that must not be a member rules out pools as well, and what is
@@ -169,30 +235,30 @@ class Laying:
         if rules.root_keeps_pools_out:
             for name in sorted(group.not_member_of):
                 met = ~fleet.having(fleet.aggregates, (name,))[fleet.tops]
-                yield Condition(Rule.AGGREGATE_FORBIDDEN, name, met, met)
+                yield Qualification(Rule.AGGREGATE_FORBIDDEN, name, met, met)
         if rules.in_tree_is_host and group.in_tree is not None:
             met = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
-            yield Condition(Rule.OTHER_TREE, group.in_tree, met, met)
+            yield Qualification(Rule.OTHER_TREE, group.in_tree, met, met)
 
-    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Condition]:
+    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Qualification]:
         """Yield what else who gives a class must meet."""
         for name, required, forbidden in group.traits_of:
             if name == resource_class:
                 yield from (self.having((trait,)) for trait in sorted(required))
                 yield from (self.lacking(trait) for trait in sorted(forbidden))
 
-    def having(self, traits: Iterable[str], itself_only: bool = False) -> Condition:
+    def having(self, traits: Iterable[str], itself_only: bool = False) -> Qualification:
         """Return who has one of some traits."""
         told = tuple(sorted(traits))
         itself = self._fleet.having(self._fleet.traits, told)
         inherits = self._rules.inherits_traits and not itself_only
         own = self._fleet.below(itself) if inherits else itself
-        return Condition(Rule.TRAIT_MISSING, " or ".join(told), own, itself)
+        return Qualification(Rule.TRAIT_MISSING, " or ".join(told), own, itself)
 
-    def lacking(self, trait: str, itself_only: bool = False) -> Condition:
+    def lacking(self, trait: str, itself_only: bool = False) -> Qualification:
         """Return who has not a trait."""
         own, pooled = self.having((trait,), itself_only).negated()
-        return Condition(Rule.TRAIT_FORBIDDEN, trait, own, pooled)
+        return Qualification(Rule.TRAIT_FORBIDDEN, trait, own, pooled)
 
     def _reaches(self, group: RequestGroup) -> tuple[Reach, Reach]:
         """Return whose aggregates count for who gives to its own tree, and to another."""
@@ -203,7 +269,7 @@ class Laying:
 
     def _of_aggregates(
         self, group: RequestGroup, reaches: tuple[Reach, Reach]
-    ) -> Iterator[Condition]:
+    ) -> Iterator[Qualification]:
         fleet = self._fleet
         together = [fleet.having(fleet.aggregates, some) for some in group.member_of]
         if together and self._rules.members_at_once and not group.suffix:
@@ -222,9 +288,9 @@ class Laying:
 
     def _members(
         self, rule: Rule, label: str, itself: Booleans, reaches: tuple[Reach, Reach]
-    ) -> Condition:
+    ) -> Qualification:
         own, pooled = (self._reached(itself, reach) for reach in reaches)
-        return Condition(rule, label, own, pooled)
+        return Qualification(rule, label, own, pooled)
 
     def _reached(self, itself: Booleans, reach: Reach) -> Booleans:
         if reach is Reach.ITSELF:
@@ -242,7 +308,7 @@ class Laying:
             raise exceptions.ProviderNotFound(key)
         return -1
 
-    def of_root(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterator[Condition]:
+    def of_root(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterator[Qualification]:
         """Yield the conditions on the roots themselves: flags by tree."""
         fleet = self._fleet
         for rule, traits in (
@@ -252,10 +318,10 @@ class Laying:
             for trait in sorted(traits):
                 has = fleet.having(fleet.traits, (trait,))[fleet.tops]
                 met = has if rule is Rule.ROOT_TRAIT_MISSING else ~has
-                yield Condition(rule, trait, met, met)
+                yield Qualification(rule, trait, met, met)
 
 
-def met(conditions: Iterable[Condition], providers: int) -> tuple[Booleans, Booleans]:
+def met(conditions: Iterable[Qualification], providers: int) -> tuple[Booleans, Booleans]:
     """Return who meets all of some conditions: giving to its own tree, and to another."""
     own, pooled = np.ones(providers, dtype=np.bool_), np.ones(providers, dtype=np.bool_)
     for one in conditions:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from resource_objects.exceptions import Reason, Rule
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import (
+    ClassCondition,
     Demand,
     Sets,
     Supply,
@@ -18,6 +21,13 @@ from resource_objects.search.conditions.amounts import (
     from_pools,
     members,
 )
+from resource_objects.search.conditions.base import Cut, Partial
+from resource_objects.search.conditions.located import (
+    LocatedCondition,
+    LocatedTreeDemand,
+    Nearness,
+)
+from resource_objects.search.conditions.located import drawing as drawing_of_located
 from resource_objects.search.fleet import ClassRows, Fleet
 
 #: How much of a class is asked for, and which of its inventories may give it.
@@ -170,3 +180,58 @@ class Ties:
         for key in keys:
             found.setdefault(top(next(iter(self.links[key]))), []).append(key)
         return list(found.values())
+
+
+# --- the condition ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Contention:
+    """Classes that draw on the same inventories fit there together."""
+
+    fleet: Fleet
+    classes: Sequence[ClassCondition]
+    located: Sequence[LocatedCondition]
+    nearness: Nearness | None
+    decide: Callable[[Sequence[TreeDemand], Sequence[LocatedTreeDemand]], bool]
+    overdrawn: Callable[[Sequence[TreeDemand], Sequence[LocatedTreeDemand]], list[Reason]]
+
+    rule = Rule.CAPACITY
+
+    def mask(self) -> Booleans:
+        """Return which hosts have room where classes can only draw on one inventory."""
+        if not self.fleet.shares or not (len(self.classes) > 1 or self.located):
+            return np.ones(len(self.fleet.hosts), dtype=np.bool_)
+        every = [drawing(self.fleet, one.demand) for one in self.classes]
+        every += [each for one in self.located for each in drawing_of_located(one.demand)]
+        return ~contended(self.fleet, every)
+
+    def cuts(self) -> Iterable[Cut]:
+        """Return none: it is one of what is decided together."""
+        return ()
+
+    def holds(self, tree: int) -> bool:
+        """Return whether all can be given at once, whatever their traits."""
+        return self._holds(tree, self.classes, self.located)
+
+    def _holds(
+        self, tree: int, classes: Sequence[ClassCondition], located: Sequence[LocatedCondition]
+    ) -> bool:
+        here = [one.of_tree(tree).with_traits(0) for one in classes]
+        if not located and not any(one.draws for one in here):
+            return True
+        return self.decide(here, [one.of_tree(tree).with_traits(0) for one in located])
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what too much is drawn on by those that are not short by themselves."""
+        if self.nearness is not None and host.told[self.nearness]:
+            return []
+        tree = host.tree
+        classes = [one for one in self.classes if not host.told[one]]
+        located = [one for one in self.located if not host.told[one]]
+        if self._holds(tree, classes, located):
+            return []
+        return self.overdrawn(
+            [one.of_tree(tree).with_traits(0) for one in classes],
+            [one.of_tree(tree).with_traits(0) for one in located],
+        )

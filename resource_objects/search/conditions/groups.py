@@ -24,11 +24,15 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import (
-    Condition,
+    Cut,
     Laying,
+    Partial,
+    Qualification,
     Semantics,
     excluded,
     met,
+    pools_of,
+    trees_of,
 )
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.matching import matched
@@ -45,7 +49,7 @@ class GroupKind:
     suffixes: tuple[str, ...]
     classes: tuple[tuple[ClassRows, int], ...]  #: what each asks of which class
     names: tuple[str, ...]  #: of these classes
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Qualification, ...]
     own: Booleans  #: by provider: gives all of one group to its own tree
     pooled: Booleans  #: the same to another tree, as a pool
     subtrees: frozenset[int]  #: the sets of ``same_subtree`` that they are in
@@ -77,7 +81,7 @@ class Named:
             found += [p for p in pools_of(self.fleet, self.rules, tree) if kind.pooled[p]]
         return found
 
-    def possible(self, beside: dict[str, int]) -> Booleans:
+    def possible(self, beside: Mapping[str, int]) -> Booleans:
         """Return which trees may give them all: no tree that can is left out.
 
         :param beside: what is asked of each class without a name
@@ -137,13 +141,6 @@ class Named:
         for pool in having.tolist():
             found += np.where(pools.linked_to(np.array([pool]), trees), figures[pool], 0)
         return found
-
-
-def pools_of(fleet: Fleet, rules: Semantics, tree: int) -> list[int]:
-    """Return the pools of other trees that may give to a tree; by our rules none to a pool's."""
-    if rules.host_gives and tree in fleet.pools.trees:
-        return []
-    return [pool for pool in fleet.pools.of_tree(tree) if int(fleet.tree[pool]) != tree]
 
 
 def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics) -> Named:
@@ -220,30 +217,77 @@ def _counts(group: RequestGroup) -> Iterable[tuple[str, int]]:
         yield name, records[0].amount
 
 
-def reasons_of_groups(
-    named: Named, tree: int, beside: Mapping[str, int], can: Callable[[Named], bool]
-) -> tuple[Reason, ...]:
-    """Return what stands against the named groups; nothing if they could be given by themselves.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The named groups are given, each by one provider, beside what is asked without a name."""
 
-    :param beside: what is asked of each class without a name
-    :param can: whether some groups may be given, asked only where nothing simpler is known
+    named: Named
+    is_host: Booleans  #: by tree: may be found
+    beside: Mapping[str, int]  #: how much is asked of each class without a name
+    decide: Callable[[Named, int], bool]  #: whether some groups can be given, or it takes too long
 
-    Cost: some 50 microseconds for each kind of group.
-    """
-    return tuple(_GroupFindings(named, tree, beside, can).reasons())
+    rule = Rule.GROUPS
 
+    def mask(self) -> Booleans:
+        """Return which hosts may give them all."""
+        return self.named.possible(self.beside)
 
-def all_at_once(named: Named, host: str) -> Reason:
-    """Return the reason for groups that could be given, but not all at once."""
-    count = sum(kind.count for kind in named.kinds)
-    return Reason(Rule.GROUPS, count, 0, 0, where=host, group=_told(named.kinds))
+    def cuts(self) -> Iterator[Cut]:
+        """Yield, kind by kind, what is there, what gives enough, each condition; then all."""
+        for kind in self.named.kinds:
+            yield from self._of_kind(kind)
+        yield Cut(self.mask(), self.rule)
 
+    def _of_kind(self, kind: GroupKind) -> Iterator[Cut]:
+        fleet, group = self.named.fleet, _told([kind])
+        own = np.ones(len(fleet.names), dtype=np.bool_)
+        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+            pools = np.isin(rows.provider, fleet.pools.providers)
+            found = trees_of(fleet, rows, ~rows.is_part, pools)
+            yield Cut(found, Rule.NO_INVENTORY, group, name, amount=amount, rows=rows)
+            able = np.zeros(len(own), dtype=np.bool_)
+            able[rows.provider[giving(rows, amount)]] = True
+            own &= able
+            found = self._of_providers(own, own)
+            yield Cut(found, Rule.CAPACITY, group, name, amount=amount, rows=rows)
+        pooled = own.copy()
+        for one in kind.conditions:
+            own, pooled = own & one.own, pooled & one.pooled
+            yield Cut(self._of_providers(own, pooled), one.rule, group, label=one.label)
 
-def not_own_groups(named: Named, host: str) -> Iterator[Reason]:
-    """Yield the reasons for a host of which nobody but pools could give the groups."""
-    for kind in named.kinds:
-        for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
-            yield Reason(Rule.NOT_OWN, amount, 0, 0, name, host, group=_told([kind]))
+    def _of_providers(self, own: Booleans, pooled: Booleans) -> Booleans:
+        """Return the trees of some providers, and those linked to pools among others."""
+        fleet = self.named.fleet
+        found = np.zeros(len(fleet.hosts), dtype=np.bool_)
+        found[fleet.tree[own]] = True
+        pools = fleet.pools.providers
+        pools = pools[pooled[pools]]
+        return found | fleet.pools.linked_to(pools, len(found)) if len(pools) else found
+
+    def holds(self, tree: int) -> bool:
+        """Return whether they could be given if nothing else were asked for."""
+        return self.decide(self.named, tree)
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what stands against them; if it is nothing, that not all can be given at once.
+
+        Cost: some 50 microseconds for each kind of group.
+        """
+        found = list(dict.fromkeys(_GroupFindings(self, host.tree).reasons()))
+        if found or any(host.told.values()):
+            return found
+        name = self.named.fleet.hosts[host.tree]
+        if not self.is_host[host.tree]:
+            found = list(self._not_own(name))
+        count = sum(kind.count for kind in self.named.kinds)
+        all_at_once = Reason(self.rule, count, 0, 0, where=name, group=_told(self.named.kinds))
+        return found or [all_at_once]
+
+    def _not_own(self, host: str) -> Iterator[Reason]:
+        """Yield the reasons for a host of which nobody but pools could give the groups."""
+        for kind in self.named.kinds:
+            for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
+                yield Reason(Rule.NOT_OWN, amount, 0, 0, name, host, group=_told([kind]))
 
 
 def _told(kinds: Sequence[GroupKind]) -> str:
@@ -253,14 +297,12 @@ def _told(kinds: Sequence[GroupKind]) -> str:
 class _GroupFindings:
     """The findings of one tree while they are made."""
 
-    def __init__(
-        self, named: Named, tree: int, beside: Mapping[str, int], can: Callable[[Named], bool]
-    ) -> None:
-        self._named = named
+    def __init__(self, groups: Groups, tree: int) -> None:
+        self._named = named = groups.named
         self._fleet = fleet = named.fleet
         self._tree = tree
-        self._beside = beside
-        self._can = can
+        self._beside = groups.beside
+        self._decide = groups.decide
         self._host = fleet.hosts[tree]
         own = fleet.of_tree(tree)
         self._providers = np.array([*own, *pools_of(fleet, named.rules, tree)], dtype=np.int64)
@@ -268,7 +310,7 @@ class _GroupFindings:
 
     def reasons(self) -> list[Reason]:
         found = [reason for kind in self._named.kinds for reason in self._of_kind(kind)]
-        return list(dict.fromkeys(found or self._of_all()))
+        return found or self._of_all()
 
     # --- one kind by itself ---
 
@@ -399,6 +441,6 @@ class _GroupFindings:
                 if subtree in kind.subtrees
             )
             few = dataclasses.replace(self._named, kinds=kinds, isolates=False, subtrees=1)
-            if not self._can(few):
+            if not self._decide(few, self._tree):
                 count = sum(kind.count for kind in kinds)
                 yield Reason(Rule.SUBTREE, count, 0, 0, where=self._host, group=_told(kinds))

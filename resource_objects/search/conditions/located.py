@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from resource_objects.search.backtracking import Budget
 from resource_objects.search.conditions.amounts import (
     bits,
 )
-from resource_objects.search.conditions.base import Conditions, excluded
+from resource_objects.search.conditions.base import Cut, Partial, Qualifications, excluded
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.views import Parts, View
 
@@ -62,7 +62,7 @@ class LocatedDemand:
 
 
 def lay_located(
-    fleet: Fleet, amounts: Mapping[str, Amount], laid: Conditions
+    fleet: Fleet, amounts: Mapping[str, Amount], laid: Qualifications
 ) -> tuple[LocatedDemand, ...]:
     """Return located amounts laid over a fleet."""
     barriers = tuple((one.rule, one.label) for one in laid.each)
@@ -483,3 +483,97 @@ class Unplaced:
 
 def _is_about(asked: LocatedTreeDemand, reason: Reason) -> bool:
     return bool(asked.places) and asked.view.located.is_about(reason)
+
+
+# --- the conditions -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(eq=False)
+class LocatedCondition:
+    """A located amount is somewhere on the host."""
+
+    demand: LocatedDemand
+    trees: int
+    decide: Callable[[Sequence[LocatedTreeDemand]], bool]  #: as for a class
+
+    rule = Rule.CAPACITY
+    is_of_devices = False  # who lacks a trait is told of the counts of devices first
+
+    def __post_init__(self) -> None:
+        self._last: LocatedTreeDemand | None = None
+
+    def mask(self) -> Booleans:
+        """Return which hosts seem to have the parts for it."""
+        return self.enough(None)
+
+    def enough(self, trait: int | None) -> Booleans:
+        """Return the same of the parts that have a required trait, None for all."""
+        return enough_parts(self.demand, self.trees, trait)
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield one cut."""
+        yield Cut(self.mask(), self.rule, "", self.demand.resource_class)
+
+    @property
+    def providers(self) -> Integers:
+        """The parts it could be on anywhere."""
+        return self.demand.parts.provider
+
+    def of_tree(self, tree: int) -> LocatedTreeDemand:
+        """Return the same asked of one tree; the last one is remembered."""
+        last = self._last
+        if last is None or last.tree != tree:
+            self._last = last = self.demand.of_tree(tree)
+        return last
+
+    def holds(self, tree: int) -> bool:
+        """Return whether it could be there if nothing else were asked for."""
+        return self.can(tree, self.of_tree(tree).allowed)
+
+    def can(self, tree: int, sources: int) -> bool:
+        """Return whether it can be on some parts, or whether that takes too long to find out."""
+        return self.decide([self.of_tree(tree).only(sources)])
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what stands against it, if only those parts may be used that have its traits."""
+        return self.short(host.tree, host.sources[self])
+
+    def short(self, tree: int, sources: int) -> list[Reason]:
+        """Return what stands against it, on some parts."""
+        return self._unplaced(tree).reasons([sources])
+
+    def lacks(self, tree: int, trait: int, name: str) -> Reason:
+        """Return the reason that no part has a required trait."""
+        return self._unplaced(tree).made(Rule.TRAIT_MISSING, name)
+
+    def _unplaced(self, tree: int) -> Unplaced:
+        return Unplaced([self.of_tree(tree)], self.demand.fleet.hosts[tree])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Nearness:
+    """Located amounts that have to be near each other are, where each could be had by itself."""
+
+    each: Sequence[LocatedCondition]
+
+    rule = Rule.AFFINITY
+
+    def mask(self) -> Booleans:
+        """Return all hosts: nothing over a fleet says what is near."""
+        return np.ones(self.each[0].trees, dtype=np.bool_)
+
+    def cuts(self) -> Iterable[Cut]:
+        """Return none: it is one of what is decided together."""
+        return ()
+
+    def holds(self, tree: int) -> bool:
+        """Return whether they can all be there at once."""
+        return self.each[0].decide([one.of_tree(tree).with_traits(0) for one in self.each])
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what is not near the rest."""
+        if any(host.told[one] for one in self.each):
+            return []
+        here = [one.of_tree(host.tree) for one in self.each]
+        name = self.each[0].demand.fleet.hosts[host.tree]
+        return Unplaced(here, name).reasons([host.sources[one] for one in self.each])

@@ -1,0 +1,92 @@
+"""What is asked of the host itself: traits, aggregates, its tree, and that it gives something."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.search.arrays import Booleans
+from resource_objects.search.conditions.amounts import ClassCondition
+from resource_objects.search.conditions.base import Cut, Partial, Qualification, unmet
+from resource_objects.search.fleet import Fleet
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class HostCondition:
+    """A trait of the root, or by Placement's rules what the unnamed group asks of its host."""
+
+    fleet: Fleet
+    qualification: Qualification  #: flags by tree
+    classes: Sequence[ClassCondition]  #: the counts of the unnamed group
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of the trait, aggregate or tree."""
+        return self.qualification.rule
+
+    def mask(self) -> Booleans:
+        """Return which hosts qualify."""
+        return self.qualification.own
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield one cut."""
+        yield Cut(self.qualification.own, self.rule, label=self.qualification.label)
+
+    def holds(self, tree: int) -> bool:
+        """Return whether a host qualifies."""
+        return bool(self.qualification.own[tree])
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return the reason, for each class that the unnamed group asks if it is about these."""
+        if self.holds(host.tree):
+            return []
+        name, label = self.fleet.hosts[host.tree], self.qualification.label
+        if self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN):
+            return [unmet(self.rule, label, 1, None, name)]
+        demands = [one.demand for one in self.classes]
+        return [unmet(self.rule, label, one.amount, one.resource_class, name) for one in demands]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class HostGives:
+    """A host gives something of the unnamed group itself, where nothing is named or located."""
+
+    fleet: Fleet
+    is_host: Booleans  #: by tree: may be found
+    classes: Sequence[ClassCondition]  #: none where something else than counts is asked for
+
+    rule = Rule.NOT_OWN
+
+    def mask(self) -> Booleans:
+        """Return which trees may be hosts."""
+        return self.is_host
+
+    def cuts(self) -> Iterable[Cut]:
+        """Return none: trees that may not be hosts are in no stage."""
+        return ()
+
+    def holds(self, tree: int) -> bool:
+        """Return whether some class can be given by the tree itself."""
+        if not self.classes:
+            return True
+        here = [one.of_tree(tree) for one in self.classes]
+        return any(
+            one.can(tree, asked.allowed & ((1 << asked.own) - 1))
+            for one, asked in zip(self.classes, here, strict=True)
+        )
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return why nobody of the tree itself gives anything, if only pools could."""
+        if not self.classes or not self.fleet.pools or any(host.told.values()):
+            return []
+        found: list[Reason] = []
+        for one in self.classes:
+            own = (1 << one.of_tree(host.tree).own) - 1
+            short = one.short(host.tree, host.sources[one] & own)
+            if not short:
+                return []
+            name, demand = self.fleet.hosts[host.tree], one.demand
+            nobody = Reason(self.rule, demand.amount, 0, 0, demand.resource_class, name)
+            found += short if own else [nobody]
+        return found
