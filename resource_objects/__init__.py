@@ -21,6 +21,7 @@ from resource_objects._version import __version__ as __version__
 if TYPE_CHECKING:  # read by type checkers, and by _homes(): a public name is stated once
     from resource_objects import exceptions as exceptions
     from resource_objects.exceptions import CapacityException as CapacityException
+    from resource_objects.exceptions import NoCandidates as NoCandidates
     from resource_objects.exceptions import ResourceObjectsError as ResourceObjectsError
     from resource_objects.exceptions import SearchLimitReached as SearchLimitReached
     from resource_objects.host.compute_node import ComputeNode as ComputeNode

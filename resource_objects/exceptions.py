@@ -551,8 +551,22 @@ class Undetermined(ResourceObjectsError):
         return f"{self.asked}: {unknown}: neither yes nor no"
 
 
-class NoCandidates(ResourceObjectsError):
-    """A claim was asked of a search that found nothing, or whose finds are all gone."""
+class NoCandidates(CapacityException):
+    """A claim was asked of a search that found nothing, or whose finds are all gone.
+
+    ``reasons`` are those of every refused host.
+
+    >>> str(NoCandidates("no candidate for job-1", "there are no hosts"))
+    'no candidate for job-1: there are no hosts'
+    """
+
+    def __init__(self, what: str, told: object = "", reasons: Iterable[Reason] = ()) -> None:
+        super().__init__(reasons)
+        self.args = what, str(told), self.reasons
+
+    def __str__(self) -> str:
+        what, told, _ = self.args
+        return f"{what}: {told}" if told else str(what)
 
 
 # --- what is kept does not allow it, or cannot be reached ---------------------------------------

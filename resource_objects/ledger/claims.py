@@ -557,9 +557,9 @@ class Claims:
             left = self._store.retries.searches if isinstance(latest, Candidates) else 0
             while True:
                 if isinstance(latest, Candidates) and not latest:
-                    raise exceptions.NoCandidates(
-                        f"no candidate for {consumer}: {latest.explain()}"
-                    )
+                    why = latest.explain()
+                    told = f"no candidate for {consumer}"
+                    raise exceptions.NoCandidates(told, why, why.reasons)
                 yield from demands_of(latest, self._store.uuids, "claim")
                 if not left or not isinstance(latest, Candidates):
                     return

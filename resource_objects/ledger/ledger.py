@@ -233,7 +233,8 @@ class Ledger:
         :param unchanged: True to take a candidate only if the definitions it was found at are as
             they were, or ``{provider: generation}``; those of the cells that a topology was found
             on have to be in any case
-        :raises NoCandidates: if the search found nothing
+        :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
+            races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
         :raises CapacityException: if it does not fit (any more), with who holds what
         :raises ConsumerExists: if the consumer holds something already

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,8 +70,25 @@ def test_the_policy_bounds_how_often_it_searches_again(url: str) -> None:
 def test_a_search_that_found_nothing_cannot_be_claimed(ledger: ro.Ledger) -> None:
     _hosts(ledger, 1)
     found = ledger.snapshot().candidates(ro.Request("VCPU=5"))
-    with pytest.raises(exceptions.NoCandidates, match="VCPU asked 5, free 4 of 4"):
+    with pytest.raises(ro.NoCandidates, match="no candidate for job: host0: VCPU asked 5, free 4"):
         ledger.claim("job", found)
+
+
+def test_a_lost_race_is_refused_as_anything_that_does_not_fit(ledger: ro.Ledger) -> None:
+    """Whoever handles one refusal handles all of them, and has the reasons as data."""
+    _hosts(ledger)
+    found = ledger.snapshot().candidates(ro.Request("VCPU=3"), limit=1)
+    for number in range(2):
+        ledger.claim(f"faster-{number}", {f"host{number}": "VCPU=3"})
+    with pytest.raises(ro.CapacityException) as refusal:
+        ledger.claim("job", found)
+    assert isinstance(refusal.value, ro.NoCandidates)
+    assert [(one.where, one.requested, one.free) for one in refusal.value.reasons] == [
+        ("host0", 3, 1),
+        ("host1", 3, 1),
+    ]
+    copied = pickle.loads(pickle.dumps(refusal.value))
+    assert (str(copied), copied.reasons) == (str(refusal.value), refusal.value.reasons)
 
 
 def test_one_candidate_may_be_claimed_by_itself(ledger: ro.Ledger) -> None:
