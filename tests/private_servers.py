@@ -142,16 +142,43 @@ def pooler(server: PrivateServer) -> Iterator[str]:
 def _postgresql(folder: Path) -> PrivateServer:
     user, data, port = _owner(folder, "postgres"), folder / "data", _free_port()
     made = ["-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
-    _run([_program("initdb", "/usr/lib/postgresql/*/bin"), *made], folder, user)
+    _run([_program("initdb", _POSTGRESQL), *made], folder, user)
+    return _postgres(folder, user, data, port)
+
+
+_POSTGRESQL = "/usr/lib/postgresql/*/bin"
+
+
+def _postgres(folder: Path, user: str, data: Path, port: int) -> PrivateServer:
     settings = {
         "port": port,
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": folder,
     }
-    command = [_program("postgres", "/usr/lib/postgresql/*/bin"), "-D", str(data)]
+    command = [_program("postgres", _POSTGRESQL), "-D", str(data)]
     command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     admin = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres?connect_timeout=5"
     return PrivateServer(folder, user, command, admin)
+
+
+@contextlib.contextmanager
+def standby(primary: PrivateServer) -> Iterator[PrivateServer]:
+    """Run a PostgreSQL server that follows another one, which does not wait for it."""
+    folder = Path(tempfile.mkdtemp(prefix="ro_test_standby_"))
+    try:
+        user, data, port = _owner(folder, "postgres"), folder / "data", _free_port()
+        of = sqlalchemy.make_url(primary.admin)
+        where = ["-h", str(of.host), "-p", str(of.port), "-U", str(of.username)]
+        copy = _program("pg_basebackup", _POSTGRESQL)
+        _run([copy, *where, "-D", str(data), "-R", "--checkpoint=fast"], folder, user)
+        made = _postgres(folder, user, data, port)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mysql(folder: Path, *options: str) -> PrivateServer:
@@ -231,6 +258,30 @@ def _as(user: str) -> dict[str, Any]:
         return {}
     found = pwd.getpwnam(user)
     return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def run_client(name: str, url: str, *arguments: str, said: bytes = b"") -> bytes:
+    """Run a program that comes with a server on the database of a URL; return what it says.
+
+    :raises Missing: if it is not installed
+    """
+    parsed = sqlalchemy.make_url(url)
+    is_mysql = parsed.get_backend_name() == "mysql"
+    where = {
+        "host": parsed.host or parsed.query.get("host"),
+        "port": parsed.port or parsed.query.get("port"),
+        "user" if is_mysql else "username": parsed.username,
+        "socket": parsed.query.get("unix_socket"),
+    }
+    options = [f"--{option}={value}" for option, value in where.items() if value]
+    place = [] if is_mysql else ["--dbname"]
+    command = [_program(name, _POSTGRESQL), *options, *arguments, *place, str(parsed.database)]
+    secret = {"PGPASSWORD": parsed.password, "MYSQL_PWD": parsed.password}
+    environ = {**os.environ, **{name: value for name, value in secret.items() if value}}
+    ran = subprocess.run(command, input=said, capture_output=True, env=environ)
+    if ran.returncode != 0:
+        raise RuntimeError(f"{command[0]}: {ran.stderr[-1000:]!r}")
+    return ran.stdout
 
 
 def _program(name: str, *folders: str) -> str:
