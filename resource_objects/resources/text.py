@@ -12,11 +12,12 @@ from collections.abc import Collection
 from urllib import parse
 
 from resource_objects import exceptions, names
+from resource_objects.fields import MAX_AMOUNT
 
 #: No text form is longer; what is longer is not one.
 MAX_LENGTH = 65536
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 
 
 def pairs(text: object, what: str) -> dict[str, str]:
@@ -49,6 +50,8 @@ def integer(text: object, what: str) -> int:
     """
     if not isinstance(text, str) or not _INTEGER.match(text):
         raise exceptions.InvalidText(what, text, "a whole number in decimal digits")
+    if len(text.lstrip("+-")) > len(str(MAX_AMOUNT)):
+        raise exceptions.InvalidText(what, text, f"a whole number within ±{MAX_AMOUNT}")
     return int(text)
 
 
