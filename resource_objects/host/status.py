@@ -7,13 +7,18 @@ to run something or to be left empty, is read after that, from the request of wh
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import names, ratio
-from resource_objects.exceptions import ForeignAmount, ProviderNotFound
+from resource_objects.exceptions import (
+    ForeignAmount,
+    InvalidDevice,
+    InvalidInventory,
+    ProviderNotFound,
+)
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.located import LocatedView, LocatedViews, located_amounts
@@ -27,15 +32,8 @@ from resource_objects.resources.numa import (
     cpu_of,
     page_class,
 )
-from resource_objects.resources.pci.device import AVAILABLE, PCI, REMOVED, SPENT, parse_address
-
-if TYPE_CHECKING:
-    from resource_objects.ledger import Ledger
-from collections import Counter
-from typing import TYPE_CHECKING
-
-from resource_objects.exceptions import InvalidDevice, InvalidInventory
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
+from resource_objects.resources.pci.device import AVAILABLE, PCI, REMOVED, SPENT, parse_address
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -307,9 +305,6 @@ def _held_at(consumer: Consumer) -> Iterator[Use]:
 
 # --- devices --------------------------------------------------------------------------------------
 
-#: The fact, ``no``, of a device that its host does not offer any more, while somebody holds it.
-OFFERED = "offered"
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptDevice:
@@ -437,8 +432,7 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
     for device in sorted(inventory.devices, key=lambda device: device.address):
         address, use = device.address, uses.get(device.address)
         who = () if use is None else holders.of(spot_of[address].number, device)
-        is_gone = device.facts.get(OFFERED) == "no"
-        is_removed = is_gone and states[address] == SPENT and not device.one_time_use
+        is_removed = device.withdrawn and states[address] == SPENT and not device.one_time_use
         yield KeptDevice(
             view.host,
             spot_of[address].name,
@@ -446,7 +440,7 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
             REMOVED if is_removed else states[address],
             who,
             is_taken=bool(who) or (use is not None and use.state != SPENT),
-            gone=is_gone,
+            gone=device.withdrawn,
         )
 
 

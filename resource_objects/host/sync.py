@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.exceptions import InventoryInUse, ProviderInUse, ProviderNotFound
+from resource_objects.exceptions import (
+    InvalidDevice,
+    InvalidTree,
+    InventoryInUse,
+    ProviderInUse,
+    ProviderNotFound,
+)
 from resource_objects.host.status import HostDevices, read_devices
 from resource_objects.providers import Provider
-from resource_objects.resources.pci import DEVICES, Device, PCIInventory
+from resource_objects.providers.provider import kept_classes
+from resource_objects.resources import Inventory
+from resource_objects.resources.pci import DEVICES, Device, DeviceUse, PCIInventory
 from resource_objects.resources.pci.device import SPENT, parse_address
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
-from collections.abc import Iterable, Iterator, Mapping
-
-from resource_objects.exceptions import InvalidDevice, InvalidTree
-from resource_objects.host.status import OFFERED
-from resource_objects.providers.provider import kept_classes
-from resource_objects.resources import Inventory
-from resource_objects.resources.pci import DeviceUse
 
 __all__ = [
     "HeldTree",
@@ -138,9 +139,6 @@ def _writes(ledger: Ledger, tree: Provider) -> dict[str, int]:
 # What else somebody added to the provider of a device before it is synced (slices, partitions below
 # it, traits) is synced with it. What is about its classes waits while these are not as they were
 # found.
-
-#: The fact of a device for one use that says how often its provider was written to before.
-BEFORE = "writes_before"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -314,7 +312,7 @@ class _Merged:
         old, new = self._kept[address].device, self._found.get(address)
         is_used = old.one_time_use and self._is_used(address)
         if address in self._in_use or (is_used and new is None):
-            self._now[address] = _with_fact(old, OFFERED, "no" if new is None else None)
+            self._now[address] = old.replace(withdrawn=new is None)
             if new is None:
                 self._gone.add(address)
                 self._why[address] = "stays reserved: it is not offered any more"
@@ -328,8 +326,8 @@ class _Merged:
         if is_used and address not in self._in_use:
             self._why[address] = "stays reserved: it was for one use, until it is reset"
         counts_on = old.one_time_use and address not in self._reset
-        before = _before(old) if counts_on else self._written(address)
-        self._now[address] = _with_fact(now, BEFORE, str(before) if before else None)
+        before = old.writes_before if counts_on else self._written(address)
+        self._now[address] = now.replace(writes_before=before)
 
     def _is_used(self, address: str) -> bool:
         """Tell whether a device for one use has had it."""
@@ -340,7 +338,7 @@ class _Merged:
             return False
         # of several functions nobody can tell for which of them something was written
         is_alone = sum(each.provider == one.provider for each in self._kept.values()) == 1
-        is_written = is_alone and self._written(address) > _before(one.device)
+        is_written = is_alone and self._written(address) > one.device.writes_before
         return one.state == SPENT or is_written
 
     def _written(self, address: str) -> int:
@@ -410,19 +408,6 @@ class _Merged:
             yield StayingDevice(address, why, () if one is None else one.holders)
 
 
-def _before(device: Device) -> int:
-    text = device.facts.get(BEFORE, "0")
-    return int(text) if text.isdecimal() else 0
-
-
-def _with_fact(device: Device, name: str, value: str | None) -> Device:
-    """Return a device with a fact, or without it."""
-    if device.facts.get(name) == value:
-        return device
-    facts = {key: said for key, said in device.facts.items() if key != name}
-    return device.replace(facts=facts if value is None else {**facts, name: value})
-
-
 def _matter(device: Device) -> Device:
     """Return what of a device requests may ask for."""
-    return device.replace(facts={})
+    return device.replace(facts={}, withdrawn=False, writes_before=0)

@@ -40,7 +40,7 @@ PINNED: dict[str, str] = {
     "resource_objects.Claim": "1.0-02342a4c85c68938d847a0349e2756a7",
     "resource_objects.ComputeNode": "1.0-32dac9952307a7714236ce708fdbde00",
     "resource_objects.Consumer": "1.0-f674c3333d92abba37f4c15cdb32b59b",
-    "resource_objects.Device": "1.0-27f77a7972da8b8ec8ebb0106547c7af",
+    "resource_objects.Device": "1.0-4622c51b6f08630a903c7cd8b9cf84d9",
     "resource_objects.DevicePool": "1.0-0e4bd47e43286fde3a8899154a9dafcf",
     "resource_objects.DeviceRequest": "1.0-f8b39ce6ea503843642cfde1bbc2f824",
     "resource_objects.DeviceSpec": "1.0-2b2f6fe1e0a19295f3cf0de4639e117c",

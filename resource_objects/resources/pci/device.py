@@ -180,6 +180,8 @@ class Device(base.Value):
     ``live_migratable``  whether its user can move while it runs; None if nobody said
     ``one_time_use``     whether it is for one use, and spent then
     ``facts``            anything else that is known (a MAC address, say): carried, not read
+    ``withdrawn``        whether its host does not offer it any more, while somebody holds it
+    ``writes_before``    of one for one use: how often its provider was written to before that
     ===================  ===========================================================================
 
     >>> gpu = Device("3b:00.0", "10de", "2330", resource_class="PGPU", numa_node=1)
@@ -208,6 +210,8 @@ class Device(base.Value):
         "live_migratable": fields.BooleanField(nullable=True, default=None),
         "one_time_use": fields.BooleanField(default=False),
         "facts": TextsField(default=NO_TEXTS),
+        "withdrawn": fields.BooleanField(default=False),
+        "writes_before": fields.IntegerField(0, default=0),
     }
     address: str
     vendor_id: str
@@ -223,6 +227,8 @@ class Device(base.Value):
     live_migratable: bool | None
     one_time_use: bool
     facts: Mapping[str, str]
+    withdrawn: bool
+    writes_before: int
 
     def __init__(
         self,
@@ -241,6 +247,8 @@ class Device(base.Value):
         live_migratable: bool | None = None,
         one_time_use: bool = False,
         facts: Mapping[str, str] = NO_TEXTS,
+        withdrawn: bool = False,
+        writes_before: int = 0,
     ) -> None:
         if resource_class is None and isinstance(vendor_id, str) and isinstance(product_id, str):
             resource_class = custom_class(vendor_id, product_id)
@@ -259,6 +267,8 @@ class Device(base.Value):
             live_migratable=live_migratable,
             one_time_use=one_time_use,
             facts=facts,
+            withdrawn=withdrawn,
+            writes_before=writes_before,
         )
 
     @property

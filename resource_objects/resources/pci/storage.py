@@ -167,6 +167,8 @@ def _said(device: Device, use: DeviceUse | None) -> dict[str, Any]:
         "live_migratable": device.live_migratable,
         "one_time_use": device.one_time_use,
         "facts": dict(device.facts),
+        "withdrawn": device.withdrawn,
+        "writes_before": device.writes_before or None,
         "withheld": None if use is None else _withheld(use),
     }
     return {key: value for key, value in said.items() if not _is_default(key, value)}
