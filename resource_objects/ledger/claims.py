@@ -565,7 +565,8 @@ class Claims:
                     return
                 left -= 1
                 picture = self._snapshots.snapshot(latest.at)
-                latest = picture.searched(latest.request, latest.options.again())
+                chance = int(self._store.retries.uniform(0, 2**32))
+                latest = picture.searched(latest.request, latest.options.again(chance))
 
         return _InTurn(consumer, demands())
 

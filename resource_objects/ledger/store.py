@@ -43,13 +43,14 @@ class RetryPolicy:
     """How often a write is tried again after somebody else was faster.
 
     ``searches``: how many times ``claim`` looks for candidates afresh after all it was given are
-    gone. ``fits``: how many times the ledger places an amount afresh that it puts somewhere itself
+    gone; such a search is shuffled among the best, or those who met once would meet again.
+    ``fits``: how many times the ledger places an amount afresh that it puts somewhere itself
     (a topology that is not assigned, units that are named) after somebody took of that host in
-    between; before each it waits a short time at random, growing to a quarter of a second, or those
-    who met once would meet again. ``definitions``: how many times anything that reads and then
-    writes is done again after somebody wrote in between: ``sync`` and all that changes definitions
-    compare again, ``reshape`` is worked out again, ``adjust``, ``move``, ``swap`` and ``renew``
-    read the consumer again. ``apply`` is not tried again: its plan holds for what it was made from.
+    between; before each it waits a short time at random, growing to a quarter of a second, for the
+    same reason. ``definitions``: how many times anything that reads and then writes is done again
+    after somebody wrote in between: ``sync`` and all that changes definitions compare again,
+    ``reshape`` is worked out again, ``adjust``, ``move``, ``swap`` and ``renew`` read the consumer
+    again. ``apply`` is not tried again: its plan holds for what it was made from.
 
     :raises InvalidField: for what is no count from 0
     """

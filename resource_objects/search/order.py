@@ -112,11 +112,17 @@ class Options:
     seed: int | None
     budget: int
 
-    def again(self) -> Options:
-        """Return how a search is made anew: with another seed, so that luck is another too."""
-        if self.seed is None and self.order.by != "random":
-            return self
-        return dataclasses.replace(self, seed=(self.seed or 0) + 1)
+    def again(self, chance: int) -> Options:
+        """Return how a search is made anew after others took all that it found.
+
+        They search in the same order, so who looks again in that order meets them again. It is
+        shuffled instead, among four times as many of the best each time.
+
+        :param chance: the seed, if there was none; else the next one is taken
+        """
+        seed = chance if self.seed is None else self.seed + 1
+        order = dataclasses.replace(self.order, among=4 * self.order.block(seed))
+        return dataclasses.replace(self, seed=seed, order=order)
 
 
 # --- preference ---------------------------------------------------------------------------------

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
+import random
+
+import pytest
 
 import resource_objects as ro
 from benchmarks import schedulers, servers
@@ -55,6 +59,28 @@ def test_a_claim_of_which_all_is_gone_is_given_up(tmp_path: pathlib.Path) -> Non
         between(one, lambda: other.claim("another", {"host-0": "VCPU=1"}))
         assert not one.place()
         assert (one.result(1.0).lost, one.result(1.0).given_up) == (1, 1)
+
+
+@pytest.mark.parametrize("order", ["name", "pack", "spread"])
+def test_who_lost_every_candidate_looks_elsewhere_than_those_who_took_them(order: str) -> None:
+    """Somebody takes the ten hosts that come first, after each search: there are sixty more."""
+    policy = RetryPolicy(uniform=random.Random(1).uniform)
+    with ro.connect("memory://", retries=policy) as ledger:
+        ledger.sync(*(ro.Provider(f"host-{n:03}", "VCPU=8") for n in range(100)))
+        request = ro.Request("VCPU=8")
+        snapshot, numbers = ledger._snapshots.snapshot, itertools.count()
+
+        def others(at: str | None = None) -> ro.Snapshot:
+            found = snapshot(at)
+            for one in found.candidates(request, order=order, limit=10):
+                ledger.claim(f"other-{next(numbers)}", one)
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ledger._snapshots, "snapshot", others)
+            found = others().candidates(request, order=order)
+            assert ledger.claim("job", found).allocations
+        assert next(numbers) < 40  # after the first search, or the second
 
 
 def between(one: schedulers.Scheduler, act: object) -> None:

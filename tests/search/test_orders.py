@@ -88,11 +88,13 @@ def test_random_is_by_the_seed_alone_which_is_0_unless_told():
 
 
 @pytest.mark.parametrize(
-    ("by", "seed", "next_"), [("pack", None, None), ("pack", 4, 5), ("random", None, 1)]
+    ("by", "seed", "next_"), [("pack", None, 9), ("pack", 4, 5), ("random", None, 9)]
 )
-def test_a_search_anew_has_another_seed_and_all_else_is_the_same(by, seed, next_):
+def test_a_search_anew_is_shuffled_among_more_and_all_else_is_the_same(by, seed, next_):
     options = Options(3, 2, Order(by), seed, 77)
-    assert options.again() == dataclasses.replace(options, seed=next_)
+    again = options.again(9)
+    assert again == dataclasses.replace(options, seed=next_, order=Order(by, among=40))
+    assert again.again(9).order.among == 160
 
 
 # --- fullness ---
