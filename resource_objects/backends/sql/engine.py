@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import socket
 import sqlite3
 import stat
@@ -249,8 +250,9 @@ def run_on_connect(engine: Engine, *statements: str) -> None:
 # SQLite files.
 #
 # oslo.db's own engine gives every transaction a new connection, because that is what old programs
-# relied on; a pool is three times as fast, and closing the last connection to a file in WAL mode
-# costs a checkpoint. So the engine is made here, and oslo.db only translates its errors.
+# relied on, and closing the last connection to a file in WAL mode costs a checkpoint: a transaction
+# of one SELECT takes 249 microseconds with it, 311 with its enginefacade, 28 on a pooled connection
+# and 44 with oslo.db's translation of errors, which is the part that is used.
 #
 # * WAL: readers and the one writer do not wait for each other.
 # * BEGIN IMMEDIATE: a writer takes its lock before it looks, so what it saw is still true when it
@@ -537,8 +539,12 @@ def _check_unchanged(connection: Connection) -> None:
 # PostgreSQL, MariaDB, Galera and MySQL.
 #
 # The engine is oslo.db's, which guards connections against forks, tests them before use and
-# translates errors. Writers run at READ COMMITTED: they lock what they decide on, and must see what
-# others committed while they waited for the lock. Readers ask for one snapshot.
+# translates errors. Its enginefacade is not used: a transaction of one SELECT on PostgreSQL takes
+# 447 microseconds with its sessions, 353 with the engine and 168 without oslo.db, of which the test
+# before use was the larger part (:func:`_ping_if_readable`).
+#
+# Writers run at READ COMMITTED: they lock what they decide on, and must see what others committed
+# while they waited for the lock. Readers ask for one snapshot.
 
 
 def connect_server(address: Address) -> Database:
@@ -563,6 +569,7 @@ def _postgresql(address: Address) -> Database:
     from resource_objects.backends.sql import psycopg_connection  # an extra: may not be there
 
     engine = _server_engine(address)
+    _ping_if_readable(engine.dialect, lambda connection: connection.pgconn.socket)
     pooled = address.ours["pooler"] is not None
     read_timeout = address.ours["read_timeout"]
     given = {"tcp_user_timeout": read_timeout * 1000, **address.driver}
@@ -587,6 +594,7 @@ def _postgresql(address: Address) -> Database:
 
 def _mysql(address: Address) -> Database:
     engine = _server_engine(address, mysql_sql_mode="TRADITIONAL")
+    _ping_if_readable(engine.dialect, lambda connection: connection._sock.fileno())
     given = dict(address.driver)
     probes = {option: given.pop(name) for name, option in _KEEPALIVES.items()}
     given["read_timeout"] = given["write_timeout"] = address.ours["read_timeout"]
@@ -615,6 +623,26 @@ def _mysql(address: Address) -> Database:
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
     ]
     return Database(engine, address.shown, reading=reading)
+
+
+def _ping_if_readable(dialect: Any, socket_of: Callable[[Any], int]) -> None:
+    """Ask the server whether it is there only where its side of the connection says something.
+
+    SQLAlchemy asks it each time that a connection is taken from the pool, which is a round trip
+    more for each transaction, and one in five of a claim's. Nothing comes on an idle connection
+    until the server ends it, and that can be seen here. A server that is gone without a word is
+    found out by the first statement, as it is where it goes right after it was asked.
+    """
+    ping = dialect.do_ping
+
+    def do_ping(connection: Any) -> bool:
+        try:
+            is_silent = not select.select([socket_of(connection)], [], [], 0)[0]
+        except (OSError, ValueError, AttributeError, dialect.loaded_dbapi.Error):
+            is_silent = False  # it is closed on our side, or select() cannot look at it
+        return is_silent or bool(ping(connection))
+
+    dialect.do_ping = do_ping
 
 
 #: the options of a socket, by what libpq calls them
