@@ -38,12 +38,14 @@ from resource_objects.resources.records import inventory_row
 
 
 def select_providers(
-    rows: Collection[ListedProvider], wanted: ProviderFilter, places: Mapping[Key, Place]
+    rows: Collection[ListedProvider],
+    wanted: ProviderFilter,
+    place_of: Callable[[Key], Place | None],
 ) -> Iterator[ListedProvider]:
     """Yield the rows that a filter wants.
 
     :param rows: every provider that is kept, because a tree may be asked for by any of its own
-    :param places: every inventory that is kept, with its shares
+    :param place_of: finds an inventory that is kept, with its shares
     """
     roots = {handle: row.root_uuid for row in rows for handle in (row.uuid, row.name)}
     trees = None if wanted.trees is None else {roots.get(tree) for tree in wanted.trees}
@@ -56,7 +58,7 @@ def select_providers(
             and _is_qualified(row, wanted)
             and _is_reported_before(row, wanted)
             and not (wanted.over_capacity and not _is_over(row))
-            and all(_has_room(row, *asked, places) for asked in wanted.room)
+            and all(_has_room(row, *asked, place_of) for asked in wanted.room)
         ):
             yield row
 
@@ -83,30 +85,32 @@ def _is_over(row: ListedProvider) -> bool:
 
 
 def _has_room(
-    row: ListedProvider, resource_class: str, amount: int, places: Mapping[Key, Place]
+    row: ListedProvider, resource_class: str, amount: int, place_of: Callable[[Key], Place | None]
 ) -> bool:
-    place = places.get((row.uuid, resource_class))
+    place = place_of((row.uuid, resource_class))
     if place is None or decision.refusals(place.record, amount, row.name):
         return False
     for key, factor in place.shares:
-        record = places[key].record
+        shared = place_of(key)
+        assert shared is not None, "what shares it is kept"
+        record = shared.record
         if amount and record.used + amount * factor > record.capacity:
             return False
     return True
 
 
 def select_consumers(
-    records: Iterable[ConsumerRecord], wanted: ConsumerFilter, roots: Mapping[str, str]
+    records: Iterable[ConsumerRecord], wanted: ConsumerFilter, root_of: Callable[[str], str | None]
 ) -> Iterator[ConsumerRecord]:
     """Yield the records that a filter wants.
 
-    :param roots: ``{handle: uuid of the root}`` of every provider, by name and by uuid
+    :param root_of: finds the uuid of the root of a provider, by its name or uuid
     """
     for record in records:
         if (
             _is_described(record, wanted)
             and any(_is_at(held, wanted) for held in record.held)
-            and any(_is_in_tree(held, wanted, roots) for held in record.held)
+            and any(_is_in_tree(held, wanted, root_of) for held in record.held)
         ):
             yield record
 
@@ -132,8 +136,8 @@ def _is_at(held: Use, wanted: ConsumerFilter) -> bool:
     return wanted.provider in (None, held.provider, held.provider_uuid)
 
 
-def _is_in_tree(held: Use, wanted: ConsumerFilter, roots: Mapping[str, str]) -> bool:
-    return wanted.tree is None or roots.get(wanted.tree) == roots[held.provider_uuid]
+def _is_in_tree(held: Use, wanted: ConsumerFilter, root_of: Callable[[str], str | None]) -> bool:
+    return wanted.tree is None or root_of(wanted.tree) == root_of(held.provider_uuid)
 
 
 _GROUPS: Mapping[By, Callable[[ConsumerRecord, Use], str | None]] = {
@@ -146,14 +150,17 @@ _GROUPS: Mapping[By, Callable[[ConsumerRecord, Use], str | None]] = {
 
 
 def totals_of(
-    records: Iterable[ConsumerRecord], wanted: ConsumerFilter, by: By, roots: Mapping[str, str]
+    records: Iterable[ConsumerRecord],
+    wanted: ConsumerFilter,
+    by: By,
+    root_of: Callable[[str], str | None],
 ) -> tuple[Total, ...]:
     """Return what the consumers of a filter use, by group and class."""
     used: dict[tuple[str | None, str], int] = defaultdict(int)
     users: dict[tuple[str | None, str], set[str]] = defaultdict(set)
-    for record in select_consumers(records, wanted, roots):
+    for record in select_consumers(records, wanted, root_of):
         for held in record.held:
-            if _is_at(held, wanted) and _is_in_tree(held, wanted, roots):
+            if _is_at(held, wanted) and _is_in_tree(held, wanted, root_of):
                 group = _GROUPS[by](record, held), held.resource_class
                 used[group] += held.amount
                 users[group].add(record.consumer)

@@ -6,8 +6,6 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-import os_resource_classes
-
 from resource_objects import exceptions
 from resource_objects import names as shapes
 from resource_objects.backends.memory.state import Draft, Kept, Row, State, Taken
@@ -18,11 +16,10 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
 )
 from resource_objects.providers.listing import ListedName
+from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import ConsumerRecord, Key, NameAction, NameChange, NameKind
 from resource_objects.providers.provider import check_shares
-from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
-from resource_objects.resources.traits import known_traits, standard_traits
 
 
 def begin_definitions(draft: Draft, changes: DefinitionChanges) -> None:
@@ -259,28 +256,10 @@ def _remove(draft: Draft, kept: Kept) -> None:
 
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
 
-_NOT_FOUND: dict[NameKind, type[exceptions.LedgerError]] = {
-    CLASS: exceptions.ClassNotFound,
-    TRAIT: exceptions.TraitNotFound,
-    AGGREGATE: exceptions.AggregateNotFound,
-}
-_IN_USE: dict[NameKind, type[exceptions.LedgerError]] = {
-    CLASS: exceptions.ClassInUse,
-    TRAIT: exceptions.TraitInUse,
-    AGGREGATE: exceptions.AggregateInUse,
-}
-#: Raise for a name that none of the kind can have.
-_CHECKS: dict[NameKind, Callable[[str], object]] = {
-    CLASS: resource,
-    TRAIT: lambda name: known_traits([name]),
-    AGGREGATE: shapes.aggregate_name,
-}
-
 
 def add_standard(state: State) -> None:
     """Put the names there that every ledger has from the start."""
-    found = [(CLASS, name) for name in os_resource_classes.STANDARDS]
-    found += [(TRAIT, name) for name in sorted(standard_traits())]
+    found = [(kind, name) for kind, rule in NAME_RULES.items() for name in sorted(rule.standard())]
     state.names.update((key, ListedName(next(state.name_numbers), key[1])) for key in found)
 
 
@@ -296,30 +275,24 @@ def change_name(draft: Draft, wanted: NameChange) -> None:
 
 
 def _ensure(draft: Draft, wanted: NameChange) -> None:
-    _CHECKS[wanted.kind](wanted.name)
+    NAME_RULES[wanted.kind].check(wanted.name)
     ensure_name(draft, wanted.kind, wanted.name)
 
 
 def _find(draft: Draft, wanted: NameChange) -> ListedName:
     found = draft.names.get((wanted.kind, wanted.name))
     if found is None:
-        raise _NOT_FOUND[wanted.kind](wanted.name)
+        raise NAME_RULES[wanted.kind].not_found(wanted.name)
     return found
 
 
-def _refuse_standard(wanted: NameChange) -> None:
-    names = {CLASS: os_resource_classes.STANDARDS, TRAIT: standard_traits(), AGGREGATE: ()}
-    if wanted.name in names[wanted.kind]:
-        raise exceptions.StandardName(wanted.name)
-
-
 def _rename(draft: Draft, wanted: NameChange) -> None:
-    _refuse_standard(wanted)
+    NAME_RULES[wanted.kind].refuse_standard(wanted)
     found = _find(draft, wanted)
     to = wanted.to or ""
     if to == found.name:
         return
-    _CHECKS[wanted.kind](to)
+    NAME_RULES[wanted.kind].check(to)
     if draft.names.get((wanted.kind, to)) is not None:
         raise exceptions.NameExists(to)
     draft.names.put((wanted.kind, found.name), None)
@@ -346,10 +319,10 @@ def _users(draft: Draft, wanted: NameChange) -> Iterator[str]:
 
 
 def _delete(draft: Draft, wanted: NameChange) -> None:
-    _refuse_standard(wanted)
+    NAME_RULES[wanted.kind].refuse_standard(wanted)
     _find(draft, wanted)
     if next(_users(draft, wanted), None) is not None:
-        raise _IN_USE[wanted.kind](wanted.name)
+        raise NAME_RULES[wanted.kind].in_use(wanted.name)
     draft.names.put((wanted.kind, wanted.name), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from resource_objects.backends.memory.state import Kept, State, cursor_of, named_today
 from resource_objects.providers.columns import (
@@ -162,40 +162,26 @@ class PageOrder:
             yield state.claims[self._consumers[place]]
 
 
-class _Roots(Mapping[str, str]):
-    """The uuid of the root of each provider, by its name and uuid, looked up when asked for."""
+def _root_of(state: State) -> Callable[[str], str | None]:
+    """Return what finds the uuid of the root of a provider, by its name or uuid."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def root_of(key: str) -> str | None:
+        kept = state.find(key)
+        return None if kept is None else state.top(kept.uuid).uuid
 
-    def __getitem__(self, key: str) -> str:
-        kept = self._state.find(key)
-        if kept is None:
-            raise KeyError(key)
-        return self._state.top(kept.uuid).uuid
-
-    def __iter__(self) -> Iterator[str]:
-        return itertools.chain(self._state.uuid_of, self._state.providers)
-
-    def __len__(self) -> int:
-        return 2 * len(self._state.providers)
+    return root_of
 
 
-class _Places(Mapping[Key, Place]):
-    """Every inventory, with its shares, looked up when asked for."""
+def _place_of(state: State) -> Callable[[Key], Place | None]:
+    """Return what finds an inventory with its shares."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def place_of(key: Key) -> Place | None:
+        row = state.rows.get(key)
+        if row is None:
+            return None
+        return Place(state.providers[key[0]].name, row.record, row.shares)
 
-    def __getitem__(self, key: Key) -> Place:
-        row = self._state.rows[key]
-        return Place(self._state.providers[key[0]].name, row.record, row.shares)
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._state.rows)
-
-    def __len__(self) -> int:
-        return len(self._state.rows)
+    return place_of
 
 
 def page_of_providers(
@@ -209,7 +195,7 @@ def page_of_providers(
         rows = [_listed(state, kept) for kept in itertools.islice(found, _AT_A_TIME)]
         if not rows:
             break
-        page += select_providers(rows, rest, _Places(state))
+        page += select_providers(rows, rest, _place_of(state))
     return tuple(page[:limit])
 
 
@@ -227,7 +213,7 @@ def _walk_providers(
         return order.providers(state, after)
     there = [kept for kept in found if kept is not None and kept.number > after]
     if wanted.trees is not None:
-        roots = {_Roots(state).get(tree) for tree in wanted.trees}
+        roots = set(map(_root_of(state), wanted.trees))
         there = [kept for kept in there if state.top(kept.uuid).uuid in roots]
     return iter(sorted(there, key=lambda kept: kept.number))
 
@@ -264,7 +250,7 @@ def page_of_consumers(
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers. Cost: linear in those looked at."""
     found = _claims(state, order, wanted, after)
-    return tuple(itertools.islice(select_consumers(found, wanted, _Roots(state)), limit))
+    return tuple(itertools.islice(select_consumers(found, wanted, _root_of(state)), limit))
 
 
 def _claims(
@@ -303,4 +289,4 @@ def totals_of_consumers(
     state: State, order: PageOrder, wanted: ConsumerFilter, by: By
 ) -> tuple[Total, ...]:
     """Return what the consumers of a filter use. Cost: linear in the consumers looked at."""
-    return totals_of(_claims(state, order, wanted, None), wanted, by, _Roots(state))
+    return totals_of(_claims(state, order, wanted, None), wanted, by, _root_of(state))

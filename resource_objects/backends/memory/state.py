@@ -230,6 +230,9 @@ def _lay(table: dict[_K, _V], key: _K, value: _V | None) -> None:
         table[key] = value
 
 
+_TABLES = (Table, Nested)
+
+
 # --- draft ----------------------------------------------------------------------------------------
 #
 # The draft that a write works on: all of it, before any of it happens.
@@ -262,23 +265,9 @@ class Draft:
 
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
-        for table in (
-            self.names,
-            self.providers,
-            self.uuid_of,
-            self.children,
-            self.rows,
-            self.sharers,
-            self.claims,
-            self.claim_ids,
-            self.holders,
-            self.units,
-            self.operations,
-            self.changes,
-            self.heads,
-            self.last,
-        ):
-            table.apply()
+        for table in vars(self).values():
+            if isinstance(table, _TABLES):
+                table.apply()
 
     def top(self, uuid: str) -> Kept:
         """Return the root of the tree of a provider, which is there."""

@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import os_resource_classes
 import sqlalchemy as sa
@@ -27,10 +27,10 @@ from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.statements import Statement, chunks
 from resource_objects.providers.listing import ListedName
+from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind
-from resource_objects.resources import resource
 from resource_objects.resources.records import KindRecord
-from resource_objects.resources.traits import known_traits, standard_traits
+from resource_objects.resources.traits import standard_traits
 
 
 class Names:
@@ -191,49 +191,28 @@ def rename_kinds(connection: Connection, names: Mapping[str, str]) -> set[int]:
 # Standard names are put in when a writer opens the ledger, and never change; see ``classes``.
 
 
-_Error: TypeAlias = type[exceptions.LedgerError]
-
-
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    """One kind of name: its table, the column that refers to it, and what is raised about it."""
+    """How one kind of name is kept: its table, and the column that refers to it."""
 
     table: sa.Table
     used_by: sa.Column[Any]
     of: Callable[[Catalogue], Names]
-    standard: Callable[[], Collection[str]]
-    check: Callable[[str], object]
-    not_found: _Error
-    in_use: _Error
 
 
 _KINDS = {
     NameKind.RESOURCE_CLASS: _Kind(
-        tables.resource_classes,
-        tables.inventories.c.class_id,
-        lambda catalogue: catalogue.classes,
-        lambda: os_resource_classes.STANDARDS,
-        resource,
-        exceptions.ClassNotFound,
-        exceptions.ClassInUse,
+        tables.resource_classes, tables.inventories.c.class_id, lambda catalogue: catalogue.classes
     ),
     NameKind.TRAIT: _Kind(
         tables.traits,
         tables.resource_provider_traits.c.trait_id,
         lambda catalogue: catalogue.traits,
-        standard_traits,
-        lambda name: known_traits([name]),
-        exceptions.TraitNotFound,
-        exceptions.TraitInUse,
     ),
     NameKind.AGGREGATE: _Kind(
         tables.aggregates,
         tables.resource_provider_aggregates.c.aggregate_id,
         lambda catalogue: catalogue.aggregates,
-        tuple,
-        shapes.aggregate_name,
-        exceptions.AggregateNotFound,
-        exceptions.AggregateInUse,
     ),
 }
 
@@ -255,9 +234,7 @@ def change_names(
     """
     bumped: set[int] = set()  # one write, one step
     for part in _runs(changes):
-        _Change(connection, catalogue, _KINDS[part[0].kind], bumped, number).run(
-            part[0].action, part
-        )
+        _Change(connection, catalogue, part[0].kind, bumped, number).run(part[0].action, part)
     return bumped
 
 
@@ -283,15 +260,15 @@ class _Change:
         self,
         connection: Connection,
         catalogue: Catalogue,
-        kind: _Kind,
+        kind: NameKind,
         bumped: set[int],
         number: int,
     ) -> None:
         self._number = number
         self._connection = connection
         self._bumped = bumped
-        self._names = kind.of(catalogue)
-        self._kind = kind
+        self._kind, self._rule = _KINDS[kind], NAME_RULES[kind]
+        self._names = self._kind.of(catalogue)
 
     def run(self, action: NameAction, changes: Sequence[NameChange]) -> None:
         actions = {
@@ -304,14 +281,14 @@ class _Change:
 
     def _ensure(self, changes: Sequence[NameChange]) -> None:
         for one in changes:
-            self._kind.check(one.name)
+            self._rule.check(one.name)
         self._names.ensure(self._connection, [one.name for one in changes])
 
     def _rename(self, changes: Sequence[NameChange]) -> None:
         numbers = self._custom(changes)
         wanted = {one.name: one.to or "" for one in changes if one.to != one.name}
         for to in wanted.values():
-            self._kind.check(to)
+            self._rule.check(to)
         taken = self._names.find(self._connection, list(wanted.values()))
         for to in wanted.values():
             if to in taken:
@@ -353,7 +330,7 @@ class _Change:
         for part in chunks(sorted(name_of)):
             used = sa.select(self._kind.used_by).where(self._kind.used_by.in_(part)).limit(1)
             for (number,) in self._connection.execute(used):
-                raise self._kind.in_use(name_of[number])
+                raise self._rule.in_use(name_of[number])
             self._connection.execute(
                 sa.delete(self._kind.table).where(self._kind.table.c.id.in_(part))
             )
@@ -375,8 +352,7 @@ class _Change:
     def _custom(self, changes: Sequence[NameChange]) -> dict[str, int]:
         """Return the numbers of names that may be renamed and removed."""
         for one in changes:
-            if one.name in self._kind.standard():
-                raise exceptions.StandardName(one.name)
+            self._rule.refuse_standard(one)
         return self._find(changes)
 
     def _find(self, changes: Sequence[NameChange]) -> dict[str, int]:
@@ -384,7 +360,7 @@ class _Change:
         found = self._names.find(self._connection, [one.name for one in changes])
         for one in changes:
             if one.name not in found:
-                raise self._kind.not_found(one.name)
+                raise self._rule.not_found(one.name)
         return found
 
 
