@@ -23,11 +23,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from resource_objects.search.backtracking import Budget, Solution, solutions
+from resource_objects.resources.budget import Budget
+from resource_objects.resources.matching import Matching
+from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.conditions.groups import GroupKind, Named
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.matching import Matching
 from resource_objects.search.order import Preference
 
 #: So many small things are looked at in the time of one step: where a request is so large that each
@@ -163,7 +164,7 @@ class Assigning:
     def ways(self) -> Iterator[Assignment]:
         """Yield every way, each once; the state is this one's own while it is looked at.
 
-        :raises Exhausted: if the budget runs out first
+        :raises SearchLimitReached: if the budget runs out first
         """
         if not self._can_finish():
             return

@@ -12,8 +12,10 @@ neither equal providers nor why it failed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
 from typing import Generic, TypeVar
+
+from resource_objects.exceptions import SearchLimitReached
+from resource_objects.resources.budget import Budget
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -23,68 +25,8 @@ R = TypeVar("R")
 REMEMBERED = 200_000
 
 
-class Exhausted(Exception):
-    """The allowance ran out. Internal: it never leaves the search."""
-
-
-class CutShort(Exhausted):
-    """A decision inside came to a bound of its own, which no larger allowance moves. Internal."""
-
-
-class Budget:
-    """Steps that may still be spent. One step is one thing tried: a host, a split, a trait.
-
-    What is found takes time and memory too: each part of a further candidate is a step.
-
-    >>> budget = Budget(2)
-    >>> budget.spend(); budget.spend()
-    >>> budget.spend()
-    Traceback (most recent call last):
-    resource_objects.search.backtracking.Exhausted
-    >>> budget.spent, budget.left
-    (2, 0)
-    """
-
-    __slots__ = ("_allowed", "spent")
-
-    def __init__(self, allowed: int) -> None:
-        self._allowed = allowed
-        self.spent = 0
-
-    @property
-    def allowed(self) -> int:
-        """Steps that might be spent in all."""
-        return self._allowed
-
-    @property
-    def left(self) -> int:
-        """Steps that may still be spent."""
-        return self._allowed - self.spent
-
-    def spend(self, steps: int = 1) -> None:
-        """Spend steps, or raise ``Exhausted`` if there are not so many left; then none are."""
-        if steps > self.left:
-            self.spent = self._allowed
-            raise Exhausted
-        self.spent += steps
-
-    @contextmanager
-    def lend(self, purse: Budget, most: int) -> Iterator[None]:
-        """Let another budget spend at most ``most`` of what is left; then it has nothing again.
-
-        >>> budget, purse = Budget(10), Budget(0)
-        >>> with budget.lend(purse, 3):
-        ...     purse.spend(2)
-        >>> purse.left, budget.left
-        (0, 8)
-        """
-        before = purse.spent
-        purse._allowed = before + min(most, self.left)
-        try:
-            yield
-        finally:
-            self.spent += purse.spent - before
-            purse._allowed = purse.spent
+class CutShort(SearchLimitReached):
+    """A decision inside came to a bound of its own, which no larger budget moves. Internal."""
 
 
 class Solution(Generic[R]):
@@ -112,7 +54,7 @@ def solutions(
     :param key: what the rest of a state depends on: where there was no solution once, there is
         none. None: no two states are alike
     :param cost: steps that each state costs; 0 where ``expand`` pays
-    :raises Exhausted: if the budget runs out first
+    :raises SearchLimitReached: if the budget runs out first
 
     >>> def sums(given):  # which of 5, 3 and 2 make 5?
     ...     for part in (5, 3, 2):

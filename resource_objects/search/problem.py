@@ -14,16 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from resource_objects import exceptions
+from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.amounts import split
+from resource_objects.resources.budget import Budget
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.assignment import Assigning
-from resource_objects.search.backtracking import Budget, Exhausted
 from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import (
     ClassCondition,
@@ -113,7 +114,7 @@ def _can_groups(named: Named, tree: int) -> bool:
     """Return whether groups can be given, or whether that takes too long to find out."""
     try:
         return next(Assigning(named, tree, Budget(GROUP_PATIENCE)).ways(), None) is not None
-    except Exhausted:
+    except SearchLimitReached:
         return True
 
 

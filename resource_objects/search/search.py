@@ -21,8 +21,10 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
-from resource_objects.search.backtracking import Budget, CutShort, Exhausted
+from resource_objects.resources.budget import Budget
+from resource_objects.search.backtracking import CutShort
 from resource_objects.search.candidates import Candidate, Candidates, Hit
 from resource_objects.search.explain import Explanation, Outcome
 from resource_objects.search.fleet import Fleet
@@ -153,7 +155,7 @@ class _Run:
         except CutShort:
             self.cut_short.append(tree)
             return None
-        except Exhausted:
+        except SearchLimitReached:
             self.undecided.append(tree)
             return None
         self.seen.add(tree)
@@ -191,7 +193,7 @@ class _Run:
                 return
             try:
                 hit = self._step(tree, self._taken_up(tree), self.budget.left)
-            except Exhausted:
+            except SearchLimitReached:
                 self.is_cut_short = True
                 hit = None
             if hit is None:

@@ -22,9 +22,10 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.exceptions import Reason, Rule, SearchLimitReached
 from resource_objects.resources import Amount
-from resource_objects.search.backtracking import Budget, CutShort, Exhausted, Solution, solutions
+from resource_objects.resources.budget import Budget
+from resource_objects.search.backtracking import CutShort, Solution, solutions
 from resource_objects.search.conditions.amounts import (
     Decision,
     Sets,
@@ -81,13 +82,13 @@ def decide(
     """Return who gives each class, with every required trait answered for; None if nobody can.
 
     :param taken: what others of the same request use of inventories; the asks know it already
-    :raises Exhausted: if the budget runs out first: neither yes nor no
+    :raises SearchLimitReached: if the budget runs out first: neither yes nor no
     :raises CutShort: if a located amount's own decision did not end
     """
     placing = Placing(located, taken)
     found = _Tree(asks, placing, budget).decide()
     if found is None and any(one.cut_short for one in (placing, *placing.alone)):
-        raise CutShort
+        raise CutShort(budget.allowed)
     return found
 
 
@@ -202,7 +203,7 @@ def _unanswered(givers: Sets, traits: tuple[Sets, ...]) -> tuple[Sets, ...]:
 def solve_joint(ties: Ties, sets: Sets, budget: Budget) -> tuple[Supply, ...] | None:
     """Return who of some sets gives how much, with room for all of it; None if they cannot.
 
-    :raises Exhausted: if the budget runs out first
+    :raises SearchLimitReached: if the budget runs out first
     """
     return None if ties.crowded(sets) else _JointSearch(ties, sets, budget).run()
 
@@ -430,7 +431,7 @@ def solve_residual(
     """Return who of some sets gives what, with room for all of it; None if they cannot.
 
     :param sets: of the counts, then of the located amounts
-    :raises Exhausted: if the budget runs out first
+    :raises SearchLimitReached: if the budget runs out first
     """
     return _ResidualSearch(asks, placing, sets, budget).run()
 
@@ -598,7 +599,7 @@ def does_not_fit(
         plans = [plan(asked, asked.allowed, Budget(PATIENCE)) for asked in asks]
         within = [one.allowed for one in located]
         assigned = Placing(located).fit(within, Budget(PATIENCE)) if located else ()
-    except Exhausted:
+    except SearchLimitReached:
         return []
     if assigned is None or any(parts is None for parts in plans):
         return []
@@ -626,5 +627,5 @@ def can(asks: Sequence[TreeDemand], located: Sequence[LocatedTreeDemand] = ()) -
     """Return whether classes can be given, or whether that takes too long to find out."""
     try:
         return decide(asks, Budget(PATIENCE), located) is not None
-    except Exhausted:
+    except SearchLimitReached:
         return True

@@ -20,7 +20,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from resource_objects.search.backtracking import Budget, Solution, solutions
+from resource_objects.resources.budget import Budget
+from resource_objects.search.backtracking import Solution, solutions
 
 #: ``(low, high, step)`` of a device; low and high are multiples of step.
 Device = tuple[int, int, int]
@@ -35,7 +36,7 @@ _Taking = tuple[_Counts, int, _Room]
 def split(amount: int, devices: Sequence[Device], budget: Budget) -> list[tuple[int, int]] | None:
     """Return ``(device, part)`` pairs that add up to ``amount``, None if there are none.
 
-    :raises Exhausted: if the budget runs out first
+    :raises SearchLimitReached: if the budget runs out first
 
     >>> split(5, [(1, 1, 1), (1, 4, 1), (2, 8, 2)], Budget(100))
     [(1, 1), (2, 4)]

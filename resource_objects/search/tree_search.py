@@ -18,9 +18,10 @@ from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.resources import Amount, Amounts, resource
+from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.assignment import Assigning, Assignment
-from resource_objects.search.backtracking import Budget, CutShort, Solution, solutions
+from resource_objects.search.backtracking import CutShort, Solution, solutions
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.conditions.amounts import (
     Decision,
@@ -61,7 +62,7 @@ class TreeSearch:
         """Return the next candidate, None if there is none.
 
         :param most: steps that it may take of the budget
-        :raises Exhausted: if that is not enough; then there is nothing more to be had of this one
+        :raises SearchLimitReached: if that is not enough; then no more is to be had of this one
         """
         with budget.lend(self._purse, most):
             return next(self._ways, None)
@@ -218,7 +219,7 @@ class Unnamed:
 
         :param used: what others use of inventories, :param own: not counting shares
         :param own_needed: whether somebody of the tree itself must give something
-        :raises Exhausted: if the budget runs out first
+        :raises SearchLimitReached: if the budget runs out first
         """
         near, own = self._near(used), self._near(own)
         key = frozenset(near.items()), frozenset(own.items()), own_needed

@@ -8,12 +8,13 @@ from collections import Counter
 
 import pytest
 
+from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot, backtracking
 from resource_objects.search.assignment import Assigning
-from resource_objects.search.backtracking import Budget, Exhausted
 from resource_objects.search.problem import lay
 from tests.support.columns import columns_of
 
@@ -156,7 +157,7 @@ def test_a_small_budget_ends_it_and_is_never_overdrawn():
             try:
                 cut, short = asked(root, request, budget)
                 found = list(cut.ways())
-            except Exhausted:
+            except SearchLimitReached:
                 assert budget < purse.spent
             else:
                 assert found == every and short.spent == purse.spent <= budget
@@ -182,7 +183,7 @@ def test_what_a_large_request_looks_at_is_paid_for():
     assert small.spent < 20
     large = asked(root, request)[1]
     assert large.spent > 300
-    with pytest.raises(Exhausted):
+    with pytest.raises(SearchLimitReached):
         asked(root, request, 300)
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects.search.backtracking import Budget, Exhausted
+from resource_objects.exceptions import SearchLimitReached
+from resource_objects.resources.budget import Budget
 from resource_objects.search.conditions.amounts import Draw, Source, TreeDemand
 from resource_objects.search.solver import alternatives, residual
 from tests.support.lengths import examples
@@ -54,7 +55,7 @@ def test_givers_that_are_left_out_give_nothing():
 
 def test_a_huge_amount_is_cut_short_and_not_written_out():
     some = [Source(1, 2**40, 1, True)] * 2
-    with pytest.raises(Exhausted):
+    with pytest.raises(SearchLimitReached):
         list(alternatives(asked(2**40, some), 0b11, Budget(1000)))
 
 

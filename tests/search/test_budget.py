@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from resource_objects import exceptions
+from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search import search as matcher
-from resource_objects.search.backtracking import Budget, Exhausted
 from tests.support.columns import columns_of
 
 #: asked of :func:`hard`: no parts of it add up to this, which only trying can tell
@@ -144,7 +145,7 @@ def test_the_same_budget_gives_the_same_answer():
 def test_a_budget_is_never_overdrawn():
     budget = Budget(10)
     budget.spend(7)
-    with pytest.raises(Exhausted):
+    with pytest.raises(SearchLimitReached):
         budget.spend(4)
     assert (budget.spent, budget.left) == (10, 0)
 

@@ -346,7 +346,7 @@ def test_who_is_undecided_is_not_told_as_not_looked_at_as_well(monkeypatch):
     def decided(*given):
         asked.append(given)
         if len(asked) == 1:
-            raise CutShort
+            raise CutShort(1)
         return decide(*given)
 
     monkeypatch.setattr(ways, "decide", decided)

@@ -23,7 +23,6 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
     PagePool,
     numa,
-    problem,
 )
 from resource_objects.search import Snapshot
 from tests.search import numa_fleets
@@ -428,7 +427,7 @@ def test_a_decision_that_does_not_end_is_no_refusal(monkeypatch):
     ledger = kept(host(given=near, own="PCPU=20"), Provider("bare", "PCPU=4"))
     asked = {TOPOLOGY: numa(2, dedicated=2, physnets=networks)}
     assert len(ledger.snapshot().candidates(asked)) == 1
-    monkeypatch.setattr(problem, "BUDGET", 0)
+    monkeypatch.setattr("resource_objects.resources.numa.fit.DECISION", 0)
     found = ledger.snapshot().candidates(asked, limit=None)
     assert found.cut_short
     assert found.explain().undecided == ("host0",)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.search.backtracking import Budget, Exhausted
+from resource_objects.exceptions import SearchLimitReached
+from resource_objects.resources.budget import Budget
 from resource_objects.search.split import combine, split
 
 PLENTY = 1_000_000
@@ -107,6 +108,6 @@ def test_a_thousand_different_min_units_do_not_exhaust_the_stack(wider):
 def test_a_subset_sum_is_cut_short_by_the_budget():
     hard = [(1000 + 7 * n, 1000 + 7 * n, 1) for n in range(40)]
     budget = Budget(500)
-    with pytest.raises(Exhausted):
+    with pytest.raises(SearchLimitReached):
         split(20_999, hard, budget)
     assert budget.spent == 500

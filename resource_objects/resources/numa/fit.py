@@ -22,8 +22,9 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects.exceptions import CapacityException, Reason, Rule, SearchLimitReached
+from resource_objects.resources import matching
+from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
-from resource_objects.resources.numa import matching, problem
 from resource_objects.resources.numa.amount import NUMATopologyAmount, PlacedCell
 from resource_objects.resources.numa.cell_fit import (
     CellChoice,
@@ -36,11 +37,11 @@ from resource_objects.resources.numa.cpus import cpus_of
 from resource_objects.resources.numa.host import Cell
 from resource_objects.resources.numa.problem import (
     TOPOLOGY,
-    Budget,
     Problem,
     draw_of,
     draw_varies,
     has_room,
+    least,
     least_draw,
     not_in_one_socket,
     pose,
@@ -63,18 +64,18 @@ def place(
         ``context.near`` is not met, with ``Rule.AFFINITY`` alone
     :raises SearchLimitReached: if the budget ran out before it was known
     """
-    question = pose(cells, amount, limit, room, context)
-    hosts = _decide(question)
+    problem = pose(cells, amount, limit, room, context)
+    hosts = _decide(problem)
     if hosts is None:
-        is_alone = not context.near or not _may_fit(question._replace(nears=()))
-        raise CapacityException.of(reasons(question) if is_alone else far(context.near))
-    return _assigned(question, hosts)
+        is_alone = not context.near or not _may_fit(problem._replace(constraints=()))
+        raise CapacityException.of(reasons(problem) if is_alone else far(context.near))
+    return _assigned(problem, hosts)
 
 
-def _may_fit(question: Problem) -> bool:
+def _may_fit(problem: Problem) -> bool:
     """Return whether there is a placement, for all that is known."""
     try:
-        return _decide(question) is not None
+        return _decide(problem) is not None
     except SearchLimitReached:
         return True
 
@@ -82,24 +83,24 @@ def _may_fit(question: Problem) -> bool:
 # --- the choice of host cells ---------------------------------------------------------------------
 
 
-def _decide(question: Problem) -> list[int] | None:
+def _decide(problem: Problem) -> list[int] | None:
     """Return a place for each guest cell, None if there is no way."""
-    if question.room is not None and is_short(question):
+    if problem.room is not None and is_short(problem):
         return None
-    ranking = _ranking(question)
-    steps = Budget()
-    if draw_varies(question):
-        best = _least(question, ranking, steps)
-        if best is None or has_room(question, best):
+    ranking = _ranking(problem)
+    budget = Budget(DECISION)
+    if draw_varies(problem):
+        best = _least(problem, ranking, budget)
+        if best is None or has_room(problem, best):
             return best
-    for part in _parts(question, ranking):
-        hosts = _in_part(question, part, ranking, steps)
+    for part in _parts(problem, ranking):
+        hosts = _in_part(problem, part, ranking, budget)
         if hosts is not None:
             return hosts
     return None
 
 
-def _least(question: Problem, ranking: Sequence[int], steps: Budget) -> list[int] | None:
+def _least(problem: Problem, ranking: Sequence[int], budget: Budget) -> list[int] | None:
     """Return the placement that draws least on the host as a whole, None if there is none.
 
     It does not depend on what the host has left: so counts beside a topology may be taken before
@@ -108,9 +109,9 @@ def _least(question: Problem, ranking: Sequence[int], steps: Budget) -> list[int
     best: list[int] | None = None
     least: tuple[float, float] = math.inf, math.inf
     try:
-        for part in _parts(question, ranking):
-            for hosts in _least_in_part(question, part, ranking, steps):
-                drawn = draw_of(question, hosts)
+        for part in _parts(problem, ranking):
+            for hosts in _least_in_part(problem, part, ranking, budget):
+                drawn = draw_of(problem, hosts)
                 if drawn < least:
                     best, least = hosts, drawn
     except SearchLimitReached:
@@ -120,72 +121,72 @@ def _least(question: Problem, ranking: Sequence[int], steps: Budget) -> list[int
 
 
 def _least_in_part(
-    question: Problem, part: int, ranking: Sequence[int], steps: Budget
+    problem: Problem, part: int, ranking: Sequence[int], budget: Budget
 ) -> Iterator[list[int]]:
     """Yield placements on some cells until one draws the least that is possible there."""
-    may = question.may(part)
+    may = problem.may(part)
     if not all(may) or not matching.is_complete(may):
         return
-    covers = RequiredCells(question, may, part, ranking, steps)
-    free = least_draw(question, may, ranking, ())
+    covers = RequiredCells(problem, may, part, ranking, budget)
+    free = least_draw(problem, may, ranking, ())
     assert free is not None, "there is a complete matching"
-    if question.nears and covers.is_enough(sum(1 << place for place in free)):
+    if problem.constraints and covers.is_enough(sum(1 << place for place in free)):
         yield free  # mostly the cells that are the best anyway will do
         return
-    bound = draw_of(question, free)
+    bound = draw_of(problem, free)
     for required in covers.found():
-        hosts = least_draw(question, may, ranking, required)
+        hosts = least_draw(problem, may, ranking, required)
         if hosts is not None:
             yield hosts
-            if draw_of(question, hosts) == bound:
+            if draw_of(problem, hosts) == bound:
                 return
 
 
-def _ranking(question: Problem) -> list[int]:
+def _ranking(problem: Problem) -> list[int]:
     """Return the places, the best first: those devices draw to, then by what is free."""
-    needs_cpus = any(need.cpus for need in question.needs)
+    needs_cpus = any(need.cpus for need in problem.needs)
 
     def key(place: int) -> tuple[int, ...]:
-        cell = question.cells[place]
+        cell = problem.cells[place]
         free = cell.free_dedicated if needs_cpus else cell.free_shared
         ident, memory = cell.facts.id, cell.available_mb
-        if not question.pack:
+        if not problem.pack:
             free, memory = -free, -memory
-        return -question.pull.get(ident, 0), free, memory, ident
+        return -problem.pull.get(ident, 0), free, memory, ident
 
-    return sorted(range(len(question.cells)), key=key)
+    return sorted(range(len(problem.cells)), key=key)
 
 
-def _parts(question: Problem, ranking: Iterable[int]) -> Iterator[int]:
+def _parts(problem: Problem, ranking: Iterable[int]) -> Iterator[int]:
     """Yield the sets of places that may be used together: all of them, or socket by socket."""
-    if not question.one_socket:
-        yield question.allowed
+    if not problem.one_socket:
+        yield problem.allowed
         return
     sockets: dict[int, int] = {}
     for place in ranking:
-        socket = question.cells[place].facts.socket
+        socket = problem.cells[place].facts.socket
         if socket is not None:
             sockets[socket] = sockets.get(socket, 0) | 1 << place
     for places in sockets.values():
-        yield places & question.allowed
+        yield places & problem.allowed
 
 
 def _in_part(
-    question: Problem, part: int, ranking: Sequence[int], steps: Budget
+    problem: Problem, part: int, ranking: Sequence[int], budget: Budget
 ) -> list[int] | None:
-    may = question.may(part)
+    may = problem.may(part)
     if not all(may) or not matching.is_complete(may):
         return None
-    covers = RequiredCells(question, may, part, ranking, steps)
-    if question.nears:  # mostly the cells that are the best anyway will do
+    covers = RequiredCells(problem, may, part, ranking, budget)
+    if problem.constraints:  # mostly the cells that are the best anyway will do
         best = _chosen(may, ranking, ()) or ()
-        if covers.is_enough(sum(1 << place for place in best)) and has_room(question, best):
+        if covers.is_enough(sum(1 << place for place in best)) and has_room(problem, best):
             return list(best)
     for required in covers.found():
         hosts = _chosen(may, ranking, required)
-        if hosts is None or has_room(question, hosts):
+        if hosts is None or has_room(problem, hosts):
             return hosts
-        hosts = within_room(question, may, required, steps)
+        hosts = within_room(problem, may, required, budget)
         if hosts is not None:
             return hosts
     return None
@@ -196,25 +197,25 @@ def _chosen(
 ) -> list[int] | None:
     """Return the places of the best set of host cells, guest by guest; it holds the required."""
     found = matching.best(may, ranking, required)
-    if found.size < len(may) or not set(required) <= set(found.host_of):
+    if len(found) < len(may) or not set(required) <= set(found):
         return None
-    return matching.first_assignment(may, sum(1 << place for place in found.host_of))
+    return matching.first_assignment(may, sum(1 << place for place in found))
 
 
 # --- the outcome ---
 
 
-def _assigned(question: Problem, hosts: Sequence[int]) -> NUMATopologyAmount:
+def _assigned(problem: Problem, hosts: Sequence[int]) -> NUMATopologyAmount:
     placed: list[PlacedCell] = []
     emulator: int | None = None
     for guest, host in enumerate(hosts):
-        need = question.needs[guest]
-        found = question.picks[need][host]
+        need = problem.needs[guest]
+        found = problem.choices[need][host]
         assert found is not None, "a guest cell is only put where it may be"
-        cell, was = put(question.amount, guest, need, question.cells[host], found)
+        cell, was = put(problem.amount, guest, need, problem.cells[host], found)
         placed.append(cell)
         emulator = was if was is not None else emulator
-    return question.amount._altered(placed=tuple(placed), emulator_cpu=emulator)
+    return problem.amount._altered(placed=tuple(placed), emulator_cpu=emulator)
 
 
 def put(
@@ -241,54 +242,56 @@ def put(
 # --- why a topology does not fit ------------------------------------------------------------------
 
 
-def reasons(question: Problem) -> tuple[Reason, ...]:
+def reasons(problem: Problem) -> tuple[Reason, ...]:
     """Return every reason why there is no placement, at least one.
 
     Kinds of guest cells that fit nowhere come first, with each host cell; if there are none, what
     keeps them from fitting all at once.
     """
-    found = list(_too_few(question)) or list(_nowhere(question)) or list(_not_together(question))
-    asked = len(question.needs)
+    found = list(_too_few(problem)) or list(_nowhere(problem)) or list(_not_together(problem))
+    asked = len(problem.needs)
     return tuple(found) or (Reason(Rule.TOGETHER, asked, asked - 1, 0, TOPOLOGY),)
 
 
-def far(nears: Sequence[AffinityConstraint], met: int = 0) -> tuple[Reason, ...]:
+def far(constraints: Sequence[AffinityConstraint], met: int = 0) -> tuple[Reason, ...]:
     """Return the reason if only those who cannot be near stand against it.
 
     What they lack is for them to say.
 
     :param met: how many of them are near enough, at most
     """
-    asked = len(nears)
+    asked = len(constraints)
     return (Reason(Rule.AFFINITY, asked, min(met, asked - 1), 0, TOPOLOGY),)
 
 
-def far_from(nears: Sequence[AffinityConstraint], cells: Collection[int]) -> tuple[Reason, ...]:
-    """Return the reason if host cells that are chosen already do not meet all of ``nears``."""
-    met = sum(near.is_met(cells) for near in nears)
-    return far(nears, met) if met < len(nears) else ()
+def far_from(
+    constraints: Sequence[AffinityConstraint], cells: Collection[int]
+) -> tuple[Reason, ...]:
+    """Return the reason if host cells that are chosen already do not meet all of them."""
+    met = sum(near.is_met(cells) for near in constraints)
+    return far(constraints, met) if met < len(constraints) else ()
 
 
-def _too_few(question: Problem) -> Iterator[Reason]:
-    there, asked = question.allowed.bit_count(), len(question.needs)
+def _too_few(problem: Problem) -> Iterator[Reason]:
+    there, asked = problem.allowed.bit_count(), len(problem.needs)
     if there < asked:
         yield Reason(Rule.HOST_CELLS, asked, there, 0, TOPOLOGY)
 
 
-def _nowhere(question: Problem) -> Iterator[Reason]:
-    for need, row in question.picks.items():
+def _nowhere(problem: Problem) -> Iterator[Reason]:
+    for need, row in problem.choices.items():
         if not any(row):
-            yield from _of_need(question, need)
+            yield from _of_need(problem, need)
 
 
-def _of_need(question: Problem, need: CellDemand) -> Iterator[Reason]:
+def _of_need(problem: Problem, need: CellDemand) -> Iterator[Reason]:
     """Yield what keeps one kind of guest cell from each host cell where it cannot be."""
-    guest = question.needs.index(need) if len(question.picks) > 1 else None
-    for place in cpus_of(question.allowed):
-        cell = question.cells[place]
-        if question.picks[need][place] is not None:
+    guest = problem.needs.index(need) if len(problem.choices) > 1 else None
+    for place in cpus_of(problem.allowed):
+        cell = problem.cells[place]
+        if problem.choices[need][place] is not None:
             continue
-        for failed in cell_failures(cell, need, question.bounds[place]):
+        for failed in cell_failures(cell, need, problem.bounds[place]):
             yield Reason(
                 failed.rule,
                 failed.asked,
@@ -301,73 +304,73 @@ def _of_need(question: Problem, need: CellDemand) -> Iterator[Reason]:
             )
 
 
-def _not_together(question: Problem) -> Iterator[Reason]:
-    asked = len(question.needs)
-    may = question.may(question.allowed)
-    most = matching.best(may, range(len(question.cells))).size
+def _not_together(problem: Problem) -> Iterator[Reason]:
+    asked = len(problem.needs)
+    may = problem.may(problem.allowed)
+    most = len(matching.best(may, range(len(problem.cells))))
     if most < asked:
         yield Reason(Rule.TOGETHER, asked, most, 0, TOPOLOGY)
-        for need in question.picks:
-            yield from _of_need(question, need)
+        for need in problem.choices:
+            yield from _of_need(problem, need)
         return
-    short = list(_short(question)) or list(_too_much(question, question.allowed))
-    yield from short or _networks_and_sockets(question)
+    short = list(_short(problem)) or list(_too_much(problem, problem.allowed))
+    yield from short or _networks_and_sockets(problem)
 
 
-def is_short(question: Problem) -> bool:
+def is_short(problem: Problem) -> bool:
     """Return whether the host as a whole has too little, wherever the guest cells go."""
-    return next(_short(question), None) is not None
+    return next(_short(problem), None) is not None
 
 
-def _short(question: Problem) -> Iterator[Reason]:
+def _short(problem: Problem) -> Iterator[Reason]:
     """Yield what the host as a whole has less of than is asked."""
-    for name, count in question.amount.of_host.items():
-        left = None if question.room is None else question.room.get(name)
+    for name, count in problem.amount.of_host.items():
+        left = None if problem.room is None else problem.room.get(name)
         if left is not None and count > left:
             yield Reason(Rule.CAPACITY, count, left, 0, name)
 
 
-def _too_much(question: Problem, within: int) -> Iterator[Reason]:
+def _too_much(problem: Problem, within: int) -> Iterator[Reason]:
     """Yield what the least placement of each class takes too much of, if the host has less left.
 
     Which cores are left empty, and whether memory is in huge pages, depends on the host cells.
     """
-    for weights in ((1, 0), (0, 1)) if question.room else ():
-        hosts = problem.least(question, question.may(within), weights, ())
+    for weights in ((1, 0), (0, 1)) if problem.room else ():
+        hosts = least(problem, problem.may(within), weights, ())
         if hosts is None:
             return
-        found = totals(question, hosts)
+        found = totals(problem, hosts)
         over = {name: pair for name, pair in found.items() if pair[0] > pair[1]}
         yield from (Reason(Rule.CAPACITY, n, left, 0, name) for name, (n, left) in over.items())
         if over:
             return
 
 
-def _networks_and_sockets(question: Problem) -> Iterator[Reason]:
-    asked = len(question.needs)
-    for name, places in question.networks.items():
-        able = question.may(places)
+def _networks_and_sockets(problem: Problem) -> Iterator[Reason]:
+    asked = len(problem.needs)
+    for name, places in problem.networks.items():
+        able = problem.may(places)
         if not any(able):
             yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=name)
             return
-    sockets = _sockets(question)
-    every = range(len(question.cells))
-    most = max((matching.best(question.may(its), every).size for its in sockets), default=1)
-    if question.one_socket and most < asked:
-        cells = [question.cells[place] for place in cpus_of(question.allowed)]
+    sockets = _sockets(problem)
+    every = range(len(problem.cells))
+    most = max((len(matching.best(problem.may(its), every)) for its in sockets), default=1)
+    if problem.one_socket and most < asked:
+        cells = [problem.cells[place] for place in cpus_of(problem.allowed)]
         yield from not_in_one_socket(cells, asked, most)
-    elif question.networks:
-        names = f"each of {', '.join(question.networks)}"
+    elif problem.networks:
+        names = f"each of {', '.join(problem.networks)}"
         yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=names)
     else:
-        yield from (reason for places in sockets for reason in _too_much(question, places))
+        yield from (reason for places in sockets for reason in _too_much(problem, places))
 
 
-def _sockets(question: Problem) -> list[int]:
+def _sockets(problem: Problem) -> list[int]:
     """Return the places of each known socket that may be used."""
     found: dict[int, int] = {}
-    for place in cpus_of(question.allowed):
-        socket = question.cells[place].facts.socket
+    for place in cpus_of(problem.allowed):
+        socket = problem.cells[place].facts.socket
         if socket is not None:
             found[socket] = found.get(socket, 0) | 1 << place
     return list(found.values())

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from resource_objects.exceptions import Reason, Rule, SearchLimitReached
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.resources import matching
+from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint, Context
-from resource_objects.resources.numa import matching
 from resource_objects.resources.numa.amount import ISOLATE, NUMATopologyAmount
 from resource_objects.resources.numa.cell_fit import (
     NO_BOUNDS,
@@ -22,9 +23,6 @@ from resource_objects.resources.numa.cell_fit import (
 )
 from resource_objects.resources.numa.cpus import cpus_of
 from resource_objects.resources.numa.host import SMALL, Cell
-
-#: How many choices of cells next to networks and devices, or of totals, are looked at.
-BUDGET = 10_000
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 
@@ -43,9 +41,9 @@ class Problem(NamedTuple):
     pull: Mapping[int, int]  #: by cell id: cells with more are taken first
     pack: bool  #: whether of equal ones those with the least free are taken first
     allowed: int  #: places that may be used, as a mask
-    picks: Mapping[CellDemand, Sequence[CellChoice | None]]  #: by need, then place
+    choices: Mapping[CellDemand, Sequence[CellChoice | None]]  #: by need, then place
     networks: Mapping[str, int]  #: places next to each network that is asked for, where it counts
-    nears: Sequence[AffinityConstraint]  #: what others need of the cells that are used
+    constraints: Sequence[AffinityConstraint]  #: what others need of the cells that are used
 
     @property
     def one_socket(self) -> bool:
@@ -56,7 +54,7 @@ class Problem(NamedTuple):
         """Return the places where each guest cell may be, as masks."""
         masks = {
             need: sum(1 << place for place, found in enumerate(row) if found) & within
-            for need, row in self.picks.items()
+            for need, row in self.choices.items()
         }
         return [masks[need] for need in self.needs]
 
@@ -65,7 +63,7 @@ class Problem(NamedTuple):
 
         These are dedicated CPUs, those left empty included, and MiB of ordinary memory.
         """
-        found = self.picks[need][place]
+        found = self.choices[need][place]
         assert found is not None, "a guest cell is only put where it may be"
         return found.taken.bit_count(), need.memory_mb if found.page_size_kib is None else 0
 
@@ -86,7 +84,7 @@ def pose(
     allowed = (1 << len(cells)) - 1
     if (ids := context.allowed) is not None:
         allowed = sum(1 << place for place, cell in enumerate(cells) if cell.facts.id in ids)
-    picks = {
+    choices = {
         need: [
             choose_cell(cell, need, bounds[place]) if allowed >> place & 1 else None
             for place, cell in enumerate(cells)
@@ -104,7 +102,7 @@ def pose(
         pull,
         context.pack,
         allowed,
-        picks,
+        choices,
         networks,
         context.near,
     )
@@ -145,48 +143,32 @@ def not_in_one_socket(cells: Iterable[Cell], asked: int, most: int) -> Iterator[
             yield Reason(Rule.SOCKET_UNKNOWN, asked, 0, 0, TOPOLOGY, cell=cell.facts.id)
 
 
-class Budget:
-    """Counted steps, so that every decision ends."""
-
-    def __init__(self) -> None:
-        self.left = BUDGET
-
-    def spend(self) -> None:
-        """Take a step.
-
-        :raises SearchLimitReached: if none is left
-        """
-        self.left -= 1
-        if self.left < 0:
-            raise SearchLimitReached(BUDGET)
-
-
 # --- what a placement uses of the host as a whole -------------------------------------------------
 # It depends on the placement only where cores are left empty or any page size will do. The least
 # of one total is a cheapest matching; two totals at once are tried out, within the budget.
 
 
-def has_room(question: Problem, hosts: Sequence[int]) -> bool:
+def has_room(problem: Problem, hosts: Sequence[int]) -> bool:
     """Return whether the host as a whole has left what a placement uses of it."""
-    return not any(used > left for used, left in totals(question, hosts).values())
+    return not any(used > left for used, left in totals(problem, hosts).values())
 
 
-def totals(question: Problem, hosts: Sequence[int]) -> dict[str, tuple[int, int]]:
+def totals(problem: Problem, hosts: Sequence[int]) -> dict[str, tuple[int, int]]:
     """Return what a placement uses of the host as a whole, and what that has left, by class."""
-    if question.room is None:
+    if problem.room is None:
         return {}
-    cpus, memory = draw_of(question, hosts)
-    shared = sum(need.shared for need in question.needs)
+    cpus, memory = draw_of(problem, hosts)
+    shared = sum(need.shared for need in problem.needs)
     used = {"VCPU": shared, "PCPU": cpus, "MEMORY_MB": memory}
     return {
-        name: (used[name], question.room[name])
+        name: (used[name], problem.room[name])
         for name in used
-        if name in question.room and used[name]
+        if name in problem.room and used[name]
     }
 
 
 def within_room(
-    question: Problem, may: Sequence[int], required: Sequence[int], steps: Budget
+    problem: Problem, may: Sequence[int], required: Sequence[int], budget: Budget
 ) -> list[int] | None:
     """Return the placement that uses least of the host as a whole, if it has that much.
 
@@ -194,56 +176,56 @@ def within_room(
     least of it decides; where it takes both together, placements are tried, within the budget.
     """
     for weights, name in (((1, 0), "PCPU"), ((0, 1), "MEMORY_MB"), ((1, 1), None)):
-        hosts = least(question, may, weights, required)
+        hosts = least(problem, may, weights, required)
         if hosts is None:
             return None
-        used = totals(question, hosts)
+        used = totals(problem, hosts)
         if all(taken <= left for taken, left in used.values()):
             return hosts
         taken, left = used.get(name or "", (0, 0))
         if taken > left:
             return None
-    return _tried(question, may, required, steps)
+    return _tried(problem, may, required, budget)
 
 
 def _tried(
-    question: Problem, may: Sequence[int], required: Sequence[int], steps: Budget
+    problem: Problem, may: Sequence[int], required: Sequence[int], budget: Budget
 ) -> list[int] | None:
     """Return the first placement for which there is room and that uses the required cells.
 
     Equal guest cells are considered once: each goes to a later cell than the one before.
     """
     guests = sorted(
-        range(len(may)), key=lambda guest: (may[guest].bit_count(), question.needs[guest][:4])
+        range(len(may)), key=lambda guest: (may[guest].bit_count(), problem.needs[guest][:4])
     )
     costs = [
-        {place: question.draw(question.needs[guest], place) for place in cpus_of(may[guest])}
+        {place: problem.draw(problem.needs[guest], place) for place in cpus_of(may[guest])}
         for guest in guests
     ]
     least = [[min(cost[kind] for cost in row.values()) for row in costs] for kind in (0, 1)]
     rest = [(sum(least[0][at + 1 :]), sum(least[1][at + 1 :])) for at in range(len(guests))]
     waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, 0)]
     while waiting:
-        steps.spend()
+        budget.spend()
         hosts, cpus, memory = waiting.pop()
         at = len(hosts)
         if at == len(guests):
             if set(required) <= set(hosts):
                 return [place for _, place in sorted(zip(guests, hosts, strict=True))]
             continue
-        is_same = at > 0 and question.needs[guests[at]] == question.needs[guests[at - 1]]
+        is_same = at > 0 and problem.needs[guests[at]] == problem.needs[guests[at - 1]]
         after = hosts[-1] if is_same else -1
         for place, (some, mb) in reversed(costs[at].items()):
             used = cpus + some, memory + mb
             in_all = used[0] + rest[at][0], used[1] + rest[at][1]
-            if place > after and place not in hosts and _is_within(question, in_all):
+            if place > after and place not in hosts and _is_within(problem, in_all):
                 waiting.append(((*hosts, place), *used))
     return None
 
 
-def _is_within(question: Problem, used: tuple[int, int]) -> bool:
+def _is_within(problem: Problem, used: tuple[int, int]) -> bool:
     """Return whether the host as a whole has so many dedicated CPUs and MiB left."""
-    room = question.room or {}
+    room = problem.room or {}
     return not any(
         count > room.get(name, count)
         for name, count in zip(("PCPU", "MEMORY_MB"), used, strict=True)
@@ -251,44 +233,44 @@ def _is_within(question: Problem, used: tuple[int, int]) -> bool:
     )
 
 
-def draw_of(question: Problem, hosts: Sequence[int]) -> tuple[int, int]:
+def draw_of(problem: Problem, hosts: Sequence[int]) -> tuple[int, int]:
     """Return the dedicated CPUs and MiB of ordinary memory that a placement draws on the host."""
-    draws = [question.draw(*pair) for pair in zip(question.needs, hosts, strict=True)]
+    draws = [problem.draw(*pair) for pair in zip(problem.needs, hosts, strict=True)]
     return sum(cpus for cpus, _ in draws), sum(memory for _, memory in draws)
 
 
-def draw_varies(question: Problem) -> bool:
+def draw_varies(problem: Problem) -> bool:
     """Return whether what a placement draws on the host as a whole depends on the placement."""
-    amount = question.amount
+    amount = problem.amount
     if amount.thread_policy != ISOLATE and amount.page_size in ("", SMALL):
         return False  # as many CPUs and as much ordinary memory as asked, wherever it is
     draws = (
-        {question.draw(need, place) for place, found in enumerate(row) if found is not None}
-        for need, row in question.picks.items()
+        {problem.draw(need, place) for place, found in enumerate(row) if found is not None}
+        for need, row in problem.choices.items()
     )
     return any(len(found) > 1 for found in draws)
 
 
 def least_draw(
-    question: Problem, may: Sequence[int], ranking: Sequence[int], required: Sequence[int]
+    problem: Problem, may: Sequence[int], ranking: Sequence[int], required: Sequence[int]
 ) -> list[int] | None:
     """Return the placement that draws least on the host as a whole and uses the required cells.
 
     Dedicated CPUs count before ordinary memory. Of equal placements it is the one on the best set
     of cells by ``ranking``, and of the ways to use this set the first, guest by guest.
     """
-    memory = question.amount.memory_mb + 1
-    hosts = least(question, may, (memory, 1), required, ranking)
+    memory = problem.amount.memory_mb + 1
+    hosts = least(problem, may, (memory, 1), required, ranking)
     if hosts is None:
         return None
     left = sorted(hosts)
     table = [
         {
-            place: _weighed(question.draw(need, place), (memory, 1))
+            place: _weighed(problem.draw(need, place), (memory, 1))
             for place in left
             if row >> place & 1
         }
-        for need, row in zip(question.needs, may, strict=True)
+        for need, row in zip(problem.needs, may, strict=True)
     ]
     total = sum(row[place] for row, place in zip(table, hosts, strict=True))
     for guest, row in enumerate(table):
@@ -313,7 +295,7 @@ def _least_sum(costs: Sequence[Sequence[int | None]]) -> float:
 
 
 def least(
-    question: Problem,
+    problem: Problem,
     may: Sequence[int],
     weights: tuple[int, int],
     required: Sequence[int],
@@ -323,17 +305,17 @@ def least(
 
     :param ranking: of equal placements, the one on the best set of cells by this order is taken
     """
-    count = len(question.cells)
+    count = len(problem.cells)
     late = {place: (1 << count) - (1 << count - at) for at, place in enumerate(ranking, 1)}
     scale = (len(may) << count) + 1 if ranking else 1
     table = [
         [
-            _weighed(question.draw(need, place), weights) * scale + late.get(place, 0)
+            _weighed(problem.draw(need, place), weights) * scale + late.get(place, 0)
             if may[guest] >> place & 1
             else None
             for place in range(count)
         ]
-        for guest, need in enumerate(question.needs)
+        for guest, need in enumerate(problem.needs)
     ]
     if required:  # any cell beside them costs more than all placements without it
         every = 1 + sum(max((cost for cost in row if cost is not None), default=0) for row in table)

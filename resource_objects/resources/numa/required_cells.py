@@ -35,10 +35,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from resource_objects.resources import matching
+from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint
-from resource_objects.resources.numa import matching
 from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.problem import Budget, Problem
+from resource_objects.resources.numa.problem import Problem
 
 
 class Condition(Protocol):
@@ -123,20 +124,20 @@ class RequiredCells:
 
     def __init__(
         self,
-        question: Problem,
+        problem: Problem,
         may: Sequence[int],
         part: int,
         ranking: Sequence[int],
         steps: Budget,
     ) -> None:
-        self._question = question
+        self._problem = problem
         self._may = may
         self._ranking = ranking
         self._steps = steps
-        wanted = sorted((places & part for places in question.networks.values()), key=int.bit_count)
-        ids = [cell.facts.id for cell in question.cells]
+        wanted = sorted((places & part for places in problem.networks.values()), key=int.bit_count)
+        ids = [cell.facts.id for cell in problem.cells]
         self._networks = [_Network(places) for places in wanted]
-        self._devices = [_Devices(near, ids) for near in question.nears]
+        self._devices = [_Devices(near, ids) for near in problem.constraints]
         self._kinds: dict[int, Hashable] = {}
         self._is_easy = True  #: whether the best was good enough as yet
 
@@ -198,7 +199,7 @@ class RequiredCells:
             if not (helpful & open_) >> place & 1:
                 continue
             more, bit = (*node.chosen, place), 1 << place
-            if matching.best(self._may, (), more).size == len(more):
+            if len(matching.best(self._may, (), more)) == len(more):
                 yield _Node(more, node.mask | bit, open_ & ~bit)
             kind = self._kind(place)
             open_ &= ~sum(1 << one for one in cpus_of(open_) if self._kind(one) == kind)
@@ -206,10 +207,10 @@ class RequiredCells:
     def _kind(self, place: int) -> Hashable:
         """Return what places have in common that can stand for each other."""
         if place not in self._kinds:
-            question = self._question
+            problem = self._problem
             guests = sum(1 << guest for guest, may in enumerate(self._may) if may >> place & 1)
-            needs = [need for guest, need in enumerate(question.needs) if guests >> guest & 1]
-            costs = tuple(question.draw(need, place) for need in needs)
+            needs = [need for guest, need in enumerate(problem.needs) if guests >> guest & 1]
+            costs = tuple(problem.draw(need, place) for need in needs)
             conditions: list[Condition] = [*self._networks, *self._devices]
             self._kinds[place] = guests, costs, *(one.symmetry_key(place) for one in conditions)
         return self._kinds[place]

@@ -25,6 +25,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions, ratio
+from resource_objects.resources.matching import best, first_assignment, is_complete
 from resource_objects.resources.numa.amount import REQUIRE, NUMATopologyAmount
 from resource_objects.resources.numa.cell_fit import (
     CellChoice,
@@ -45,7 +46,6 @@ from resource_objects.resources.numa.host import (
     page_class,
     size_of_pages,
 )
-from resource_objects.resources.numa.matching import best, first_assignment, is_complete
 from resource_objects.resources.numa.usage import parts_of
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
@@ -443,20 +443,20 @@ def _exact(
     """Return where each guest cell is if they take all that is held, None if they do not."""
     if len(places) != len(needs):
         return None
-    picks = [CellChoice(_size_held(held[place]), _cpus_held(held[place])) for place in places]
+    choices = [CellChoice(_size_held(held[place]), _cpus_held(held[place])) for place in places]
     may = [
         sum(
             1 << number
             for number, place in enumerate(places)
-            if _is_all(need, held[place], picks[number])
-            and _is_laid(cells[place], need, picks[number].taken)
+            if _is_all(need, held[place], choices[number])
+            and _is_laid(cells[place], need, choices[number].taken)
         )
         for need in needs
     ]
     if not is_complete(may):
         return None
     chosen = first_assignment(may, (1 << len(places)) - 1)
-    return [(places[number], picks[number]) for number in chosen]
+    return [(places[number], choices[number]) for number in chosen]
 
 
 def _size_held(records: Iterable[AmountRecord]) -> int | None:
@@ -497,13 +497,13 @@ def _beside(
 ) -> _Chosen | None:
     """Return where each guest cell is if more is held besides, None unless there is one way."""
     ways = [[_parts(cells[place], need, held[place]) for place in places] for need in needs]
-    if any(len(picks) > 1 for row in ways for picks in row):
+    if any(len(choices) > 1 for row in ways for choices in row):
         return None  # which pages it has cannot be told
-    may = [sum(1 << number for number, picks in enumerate(row) if picks) for row in ways]
+    may = [sum(1 << number for number, choices in enumerate(row) if choices) for row in ways]
     used = best(may, range(len(places)))
-    if used.size < len(needs):
+    if len(used) < len(needs):
         return None
-    chosen = first_assignment(may, sum(1 << number for number in used.host_of))
+    chosen = first_assignment(may, sum(1 << number for number in used))
     for guest, number in enumerate(chosen):
         otherwise = [
             allowed & ~(1 << number) if need == needs[guest] else allowed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping
 
+from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import CellMap, ChosenCells
 from resource_objects.resources.pci.amount import PCIAmount
 from resource_objects.resources.pci.device import SOCKET
@@ -12,8 +13,7 @@ from resource_objects.resources.pci.device_groups import DeviceGroups
 from resource_objects.resources.pci.fit import (
     Demand,
     Flow,
-    Question,
-    Steps,
+    Problem,
     demands_of,
     divide,
     lay,
@@ -40,7 +40,7 @@ class RequestedDevices:
         self._cells = cells
         self._within = within
         self._demands = demands_of(shelf, amount)
-        self._steps = Steps()
+        self._budget = Budget(DECISION)
         self._met: dict[frozenset[int], bool] = {}
         self._free = lay(shelf, self._demands, None, within).free
         #: how many devices that would do are at each host cell
@@ -61,7 +61,7 @@ class RequestedDevices:
         """
         chosen = frozenset(cells)
         if chosen not in self._met:
-            self._met[chosen] = divide(self._question(chosen), self._steps) is not None
+            self._met[chosen] = divide(self._problem(chosen), self._budget) is not None
         return self._met[chosen]
 
     def extensions(self, cells: Collection[int]) -> frozenset[int]:
@@ -70,9 +70,9 @@ class RequestedDevices:
         Requests that are short together need a device that these cells do not allow.
         """
         chosen = frozenset(cells)
-        question = self._question(chosen)
+        problem = self._problem(chosen)
         every = frozenset(range(len(self._demands)))
-        opening = [self._gains(question, some) for some in relaxed(question).short() or [every]]
+        opening = [self._gains(problem, some) for some in relaxed(problem).short() or [every]]
         return min((frozenset(gains) - chosen for gains in opening), key=len)
 
     def needed(self, cells: Collection[int], among: Collection[int]) -> int:
@@ -81,29 +81,29 @@ class RequestedDevices:
         As if every cell brought all that it could to those who are short. More than there are:
         no number will do.
         """
-        question = self._question(frozenset(cells))
-        flow = relaxed(question)
-        return max((self._least(question, flow, some, among) for some in flow.short()), default=1)
+        problem = self._problem(frozenset(cells))
+        flow = relaxed(problem)
+        return max((self._least(problem, flow, some, among) for some in flow.short()), default=1)
 
     def _least(
-        self, question: Question, flow: Flow, short: Collection[int], among: Collection[int]
+        self, problem: Problem, flow: Flow, short: Collection[int], among: Collection[int]
     ) -> int:
         lacking = sum(flow.missing[number] for number in short)
-        gains = self._gains(question, short)
+        gains = self._gains(problem, short)
         for count, gain in enumerate(sorted((gains.get(c, 0) for c in among), reverse=True), 1):
             lacking -= gain
             if lacking <= 0:
                 return count
         return len(among) + 1
 
-    def _gains(self, question: Question, short: Collection[int]) -> Counter[int]:
+    def _gains(self, problem: Problem, short: Collection[int]) -> Counter[int]:
         """Return how many devices each host cell would add to what some demands may have."""
         gains: Counter[int] = Counter()
         for group, some in self._free.items():
             cells: set[int] = set()
             for number in short:
                 demand = self._demands[number]
-                if group in demand.serving and group not in question.may[number]:
+                if group in demand.serving and group not in problem.may[number]:
                     cells.update(self._opening(demand, group))
             gains.update(dict.fromkeys(cells, len(some)))
         return gains
@@ -160,7 +160,7 @@ class RequestedDevices:
             return -2
         return -1 if node is None else node
 
-    def _question(self, chosen: frozenset[int]) -> Question:
+    def _problem(self, chosen: frozenset[int]) -> Problem:
         return lay(self._shelf, self._demands, ChosenCells(self._cells, chosen), self._within)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason, Rule, SearchLimitReached
+from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
@@ -33,11 +34,11 @@ def place(
     if names_addresses(amount):
         shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
     demands = demands_of(shelf, amount)
-    question = lay(shelf, demands, where, within)
-    given = divide(question)
+    problem = lay(shelf, demands, where, within)
+    given = divide(problem)
     if given is None:
-        raise CapacityException.of(reasons(question, where))
-    chosen = _chosen(shelf, question, given)
+        raise CapacityException.of(reasons(problem, where))
+    chosen = _chosen(shelf, problem, given)
     if len(amount.requests) == 1:
         return with_devices(shelf, amount, ((0, device) for device in chosen))
     return with_devices(shelf, amount, assigned(shelf, amount, chosen, where))
@@ -48,7 +49,7 @@ def names_addresses(amount: PCIAmount) -> bool:
     return any(spec.address for request in amount.requests for spec in request.specs)
 
 
-def _chosen(shelf: Devices, question: Question, given: Given) -> list[Device]:
+def _chosen(shelf: Devices, problem: Problem, given: Given) -> list[Device]:
     """Return the devices that are taken, by address: of each group the first ones."""
     counts: dict[int, int] = {}
     for has in given:
@@ -56,7 +57,7 @@ def _chosen(shelf: Devices, question: Question, given: Given) -> list[Device]:
             counts[group] = counts.get(group, 0) + count
     found: list[str] = []
     for group, count in counts.items():
-        found += question.free[group][:count]
+        found += problem.free[group][:count]
     return [shelf.devices[address] for address in sorted(found)]
 
 
@@ -126,10 +127,6 @@ def with_devices(
 # --- an amount laid over device groups ------------------------------------------------------------
 
 
-#: How many ways to divide devices between those who want them whole and in parts are looked at.
-BUDGET = 10_000
-
-
 class Demand(NamedTuple):
     """What one request needs of the shelf."""
 
@@ -139,7 +136,7 @@ class Demand(NamedTuple):
     serving: tuple[int, ...]  #: groups of which it may have some, wherever they are
 
 
-class Question(NamedTuple):
+class Problem(NamedTuple):
     """Demands laid over a shelf; groups are by their number."""
 
     shelf: DeviceGroups
@@ -170,7 +167,7 @@ def lay(
     demands: Sequence[Demand],
     where: ChosenCells | None,
     within: Collection[str] | None = None,
-) -> Question:
+) -> Problem:
     """Return demands laid over a shelf.
 
     :param where: the host cells there are, and those that are chosen; None if nobody asks for any
@@ -184,7 +181,7 @@ def lay(
             for group, some in free.items()
         }
     may = [_ranked(shelf, demand, free, where) for demand in demands]
-    return Question(shelf, demands, free, may)
+    return Problem(shelf, demands, free, may)
 
 
 def _ranked(
@@ -229,22 +226,6 @@ def _breaks(shelf: DeviceGroups, group: int, count: int, wanted: int) -> tuple[i
     return 1, 0, sum(len(shelf.free[part]) for part in parts)
 
 
-class Steps:
-    """Counted steps, so that every decision ends."""
-
-    def __init__(self) -> None:
-        self.left = BUDGET
-
-    def spend(self, count: int = 1) -> None:
-        """Take steps.
-
-        :raises SearchLimitReached: if none is left
-        """
-        self.left -= count
-        if self.left < 0:
-            raise SearchLimitReached(BUDGET)
-
-
 # --- which demand has what where functions exclude each other -------------------------------------
 
 
@@ -255,7 +236,7 @@ _EDGES_OF_A_STEP = 256
 Given = Sequence[dict[int, int]]
 
 
-def divide(question: Question, steps: Steps | None = None) -> Given | None:
+def divide(problem: Problem, budget: Budget | None = None) -> Given | None:
     """Return how many of which group each demand has, None if they cannot be met at once.
 
     A physical function and those split off it exclude each other. Where no request could have a
@@ -273,32 +254,32 @@ def divide(question: Question, steps: Steps | None = None) -> Given | None:
 
     :raises SearchLimitReached: if the budget ran out before it was known
     """
-    found = _best_first(question)
+    found = _best_first(problem)
     if found is not None:
         return found
-    conflicts = list(_conflicts(question))
+    conflicts = list(_conflicts(problem))
     if not conflicts:
-        flow = relaxed(question)
+        flow = relaxed(problem)
         return flow.given if flow.is_complete else None
-    return _exactly(question, conflicts, steps or Steps())
+    return _exactly(problem, conflicts, budget or Budget(DECISION))
 
 
-def relaxed(question: Question) -> Flow:
+def relaxed(problem: Problem) -> Flow:
     """Return demands met as far as possible, as if no device excluded another."""
-    capacity = {group: len(some) for group, some in question.free.items()}
-    return Flow(question.counts, question.may, capacity)
+    capacity = {group: len(some) for group, some in problem.free.items()}
+    return Flow(problem.counts, problem.may, capacity)
 
 
-def _best_first(question: Question) -> Given | None:
+def _best_first(problem: Problem) -> Given | None:
     """Let every demand in turn take its best; None if one is left short."""
-    whole, parts = question.shelf.whole, question.shelf.parts
+    whole, parts = problem.shelf.whole, problem.shelf.parts
     taken: dict[int, int] = {}
     given: list[dict[int, int]] = []
-    for demand, may in zip(question.demands, question.may, strict=True):
+    for demand, may in zip(problem.demands, problem.may, strict=True):
         missing = demand.needed
         has: dict[int, int] = {}
         for group in may:
-            count = min(missing, len(question.free[group]) - taken.get(group, 0))
+            count = min(missing, len(problem.free[group]) - taken.get(group, 0))
             if count <= 0 or taken.get(whole.get(group, -1)):
                 continue
             if any(taken.get(part) for part in parts.get(group, ())):
@@ -314,29 +295,29 @@ def _best_first(question: Question) -> Given | None:
     return given
 
 
-def _conflicts(question: Question) -> Iterator[int]:
+def _conflicts(problem: Problem) -> Iterator[int]:
     """Yield the functions that may be had whole by one demand and in parts by another."""
-    wanted = {group for may in question.may for group in may}
-    for group, parts in question.shelf.parts.items():
+    wanted = {group for may in problem.may for group in may}
+    for group, parts in problem.shelf.parts.items():
         if group in wanted and any(part in wanted for part in parts):
             yield group
 
 
-def _exactly(question: Question, conflicts: Sequence[int], steps: Steps) -> Given | None:
-    shelf = question.shelf
+def _exactly(problem: Problem, conflicts: Sequence[int], budget: Budget) -> Given | None:
+    shelf = problem.shelf
     alike: dict[Hashable, list[int]] = {}
     for group in conflicts:
-        alike.setdefault(_kind(question, group), []).append(group)
+        alike.setdefault(_kind(problem, group), []).append(group)
     mates = {group: same for same in alike.values() for group in same}
-    free = {group: len(some) for group, some in question.free.items()}
+    free = {group: len(some) for group, some in problem.free.items()}
     waiting: list[tuple[frozenset[int], frozenset[int]]] = [(frozenset(), frozenset())]
-    each = 1 + sum(map(len, question.may)) // _EDGES_OF_A_STEP
+    each = 1 + sum(map(len, problem.may)) // _EDGES_OF_A_STEP
     while waiting:
-        steps.spend(each)
+        budget.spend(each)
         whole, split = waiting.pop()
         capacity = {**free, **dict.fromkeys(split, 0)}
         capacity.update((part, 0) for group in whole for part in shelf.parts[group])
-        flow = Flow(question.counts, question.may, capacity)
+        flow = Flow(problem.counts, problem.may, capacity)
         if not flow.is_complete:
             continue
         taken = {group for has in flow.given for group in has}
@@ -349,13 +330,13 @@ def _exactly(question: Question, conflicts: Sequence[int], steps: Steps) -> Give
     return None
 
 
-def _kind(question: Question, group: int) -> Hashable:
+def _kind(problem: Problem, group: int) -> Hashable:
     """Return what functions have in common that can stand for each other."""
-    shelf = question.shelf
+    shelf = problem.shelf
 
     def seen(number: int) -> tuple[Hashable, ...]:
-        asked = tuple(n for n, may in enumerate(question.may) if number in may)
-        return (len(question.free.get(number, ())), asked)
+        asked = tuple(n for n, may in enumerate(problem.may) if number in may)
+        return (len(problem.free.get(number, ())), asked)
 
     return (seen(group), tuple(sorted(map(seen, shelf.parts[group]))))
 
@@ -539,34 +520,34 @@ def _distance(where: ChosenCells, node: int | None) -> int:
 ANY_CLASS = "DEVICES"
 
 
-def reasons(question: Question, where: ChosenCells | None) -> tuple[Reason, ...]:
+def reasons(problem: Problem, where: ChosenCells | None) -> tuple[Reason, ...]:
     """Return what stands against an amount that cannot be met."""
-    found = [reason for demand in question.demands for reason in _alone(question, demand, where)]
+    found = [reason for demand in problem.demands for reason in _alone(problem, demand, where)]
     if found:
         return tuple(found)
-    flow = relaxed(question)
-    asked = sum(question.counts)
+    flow = relaxed(problem)
+    asked = sum(problem.counts)
     most = asked - sum(flow.missing) - flow.is_complete
     return (Reason(Rule.AT_ONCE, asked, most, 0, ANY_CLASS),)
 
 
-def _alone(question: Question, demand: Demand, where: ChosenCells | None) -> Iterator[Reason]:
+def _alone(problem: Problem, demand: Demand, where: ChosenCells | None) -> Iterator[Reason]:
     """Yield what stands against one request, if it were alone."""
     name = demand.asked.resource_class or ANY_CLASS
     kind: str | None = demand.asked.kinds
     kind = None if kind == name else kind
-    shelf = question.shelf
+    shelf = problem.shelf
     every = sum(shelf.size(group) for group in demand.serving)
     if not every:
         yield Reason(Rule.NO_INVENTORY, demand.needed, 0, 0, name, unit=kind)
         return
-    free = sum(len(question.free[group]) for group in demand.serving)
+    free = sum(len(problem.free[group]) for group in demand.serving)
     if free < demand.needed:
         yield Reason(Rule.CAPACITY, demand.needed, every, every - free, name, unit=kind)
         return
     far = rings(demand.asked.affinity, where)
     near = sum(
-        len(question.free[group])
+        len(problem.free[group])
         for group in demand.serving
         if far(shelf.groups[group].node) is not None
     )

@@ -213,10 +213,10 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             )
         if names_addresses(asked):
             raise exceptions.Undetermined(asked)
-        question = lay(shelf, demands_of(shelf, asked), where)
-        if divide(question) is None:
-            raise exceptions.CapacityException.of(reasons(question, where))
-        if shelf.is_vague({group for may in question.may for group in may}):
+        problem = lay(shelf, demands_of(shelf, asked), where)
+        if divide(problem) is None:
+            raise exceptions.CapacityException.of(reasons(problem, where))
+        if shelf.is_vague({group for may in problem.may for group in may}):
             raise exceptions.Undetermined(asked)
         return asked
 

@@ -485,8 +485,8 @@ def some_of(
     :raises ForeignAmount: if they do not meet it
     """
     own = Devices(devices, (), apart=True)
-    question = lay(own, demands_of(own, amount), where)
-    flow = Flow(question.counts, question.may, dict.fromkeys(range(len(devices)), 1))
+    problem = lay(own, demands_of(own, amount), where)
+    flow = Flow(problem.counts, problem.may, dict.fromkeys(range(len(devices)), 1))
     if not flow.is_complete:
         shown = [device.address for device in devices]
         raise exceptions.ForeignAmount("devices", shown, f"what {amount} takes")

@@ -22,6 +22,7 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources.matching import matched
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import (
     Cut,
@@ -35,7 +36,6 @@ from resource_objects.search.conditions.base import (
     trees_of,
 )
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.matching import matched
 
 #: With more pools than these, how often each gives is not counted before a tree is looked at.
 COUNTED_POOLS = 32

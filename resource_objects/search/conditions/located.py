@@ -19,9 +19,9 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Allocation
 from resource_objects.providers.located import LocatedView, fit_jointly
 from resource_objects.resources import Amount, resource
+from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.backtracking import Budget
 from resource_objects.search.conditions.amounts import (
     bits,
 )
@@ -298,7 +298,7 @@ class Placing:
         """Return the assigned amounts, each on some of its parts; None if there is no way.
 
         :param used: what is used beside what is kept
-        :raises Exhausted: if the budget runs out first
+        :raises SearchLimitReached: if the budget runs out first
         """
         total = dict(self._taken)
         for number, count in (used or {}).items():

@@ -15,9 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CapacityException, Rule, SearchLimitReached
+from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
-from resource_objects.resources.numa.problem import Budget
 from tests.resources.lamps import (
     LAMP,
     Anywhere,

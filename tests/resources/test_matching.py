@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.search.matching import Matching, can_match, matched
+from resource_objects.resources.matching import Matching, can_match, matched
 
 #: By kind, how many groups there are of it, and who may give one of them, as bits.
 questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 31)), max_size=3)
