@@ -12,15 +12,13 @@
 ``refresh``         from one snapshot to the next, by what was changed
 ``arrays``          what all of these are made of
 ``problem``         one request compiled against one fleet, and the prefilter over all hosts
-``conditions``      what a request asks of those who give, each condition in a file of its own
+``conditions``      what a request asks of a host, each condition in a file of its own
 ``search``          the search over all hosts, within a limit and a budget
 ``tree_search``     the candidates of one tree, one after the other, each once
 ``solver``          the decision on one tree: who gives what of the unnamed group
 ``assignment``      who gives which named group on one tree
-``backtracking``    counted steps, so that every search ends and can be repeated
+``backtracking``    the one search by backtracking, within a budget of steps
 ``split``           one amount in parts that each keep the unit rules
-``matching``        whether groups that need a provider each can have one
-``findings``        what stands against one tree, as reasons
 ==================  ===============================================================================
 
 NumPy is imported in this room only, and only when a snapshot is made: whoever reads a candidate

@@ -167,9 +167,9 @@ class Preference:
             ordered = ordered[np.lexsort((rng.random(len(ordered)), places))]
         return ordered.tolist()  # type: ignore[no-any-return]
 
-    def of_givers(self, asked: TreeDemand, tree: int) -> TreeDemand:
+    def of_sources(self, demand: TreeDemand, tree: int) -> TreeDemand:
         """Return the same asked with who is preferred first, of the tree itself before pools."""
-        numbers = list(asked.numbers)
+        numbers = list(demand.numbers)
         rows = self._fleet.inventories
         capacity, free = rows.capacity[numbers].tolist(), rows.free[numbers].tolist()
         providers = rows.provider[numbers].tolist()
@@ -178,10 +178,10 @@ class Preference:
 
         def key(place: int) -> tuple[Any, ...]:
             full = 1 - free[place] / capacity[place] if capacity[place] else 1.0
-            return place >= asked.own, -worth[place], self._sign * full, luck[place], place
+            return place >= demand.own, -worth[place], self._sign * full, luck[place], place
 
         order = sorted(range(len(numbers)), key=key)
-        return permuted(asked, order)
+        return permuted(demand, order)
 
     def of_providers(self, tree: int, providers: Sequence[int]) -> list[int]:
         """Return providers with who is preferred first, of the tree itself before pools."""
@@ -199,7 +199,7 @@ class Preference:
         return [providers[place] for place in sorted(range(len(providers)), key=key)]
 
     @functools.cached_property
-    def _asked(self) -> dict[str, int]:
+    def _counts(self) -> dict[str, int]:
         """What is asked for as counts, over all groups."""
         every: Any = self._request.resources.items()
         return {kind.name: int(amount) for kind, amount in every if not kind.is_located}
@@ -217,7 +217,7 @@ class Preference:
         return [rng.random() for _ in range(count)]
 
     def _weights(self) -> dict[str, float]:
-        return {**dict.fromkeys(self._asked, 1.0), **self._order.weights}
+        return {**dict.fromkeys(self._counts, 1.0), **self._order.weights}
 
     def _fullness(self) -> Fullness:
         """Return how full each tree would be with the request, over its classes by weight."""
@@ -230,7 +230,7 @@ class Preference:
             capacity = np.bincount(tree, weights=rows.capacity[counts], minlength=trees)
             # what is used elsewhere because of shares is not free here either
             free = np.bincount(tree, weights=rows.free[counts], minlength=trees)
-            used = capacity - free + self._asked.get(name, 0)
+            used = capacity - free + self._counts.get(name, 0)
             total += weight * np.divide(used, capacity, out=np.zeros(trees), where=capacity > 0)
         return total / (sum(weights.values()) or 1.0)
 
@@ -266,18 +266,18 @@ class Preference:
         return self._fleet.having(self._fleet.traits, (trait,))
 
 
-def permuted(asked: TreeDemand, order: Sequence[int]) -> TreeDemand:
-    """Return the same asked with the givers in another order."""
+def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:
+    """Return the same asked with the sources in another order."""
     place = {before: now for now, before in enumerate(order)}
 
     def moved(some: int) -> int:
         return bits([bool(some >> before & 1) for before in order])
 
     return dataclasses.replace(
-        asked,
-        numbers=[asked.numbers[before] for before in order],
-        givers=tuple(asked.givers[before] for before in order),
-        allowed=moved(asked.allowed),
-        with_trait=tuple(map(moved, asked.with_trait)),
-        draws=tuple(draw._replace(giver=place[draw.giver]) for draw in asked.draws),
+        demand,
+        numbers=[demand.numbers[before] for before in order],
+        sources=tuple(demand.sources[before] for before in order),
+        allowed=moved(demand.allowed),
+        with_trait=tuple(map(moved, demand.with_trait)),
+        draws=tuple(draw._replace(source=place[draw.source]) for draw in demand.draws),
     )

@@ -99,7 +99,7 @@ class Problem:
         here = [one.of_tree(tree) for one in self.classes]
         if preference is None or preference.is_plain:
             return here
-        return [preference.of_givers(asked, tree) for asked in here]
+        return [preference.of_sources(within, tree) for within in here]
 
     def located_of_tree(self, tree: int) -> list[LocatedTreeDemand]:
         """Return the located amounts, asked of one tree."""
@@ -198,22 +198,22 @@ def _looked_at(
 
     :param having: for each class that is asked for, the trees that have some of it
     """
-    asked = np.ones(len(fleet.hosts), dtype=np.bool_)
+    within = np.ones(len(fleet.hosts), dtype=np.bool_)
     if fleet.within is not None:
-        asked[:] = False
-        asked[fleet.within] = True
-    has_any, has_all = np.zeros_like(asked), np.ones_like(asked)
+        within[:] = False
+        within[fleet.within] = True
+    has_any, has_all = np.zeros_like(within), np.ones_like(within)
     for trees in having:
-        has = np.zeros_like(asked)
+        has = np.zeros_like(within)
         has[trees] = True
         has_any |= has
         has_all &= has
-    is_pool = np.zeros_like(asked)
+    is_pool = np.zeros_like(within)
     is_pool[list(fleet.pools.trees)] = True
-    told = asked & (has_all | ~is_pool)
+    told = within & (has_all | ~is_pool)
     if not rules.host_gives or not fleet.pools:
-        return asked.copy(), told, has_any
-    return asked & np.where(is_pool, has_all, has_any), told, has_any
+        return within.copy(), told, has_any
+    return within & np.where(is_pool, has_all, has_any), told, has_any
 
 
 def _demand(
@@ -226,7 +226,7 @@ def _demand(
     rows, name = fleet.rows(one.resource_class), one.resource_class
     each = (*laid.each, *of_class)
     is_free = having_free(fleet, rows, one.units)
-    own = _givers(
+    own = _sources(
         range(rows.first, rows.first + len(rows.provider)),
         [~one.own[rows.provider] for one in each],
         [one.own[rows.provider] for one in laid.some],
@@ -265,12 +265,12 @@ def _pooled(
         return None
     provider = rows.provider[entries]
     barred = [~one.pooled[provider] for one in each]
-    return _givers(
+    return _sources(
         rows.first + entries, barred, [one.pooled[provider] for one in some], is_free[entries]
     )
 
 
-def _givers(
+def _sources(
     numbers: range | Integers,
     is_barred: Sequence[Booleans],
     has_required: Sequence[Booleans],
@@ -302,8 +302,8 @@ class Wanted:
 
 def located_of(request: Request) -> Mapping[str, Amount]:
     """Return the amounts of the unnamed group whose inventories lie over trees, by class."""
-    asked = request.unnamed.resources.by_name()
-    return {name: amount for name, amount in asked if _is_located(name)}
+    every = request.unnamed.resources.by_name()
+    return {name: amount for name, amount in every if _is_located(name)}
 
 
 def _check_affinity(amounts_of: Mapping[str, Amount]) -> None:
@@ -347,10 +347,10 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
 
 def _counts_wanted(request: Request) -> Iterable[tuple[str, Amount]]:
     """Return what a request asks for beside what lies over trees."""
-    asked = split(request.unnamed.resources)
+    parts = split(request.unnamed.resources)
     every: Iterable[tuple[str, Amount]] = request.unnamed.resources.by_name()
-    if asked is not None:
-        every = [*asked.others.items(), *asked.located.items()]
+    if parts is not None:
+        every = [*parts.others.items(), *parts.located.items()]
     return [(name, amount) for name, amount in every if not _is_located(name)]
 
 

@@ -41,9 +41,9 @@ def search(
 ) -> Candidates:
     """Return the candidates of a request, to be found when somebody looks at them.
 
-    Cost: a vectorised pass over the fleet; then, as they are looked at, a microsecond per host
-    that arrays decide and some 50 for each other that may hold it where the decision is easy;
-    never more than ``budget`` steps.
+    Cost: a vectorised pass over the fleet; then a microsecond per host that arrays decide and some
+    20 to build its candidate when it is looked at, some 200 for each other that may hold it where
+    the decision is easy; never more than ``budget`` steps.
     """
     run = _Run(lay(request, fleet), options)
     return Candidates(

@@ -2,13 +2,13 @@
 
 Classes seldom compete: each inventory counts one class, and only where several draw on the same
 (:mod:`~resource_objects.search.solver`) must they fit together. So what ties them are the required
-traits: for each there must be a class all of whose givers have it. The search decides, trait by
-trait, which class answers for it; that narrows the givers of the class, and who is left at the end
-gives. Traits that are had by the same givers are considered once, a trait that leaves one choice is
-not a choice, and a set of givers is planned once however often it comes up.
+traits: for each there must be a class all of whose sources have it. The search decides, trait by
+trait, which class answers for it; that narrows the sources of the class, and those left at the end
+give. Traits that the same sources have are considered once, a trait that leaves one choice is not
+a choice, and a set of sources is planned once however often it comes up.
 
 A located amount is one more class, given by the parts it is put on; who may be among them is
-narrowed like any givers, and inventories decide, of all such amounts at once
+narrowed like any sources, and inventories decide, of all such amounts at once
 (:mod:`~resource_objects.search.conditions.located`).
 
 Choosing classes for many traits is a hard problem in general (it covers sets), so every trial is
@@ -45,17 +45,17 @@ _LOOK_AHEAD = 8
 
 
 class _Planner:
-    """Who gives one class, for any set of givers; each set is planned once."""
+    """Who gives one class, for any set of sources; each set is planned once."""
 
-    def __init__(self, asked: TreeDemand, budget: Budget) -> None:
-        self._asked = asked
+    def __init__(self, demand: TreeDemand, budget: Budget) -> None:
+        self._demand = demand
         self._budget = budget
         self._known: dict[int, Supply | None] = {}
 
-    def plan(self, givers: int) -> Supply | None:
-        if givers not in self._known:
-            self._known[givers] = plan(self._asked, givers, self._budget)
-        return self._known[givers]
+    def plan(self, sources: int) -> Supply | None:
+        if sources not in self._known:
+            self._known[sources] = plan(self._demand, sources, self._budget)
+        return self._known[sources]
 
 
 class _Locator:
@@ -69,7 +69,7 @@ class _Locator:
         return self._alone.fit([parts], self._budget)
 
 
-#: What may still give, and the traits that are not answered for yet (the givers that have each).
+#: What may still give, and the traits that are not answered for yet (the sources that have each).
 _State = tuple[Sets, tuple[Sets, ...]]
 
 
@@ -100,16 +100,16 @@ class _Tree:
         self._placing = placing
         self._located = placing.located
         self._budget = budget
-        self._planners = [_Planner(asked, budget) for asked in asks]
+        self._planners = [_Planner(demand, budget) for demand in asks]
         self._locators = [_Locator(alone, budget) for alone in placing.alone]
 
     def decide(self) -> Decision | None:
         every: Sequence[TreeDemand | LocatedTreeDemand] = (*self._asks, *self._located)
-        allowed = tuple(asked.allowed for asked in every)
+        allowed = tuple(demand.allowed for demand in every)
         if self._plans(allowed) is None:
             return None
         ties = Ties(self._asks)
-        traits = tuple(sorted(set(zip(*(asked.with_trait for asked in every), strict=True))))
+        traits = tuple(sorted(set(zip(*(demand.with_trait for demand in every), strict=True))))
 
         def expand(state: _State) -> Iterator[_State | Solution[Decision]]:
             unanswered = _unanswered(*state)
@@ -120,35 +120,35 @@ class _Tree:
 
         return next(solutions((allowed, traits), expand, self._budget, lambda state: state), None)
 
-    def _together(self, givers: Sets, ties: Ties) -> Decision | None:
+    def _together(self, sources: Sets, ties: Ties) -> Decision | None:
         """Return who of some sets gives what, each as if alone where that fits."""
-        found = self._plans(givers)
+        found = self._plans(sources)
         if found is None:
             return None
         if ties and ties.over(found.plans):
-            plans = solve_joint(ties, givers[: len(self._asks)], self._budget)
+            plans = solve_joint(ties, sources[: len(self._asks)], self._budget)
             if plans is None:
                 return None
             found = found._replace(plans=plans)
         alone = len(self._asks) + len(self._located) == 1 or not self._located
         if alone or not overdrawn(self._asks, self._placing, found):
             return found
-        return solve_residual(self._asks, self._placing, givers, self._budget)
+        return solve_residual(self._asks, self._placing, sources, self._budget)
 
-    def _plans(self, givers: Sets) -> Decision | None:
+    def _plans(self, sources: Sets) -> Decision | None:
         """Return who gives each class of its set, None if some class is not given."""
         plans: list[Supply] = []
-        for planner, each in zip(self._planners, givers, strict=False):
+        for planner, each in zip(self._planners, sources, strict=False):
             parts = planner.plan(each)
             if parts is None:
                 return None
             plans.append(parts)
         assigned: Assigned | None = ()
         if self._located:
-            assigned = self._placing.fit(givers[len(plans) :], self._budget)
+            assigned = self._placing.fit(sources[len(plans) :], self._budget)
         return None if assigned is None else Decision(tuple(plans), assigned)
 
-    def _choices(self, givers: Sets, traits: tuple[Sets, ...]) -> Iterator[_State]:
+    def _choices(self, sources: Sets, traits: tuple[Sets, ...]) -> Iterator[_State]:
         """Yield what each class that can answer for one trait would leave.
 
         That trait is the one with the fewest such classes among the next few: with none, nothing
@@ -156,7 +156,7 @@ class _Tree:
         """
         options: dict[int, list[Sets]] = {}
         for number, having in enumerate(traits[:_LOOK_AHEAD]):
-            options[number] = self._options(givers, having)
+            options[number] = self._options(sources, having)
             if len(options[number]) < 2:
                 break
         fewest = min(options, key=lambda number: len(options[number]))
@@ -164,36 +164,36 @@ class _Tree:
         for narrowed in options[fewest]:
             yield narrowed, rest
 
-    def _options(self, givers: Sets, having: Sets) -> list[Sets]:
-        """Return, for each class that can answer for a trait, the sets of givers that remain."""
+    def _options(self, sources: Sets, having: Sets) -> list[Sets]:
+        """Return, for each class that can answer for a trait, the sets of sources that remain."""
         planners: Sequence[_Planner | _Locator] = (*self._planners, *self._locators)
         return [
-            (*givers[:number], givers[number] & has, *givers[number + 1 :])
+            (*sources[:number], sources[number] & has, *sources[number + 1 :])
             for number, has in enumerate(having)
-            if planners[number].plan(givers[number] & has) is not None
+            if planners[number].plan(sources[number] & has) is not None
         ]
 
 
-def _unanswered(givers: Sets, traits: tuple[Sets, ...]) -> tuple[Sets, ...]:
-    """Leave out the traits that some class answers for, whichever of its givers give."""
+def _unanswered(sources: Sets, traits: tuple[Sets, ...]) -> tuple[Sets, ...]:
+    """Leave out the traits that some class answers for, whichever of its sources give."""
     return tuple(
         having
         for having in traits
-        if all(each & ~has for each, has in zip(givers, having, strict=True))
+        if all(each & ~has for each, has in zip(sources, having, strict=True))
     )
 
 
 # --- shared capacity ----------------------------------------------------------------------------
-# Givers that draw on the same inventory: who gives what, when not everything fits everywhere.
+# Sources that draw on the same inventory: who gives what, when not everything fits everywhere.
 #
 # What is taken of a NUMA cell is taken of its host too, and each profile of a partitioned device
-# uses slices of it. A giver alone knows that: what is free to it is the least of what is left
-# wherever it draws. But two givers that draw on one inventory, of one class or of two, must fit
+# uses slices of it. A source alone knows that: what is free to it is the least of what is left
+# wherever it draws. But two sources that draw on one inventory, of one class or of two, must fit
 # there together.
 #
 # That is rare, so first everybody gives as if alone, and only if the sum does not fit somewhere the
-# givers that meet are tried together: one after the other, and group by group (those that no
-# inventory ties to the rest), so that what is left in a group is forgotten when its givers are
+# sources that meet are tried together: one after the other, and group by group (those that no
+# inventory ties to the rest), so that what is left in a group is forgotten when its sources are
 # through. A state that led nowhere is not tried twice, and no more is asked of the rest than they
 # could give. The problem contains the packing of knapsacks, so each trial is paid for from a
 # budget. The search is complete: None means that there is no way. Where there are several, the
@@ -208,8 +208,8 @@ def solve_joint(ties: Ties, sets: Sets, budget: Budget) -> tuple[Supply, ...] | 
     return None if ties.crowded(sets) else _JointSearch(ties, sets, budget).run()
 
 
-class _Giver(NamedTuple):
-    """A giver that meets others, at its place in the order."""
+class _JointSource(NamedTuple):
+    """A source that meets others, at its place in the order."""
 
     ask: int
     place: int
@@ -220,43 +220,43 @@ class _Giver(NamedTuple):
 _Left = tuple[int, ...]
 #: What is left of the inventories of a group.
 _Rooms = tuple[int, ...]
-#: How many givers have given, what is not given yet, and what is left.
+#: How many sources have given, what is not given yet, and what is left.
 _JointState = tuple[int, _Left, _Rooms]
 
 
 class _JointSearch:
-    """The joint decision on some sets of givers."""
+    """The joint decision on some sets of sources."""
 
     def __init__(self, ties: Ties, sets: Sets, budget: Budget) -> None:
-        self._asks = ties.asks
+        self._asks = ties.demands
         self._budget = budget
-        self._givers: list[_Giver] = []
-        self._opening: dict[int, _Rooms] = {}  # by the first giver of each group
+        self._sources: list[_JointSource] = []
+        self._opening: dict[int, _Rooms] = {}  # by the first source of each group
         others = list(sets)
         for group in ties.groups(sets):
             targets = dict.fromkeys(target for key in group for target in ties.links[key])
             numbers = {target: number for number, target in enumerate(targets)}
-            self._opening[len(self._givers)] = tuple(ties.room[target] for target in targets)
+            self._opening[len(self._sources)] = tuple(ties.room[target] for target in targets)
             for ask, place in group:
                 links = ties.links[ask, place].items()
                 used = tuple((numbers[target], factor) for target, factor in links)
-                self._givers.append(_Giver(ask, place, used))
+                self._sources.append(_JointSource(ask, place, used))
                 others[ask] &= ~(1 << place)
-        self._opening[len(self._givers)] = ()  # after the last one nothing of them counts
+        self._opening[len(self._sources)] = ()  # after the last one nothing of them counts
         self._others = others  # those who meet nobody
         self._known: dict[tuple[int, int], Supply | None] = {}
         self._reach = self._reaches()
 
     def run(self) -> tuple[Supply, ...] | None:
-        self._given = [0] * len(self._givers)
-        start = 0, tuple(asked.amount for asked in self._asks), self._opening[0]
+        self._given = [0] * len(self._sources)
+        start = 0, tuple(demand.amount for demand in self._asks), self._opening[0]
         return next(solutions(start, self._expand, self._budget, lambda state: state), None)
 
     def _expand(self, state: _JointState) -> Iterator[_JointState | Solution[tuple[Supply, ...]]]:
         place, left, rooms = state
         if not self._in_reach(place, left):
             return
-        if place < len(self._givers):
+        if place < len(self._sources):
             for part, after, rest in self._steps(place, left, rooms):
                 self._given[place] = part
                 yield place + 1, after, self._opening.get(place + 1, rest)
@@ -264,24 +264,24 @@ class _JointSearch:
             yield Solution(found)
 
     def _steps(self, place: int, left: _Left, rooms: _Rooms) -> Iterator[_JointState]:
-        """Yield what a giver may give, and what is left then; the most first, nothing last."""
-        giver = self._givers[place]
-        later = self._reach[place + 1][0][giver.ask]
-        for part in self._parts(giver, left[giver.ask], left[giver.ask] - later, rooms):
+        """Yield what a source may give, and what is left then; the most first, nothing last."""
+        source = self._sources[place]
+        later = self._reach[place + 1][0][source.ask]
+        for part in self._parts(source, left[source.ask], left[source.ask] - later, rooms):
             after = list(rooms)
-            for target, factor in giver.targets:
+            for target, factor in source.targets:
                 after[target] -= factor * part
-            yield part, _less(left, giver.ask, part), tuple(after)
+            yield part, _less(left, source.ask, part), tuple(after)
         yield 0, left, rooms
 
-    def _parts(self, giver: _Giver, left: int, least: int, rooms: _Rooms) -> range:
-        """Return what a giver may give above nothing, when ``least`` is what others cannot."""
-        asked = self._asks[giver.ask]
-        low, high, step, is_device = asked.givers[giver.place]
-        most = min(high, left, *(rooms[target] // factor for target, factor in giver.targets))
+    def _parts(self, source: _JointSource, left: int, least: int, rooms: _Rooms) -> range:
+        """Return what a source may give above nothing, when ``least`` is what others cannot."""
+        demand = self._asks[source.ask]
+        low, high, step, is_device = demand.sources[source.place]
+        most = min(high, left, *(rooms[target] // factor for target, factor in source.targets))
         if is_device:
             return range(most // step * step, max(low, least) - 1, -step)
-        if most == asked.amount and asked.givers[giver.place].gives(most):
+        if most == demand.amount and demand.sources[source.place].gives(most):
             return range(most, most + 1)
         return range(0)
 
@@ -293,19 +293,19 @@ class _JointSearch:
             if parts is None:
                 return None
             found[ask] += parts
-        for giver, part in zip(self._givers, given, strict=True):
+        for source, part in zip(self._sources, given, strict=True):
             if part:
-                found[giver.ask].append((giver.place, part))
+                found[source.ask].append((source.place, part))
         return tuple(tuple(sorted(parts)) for parts in found)
 
     def _rest(self, ask: int, rest: int) -> Supply | None:
         """Return how those who meet nobody give the rest of a class."""
         if (ask, rest) not in self._known:
-            asked, givers = self._asks[ask], self._others[ask]
-            if rest == asked.amount:
-                parts = plan(asked, givers, self._budget)
+            demand, sources = self._asks[ask], self._others[ask]
+            if rest == demand.amount:
+                parts = plan(demand, sources, self._budget)
             else:
-                parts = shared(asked, givers, rest, self._budget)
+                parts = shared(demand, sources, rest, self._budget)
             self._known[ask, rest] = parts
         return self._known[ask, rest]
 
@@ -323,19 +323,19 @@ class _JointSearch:
         sums, alone = [0] * len(self._asks), [False] * len(self._asks)
 
         def count(ask: int, place: int) -> None:
-            giver = self._asks[ask].givers[place]
-            if giver.is_device:
-                sums[ask] += giver.high if giver.high >= giver.low else 0
-            elif giver.gives(self._asks[ask].amount):
+            source = self._asks[ask].sources[place]
+            if source.is_device:
+                sums[ask] += source.high if source.high >= source.low else 0
+            elif source.gives(self._asks[ask].amount):
                 alone[ask] = True
 
-        for ask, asked in enumerate(self._asks):
-            for place in members(asked, self._others[ask]):
+        for ask, demand in enumerate(self._asks):
+            for place in members(demand, self._others[ask]):
                 count(ask, place)
         found = [(tuple(sums), tuple(alone))]
-        end, later = len(self._givers), tuple(sums)
-        for number in range(len(self._givers) - 1, -1, -1):
-            count(self._givers[number].ask, self._givers[number].place)
+        end, later = len(self._sources), tuple(sums)
+        for number in range(len(self._sources) - 1, -1, -1):
+            count(self._sources[number].ask, self._sources[number].place)
             if number in self._opening:
                 for ask, most in self._most(number, end).items():
                     sums[ask] = min(sums[ask], later[ask] + most)
@@ -344,12 +344,12 @@ class _JointSearch:
         return found[::-1]
 
     def _most(self, start: int, end: int) -> dict[int, int]:
-        """Return the most that a group gives of a class whose givers all draw on one inventory."""
+        """Return the most that a group gives of a class whose sources all draw on one inventory."""
         found: dict[int, int] = {}
         for target, room in enumerate(self._opening[start]):
             factors: dict[int, list[int]] = {}
-            for giver in self._givers[start:end]:
-                factors.setdefault(giver.ask, []).append(dict(giver.targets).get(target, 0))
+            for source in self._sources[start:end]:
+                factors.setdefault(source.ask, []).append(dict(source.targets).get(target, 0))
             for ask, each in factors.items():
                 if min(each):
                     most = max(0, room) // min(each)
@@ -389,9 +389,9 @@ def overdrawn(asks: Sequence[TreeDemand], placing: Placing, found: Decision) -> 
         return []
     used = _used(located, found.assigned)
     theirs = set(used)
-    for asked, parts in zip(asks, found.plans, strict=True):
-        for giver, part in parts:
-            _add(used, (each for each in asked.drawn(giver, part) if each[0] in theirs))
+    for demand, parts in zip(asks, found.plans, strict=True):
+        for source, part in parts:
+            _add(used, (each for each in demand.drawn(source, part) if each[0] in theirs))
     return [
         Over(number, count, placing.left(number))
         for number, count in sorted(used.items())
@@ -411,9 +411,9 @@ def _may_meet(
     fleet = located[0].ask.fleet
     return any(
         fleet.class_of(number) in classes
-        for asked, parts in zip(asks, plans, strict=True)
-        for giver, part in parts
-        for number, _ in asked.drawn(giver, part)
+        for demand, parts in zip(asks, plans, strict=True)
+        for source, part in parts
+        for number, _ in demand.drawn(source, part)
     )
 
 
@@ -462,8 +462,8 @@ class _ResidualSearch:
         return None if plans is None else Decision(tuple(plans.values()), assigned)
 
     def _counts_first(self) -> Decision | None:
-        near = [number for number, asked in enumerate(self._asks) if self._is_near(number, asked)]
-        rest = {n: asked for n, asked in enumerate(self._asks) if n not in near}
+        near = [number for number, demand in enumerate(self._asks) if self._is_near(number, demand)]
+        rest = {n: demand for n, demand in enumerate(self._asks) if n not in near}
         start: tuple[_Way, Used] = {}, {}
         expand = functools.partial(self._expand, near)
         for way, used in solutions(start, expand, self._budget):
@@ -474,12 +474,12 @@ class _ResidualSearch:
                 return Decision(tuple(every[n] for n in range(len(self._asks))), assigned)
         return None
 
-    def _is_near(self, number: int, asked: TreeDemand) -> bool:
+    def _is_near(self, number: int, demand: TreeDemand) -> bool:
         """Return whether somebody who may give draws on what a located amount may use."""
         return any(
             target in self._placing.reach
-            for giver in members(asked, self._sets[number])
-            for target, _ in asked.drawn(giver, 1)
+            for source in members(demand, self._sets[number])
+            for target, _ in demand.drawn(source, 1)
         )
 
     def _locate(self, used: Used) -> Assigned | None:
@@ -510,7 +510,7 @@ class _ResidualSearch:
 
     def _count(self, asks: dict[int, TreeDemand], used: Used) -> _Way | None:
         """Return who gives some classes, beside what is used."""
-        rest = [residual(asked, used, self._left) for asked in asks.values()]
+        rest = [residual(demand, used, self._left) for demand in asks.values()]
         sets = tuple(self._sets[number] for number in asks)
         plans = together(rest, sets, self._budget)
         return None if plans is None else dict(zip(asks, plans, strict=True))
@@ -524,11 +524,11 @@ class _ResidualSearch:
             yield Solution(state)
             return
         number = numbers[len(way)]
-        asked = residual(self._asks[number], used, self._left)
-        for parts in alternatives(asked, self._sets[number], self._budget):
+        demand = residual(self._asks[number], used, self._left)
+        for parts in alternatives(demand, self._sets[number], self._budget):
             total = dict(used)
-            for giver, part in parts:
-                _add(total, asked.drawn(giver, part))
+            for source, part in parts:
+                _add(total, demand.drawn(source, part))
             if all(count <= self._left(place) for place, count in total.items()):
                 yield {**way, number: parts}, total
 
@@ -536,8 +536,8 @@ class _ResidualSearch:
 def together(asks: Sequence[TreeDemand], sets: Sets, budget: Budget) -> tuple[Supply, ...] | None:
     """Return who of some sets gives each class, with room for all of it; None if they cannot."""
     found: list[Supply] = []
-    for asked, givers in zip(asks, sets, strict=True):
-        parts = plan(asked, givers, budget)
+    for demand, sources in zip(asks, sets, strict=True):
+        parts = plan(demand, sources, budget)
         if parts is None:
             return None
         found.append(parts)
@@ -545,36 +545,36 @@ def together(asks: Sequence[TreeDemand], sets: Sets, budget: Budget) -> tuple[Su
     return solve_joint(ties, sets, budget) if ties and ties.over(found) else tuple(found)
 
 
-def residual(asked: TreeDemand, used: Used, left: Left) -> TreeDemand:
+def residual(demand: TreeDemand, used: Used, left: Left) -> TreeDemand:
     """Return the same asked where more is used of some inventories."""
     if not used:
-        return asked
-    draws = tuple(draw._replace(room=draw.room - used.get(draw.target, 0)) for draw in asked.draws)
+        return demand
+    draws = tuple(draw._replace(room=draw.room - used.get(draw.target, 0)) for draw in demand.draws)
     room = {
-        giver: left(number) - used[number]
-        for giver, number in enumerate(asked.numbers)
+        source: left(number) - used[number]
+        for source, number in enumerate(demand.numbers)
         if number in used
     }
     for draw in draws:
         if draw.target in used:
             most = draw.room // draw.factor
-            room[draw.giver] = min(most, room.get(draw.giver, most))
-    givers = list(asked.givers)
+            room[draw.source] = min(most, room.get(draw.source, most))
+    sources = list(demand.sources)
     for place, most in room.items():
-        giver = givers[place]
-        givers[place] = giver._replace(high=min(giver.high, most // giver.step * giver.step))
-    return dataclasses.replace(asked, givers=tuple(givers), draws=draws)
+        source = sources[place]
+        sources[place] = source._replace(high=min(source.high, most // source.step * source.step))
+    return dataclasses.replace(demand, sources=tuple(sources), draws=draws)
 
 
-def alternatives(asked: TreeDemand, givers: int, budget: Budget) -> Iterator[Supply]:
-    """Yield every way in which one of some givers, or several devices, give all of a class."""
-    places = members(asked, givers)
+def alternatives(demand: TreeDemand, sources: int, budget: Budget) -> Iterator[Supply]:
+    """Yield every way in which one of some sources, or several devices, give all of a class."""
+    places = members(demand, sources)
     for place in places:
         budget.spend()
-        if asked.givers[place].gives(asked.amount):
-            yield ((place, asked.amount),)
-    devices = [[place] for place in places if asked.givers[place].is_device]
-    yield from splits(asked, devices, budget)
+        if demand.sources[place].gives(demand.amount):
+            yield ((place, demand.amount),)
+    devices = [[place] for place in places if demand.sources[place].is_device]
+    yield from splits(demand, devices, budget)
 
 
 def _add(used: dict[int, int], more: Iterable[tuple[int, int]]) -> None:
@@ -596,7 +596,7 @@ def does_not_fit(
     Nothing if some class cannot be given even so.
     """
     try:
-        plans = [plan(asked, asked.allowed, Budget(PATIENCE)) for asked in asks]
+        plans = [plan(demand, demand.allowed, Budget(PATIENCE)) for demand in asks]
         within = [one.allowed for one in located]
         assigned = Placing(located).fit(within, Budget(PATIENCE)) if located else ()
     except SearchLimitReached:

@@ -1,8 +1,8 @@
 """The candidates of one tree, one after the other, each once.
 
 Who gives the named groups comes first (:mod:`.assignment`); for each way the unnamed group is
-given of what is left (:class:`Unnamed`). Ways that differ in who of equal providers gives what, or
-in which of the groups that are alike is given by whom, are one candidate.
+given of what is left (:class:`ResidualDemand`). Ways that differ in which of equal providers gives
+what, or in which of the groups that are alike is given by whom, are one candidate.
 
 Rejected: the unnamed group first. It has the most ways, by far, and knows nothing of what the named
 groups need; they have few, and what they take is then simply used.
@@ -71,7 +71,7 @@ class TreeSearch:
         problem = self._problem
         asks = problem.of_tree(self._tree, self._preference)
         located = problem.located_of_tree(self._tree)
-        self._unnamed = Unnamed(problem.fleet, asks, located, self._purse)
+        self._unnamed = ResidualDemand(problem.fleet, asks, located, self._purse)
         seen: set[Hashable] = set()
         for given in self._assignments():
             found = False
@@ -143,7 +143,7 @@ class TreeSearch:
                 if few.ask < 0:
                     return None
                 self._purse.spend()
-                unnamed = unnamed.with_less(few.ask, few.giver, few.amount - 1)
+                unnamed = unnamed.with_less(few.ask, few.source, few.amount - 1)
 
     def _built(self, given: Assignment, found: Decision) -> TreeCandidate:
         problem, unnamed = self._problem, self._unnamed
@@ -193,7 +193,7 @@ Used = Mapping[int, int]
 REMEMBERED_STATES = 10_000
 
 
-class Unnamed:
+class ResidualDemand:
     """The unnamed group asked of one tree, beside what others of the request use there."""
 
     def __init__(
@@ -207,8 +207,8 @@ class Unnamed:
         self.asks = tuple(asks)
         self.located = tuple(located)
         self._budget = budget
-        numbers = {number for asked in asks for number in asked.numbers}
-        numbers.update(draw.target for asked in asks for draw in asked.draws)
+        numbers = {number for demand in asks for number in demand.numbers}
+        numbers.update(draw.target for demand in asks for draw in demand.draws)
         numbers.update(number for one in located for number in one.reach if one.places)
         #: the inventories that it may use
         self.reach = frozenset(numbers)
@@ -245,11 +245,11 @@ class Unnamed:
         """Return what is used of inventories that it may use."""
         return {n: count for n, count in used.items() if count and n in self.reach}
 
-    def with_less(self, ask: int, giver: int, amount: int) -> Unnamed:
+    def with_less(self, ask: int, source: int, amount: int) -> ResidualDemand:
         """Return the same where somebody gives no more than so much of a class."""
         asks = list(self.asks)
-        asks[ask] = asks[ask].at_most(giver, amount)
-        return Unnamed(self._fleet, asks, self.located, self._budget)
+        asks[ask] = asks[ask].at_most(source, amount)
+        return ResidualDemand(self._fleet, asks, self.located, self._budget)
 
     def left(self, used: Used, own: Used) -> list[TreeDemand]:
         """Return what is asked, of what is left beside what others use."""
@@ -257,11 +257,11 @@ class Unnamed:
             return list(self.asks)
         rows = self._fleet.inventories
         found = []
-        for asked in self.asks:
-            now = residual(asked, used, self._fleet.left)
-            for giver, number in enumerate(now.numbers):
+        for demand in self.asks:
+            now = residual(demand, used, self._fleet.left)
+            for source, number in enumerate(now.numbers):
                 if number in own:
-                    now = now.at_most(giver, max(0, int(rows.max_unit[number]) - own[number]))
+                    now = now.at_most(source, max(0, int(rows.max_unit[number]) - own[number]))
             found.append(now)
         return found
 
@@ -271,8 +271,8 @@ class Unnamed:
         found = decide(asks, self._budget, located, used)
         if found is None or not own_needed or self._has_own(asks, found):
             return found
-        for number, asked in enumerate(asks):
-            some = [*asks[:number], asked.within(asked.own), *asks[number + 1 :]]
+        for number, demand in enumerate(asks):
+            some = [*asks[:number], demand.within(demand.own), *asks[number + 1 :]]
             found = decide(some, self._budget, located, used)
             if found is not None:
                 return found
@@ -301,9 +301,9 @@ class Unnamed:
     def _has_own(self, asks: Sequence[TreeDemand], found: Decision) -> bool:
         """Return whether somebody of the tree itself gives something."""
         return bool(self.located) or any(
-            giver < asked.own
-            for asked, parts in zip(asks, found.plans, strict=True)
-            for giver, _ in parts
+            source < demand.own
+            for demand, parts in zip(asks, found.plans, strict=True)
+            for source, _ in parts
         )
 
     def others(
@@ -342,13 +342,13 @@ class _Alternatives:
         }
         rows = fleet.inventories
         self._providers = [
-            [int(place) for place in rows.provider[list(asked.numbers)]] for asked in asks
+            [int(place) for place in rows.provider[list(demand.numbers)]] for demand in asks
         ]
-        self._room = {draw.target: draw.room for asked in asks for draw in asked.draws}
+        self._room = {draw.target: draw.room for demand in asks for draw in demand.draws}
         self._plans: list[Supply] = []
         conditions = len(asks[0].with_trait) if asks else 0
         self._having = [
-            [asked.with_trait[number] for asked in asks] for number in range(conditions)
+            [demand.with_trait[number] for demand in asks] for number in range(conditions)
         ]
 
     def every(self) -> Iterator[tuple[Supply, ...]]:
@@ -370,15 +370,15 @@ class _Alternatives:
 
     def _book(self, at: int, parts: Supply, sign: int) -> None:
         """Note what a class uses of inventories that several draw on, and who gives it."""
-        asked = self._asks[at]
-        for giver, part in parts:
-            held = self._held.setdefault(self._providers[at][giver], [])
+        demand = self._asks[at]
+        for source, part in parts:
+            held = self._held.setdefault(self._providers[at][source], [])
             if sign > 0:
                 held.append((at, part))
             else:
                 held.pop()
-            if asked.draws or self._room:
-                for number, count in asked.drawn(giver, part):
+            if demand.draws or self._room:
+                for number, count in demand.drawn(source, part):
                     if number in self._room:
                         self._used[number] = self._used.get(number, 0) + sign * count
 
@@ -392,7 +392,7 @@ class _Alternatives:
         """Return whether each condition is answered for by some class, or may still be."""
         for having in self._having:
             answered = any(
-                all(having[number] >> giver & 1 for giver, _ in parts)
+                all(having[number] >> source & 1 for source, _ in parts)
                 for number, parts in enumerate(self._plans[:decided])
             )
             if not answered and not any(
@@ -404,27 +404,27 @@ class _Alternatives:
 
     def _options(self, at: int) -> Iterator[Supply]:
         """Yield who may give a class, of those that are equal in the same state one."""
-        asked = self._asks[at]
+        demand = self._asks[at]
         tried: set[Hashable] = set()
-        for giver in members(asked, asked.allowed):
-            if asked.givers[giver].gives(asked.amount):
-                key = self._key(at, giver)
+        for source in members(demand, demand.allowed):
+            if demand.sources[source].gives(demand.amount):
+                key = self._key(at, source)
                 if key not in tried:
                     tried.add(key)
-                    yield ((giver, asked.amount),)
+                    yield ((source, demand.amount),)
         devices = [
-            giver
-            for giver in members(asked, asked.allowed)
-            if asked.givers[giver].is_device and asked.givers[giver].high > 0
+            source
+            for source in members(demand, demand.allowed)
+            if demand.sources[source].is_device and demand.sources[source].high > 0
         ]
         if len(devices) > 1:
             together: dict[Hashable, list[int]] = {}
-            for giver in devices:
-                together.setdefault(self._key(at, giver), []).append(giver)
-            yield from splits(asked, list(together.values()), self._budget)
+            for source in devices:
+                together.setdefault(self._key(at, source), []).append(source)
+            yield from splits(demand, list(together.values()), self._budget)
 
-    def _key(self, at: int, giver: int) -> Hashable:
-        place = self._providers[at][giver]
+    def _key(self, at: int, source: int) -> Hashable:
+        place = self._providers[at][source]
         return equivalence(self._fleet).of(self._fleet, place), tuple(self._held.get(place, ()))
 
 
@@ -443,20 +443,20 @@ _NO_AMOUNTS = Amounts()
 class FewUnits(Exception):
     """A provider has fewer free units than it counts. Internal: it never leaves the search.
 
-    ``ask`` is the number of the class, -1 for one of a named group; ``giver`` that of the provider
-    among its givers, ``amount`` what it was to give.
+    ``ask`` is the number of the class, -1 for one of a named group; ``source`` that of the provider
+    among its sources, ``amount`` what it was to give.
     """
 
-    def __init__(self, ask: int, giver: int, amount: int) -> None:
-        super().__init__(ask, giver, amount)
-        self.ask, self.giver, self.amount = ask, giver, amount
+    def __init__(self, ask: int, source: int, amount: int) -> None:
+        super().__init__(ask, source, amount)
+        self.ask, self.source, self.amount = ask, source, amount
 
 
 class _Count(NamedTuple):
     """What one provider gives of a class."""
 
     ask: int  #: number of the class in the unnamed group, -1 for one of a named group
-    giver: int  #: its place among those of the class
+    source: int  #: its place among those of the class
     provider: int  #: its place in the fleet
     resource_class: str
     amount: int
@@ -494,11 +494,11 @@ def candidate(
         *(each for _, each in placed),
     ]
     of_unnamed = [*(count.provider for count in counts), *(provider for provider, _ in placed)]
-    givers = [*of_unnamed, *(provider for _, provider in given)]
+    sources = [*of_unnamed, *(provider for _, provider in given)]
     return Candidate._as_kept(
         host=fleet.hosts[tree],
         allocations=tuple(_summed(allocations) if by_kind or given else allocations),
-        generations=tuple(_generations(fleet, givers)),
+        generations=tuple(_generations(fleet, sources)),
         located=Amounts(by_kind) if by_kind else _NO_AMOUNTS,
         mappings=_mappings(problem, of_unnamed, given),
     )
@@ -521,7 +521,7 @@ class Part(NamedTuple):
     """What a provider gives of a class of the unnamed group."""
 
     ask: int  #: number of the class
-    giver: int  #: its place among those of the class, -1 where nobody asks again for less
+    source: int  #: its place among those of the class, -1 where nobody asks again for less
     provider: int  #: its place in the fleet
     amount: int
 
@@ -529,9 +529,9 @@ class Part(NamedTuple):
 def parts_of(fleet: Fleet, asks: Sequence[TreeDemand], found: Decision) -> Iterator[Part]:
     """Yield who gives how much of the classes of the unnamed group."""
     provider = fleet.inventories.provider
-    for number, (asked, parts) in enumerate(zip(asks, found.plans, strict=True)):
-        for giver, amount in parts:
-            yield Part(number, giver, int(provider[asked.numbers[giver]]), amount)
+    for number, (demand, parts) in enumerate(zip(asks, found.plans, strict=True)):
+        for source, amount in parts:
+            yield Part(number, source, int(provider[demand.numbers[source]]), amount)
 
 
 def _counts(problem: Problem, parts: Iterable[Part]) -> Iterator[_Count]:
@@ -566,7 +566,7 @@ def _counted(
 
 
 def _units(fleet: Fleet, kind: str, count: _Count, gone: Iterable[str]) -> tuple[str, ...]:
-    few = FewUnits(count.ask, count.giver, count.amount)
+    few = FewUnits(count.ask, count.source, count.amount)
     try:
         view = fleet.views.of_tree(kind, int(fleet.tree[count.provider]))
     except exceptions.InvalidInventory:
@@ -605,7 +605,7 @@ def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
     return found.values()
 
 
-def _generations(fleet: Fleet, givers: Iterable[int]) -> Iterator[tuple[str, int]]:
+def _generations(fleet: Fleet, sources: Iterable[int]) -> Iterator[tuple[str, int]]:
     """Yield (uuid, generation) of some providers and of all above them, each once."""
-    for provider in dict.fromkeys(above for giver in givers for above in fleet.upwards(giver)):
+    for provider in dict.fromkeys(above for source in sources for above in fleet.upwards(source)):
         yield fleet.uuids[provider], int(fleet.generation[provider])

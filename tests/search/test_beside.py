@@ -59,7 +59,7 @@ def test_a_huge_amount_is_cut_short_and_not_written_out():
         list(alternatives(asked(2**40, some), 0b11, Budget(1000)))
 
 
-def test_what_is_used_leaves_givers_less_here_and_where_they_draw():
+def test_what_is_used_leaves_sources_less_here_and_where_they_draw():
     """
     giver 0     of inventory 0, uses 2 of inventory 7 each
     giver 1     of inventory 1
@@ -73,7 +73,7 @@ def test_what_is_used_leaves_givers_less_here_and_where_they_draw():
         draws=(Draw(0, 7, 2, 20),),
     )
     left = {0: 9, 1: 5, 7: 20}.__getitem__
-    assert [giver.high for giver in residual(two, {}, left).givers] == [8, 5]
-    assert [giver.high for giver in residual(two, {7: 6}, left).givers] == [6, 5]
-    assert [giver.high for giver in residual(two, {0: 6, 7: 3, 1: 6}, left).givers] == [2, -1]
+    assert [source.high for source in residual(two, {}, left).sources] == [8, 5]
+    assert [source.high for source in residual(two, {7: 6}, left).sources] == [6, 5]
+    assert [source.high for source in residual(two, {0: 6, 7: 3, 1: 6}, left).sources] == [2, -1]
     assert residual(two, {7: 6}, left).draws == (Draw(0, 7, 2, 14),)

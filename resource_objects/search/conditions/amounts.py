@@ -49,9 +49,9 @@ class Source(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What a giver gives is used of another inventory too, of which ``room`` is left."""
+    """What a source gives is used of another inventory too, of which ``room`` is left."""
 
-    giver: int
+    source: int
     target: int  #: number of an inventory
     factor: int
     room: int
@@ -59,47 +59,47 @@ class Draw(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TreeDemand:
-    """One class asked of one tree. Sets of givers are numbers with a bit for each."""
+    """One class asked of one tree. Sets of sources are numbers with a bit for each."""
 
     amount: int
-    numbers: Sequence[int]  #: the inventories of the givers
-    givers: tuple[Source, ...]
-    allowed: int  #: the givers without a forbidden trait
-    with_trait: tuple[int, ...]  #: by required trait, the givers that have it
+    numbers: Sequence[int]  #: the inventories of the sources
+    sources: tuple[Source, ...]
+    allowed: int  #: the sources without a forbidden trait
+    with_trait: tuple[int, ...]  #: by required trait, the sources that have it
     draws: tuple[Draw, ...] = ()
-    own: int = 0  #: how many of the givers are of the tree itself: the others are pools
+    own: int = 0  #: how many of the sources are of the tree itself: the others are pools
 
-    def only(self, givers: int) -> TreeDemand:
-        """Return the same asked of some givers, whatever their traits."""
-        return dataclasses.replace(self, allowed=givers, with_trait=())
+    def only(self, sources: int) -> TreeDemand:
+        """Return the same asked of some sources, whatever their traits."""
+        return dataclasses.replace(self, allowed=sources, with_trait=())
 
     def within(self, count: int) -> TreeDemand:
-        """Return the same asked of the first givers alone."""
+        """Return the same asked of the first sources alone."""
         return dataclasses.replace(self, allowed=self.allowed & ((1 << count) - 1))
 
     def with_traits(self, count: int) -> TreeDemand:
         """Return the same with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
-    def at_most(self, giver: int, amount: int) -> TreeDemand:
-        """Return the same where a giver gives no more than so much."""
-        one = self.givers[giver]
+    def at_most(self, source: int, amount: int) -> TreeDemand:
+        """Return the same where a source gives no more than so much."""
+        one = self.sources[source]
         less = one._replace(high=min(one.high, amount // one.step * one.step))
         return dataclasses.replace(
-            self, givers=(*self.givers[:giver], less, *self.givers[giver + 1 :])
+            self, sources=(*self.sources[:source], less, *self.sources[source + 1 :])
         )
 
-    def drawn(self, giver: int, part: int) -> Iterator[tuple[int, int]]:
-        """Yield what a part that a giver gives uses of which inventories, its own first."""
-        yield self.numbers[giver], part
+    def drawn(self, source: int, part: int) -> Iterator[tuple[int, int]]:
+        """Yield what a part that a source gives uses of which inventories, its own first."""
+        yield self.numbers[source], part
         for draw in self.draws:
-            if draw.giver == giver:
+            if draw.source == source:
                 yield draw.target, part * draw.factor
 
 
-#: ``((giver, amount), ...)`` of one class
+#: ``((source, amount), ...)`` of one class
 Supply: TypeAlias = tuple[tuple[int, int], ...]
-#: A set of givers of each class.
+#: A set of sources of each class.
 Sets: TypeAlias = tuple[int, ...]
 
 
@@ -148,39 +148,41 @@ class Demand:
 # Who gives one class, as if it were the only one.
 
 
-#: How many givers are looked through for one step of the budget.
-_GIVERS_PER_STEP = 16
+#: How many sources are looked through for one step of the budget.
+_SOURCES_PER_STEP = 16
 
 
-def plan(asked: TreeDemand, givers: int, budget: Budget) -> Supply | None:
-    """Return who of a set of givers gives how much of a class, None if they cannot.
+def plan(demand: TreeDemand, sources: int, budget: Budget) -> Supply | None:
+    """Return who of a set of sources gives how much of a class, None if they cannot.
 
     The first that gives all by itself does; else the devices among them share, the ones that give
-    most first. Complete: None means that there is no way. Cost: linear in the givers where their
+    most first. Complete: None means that there is no way. Cost: linear in the sources where their
     steps agree and no min_unit is above the step.
     """
-    budget.spend(1 + len(asked.givers) // _GIVERS_PER_STEP)
-    for place in members(asked, givers):
-        if asked.givers[place].gives(asked.amount):
-            return ((place, asked.amount),)
-    return shared(asked, givers, asked.amount, budget)
+    budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
+    for place in members(demand, sources):
+        if demand.sources[place].gives(demand.amount):
+            return ((place, demand.amount),)
+    return shared(demand, sources, demand.amount, budget)
 
 
-def shared(asked: TreeDemand, givers: int, amount: int, budget: Budget) -> Supply | None:
-    """Return how the devices of a set of givers share an amount, None if they cannot."""
-    devices = [place for place in members(asked, givers) if asked.givers[place].is_device]
-    found = split(amount, [asked.givers[place][:3] for place in devices], budget)
+def shared(demand: TreeDemand, sources: int, amount: int, budget: Budget) -> Supply | None:
+    """Return how the devices of a set of sources share an amount, None if they cannot."""
+    devices = [place for place in members(demand, sources) if demand.sources[place].is_device]
+    found = split(amount, [demand.sources[place][:3] for place in devices], budget)
     if found is None:
         return None
     return tuple((devices[number], part) for number, part in found)
 
 
-def members(asked: TreeDemand, givers: int) -> list[int]:
-    """Return the places of a set of givers."""
-    return [place for place in range(len(asked.givers)) if givers >> place & 1]
+def members(demand: TreeDemand, sources: int) -> list[int]:
+    """Return the places of a set of sources."""
+    return [place for place in range(len(demand.sources)) if sources >> place & 1]
 
 
-def splits(asked: TreeDemand, devices: Sequence[Sequence[int]], budget: Budget) -> Iterator[Supply]:
+def splits(
+    demand: TreeDemand, devices: Sequence[Sequence[int]], budget: Budget
+) -> Iterator[Supply]:
     """Yield every way in which several devices give all of a class, what is most first.
 
     :param devices: those that are equal together, of whom none gives more than one before it
@@ -195,18 +197,18 @@ def splits(asked: TreeDemand, devices: Sequence[Sequence[int]], budget: Budget) 
     follows = [number > 0 for equal in devices for number in range(len(equal))]
     reach = [0]
     for place in reversed(every):
-        reach.append(reach[-1] + max(0, asked.givers[place].high))
+        reach.append(reach[-1] + max(0, demand.sources[place].high))
     reach.reverse()
 
     def expand(given: tuple[int, ...]) -> Iterator[tuple[int, ...] | Solution[Supply]]:
-        at, rest = len(given), asked.amount - sum(given)
+        at, rest = len(given), demand.amount - sum(given)
         if not rest:
             parts = tuple((every[number], part) for number, part in enumerate(given) if part)
             if len(parts) > 1:
                 yield Solution(parts)
         elif rest <= reach[at]:
             most = min(given[-1], rest) if follows[at] else rest
-            low, high, step, _ = asked.givers[every[at]]
+            low, high, step, _ = demand.sources[every[at]]
             for part in range(min(high, most) // step * step, low - 1, -step):
                 yield (*given, part)
             yield (*given, 0)
@@ -224,15 +226,17 @@ class Shortage:
     with all who hold it. Where there is room and a unit rule stands against it, the rule is named.
     """
 
-    def __init__(self, fleet: Fleet, host: str, ask: Demand, asked: TreeDemand) -> None:
+    def __init__(self, fleet: Fleet, host: str, ask: Demand, demand: TreeDemand) -> None:
         self._fleet = fleet
         self._host = host
         self._ask = ask
         self._amount = ask.amount
-        places = members(asked, asked.allowed)
-        self._rows = [asked.numbers[place] for place in places]
-        self._shared = [asked.numbers[place] for place in places if asked.givers[place].is_device]
-        self._is_pooled = not asked.own
+        places = members(demand, demand.allowed)
+        self._rows = [demand.numbers[place] for place in places]
+        self._shared = [
+            demand.numbers[place] for place in places if demand.sources[place].is_device
+        ]
+        self._is_pooled = not demand.own
         #: what can be taken of each inventory, nothing where it is less
         figures = fleet.inventories.free[self._rows].clip(0).tolist()
         self._free: dict[int, int] = dict(zip(self._rows, figures, strict=True))
@@ -352,9 +356,9 @@ def alone(ask: Demand, entries: Any) -> Booleans:
     return found
 
 
-def having(givers: Sources, trait: int | None) -> Booleans:
-    """Return which givers are allowed and have a trait, if one is asked for."""
-    return givers.allowed if trait is None else givers.allowed & givers.has_required[trait]
+def having(sources: Sources, trait: int | None) -> Booleans:
+    """Return which sources are allowed and have a trait, if one is asked for."""
+    return sources.allowed if trait is None else sources.allowed & sources.has_required[trait]
 
 
 def from_pools(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
@@ -368,10 +372,10 @@ def from_pools(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
 
 
 def excess(fleet: Fleet, ask: Demand, parts: Integers) -> Integers:
-    """Return, by tree, how much of a class its givers seem to have and cannot give together.
+    """Return, by tree, how much of a class its sources seem to have and cannot give together.
 
     ``parts`` is the most that each entry gives. What those that draw on one inventory give is at
-    most what is left of it. A giver may draw on several: they are looked at one after the other,
+    most what is left of it. A source may draw on several: they are looked at one after the other,
     the first of each, then the second, and what finds the most counts.
     """
     kept, shares = fleet.inventories, fleet.shares
@@ -410,9 +414,9 @@ def enough_of_class(fleet: Fleet, ask: Demand, trait: int | None = None) -> Bool
     found = np.zeros(len(fleet.hosts), dtype=np.bool_)
     if not len(rows.tree):
         return found
-    givers = having(ask.own, trait)
-    found[rows.tree[givers & alone(ask, slice(None))]] = True
-    shares = givers & ask.is_device & (rows.low <= rows.high)
+    sources = having(ask.own, trait)
+    found[rows.tree[sources & alone(ask, slice(None))]] = True
+    shares = sources & ask.is_device & (rows.low <= rows.high)
     # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
     parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
     starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
@@ -518,7 +522,7 @@ class ClassCondition:
         return TreeDemand(
             amount=demand.amount,
             numbers=numbers,
-            givers=tuple(figures),
+            sources=tuple(figures),
             allowed=bits(allowed.tolist()),
             with_trait=tuple(bits(has.tolist()) for has in having),
             draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
@@ -548,7 +552,7 @@ class ClassCondition:
         """Return whether some sources can give it, or whether that takes too long to find out."""
         here = self.of_tree(tree).only(sources)
         most = 0
-        for source in here.givers:  # what no sum reaches needs no search
+        for source in here.sources:  # what no sum reaches needs no search
             if source.high >= source.low:
                 most += source.high if source.is_device else 0
                 most = max(most, source.high)
@@ -564,7 +568,7 @@ class ClassCondition:
         """Return what stands against it, if only some sources may give."""
         here, demand = self.of_tree(tree), self.demand
         host = self.fleet.hosts[tree]
-        if not here.givers or (here.allowed and not sources) or not self._may_give(tree).any():
+        if not here.sources or (here.allowed and not sources) or not self._may_give(tree).any():
             return [Reason(Rule.NO_INVENTORY, demand.amount, 0, 0, demand.resource_class, host)]
         if not here.allowed:
             return self._barred(tree, host) or reasons_of_units(

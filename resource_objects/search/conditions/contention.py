@@ -63,7 +63,7 @@ def drawing(fleet: Fleet, ask: Demand) -> Drawing:
 def _all_draw_on(
     fleet: Fleet, rows: ClassRows, able: Booleans, targets: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the targets on which all givers of a class in their tree draw, and least factors."""
+    """Return the targets on which all sources of a class in their tree draw, and least factors."""
     shares = fleet.shares
     here = shares.entries(rows.first, rows.first + len(able))
     drawing = able[shares.source[here] - rows.first]
@@ -76,18 +76,18 @@ def _all_draw_on(
     begins = np.flatnonzero(np.diff(target, prepend=-1))
     if not len(begins):
         return begins, begins
-    givers = np.bincount(rows.tree[able], minlength=len(fleet.hosts))
+    sources = np.bincount(rows.tree[able], minlength=len(fleet.hosts))
     count = np.diff(begins, append=len(target))
-    every = count == givers[fleet.inventories.tree[target[begins]]]
+    every = count == sources[fleet.inventories.tree[target[begins]]]
     least = np.minimum.reduceat(factor, begins)
     return targets.searchsorted(target[begins[every]]), least[every]
 
 
 # --- ties ---------------------------------------------------------------------------------------
-# Which givers of one tree draw on the same inventories.
+# Which sources of one tree draw on the same inventories.
 
 
-#: A giver by the number of its class in the request, and its place.
+#: A source by the number of its class in the request, and its place.
 SourceKey: TypeAlias = tuple[int, int]
 
 
@@ -100,18 +100,18 @@ class Over(NamedTuple):
 
 
 class Ties:
-    """Which givers of a tree draw on which inventories. False if no two draw on the same."""
+    """Which sources of a tree draw on which inventories. False if no two draw on the same."""
 
-    def __init__(self, asks: Sequence[TreeDemand]) -> None:
-        self.asks = asks
+    def __init__(self, demands: Sequence[TreeDemand]) -> None:
+        self.demands = demands
         #: by inventory, what is left
         self.room: dict[int, int] = {}
-        #: by giver, the inventories drawn on with others, and the factor
+        #: by source, the inventories drawn on with others, and the factor
         self.links: dict[SourceKey, dict[int, int]] = {}
-        for number, asked in enumerate(asks):
-            for giver, target, factor, room in asked.draws:
+        for number, demand in enumerate(demands):
+            for source, target, factor, room in demand.draws:
                 self.room[target] = room
-                self.links.setdefault((number, giver), {})[target] = factor
+                self.links.setdefault((number, source), {})[target] = factor
         if self.links:
             self._draw_on_themselves()
             self._leave_those_alone()
@@ -120,29 +120,29 @@ class Ties:
         return bool(self.links)
 
     def _draw_on_themselves(self) -> None:
-        for ask, asked in enumerate(self.asks):
-            for giver, number in enumerate(asked.numbers):
+        for ask, demand in enumerate(self.demands):
+            for source, number in enumerate(demand.numbers):
                 if number in self.room:
-                    self.links.setdefault((ask, giver), {})[number] = 1
+                    self.links.setdefault((ask, source), {})[number] = 1
 
     def _leave_those_alone(self) -> None:
-        """Forget inventories on which one giver draws alone: it knows what is left."""
+        """Forget inventories on which one source draws alone: it knows what is left."""
         count = dict.fromkeys(self.room, 0)
         for targets in self.links.values():
             for target in targets:
                 count[target] += 1
         met = {
-            giver: {target: factor for target, factor in targets.items() if count[target] > 1}
-            for giver, targets in sorted(self.links.items())
+            source: {target: factor for target, factor in targets.items() if count[target] > 1}
+            for source, targets in sorted(self.links.items())
         }
-        self.links = {giver: targets for giver, targets in met.items() if targets}
+        self.links = {source: targets for source, targets in met.items() if targets}
 
     def over(self, plans: Sequence[Supply]) -> list[Over]:
         """Return the inventories of which these parts use more than is left."""
         used: dict[int, int] = {}
         for ask, parts in enumerate(plans):
-            for giver, part in parts:
-                for target, factor in self.links.get((ask, giver), {}).items():
+            for source, part in parts:
+                for target, factor in self.links.get((ask, source), {}).items():
                     used[target] = used.get(target, 0) + factor * part
         return [
             Over(target, total, self.room[target])
@@ -153,16 +153,16 @@ class Ties:
     def crowded(self, sets: Sets) -> bool:
         """Return whether classes that can only draw on one inventory do not fit there."""
         needed = dict.fromkeys(self.room, 0)
-        for ask, asked in enumerate(self.asks):
-            givers = members(asked, sets[ask])
-            drawn = [self.links.get((ask, giver), {}) for giver in givers]
+        for ask, demand in enumerate(self.demands):
+            sources = members(demand, sets[ask])
+            drawn = [self.links.get((ask, source), {}) for source in sources]
             for target in drawn[0] if drawn else ():
                 if all(target in links for links in drawn):
-                    needed[target] += asked.amount * min(links[target] for links in drawn)
+                    needed[target] += demand.amount * min(links[target] for links in drawn)
         return any(needed[target] > max(room, 0) for target, room in self.room.items())
 
     def groups(self, sets: Sets) -> list[list[SourceKey]]:
-        """Return the givers of some sets that draw on the same, directly or through others."""
+        """Return the sources of some sets that draw on the same, directly or through others."""
         above: dict[int, int] = {}
 
         def top(target: int) -> int:

@@ -391,22 +391,22 @@ class _GroupFindings:
 
     def _too_little(self) -> Iterator[Reason]:
         """Yield the classes of which there is too little for all groups, named or not."""
-        asked = dict(self._beside)
+        demand = dict(self._beside)
         kinds: dict[str, list[GroupKind]] = {}
         for kind in self._named.kinds:
             for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
-                asked[name] = asked.get(name, 0) + amount * kind.count
+                demand[name] = demand.get(name, 0) + amount * kind.count
                 kinds.setdefault(name, []).append(kind)
         for name, some in kinds.items():
             rows = self._fleet.rows(name)
             here = np.isin(rows.provider, self._providers) & ~rows.is_part
             free = int(rows.free[here].clip(0).sum())
-            if free < asked[name]:
+            if free < demand[name]:
                 capacity = int(rows.capacity[here].sum())
                 numbers = (np.flatnonzero(here) + rows.first).tolist()
                 yield Reason(
                     Rule.CAPACITY,
-                    asked[name],
+                    demand[name],
                     capacity,
                     capacity - free,
                     name,

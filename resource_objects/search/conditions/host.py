@@ -72,8 +72,8 @@ class HostGives:
             return True
         here = [one.of_tree(tree) for one in self.classes]
         return any(
-            one.can(tree, asked.allowed & ((1 << asked.own) - 1))
-            for one, asked in zip(self.classes, here, strict=True)
+            one.can(tree, demand.allowed & ((1 << demand.own) - 1))
+            for one, demand in zip(self.classes, here, strict=True)
         )
 
     def reasons(self, host: Partial) -> list[Reason]:

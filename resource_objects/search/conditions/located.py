@@ -343,8 +343,8 @@ class Placing:
             for name, one, parts in zip(names, self.located, within, strict=True)
             if (some := one.spots(parts)) is not None
         }
-        asked = dict(zip(names, given, strict=True))
-        found = fit_jointly(asked, {**self._others(views), **views}, spots)
+        demand = dict(zip(names, given, strict=True))
+        found = fit_jointly(demand, {**self._others(views), **views}, spots)
         return tuple(found[name] for name in names)
 
     def left(self, inventory: int) -> int:
@@ -400,18 +400,18 @@ _BY_OTHERS = frozenset(
 class Unplaced:
     """Why located amounts, one or several that are decided together, are nowhere on a tree."""
 
-    def __init__(self, asked: Sequence[LocatedTreeDemand], host: str) -> None:
-        self._every = asked
-        self._asked = asked[0]
-        self._ask = asked[0].ask
-        self._fleet: Fleet = asked[0].ask.fleet
+    def __init__(self, demand: Sequence[LocatedTreeDemand], host: str) -> None:
+        self._every = demand
+        self._demand = demand[0]
+        self._ask = demand[0].ask
+        self._fleet: Fleet = demand[0].ask.fleet
         self._host = host
 
     def reasons(self, within: Sequence[int]) -> list[Reason]:
         """Return what stands against them, each on some of its parts; nothing if they fit there."""
-        if not self._asked.places:
+        if not self._demand.places:
             return [self.made(Rule.NO_INVENTORY)]
-        if not self._asked.allowed:
+        if not self._demand.allowed:
             return self._all_barred()
         try:
             Placing(self._every).try_fit(within)
@@ -433,7 +433,7 @@ class Unplaced:
     def _all_barred(self) -> list[Reason]:
         """Name the conditions that no part meets, or if there is none all that together exclude."""
         ask = self._ask
-        here = ask.parts.of_tree(self._asked.tree)
+        here = ask.parts.of_tree(self._demand.tree)
         flags = [flags[here] for flags in ask.is_barred]
         return excluded(ask.barriers, flags, ask.count, ask.resource_class, self._host)
 
@@ -441,9 +441,9 @@ class Unplaced:
         """Return a reason with who holds what is missing."""
         if reason.resource is None:
             return reason
-        asked = next((one for one in self._every if _is_about(one, reason)), self._asked)
-        view = asked.view
-        units = view.located.blocking_units(asked.ask.amount, reason)
+        demand = next((one for one in self._every if _is_about(one, reason)), self._demand)
+        view = demand.view
+        units = view.located.blocking_units(demand.ask.amount, reason)
         if units:
             place = dict(zip(view.located.spots, view.places, strict=True))
             found = self._fleet.who_has({place[spot]: some for spot, some in units.items()})
@@ -452,7 +452,7 @@ class Unplaced:
             return reason
         spot = view.located.spot_of(reason)
         if spot is None:
-            return self._of_host(asked, reason, reason.resource)
+            return self._of_host(demand, reason, reason.resource)
         provider = view.places[view.located.spots.index(spot)]
         if reason.rule is Rule.UNIT_TAKEN and reason.unit is not None:
             taken = self._fleet.units.taken([reason.unit]).get(provider)
@@ -461,10 +461,10 @@ class Unplaced:
         holders = () if number is None else self._fleet.holders([number])
         return dataclasses.replace(reason, holders=holders)
 
-    def _of_host(self, asked: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
+    def _of_host(self, demand: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
         """Return what the host as a whole has left, with its own figures."""
         fleet, shares = self._fleet, self._fleet.shares
-        numbers = [fleet.number(place, name) for place in asked.view.places]
+        numbers = [fleet.number(place, name) for place in demand.view.places]
         links = [link for n in numbers if n is not None for link in shares.between(n, n + 1)]
         targets = sorted({target for _, target, factor in links if factor == 1})
         if reason.rule is not Rule.CAPACITY or not targets:
@@ -481,8 +481,8 @@ class Unplaced:
         )
 
 
-def _is_about(asked: LocatedTreeDemand, reason: Reason) -> bool:
-    return bool(asked.places) and asked.view.located.is_about(reason)
+def _is_about(demand: LocatedTreeDemand, reason: Reason) -> bool:
+    return bool(demand.places) and demand.view.located.is_about(reason)
 
 
 # --- the conditions -----------------------------------------------------------------------------

@@ -108,13 +108,13 @@ class RequiredTraits:
     def _tries(self, tree: int, trait: int) -> list[tuple[int, int]]:
         """Return the classes of which some source has a trait, and which sources these are."""
         here = [one.of_tree(tree) for one in self.classes]
-        found = [(n, asked.allowed & asked.with_trait[trait]) for n, asked in enumerate(here)]
+        found = [(n, demand.allowed & demand.with_trait[trait]) for n, demand in enumerate(here)]
         return [(number, sources) for number, sources in found if sources]
 
     def _narrowed(self, tree: int) -> tuple[list[int], list[tuple[int, int]]]:
         """Return who may give each class, and the traits that nobody has, with their class."""
         here = [one.of_tree(tree) for one in self.classes]
-        sources = [asked.allowed for asked in here]
+        sources = [demand.allowed for demand in here]
         missing: list[tuple[int, int]] = []
         for trait in range(len(self.required)):
             owners = [number for number, _ in self._tries(tree, trait)]
