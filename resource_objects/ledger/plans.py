@@ -145,6 +145,8 @@ class Plans:
 
     def _tried(self, reshape: Reshape) -> Plan:
         plan, columns, claims = self._compiled(reshape)
+        if not set(plan.places).issubset(columns.providers.uuid):
+            columns = self._places(plan, reshape.providers)
         self._rehearse(plan, columns, claims)
         return plan
 
@@ -208,7 +210,10 @@ def compile_reshape(
     orders = tuple(_orders(transfers, claims))
     _weigh(reshape, orders, claims, {key for key, record in final.items() if record is None})
     plan = Plan(changes or None, orders)
-    return dataclasses.replace(plan, names={uuid: kept.names[uuid] for uuid in plan.places})
+    # what else its consumers hold, such as of a shared pool, is of trees that were not read
+    held = (use for record in claims.values() for use in record.held)
+    known = {**{use.provider_uuid: use.provider for use in held}, **kept.names}
+    return dataclasses.replace(plan, names={uuid: known[uuid] for uuid in plan.places})
 
 
 def _check_claims(

@@ -756,3 +756,25 @@ def test_every_unit_is_where_it_is_said_to_be(homes: list[int], owners: list[int
                 assert set(one.units) == own
                 assert int(one.amount) == len(own)  # type: ignore[call-overload]
         assert not ledger.audit()
+
+
+# --- what else is held --------------------------------------------------------------------------
+
+
+def test_jobs_that_also_hold_a_shared_pool_keep_it(ledger: ro.Ledger) -> None:
+    """Other hosts' trees are not read for a reshape; what is held there stays as it is."""
+    ledger.sync(Provider("host0", "PGPU=2"))
+    ledger.sync(Provider("nfs", "DISK_GB=100"))
+    ledger.claim("job", [taken("host0", "PGPU", 2), taken("nfs", "DISK_GB", 5)])
+    wanted = Reshape(
+        create=(NewProvider("host0/gpus", "host0"),),
+        moves=(Move("host0", "PGPU", (Part("host0/gpus", 2),)),),
+    )
+    planned = ledger.reshape(wanted, dry_run=True)
+    assert "nfs" in planned.names.values()
+    assert ledger.reshape(wanted) == planned
+    assert by_place(ledger, "job") == {
+        "host0/gpus": ("PGPU", 2, ()),
+        "nfs": ("DISK_GB", 5, ()),
+    }
+    assert not list(ledger.audit())
