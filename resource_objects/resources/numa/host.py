@@ -126,7 +126,7 @@ class HostCell(base.Value):
             id=id,
             shared=shared,
             dedicated=dedicated,
-            siblings=listed(siblings),
+            siblings=_cores(id, siblings),
             memory_mb=memory_mb,
             pages=listed(pages),
             socket=socket,
@@ -263,6 +263,24 @@ class CellUsage(base.Value):
         if any(not count for _, count in self.pages):
             used = tuple((size, count) for size, count in self.pages if count)
             self._store("pages", used)
+
+
+def _cores(cell: object, siblings: Any) -> Any:
+    """Return sets of siblings as lists, refusing more CPUs than can be numbered before they are.
+
+    Each CPU is on one core, so a few repeated ranges of all CPUs are never expanded.
+    """
+    found, left = listed(siblings), MAX_ID + 1
+    if not isinstance(found, list):
+        return found
+    for place, core in enumerate(found):
+        found[place] = listed(core)
+        left -= len(found[place]) if isinstance(found[place], list) else 0
+        if left < 0:
+            raise exceptions.InvalidInventory(
+                f"siblings of cell {cell}", f"more than {MAX_ID + 1} CPUs", "each CPU on one core"
+            )
+    return found
 
 
 def listed(given: Any) -> Any:

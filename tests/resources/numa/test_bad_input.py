@@ -91,6 +91,12 @@ HOSTS = [
     ),
     case(
         InvalidInventory,
+        lambda: HostCell(0, dedicated=[0], siblings=[range(2**16)] * 400),
+        "siblings of cell 0: got 'more than 65536 CPUs', expected each CPU on one core",
+        "more siblings than CPUs can be numbered: refused before they are expanded",
+    ),
+    case(
+        InvalidInventory,
         lambda: HostCell(0, dedicated=[0], siblings=[()]),
         "no core empty",
         "an empty core",
