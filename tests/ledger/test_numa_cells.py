@@ -177,3 +177,24 @@ def test_a_host_of_one_cell_may_keep_it_itself(ledger: ro.Ledger) -> None:
     )
     with pytest.raises(exceptions.CapacityException):
         ledger.claim("more", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
+
+
+# --- ratios --------------------------------------------------------------------------------------
+
+
+def test_the_ratios_of_cells_are_kept_with_them(ledger: ro.Ledger) -> None:
+    """Ordinary memory and shared CPUs are given out as often as the cell says, no more."""
+    host = ro.Provider("big", "VCPU=2:allocation_ratio=2,MEMORY_MB=100:allocation_ratio=1.5")
+    cell = ro.HostCell(0, shared=[0, 1], memory_mb=100)
+    host.add_parts(
+        "NUMA_TOPOLOGY", ro.NUMATopologyInventory([cell], cpu_ratio=2, memory_ratio="1.5")
+    )
+    ledger.sync(host)
+    kept = ledger.inventories("big")["NUMA_TOPOLOGY"]
+    assert isinstance(kept, ro.NUMATopologyInventory)
+    assert (str(kept.cpu_ratio), str(kept.memory_ratio)) == ("2", "1.5")
+    asked = {"big": {"NUMA_TOPOLOGY": ro.numa(shared=1, memory_mb=75)}}
+    for job in ("job-1", "job-2"):
+        ledger.claim(job, asked)
+    with pytest.raises(ro.CapacityException, match="MEMORY_MB asked 1, free 0 of 150"):
+        ledger.claim("job-3", {"big": {"NUMA_TOPOLOGY": ro.numa(shared=1, memory_mb=1)}})

@@ -282,3 +282,17 @@ def test_a_key_that_comes_twice_is_refused() -> None:
 def test_a_plan_is_made_of_changes_and_orders(parts: Any) -> None:
     with pytest.raises(exceptions.InvalidField):
         Plan(*parts)
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        "2030-01-01T00:00:00Z",
+        0,
+        datetime.datetime(2030, 1, 1),
+        datetime.datetime(2030, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+    ],
+)
+def test_an_expiry_that_is_no_moment_in_utc_is_no_order(until: Any) -> None:
+    with pytest.raises(exceptions.InvalidField, match="expires_at: got"):
+        ConsumerOrder.claim("job", (), expires_at=until)

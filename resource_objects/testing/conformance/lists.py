@@ -470,12 +470,18 @@ class ListRules(Kit):
 
     @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
     def test_pages_of_providers_cover_each_once(self, filled: Backend, limit: int) -> None:
-        for wanted in (ProviderFilter(), ProviderFilter(roots_only=True)):
+        names = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
+        for wanted in (
+            ProviderFilter(),
+            ProviderFilter(roots_only=True),
+            ProviderFilter(names=names),
+        ):
             whole = filled.list_providers(wanted, 1000)
             paged: list[ListedProvider] = []
             while page := filled.list_providers(wanted, limit, paged[-1].number if paged else 0):
                 assert len(page) <= limit
                 paged += page
+                assert len(paged) <= len(whole), "a row is listed again"
             assert tuple(paged) == whole
 
     def test_pages_go_on_where_they_were_when_others_come_and_go(self, backend: Backend) -> None:
@@ -564,6 +570,7 @@ class ListRules(Kit):
             ConsumerFilter(),
             ConsumerFilter(tree="p0"),
             ConsumerFilter(states=frozenset({HELD})),
+            ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"])),
         ):
             whole = filled.list_consumers(wanted, 1000)
             paged: list[ConsumerRecord] = []
@@ -572,6 +579,7 @@ class ListRules(Kit):
             ):
                 assert len(page) <= limit
                 paged += page
+                assert len(paged) <= len(whole), "a row is listed again"
             assert tuple(paged) == whole and len(paged) == len({one.consumer for one in paged})
 
     def test_names_are_ordered_by_their_code_points(self, backend: Backend) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import CapacityException
-from resource_objects.resources.context import CellMap
+from resource_objects.exceptions import CapacityException, Rule
+from resource_objects.resources.context import CellMap, Context
 from resource_objects.resources.pci import PCIAmount, PCIInventory, devices
 from tests.resources.pci.hosts import cells, gpu, host, nic, on_cells, refused, rules
 from tests.support.pci_reference import is_near
@@ -165,3 +165,17 @@ def test_no_cells_chosen_is_not_the_same_as_nobody_asks() -> None:
     asked: PCIAmount = devices("PGPU", affinity="required")
     assert inventory.can_provide(asked)
     assert rules(refused(inventory, asked, context=on_cells(cells(1), []))) == ["affinity"]
+
+
+def test_what_is_assigned_may_be_kept_within_some_devices() -> None:
+    """Each device outside is told; those inside are taken as they are."""
+    inventory = PCIInventory([gpu(0), gpu(1)])
+    first, second = inventory.part_ids()
+    assigned = inventory.fit(devices("PGPU"), context=Context(allowed=[second]))
+    assert assigned.addresses == ("0000:02:00.0",)
+    assert inventory.fit(assigned, context=Context(allowed=[second])) == assigned
+    with pytest.raises(CapacityException) as refusal:
+        inventory.fit(assigned, context=Context(allowed=[first]))
+    assert [(one.rule, one.unit) for one in refusal.value.reasons] == [
+        (Rule.FOREIGN, "0000:02:00.0")
+    ]
