@@ -22,6 +22,7 @@ from tests.resources.numa.hosts import (
     on,
     paged,
     plain,
+    pools,
     refused,
     rules,
     uneven,
@@ -247,3 +248,19 @@ def test_guest_cells_of_every_kind_are_placed_together() -> None:
     assert on(assigned) == [3, 2, 1, 0]
     assert assigned.cpuset == "0-5"
     assert assigned.memory_nodes == "0-3"
+
+
+def test_where_the_placement_that_draws_least_has_no_room_another_is_taken() -> None:
+    """One CPU and ordinary memory come before two and huge pages; the host lacks that memory."""
+    plain_core = HostCell(0, dedicated=[0], memory_mb=64, pages=pools((4, 16384)))
+    two_threads = paged(1, 64, (KIB_2M, 32), dedicated=[2, 3], siblings=[(2, 3)])
+    asked = numa(dedicated=1, memory_mb=64, page_size="any", thread_policy="isolate")
+    assert on(host(plain_core, two_threads).fit(asked)) == [0]
+    tight = host(plain_core, two_threads, room={"PCPU": 2, "MEMORY_MB": 63})
+    assert on(tight.fit(asked)) == [1]
+    both = [GuestCell(dedicated=[0], memory_mb=64), GuestCell(dedicated=[1], memory_mb=32)]
+    joint = asked.replace(cells=both)
+    assert refused(tight, joint)
+    wider = host(plain_core, two_threads, room={"PCPU": 3, "MEMORY_MB": 32})
+    assert on(wider.fit(joint)) == [1, 0]
+    assert refused(host(plain_core, two_threads, room={"PCPU": 1, "MEMORY_MB": 63}), asked)
