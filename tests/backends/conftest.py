@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,25 +13,6 @@ from tests import databases
 
 #: ``prepare`` of the databases that the tests of this room share.
 upgrade = SQLBackend.upgrade_database
-
-
-@pytest.fixture(scope="session")
-def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of an empty ledger, to be copied."""
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    SQLBackend.open(f"sqlite:///{path}").close()
-    assert [found.name for found in path.parent.iterdir()] == ["empty.db"]
-    return path
-
-
-@pytest.fixture
-def sqlite_url(empty_ledger: Path, tmp_path: Path) -> Callable[[str], str]:
-    """A function ``name -> URL`` of an empty ledger in a file of that name."""
-
-    def copy(name: str) -> str:
-        return f"sqlite:///{shutil.copy(empty_ledger, tmp_path / name)}"
-
-    return copy
 
 
 @pytest.fixture

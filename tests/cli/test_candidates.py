@@ -18,9 +18,9 @@ BRIEF = ("-c", "#", "-c", "allocation", "-c", "resource provider", "-f", "value"
 
 
 @pytest.fixture
-def url(tmp_path) -> str:
+def url(sqlite_url) -> str:
     """A ledger of a host with two GPUs, a half used one without, and a pool that both may use."""
-    url = f"sqlite:///{tmp_path}/lab.db"
+    url = sqlite_url("lab.db")
     host = ro.Provider("host0", "VCPU=8", traits=["CUSTOM_FAST"], aggregates=["rack1"])
     for number, trait in enumerate(("CUSTOM_A100", "CUSTOM_H100")):
         host.add(f"host0/gpu{number}", "PGPU=1", traits=[trait])

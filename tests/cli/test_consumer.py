@@ -10,9 +10,9 @@ import resource_objects as ro
 
 
 @pytest.fixture
-def url(tmp_path) -> str:
+def url(sqlite_url) -> str:
     """A ledger of two hosts: one with two GPUs of different kinds, one with many CPUs."""
-    url = f"sqlite:///{tmp_path}/lab.db"
+    url = sqlite_url("lab.db")
     small = ro.Provider("small", "VCPU=4,MEMORY_MB=8192", traits=["CUSTOM_FAST"])
     small.add("small/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
     small.add("small/gpu1", "PGPU=1", traits=["CUSTOM_A100"])

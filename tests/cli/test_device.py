@@ -46,9 +46,9 @@ def host(name: str) -> ro.Provider:
 
 
 @pytest.fixture(autouse=True)
-def url(tmp_path, home, monkeypatch) -> str:
+def url(sqlite_url, home, monkeypatch) -> str:
     """A ledger of two hosts with devices and one without, of which jobs hold some."""
-    url = f"sqlite:///{tmp_path}/lab.db"
+    url = sqlite_url("lab.db")
     monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", url)
     monkeypatch.setattr(pci_ids, "PATHS", ())
     with ro.connect(url) as ledger:

@@ -10,9 +10,9 @@ import resource_objects as ro
 
 
 @pytest.fixture
-def url(tmp_path) -> str:
+def url(sqlite_url) -> str:
     """A ledger of two hosts and a pool."""
-    url = f"sqlite:///{tmp_path}/lab.db"
+    url = sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(
             ro.Provider("host0", "VCPU=8,MEMORY_MB=8192", traits=["CUSTOM_FAST"]),

@@ -12,9 +12,9 @@ from resource_objects.testing.conformance.suite import host_of
 
 
 @pytest.fixture
-def url(tmp_path) -> str:
+def url(sqlite_url) -> str:
     """A ledger of two hosts, each of two cells of two shared and four dedicated CPUs."""
-    url = f"sqlite:///{tmp_path}/lab.db"
+    url = sqlite_url("lab.db")
     cells = [
         HostCell(
             n,

@@ -10,9 +10,9 @@ import resource_objects as ro
 
 
 @pytest.fixture
-def lab(run, tmp_path):
+def lab(run, sqlite_url):
     """Run a command on a ledger of two hosts with two consumers."""
-    url = f"sqlite:///{tmp_path}/lab.db"
+    url = sqlite_url("lab.db")
     host = ro.Provider("host0", "VCPU=4:reserved=1:allocation_ratio=2", traits=["CUSTOM_FAST"])
     host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100", "CUSTOM_A"])
     with ro.connect(url) as ledger:

@@ -10,13 +10,13 @@ from resource_objects.cli import consumer
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def ledger(request, tmp_path):
+def ledger(request, sqlite_url):
     """A host with a board with two cards, and another host."""
     host = ro.Provider("host0", "VCPU=4", traits=["CUSTOM_FAST"])
     board = host.add("host0/board", "CUSTOM_FPGA=1", traits=["CUSTOM_WIDE"])
     for number in range(2):
         board.add(f"host0/board/card{number}", "PGPU=1")
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/lab.db"
+    url = "memory://" if request.param == "memory" else sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(host, ro.Provider("host1", "VCPU=4"))
         yield ledger

@@ -93,13 +93,14 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathli
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def connect(request, tmp_path) -> Iterator[Callable[[], ro.Ledger]]:
+def connect(request, sqlite_url) -> Iterator[Callable[[], ro.Ledger]]:
     """A function that opens one ledger, for a database each time anew, as another process would."""
     opened = [ro.connect("memory://")] if request.param == "memory" else []
+    url = None if opened else sqlite_url("lab.db")
 
     def connect() -> ro.Ledger:
-        if request.param == "sqlite":
-            opened.append(ro.connect(f"sqlite:///{tmp_path}/lab.db"))
+        if url is not None:
+            opened.append(ro.connect(url))
         return opened[-1]
 
     yield connect

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -13,8 +12,8 @@ from tests.ledger.numa_hosts import cells
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/ledger.db"
+def url(request: pytest.FixtureRequest, sqlite_url: Callable[[str], str]) -> str:
+    return "memory://" if request.param == "memory" else sqlite_url("ledger.db")
 
 
 @pytest.fixture

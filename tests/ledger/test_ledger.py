@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from resource_objects.ledger import RetryPolicy, new_operation
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/ledger.db"
+def url(request: pytest.FixtureRequest, sqlite_url: Callable[[str], str]) -> str:
+    return "memory://" if request.param == "memory" else sqlite_url("ledger.db")
 
 
 @pytest.fixture

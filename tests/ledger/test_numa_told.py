@@ -51,7 +51,7 @@ def test_huge_pages_beside_a_topology_leave_it_told(numa_ledger: ro.Ledger, aske
     found = numa_ledger.snapshot("host0").candidates(asked)
     numa_ledger.claim("job", found)
     assert topology(numa_ledger, "job") == found[0].located[TOPOLOGY]
-    told = numa_ledger.assigned("job")
+    told = dict(numa_ledger.assigned("job"))
     [cell] = [name for name in told if name != "host0"]
     assert told[cell] == ro.Amounts("CUSTOM_HUGEPAGES_2048KB=5")
     numa_ledger.replace("job", numa_ledger.snapshot("host1").candidates(asked))
@@ -68,7 +68,7 @@ def test_counts_taken_of_another_cell_leave_it_told(numa_ledger: ro.Ledger, aske
         "host0/numa1": ro.Amounts("VCPU=1"),
         "host0/numa0": ro.Amounts("MEMORY_MB=8"),
     }
-    told = numa_ledger.assigned("job")
+    told = dict(numa_ledger.assigned("job"))
     numa_ledger.release("job")
     numa_ledger.claim("job", {"host0": told.pop("host0")})
     numa_ledger.adjust("job", told)

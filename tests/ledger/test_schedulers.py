@@ -8,6 +8,8 @@ import random
 
 import pytest
 
+import pytest
+
 import resource_objects as ro
 from benchmarks import schedulers, servers
 from resource_objects.ledger import RetryPolicy
@@ -20,6 +22,7 @@ def ledger_of(folder: pathlib.Path, hosts: int) -> str:
     return url
 
 
+@pytest.mark.long
 def test_two_schedulers_fill_a_fleet() -> None:
     jobs = schedulers.Jobs("halves of hosts", 2, 5)
     rows = list(servers.in_a_process(schedulers.points, "sqlite", jobs, (2,), ("random",)))

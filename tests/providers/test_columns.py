@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,13 +12,13 @@ from resource_objects.providers.columns import trees
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ro.Ledger]:
+def ledger(request: pytest.FixtureRequest, sqlite_url: Callable[[str], str]) -> Iterator[ro.Ledger]:
     """A host with a board with two cards, and another host."""
     host = ro.Provider("host0", "VCPU=4", traits=["CUSTOM_FAST"])
     board = host.add("host0/board", "CUSTOM_FPGA=1", traits=["CUSTOM_WIDE"])
     for number in range(2):
         board.add(f"host0/board/card{number}", "PGPU=1")
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/lab.db"
+    url = "memory://" if request.param == "memory" else sqlite_url("lab.db")
     with ro.connect(url) as opened:
         opened.sync(host, ro.Provider("host1", "VCPU=4"))
         yield opened

@@ -681,10 +681,10 @@ def _columns_of(inventory):
 
 
 @pytest.fixture
-def url(database_kind, tmp_path, request):
+def url(database_kind, sqlite_url, request):
     """The URL of an empty ledger, once for each kind of database."""
     if database_kind == "sqlite":
-        return f"sqlite:///{tmp_path}/ledger.db"
+        return sqlite_url("ledger.db")
     return request.getfixturevalue("prepared_database")(SQLBackend.upgrade_database)
 
 
