@@ -63,6 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests of the other command."""
     if not _peers_are_named(config):
         lengths.select(config, items)
+    lengths.shuffle(config, items)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools import house
+from tools.lowest import lowest
 
 WRITTEN = {
     "__init__.py": "",
@@ -66,3 +67,11 @@ def test_a_walk_counts_the_calls_of_the_package_alone() -> None:
     once = house.walk(lambda: ro.IntegerAmount(1))
     assert once.calls >= once.functions >= 1 and once.depth >= 1
     assert house.walk(lambda: sorted([2, 1])) == house.Walk(0, 0, 0, 0, 0)
+
+
+def test_everything_that_is_required_has_a_lowest_version() -> None:
+    text = (Path(house.__file__).parents[1] / "setup.cfg").read_text()
+    found = dict(line.split("==") for line in lowest(text))
+    assert found["cliff"] == "4.9" and found["psycopg[binary]"] == "3.2.1"
+    required = text.partition("install_requires =")[2].partition("[options")[0].split()
+    assert len(required) > 5 and {line.partition(">=")[0] for line in required} <= found.keys()

@@ -3,7 +3,7 @@
 The fast command, ``pytest -n auto``, tries a quarter of the cases, the same ones every time, so
 that it is as green for a newcomer as it was for who wrote the change. The long one, ``pytest -n
 auto --long``, runs what the fast one leaves out and many more cases, new ones each time; it prints
-the seed that repeats them. What a test is in:
+the seed that repeats them. With a seed, files are run in an order of it. What a test is in:
 
 * every test is in the fast command, unless it is marked ``long``: then it is in the long one alone;
 * tests of Hypothesis are in both, and those marked ``drawn``, which run a state machine;
@@ -38,10 +38,12 @@ def examples(count: int) -> int:
 
 def some(values: Iterable[Any], fast: int = 1) -> list[Any]:
     """Return the parameters of a test, of which the fast command tries the first ones alone."""
-    return [
-        value if number < fast else pytest.param(value, marks=pytest.mark.long)
-        for number, value in enumerate(values)
-    ]
+    return [value if number < fast else _long(value) for number, value in enumerate(values)]
+
+
+def _long(value: Any) -> Any:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.long)
 
 
 # --- as a plug-in ---
@@ -79,6 +81,17 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = wanted
+
+
+def shuffle(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the files into an order of the seed, where one is given: none needs another before it."""
+    seed = config.getoption("--hypothesis-seed")
+    if seed is None:
+        return
+    files = list(dict.fromkeys(item.path for item in items))
+    random.Random(str(seed)).shuffle(files)
+    place = {path: number for number, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
 
 
 def is_long(item: pytest.Item, embedded: Collection[str]) -> bool:
