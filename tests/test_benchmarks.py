@@ -91,5 +91,6 @@ def test_a_part_alone_writes_nothing_unless_a_file_is_named(
     found = json.loads(named.read_text())
     assert [row["name"] for row in found["rows"]] == ["one"]
     assert found["parts"] == ["algebra"]
+    assert {"command", "date", "python", "versions"} <= found.keys()
     assert found["commit"] == against.commit()
     assert found["host"]["processor"] and found["host"]["cpus"]

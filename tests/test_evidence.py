@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from types import ModuleType
 
@@ -40,12 +39,3 @@ def test_the_table_of_differences_is_of_tests_that_there_are(told: ModuleType) -
     for rows in told.SECTIONS.values():
         for row in rows:
             assert f"def {row.test}(" in (told.HERE / row.file).read_text(), row.test
-
-
-def test_every_result_says_where_it_comes_from() -> None:
-    results = sorted(table.RESULTS.glob("*.json"))
-    assert results
-    for path in results:
-        result = json.loads(path.read_text())
-        assert {"command", "date", "python", "host", "versions", "rows"} <= result.keys()
-        assert result["rows"], path.name
