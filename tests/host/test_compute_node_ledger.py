@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode, unattributed
+from tests.host.takers import taken_by
 from tests.host.views import held, used
 
 # --- loading ------------------------------------------------------------------------------------
@@ -520,40 +519,13 @@ def test_binding_again_to_the_same_ledger_still_knows_what_was_sent(ledger, monk
 
 # --- many processes -----------------------------------------------------------------------------
 
-TAKER = """
-import sys
-import resource_objects as ro
-from resource_objects.host.compute_node import ComputeNode
 
-url, consumer = sys.argv[1:]
-with ro.connect(url) as ledger:
-    node = ComputeNode.load(ledger, "host0", consumer or None)
-    taken = 0
-    while node.inventories.can_provide("VCPU=1"):
-        node.inventories.consume("VCPU=1")
-        try:
-            node.save()
-            taken += 1
-        except ro.CapacityException:
-            node.reload()
-print(taken)
-"""
-
-
-@pytest.mark.parametrize("consumers", [["", "", ""], ["a", "b", ""]])
-def test_many_processes_take_exactly_what_there_is(tmp_path, consumers):
-    url = f"sqlite:///{tmp_path}/lab.db"
+@pytest.mark.parametrize("consumers", [[None, None, None], ["a", "b", None]])
+def test_many_processes_take_exactly_what_there_is(sqlite_url, consumers):
+    url = sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(ro.Provider("host0", "VCPU=10:allocation_ratio=2"))
-    takers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", TAKER, url, consumer],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for consumer in consumers
-    ]
-    taken = [int(taker.communicate(timeout=120)[0]) for taker in takers]
+    taken = [len(one) for one in taken_by(url, "VCPU=1", consumers)]
     with ro.connect(url) as ledger:
         assert sum(taken) == 20 == used(ledger)
         held_by = dict(ledger.usage()["host0", "VCPU"].holders)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -22,6 +21,7 @@ from resource_objects.resources.numa import (
     PagePool,
     numa,
 )
+from tests.host.takers import taken_by
 from tests.host.views import held, pending_topologies
 from tests.support.lengths import some
 
@@ -610,47 +610,17 @@ def test_an_unreadable_column_is_named_when_it_is_bound(connect) -> None:
 
 # --- many at once -------------------------------------------------------------------------------
 
-TAKER = """
-import sys
-import resource_objects as ro
-from resource_objects.host.compute_node import ComputeNode
-from resource_objects.resources.numa import numa
 
-url, consumer = sys.argv[1:]
-with ro.connect(url) as ledger:
-    node = ComputeNode.load(ledger, "host0", consumer or None)
-    taken = []
-    while node.inventories.can_provide({"NUMA_TOPOLOGY": numa(dedicated=1)}):
-        found = node.inventories.consume({"NUMA_TOPOLOGY": numa(dedicated=1)})
-        try:
-            node.save()
-            taken.append(found["NUMA_TOPOLOGY"].cpuset)
-        except ro.CapacityException:
-            node.reload()
-        if consumer and taken:
-            break
-print(",".join(taken))
-"""
-
-
-def test_no_cpu_is_given_twice_by_many_processes(tmp_path) -> None:
-    url = f"sqlite:///{tmp_path}/lab.db"
+def test_no_cpu_is_given_twice_by_many_processes(sqlite_url: Callable[[str], str]) -> None:
+    url = sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         root = ro.Provider(
             "host0", "VCPU=4:allocation_ratio=2,PCPU=8,MEMORY_MB=16384:reserved=4096"
         )
         root.add_parts(NUMA, cells())
         ledger.sync(root)
-    takers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", TAKER, url, consumer],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for consumer in ("", "job-1", "")
-    ]
-    taken = [taker.communicate(timeout=120)[0].strip().split(",") for taker in takers]
-    cpus = sorted(int(cpu) for one in taken for cpu in one if cpu)
+    taken = taken_by(url, "NUMA_TOPOLOGY=1:dedicated=1", (None, "job-1", None), most_named=1)
+    cpus = sorted(int(found[NUMA].cpuset) for one in taken for found in one)
     assert cpus == [4, 5, 6, 7, 12, 13, 14, 15]
     with ro.connect(url) as ledger:
         assert used(ledger)["PCPU"] == 8

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -26,6 +24,7 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
+from tests.host.takers import taken_by
 from tests.host.test_compute_node_pci import (
     NUMA,
     PCI,
@@ -772,45 +771,15 @@ def test_a_column_nobody_can_read_stays_where_the_ledger_has_no_devices(ledger: 
 
 # --- many at once -------------------------------------------------------------------------------
 
-TAKER = """
-import sys
-import resource_objects as ro
-from resource_objects.host.compute_node import ComputeNode
-from resource_objects.resources.pci import devices
-
-url, consumer = sys.argv[1:]
-with ro.connect(url) as ledger:
-    node = ComputeNode.load(ledger, "host0", consumer or None)
-    taken = []
-    while node.inventories.can_provide({"DEVICES": devices("8086:154c")}):
-        found = node.inventories.consume({"DEVICES": devices("8086:154c")})
-        try:
-            node.save()
-            taken += found["DEVICES"].addresses
-        except ro.CapacityException:
-            node.reload()
-        if consumer and taken:
-            break
-print(",".join(taken))
-"""
-
 
 @pytest.mark.law(4)
-def test_no_device_is_given_twice_by_many_processes(tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path}/lab.db"
+def test_no_device_is_given_twice_by_many_processes(sqlite_url: Callable[[str], str]) -> None:
+    url = sqlite_url("lab.db")
     there = PCIInventory(card(parts=8))
     with ro.connect(url) as ledger:
         sync(ledger, there)
-    takers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", TAKER, url, consumer],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for consumer in ("", "job-1", "")
-    ]
-    taken = [taker.communicate(timeout=120)[0].strip().split(",") for taker in takers]
-    found = sorted(address for one in taken for address in one if address)
+    taken = taken_by(url, "DEVICES=8086.154c", (None, "job-1", None), most_named=1)
+    found = sorted(found["DEVICES"].addresses[0] for one in taken for found in one)
     assert found == sorted(device.address for device in there.devices if device.is_part)
     with ro.connect(url) as ledger:
         assert sorted(owners(ledger)) == found

@@ -1,0 +1,40 @@
+"""Processes that take from one host through compute nodes, until it gives no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+import resource_objects as ro
+from resource_objects.host.compute_node import ComputeNode
+from resource_objects.testing.conformance.races import processes
+
+
+def take(url: str, asked: str, consumer: str | None, most: int) -> list[ro.Amounts]:
+    """Take amounts of host0, one by one; return those that were saved, assigned."""
+    taken: list[ro.Amounts] = []
+    with ro.connect(url) as ledger:
+        node = ComputeNode.load(ledger, "host0", consumer)
+        while len(taken) < most and node.inventories.can_provide(asked):
+            found = node.inventories.consume(asked)
+            try:
+                node.save()
+                taken.append(found)
+            except ro.CapacityException:
+                node.reload()
+    return taken
+
+
+def taken_by(
+    url: str, asked: str, consumers: Sequence[str | None], most_named: int = 99
+) -> list[list[ro.Amounts]]:
+    """Return what processes took at the same time, one for each consumer.
+
+    :param most_named: how often one takes that has a name; one without takes all it can get
+    """
+    with ProcessPoolExecutor(len(consumers), processes()) as pool:
+        begun = [
+            pool.submit(take, url, asked, name, 99 if name is None else most_named)
+            for name in consumers
+        ]
+        return [one.result(120) for one in begun]
