@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """The answer is no, which is no error; ``reasons`` are lines that say why."""
+    """The search found nobody, which is no error; ``reasons`` are lines that say why."""
 
     #: exit status
     status = 1
@@ -44,7 +44,7 @@ class SearchCutShort(Refused):
 
 
 class Misused(Exception):
-    """What was said on the command line cannot be."""
+    """The arguments are invalid."""
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ class Command(cliff.command.Command):
 
     @property
     def glyphs(self) -> Glyphs:
-        """What trees are drawn with, where the output goes."""
+        """The characters that trees are drawn with, as far as the output's encoding has them."""
         from resource_objects.cli import render
 
         return render.glyphs_for(self.app.stdout.encoding)
@@ -118,7 +118,7 @@ def records_of(inventories: Inventories) -> list[InventoryRecord]:
 
 
 class Text(tuple[str, ...]):
-    """What a command that may list prints instead of a list: lines."""
+    """Lines of text that a command prints in place of a list."""
 
     __slots__ = ()
 

@@ -81,7 +81,7 @@ class ListCandidates(Lister):
     def _check(
         self, found: Candidates, listed: Sequence[Candidate], said: argparse.Namespace
     ) -> None:
-        """Raise if nobody was found, or remember it where the document is to tell it."""
+        """Raise if nobody was found, or keep the status where the answer is one document."""
         if listed:
             return
         kind = SearchCutShort if found.cut_short else Refused
@@ -107,7 +107,7 @@ class ListCandidates(Lister):
 
 
 def _options(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
-    """Return how it is searched: what is said, the rest by default."""
+    """Return the options of the search: those given, else the defaults."""
     from resource_objects import exceptions
 
     if limit is not None and said.limit is not None:
@@ -141,7 +141,7 @@ def _providers(ledger: Ledger, listed: Iterable[Candidate]) -> dict[str, ListedP
 
 
 def _giving(candidate: Candidate) -> dict[str, str]:
-    """Return what is taken of whom, as text; nothing of those that a group stands for."""
+    """Return the amounts by provider as text; a provider that only stands for a group has none."""
     taken = {name: str(amounts) for name, amounts in candidate.by_provider().items()}
     for names in candidate.mappings.values():
         for name in names:

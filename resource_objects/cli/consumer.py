@@ -92,7 +92,7 @@ def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
 
 
 def whose(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return what those options say."""
+    """Return the values of those options."""
     return {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
 
 

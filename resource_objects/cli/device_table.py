@@ -105,7 +105,7 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
 
 
 def _made(device: PCIDevice) -> Iterator[Any]:
-    """Yield what the kernel has made of a function."""
+    """Yield the facts that the kernel shows of a function."""
     yield Dicts([dataclasses.asdict(each) for each in device.interfaces])
     yield Many(list(device.vdpa))
     yield Dicts([dataclasses.asdict(each) for each in device.mediated_types])
@@ -219,7 +219,7 @@ def family_order(address: str, parent: str | None) -> tuple[Any, ...]:
 
 
 class DeviceNames:
-    """DeviceNames of devices from the system's pci.ids; none where there is no such file.
+    """Names of devices from the system's pci.ids; none where there is no such file.
 
     A damaged file is told once, and then nothing has a name: it keeps nobody from working.
     """

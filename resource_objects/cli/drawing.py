@@ -152,7 +152,7 @@ def _boxed(title: str, content: Iterable[str], frame: Frame, inner: int) -> list
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Drawing:
-    """What all lines of a drawing share: letters by consumer, glyphs, columns between the sides."""
+    """The letters of consumers, the glyphs and the width, which all lines of a drawing share."""
 
     letters: Mapping[str, str]
     glyphs: Glyphs
@@ -401,7 +401,7 @@ def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
 
 
 def _settings(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return what is said of the machine, as arguments of its inventory."""
+    """Return the options about a machine as arguments of its inventory."""
     names = ("shared", "dedicated", "reserved_pages")
     return {name: getattr(parsed_args, name) for name in names if getattr(parsed_args, name)}
 

@@ -243,7 +243,7 @@ class SyncHost(Command):
 
 
 def _in_the_way(ledger: Ledger, error: LedgerError) -> Iterator[str]:
-    """Yield who holds what of something that cannot go: a class of a provider, or all of one."""
+    """Yield who holds what of a class, or of all, of a provider that cannot be removed."""
     for use in ledger.usage(error.subject):
         if use.provider == error.subject and error.detail in ("", use.resource_class):
             for consumer, amount in use.holders:

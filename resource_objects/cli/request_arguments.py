@@ -29,7 +29,7 @@ _OF_REQUEST = ("amounts", "groups", "group_policy", "same_subtree", "root_requir
 
 
 class ToGroup(argparse.Action):
-    """Keeps what is said, for the group that was named last."""
+    """Stores an option for the group that was named last."""
 
     def __call__(
         self,
@@ -38,12 +38,12 @@ class ToGroup(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Keep it."""
+        """Store it."""
         _group(namespace, namespace.group).setdefault(self.dest, []).append(str(values))
 
 
 class NameGroup(argparse.Action):
-    """Begins a group, or goes on with one that was begun."""
+    """Selects the group that the options after it are about."""
 
     def __call__(
         self,
@@ -66,7 +66,7 @@ def _group(namespace: argparse.Namespace, suffix: str) -> Said:
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
-    """Add the words that say what is asked."""
+    """Add the options of a request."""
     parser.set_defaults(group="", groups=None)
     add = parser.add_argument
     add("amounts", metavar="AMOUNTS", nargs="?", help="such as VCPU=2,MEMORY_MB=4096")
@@ -104,7 +104,7 @@ def _add_group_words(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_request(said: argparse.Namespace) -> ParsedQuery:
-    """Return what is asked, and how many candidates if the query says it.
+    """Return the request, and the limit of candidates if the query has one.
 
     :raises InvalidInput: naming the word, what was said and what was expected
     """
@@ -164,12 +164,12 @@ def _named(suffix: str, said: Said) -> RequestGroup:
 
 
 def _key(word: str, suffix: str) -> str:
-    """Return how a word is named in an error."""
+    """Return the name of an option in an error."""
     return f"--{word} of group {suffix}" if suffix else f"--{word}"
 
 
 def _amounts(suffix: str, said: Said) -> Amounts:
-    """Return all that a group asks for."""
+    """Return the amounts of a group."""
     from resource_objects import exceptions
     from resource_objects.requests.query import named_by
     from resource_objects.resources import Amounts
@@ -188,7 +188,7 @@ def _amounts(suffix: str, said: Said) -> Amounts:
 
 
 def _conditions(suffix: str, said: Said) -> dict[str, Any]:
-    """Return what a group asks of those who give, as its constructor takes it."""
+    """Return the conditions of a group, as arguments of its constructor."""
     from resource_objects import exceptions
     from resource_objects.requests import query as values
     from resource_objects.resources.traits import known_traits
@@ -251,7 +251,7 @@ def _aggregates(key: str, said: Iterable[str]) -> tuple[list[frozenset[str]], fr
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the words that say how it is searched."""
+    """Add the options of a search."""
     words = parser.add_argument_group("the search")
     add = words.add_argument
     add("--at", metavar="PROVIDER", help="only at this provider and what is below it")

@@ -63,7 +63,7 @@ Now you: resource-objects host sync            keep this machine
 
 
 class Guide:
-    """One tour. :meth:`tell` gives it; :meth:`tidy` gives back what it took, however it ended."""
+    """One tour. :meth:`tell` runs it; :meth:`tidy` gives back what it took, however it ended."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Guide:
             self._tell(f"{host} stays in the ledger: somebody else holds something of it by now.")
 
     def _forget(self) -> None:
-        """Remove the machine, if the tour brought it and it is to go again.
+        """Remove the machine, if the tour made it and it was not to stay.
 
         :raises ProviderInUse: if somebody else holds something of it
         """

@@ -58,7 +58,7 @@ _UNCHANGED = "True for candidates of a snapshot, or {provider: generation}"
 
 
 class _Step(enum.Enum):
-    """What may follow when a write was refused."""
+    """What to try after a refused write."""
 
     READ_AGAIN = "read the consumer again, and begin anew"
     PLACE_AGAIN = "place the same demand on what is there now"
@@ -592,7 +592,7 @@ class Claims:
         return None
 
     def _demanded(self, unchanged: Unchanged) -> Callable[[Demand], _Pairs]:
-        """Return what gives the definitions that are demanded besides those required."""
+        """Return a function: which definitions a demand must find unchanged, as the caller said."""
         if unchanged is False:
             return lambda demand: ()
         if unchanged is True:
@@ -608,12 +608,12 @@ class Claims:
         return lambda demand: pairs
 
     def _known(self, consumer: str, demand: Demand, demanded: Callable[[Demand], _Pairs]) -> Demand:
-        """Return a demand of one that holds nothing yet, checked before anything is picked."""
+        """Return the demand of a consumer that holds nothing yet, checked before one is chosen."""
         demanded(demand)
         return self._placer.with_units(demand, consumer)
 
     def _resolving(self, found: Iterable[Found]) -> Resolve:
-        """Return what gives uuids: of all that is named in what was found, in one look."""
+        """Return a function that gives uuids, read at once for all providers that are named."""
         asked = dict.fromkeys(key for one in found for key in providers_in(one))
         missing = [key for key in asked if not names.is_uuid(key)]
         known = self._store.backend.uuids(missing) if missing else {}
@@ -649,7 +649,7 @@ class Claims:
 
 
 def _lost_by(unchanged: Unchanged) -> _Errors:
-    """Return what tells that one demand is lost, and another one may do.
+    """Return the errors after which another demand is tried.
 
     Definitions that are demanded by generation are the same ones for every demand.
     """
@@ -658,7 +658,7 @@ def _lost_by(unchanged: Unchanged) -> _Errors:
 
 
 def _is_lost(attempt: _Attempt, refusal: exceptions.ResourceObjectsError) -> bool:
-    """Return whether a refusal is about these demands, so that others may do."""
+    """Return whether a refusal is about these demands, so that others are worth trying."""
     if isinstance(refusal, attempt.taking.lost_by):
         return True
     return isinstance(refusal, exceptions.StaleDefinition) and any(
@@ -667,7 +667,7 @@ def _is_lost(attempt: _Attempt, refusal: exceptions.ResourceObjectsError) -> boo
 
 
 def _may_go_elsewhere(attempt: _Attempt, refusal: exceptions.ResourceObjectsError) -> bool:
-    """Return whether the same demands may do on what is there now."""
+    """Return whether the same demands are worth trying on the present state."""
     return isinstance(refusal, _STALE) or any(one.is_open for one in attempt.demands.values())
 
 
@@ -706,7 +706,7 @@ def _uses(kept: ConsumerRecord) -> tuple[Use, ...]:
 
 
 def _with_units_of(kept: ConsumerRecord, uses: Iterable[Use]) -> tuple[Use, ...]:
-    """Return uses with the units that a consumer has, where all that it holds there is meant."""
+    """Return uses with the units that a consumer has, where it gives back all it holds."""
     held = {one.key: one for one in kept.held}
     return tuple(
         dataclasses.replace(use, units=held[use.key].units)
@@ -757,7 +757,7 @@ class _InTurn:
 
 
 class _Nothing:
-    """No demand: the orders take nothing that is not held already."""
+    """No demand: the orders only exchange what is held already."""
 
     learns = False
     places: Collection[str] = ()

@@ -137,7 +137,7 @@ class Snapshots:
             return self._next(backend, kept)
 
     def forget(self) -> None:
-        """Let go of the snapshot."""
+        """Drop the snapshot."""
         self._kept = None
 
     def _next(self, backend: Backend, kept: Following | None) -> Snapshot:
@@ -154,7 +154,7 @@ class Snapshots:
 
 
 def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]:
-    """Return what follows on a snapshot, None if all must be read, and how many changes it had."""
+    """Return the next snapshot, None if all must be read, and how many changes there were."""
     cursor = kept.snapshot.cursor
     assert cursor is not None, "it is kept because it has one"
     seen: list[Touched] = []
@@ -173,7 +173,7 @@ def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]
 
 
 def _shows(snapshot: Snapshot, now: Cursor) -> bool:
-    """Return whether a snapshot shows everything that the feed told at a moment."""
+    """Return whether a snapshot includes all changes up to a cursor."""
     have = snapshot.cursor
     return have is not None and all(a >= b for a, b in zip(have.heads, now.heads, strict=True))
 

@@ -39,7 +39,7 @@ class Gang:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The uuids of all providers that somebody may take something of."""
+        """The uuids of all providers that a demand takes from."""
         ways = (way for ways in self._left.values() for way in ways)
         return tuple(dict.fromkeys(d.provider_uuid for way in ways for d in way.uses))
 
@@ -100,7 +100,7 @@ class Gang:
         return self._picked
 
     def _learn(self, refusal: exceptions.ResourceObjectsError) -> bool:
-        """Note why what was picked cannot be; return whether something else may be tried."""
+        """Note why the chosen demands were refused; return whether others are left to try."""
         if isinstance(refusal, exceptions.CapacityException):
             learned = [self._learn_from(reason) for reason in refusal.reasons]
             return any(learned) or self._drop_of(refusal.reasons)
@@ -108,7 +108,7 @@ class Gang:
         return self._drop({subject, self._uuids.get(str(subject))})
 
     def _learn_from(self, reason: Reason) -> bool:
-        """Note what a reason says of a place, if it is about what was picked."""
+        """Note what a reason says of a provider; return whether it concerns a chosen demand."""
         where = self._uuids.get(reason.where or "")
         if where is None or reason.resource is None:
             return False
@@ -127,11 +127,11 @@ class Gang:
         return True
 
     def _drop_amounts(self, key: Key, amount: int) -> bool:
-        """Leave out every demand that takes just so much in a place: no rule there allows it."""
+        """Drop every demand for exactly this amount of an inventory, whose unit rules refuse it."""
         return self._keep(lambda way: all(d.key != key or d.amount != amount for d in way.uses))
 
     def _drop_of(self, reasons: Sequence[Reason]) -> bool:
-        """Leave out what the last consumer picked that a reason may be about."""
+        """Drop the demand of the last consumer that a reason concerns."""
         places = {self._uuids.get(reason.where or "") for reason in reasons}
         involved = [
             name
@@ -145,11 +145,11 @@ class Gang:
         return False
 
     def _drop(self, subjects: set[object]) -> bool:
-        """Leave out every demand that has to do with a provider, by name or uuid."""
+        """Drop every demand that uses or names a provider, given by name or uuid."""
         return self._keep(lambda way: subjects.isdisjoint(_handles(way)))
 
     def _keep(self, wanted: Callable[[Demand], bool]) -> bool:
-        """Leave out every demand that is not wanted; return whether there was one."""
+        """Drop every demand that is not wanted; return whether there was one."""
         before = sum(map(len, self._left.values()))
         self._left = {name: [w for w in ways if wanted(w)] for name, ways in self._left.items()}
         return sum(map(len, self._left.values())) < before

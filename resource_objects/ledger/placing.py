@@ -200,7 +200,7 @@ class _Placing:
         return view
 
     def _check_apart(self, asked: LocatedDemand, view: LocatedView, demand: Demand) -> None:
-        """Refuse a change of a part beside the amount that says what of the parts changes."""
+        """Refuse to change a part's counts in the write that changes the amount over it."""
         names = {spot.uuid: spot.name for spot in view.spots}
         for use in demand.uses:
             is_part = use.provider_uuid in names  # else it is of another tree
@@ -212,7 +212,7 @@ class _Placing:
                 )
 
     def _check_elsewhere(self, view: LocatedView, uses: Collection[Use]) -> None:
-        """Refuse a unit that somebody took of another part, before it became one of this part."""
+        """Refuse a unit that is still held as a unit of another part, which it was before."""
         spots = {spot.number: spot.uuid for spot in view.spots}
         taken = {
             unit: (spots[number], who)
@@ -258,7 +258,7 @@ class _Placing:
     def _over(
         self, asks: Collection[LocatedDemand], views: Mapping[str, LocatedView], demand: Demand
     ) -> dict[str, LocatedView]:
-        """Return what lies over the host and matters: what is asked, and what is beside cells."""
+        """Return the inventories over a host that decide: those asked of, and those near cells."""
         if not demand.keeps and all(cell_map_of(v.inventory) is None for v in views.values()):
             return dict(views)
         root = next(self._numbers[one.host] for one in asks)
@@ -271,7 +271,7 @@ class _Placing:
         held: Mapping[str, Amount],
         leaving: str | None,
     ) -> dict[str, Amount]:
-        """Return where it all goes; what the consumer has already stays, as far as it can."""
+        """Return the assigned amounts; what the consumer has already stays where it can."""
         stays = {} if leaving is None else self._staying(asked, views, leaving)
         for count in range(len(stays), 0, -1):  # the last ones, which are near something, go first
             some = {name: stays[name] for name in list(stays)[:count]}
@@ -341,7 +341,7 @@ class _Placing:
 def _held(
     demand: Demand, views: Mapping[str, LocatedView], but: Collection[str]
 ) -> dict[str, Amount]:
-    """Return what a consumer keeps of what lies over a host, assigned, but for some resources."""
+    """Return the assigned amounts that a consumer has over a host, without some resources."""
     host = next(iter(views.values())).host
     kept = demand.keeps.get(host, Amounts())
     return {
@@ -352,7 +352,7 @@ def _held(
 
 
 def _is_there(amount: Amount, view: LocatedView) -> bool:
-    """Return whether an amount is still held where it was read: else the write is refused."""
+    """Return whether an amount is still held as it was read; else the write is refused."""
     try:
         view.inventory.fit(-amount)
     except (exceptions.CapacityException, exceptions.InvalidInput):
@@ -423,7 +423,7 @@ class _Units:
             yield from (((number, name), inventory) for name in classes)
 
     def _is_known(self, use: Use) -> bool:
-        """Return whether it is of a part, or of what parts with units share theirs with."""
+        """Return whether a use is of a part, or of what parts with named units share with."""
         number = self._number.get(use.provider_uuid)
         if number is None:
             return False  # the write says that it is gone
@@ -456,7 +456,7 @@ class _Units:
         return use
 
     def _is_of_parts(self, number: int, name: str) -> bool:
-        """Return whether parts that say which units they have share theirs with a provider."""
+        """Return whether parts with named units share with a provider."""
         table = self._columns.shares
         return any(
             (of, of_class) == (number, name) and (part, kind) in self._of_parts
@@ -505,7 +505,7 @@ class _Units:
 
 
 def _unit_taken(use: Use, unit: str, where: str, who: str) -> Reason:
-    """Return that somebody has a unit."""
+    """Return the reason that refuses a unit which another consumer holds."""
     return Reason(
         Rule.UNIT_TAKEN,
         use.amount,
@@ -574,7 +574,7 @@ def assigned_amounts(record: ConsumerRecord, columns: Columns) -> dict[str, Amou
 
 
 def _has_cells(kind: str, views: LocatedViews) -> bool:
-    """Return whether others are near to what is of this resource, so that it is assigned first."""
+    """Return whether other resources must be near to this one, so that it is assigned first."""
     located = (views.of_tree(root, kind) for root in views.trees(kind))
     return any(one is not None and cell_map_of(one.inventory) is not None for one in located)
 

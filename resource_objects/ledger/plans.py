@@ -221,7 +221,7 @@ def _check_claims(
     claims: Mapping[str, ConsumerRecord],
     read: Mapping[str, Mapping[Key, Use]],
 ) -> None:
-    """Raise if what consumers hold was read before or after the columns."""
+    """Raise if claims and columns were read at different moments."""
     for name in consumers:
         held = {one.key: one.amount for one in claims[name].held} if name in claims else {}
         for key, delta in read[name].items():
@@ -351,7 +351,7 @@ def _units(held: Iterable[Use]) -> list[str]:
 
 
 def _groups(reshape: Reshape) -> dict[str, str]:
-    """Return what each class is weighed as: classes that become each other are one."""
+    """Map each class to the one it is counted as: a reshape may turn one class into another."""
     group: dict[str, str] = {}
     for move in reshape.moves:
         for part in move.to:

@@ -115,12 +115,12 @@ class Pools:
     def _members(
         self, aggregates: frozenset[str], *, forbidden: frozenset[str] = frozenset({SHARES})
     ) -> Iterator[ListedProvider]:
-        """Yield who is in one of some aggregates and does not have some traits."""
+        """Yield the providers that are in one of some aggregates and lack some traits."""
         wanted = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
         return self._definitions.listed(wanted) if aggregates else iter(())
 
     def _dissolved(self, giver: Provider) -> Comparison:
-        """Return what makes a pool none, with the trees of all its members."""
+        """Return the changes that end sharing, with the trees of all members."""
         aggregates = giver.aggregates or frozenset()
         listed = list(self._members(aggregates, forbidden=frozenset()))
         others = (one for one in listed if SHARES in one.traits and one.uuid != giver.uuid)
@@ -203,7 +203,7 @@ def _hosts(given: Iterable[str]) -> list[str]:
 
 
 def _shared(giver: Provider, takers: Iterable[Provider], aggregate: str) -> _Edits:
-    """Return how a pool and its hosts shall look."""
+    """Return the trees of a pool and its hosts, changed so that the hosts share it."""
     gives = set(kept_classes(giver.inventories))
     edits: _Edits = {
         giver.uuid or "": {"traits": giver.traits | {SHARES}, **_joined(giver, aggregate)}
@@ -224,7 +224,7 @@ def _joined(provider: Provider, aggregate: str) -> dict[str, Any]:
 
 
 def _left(takers: Iterable[Provider], aggregates: frozenset[str]) -> _Edits:
-    """Return how hosts look that leave aggregates."""
+    """Return the trees of hosts, without membership in some aggregates."""
     return {
         taker.uuid or "": {"aggregates": (taker.aggregates or frozenset()) - aggregates}
         for taker in takers
