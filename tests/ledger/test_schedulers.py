@@ -8,8 +8,6 @@ import random
 
 import pytest
 
-import pytest
-
 import resource_objects as ro
 from benchmarks import schedulers, servers
 from resource_objects.ledger import RetryPolicy
