@@ -22,6 +22,7 @@ could leave others with more than there is.)
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import uuid as uuids
 from collections import Counter, defaultdict
@@ -49,7 +50,7 @@ from resource_objects.providers import (
     diff,
 )
 from resource_objects.providers.attribution import unattributed, with_holders
-from resource_objects.providers.columns import Columns, find
+from resource_objects.providers.columns import Columns, find, own_inventories
 from resource_objects.providers.dry_run import with_taken
 from resource_objects.providers.located import LocatedView, LocatedViews, Spot
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
@@ -126,27 +127,55 @@ class Sent:
     what: Pending
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a change that was sent: what its consumer holds, None if nothing was to send."""
+
+    claim: Claim | None
+    what: Pending
+
+
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A host in its tree, read at one moment.
+    """A host in its tree, read at one moment; ``inventories`` are its own.
 
     ``unexplained`` is what a record says is used and nobody holds: it is used in all the rest, as
     if it were held already. ``drift`` is the same of a host that was adopted before; it is not.
     """
 
-    tree: Provider
-    provider: Provider
+    name: str
+    uuid: str
+    inventories: Inventories
     columns: Columns
+    reported_at: datetime.datetime | None = None
     unexplained: tuple[Use, ...] = ()
     drift: Drift = NO_DRIFT
+
+    @classmethod
+    def find(cls, columns: Columns, key: str) -> Host | None:
+        """Return the host of a name or uuid, None if it is not there."""
+        given = columns.providers
+        for row, pair in enumerate(zip(given.name, given.uuid, strict=True)):
+            if key in pair:
+                number = given.provider_id[row]
+                own = own_inventories(columns, number)
+                return cls(*pair, own, columns, given.reported_at[row])
+        return None
+
+    @functools.cached_property
+    def in_tree(self) -> tuple[Provider, Provider]:
+        """The root of its tree, and itself, with all below: made when a definition is asked for."""
+        found = find(self.columns, self.uuid)
+        assert found is not None, "it was found in them"
+        return found
 
     @functools.cached_property
     def located(self) -> Mapping[str, LocatedView]:
         """What lies over the tree of the host and has a column, by resource."""
-        if self.provider.uuid != self.tree.uuid:
-            return {}  # a provider within a tree: cells and devices are the whole tree's
         given = self.columns.providers
-        root = dict(zip(given.uuid, given.provider_id, strict=True))[self.tree.uuid or ""]
+        root = dict(zip(given.uuid, given.provider_id, strict=True)).get(self.uuid)
+        if root is None or root not in given.root_id:
+            return {}  # a provider within a tree: cells and devices are the whole tree's
         views = LocatedViews(self.columns)
         kinds = [c.resource for c in columns() if resource(c.resource).is_located]
         found = ((kind, views.of_tree(root, kind)) for kind in kinds)
@@ -154,12 +183,12 @@ class Host:
 
     def count(self, name: str) -> IntegerInventory | None:
         """Return what the host has of a count, None if nothing."""
-        return _count(self.provider, name)
+        return count_of(self.inventories, name)
 
     def holders(self, name: str) -> tuple[tuple[str, int], ...]:
         """Return who holds how much of a class of the host."""
         for use in usage_of(self.columns):
-            if (use.provider, use.resource_class) == (self.provider.name, name):
+            if (use.provider, use.resource_class) == (self.name, name):
                 return use.holders
         return ()
 
@@ -184,13 +213,13 @@ class Binding:
 
     def at(self, host: Host | None) -> Binding:
         """Return the binding to a host as it was read, None if it was not there."""
-        name = self.provider if host is None else host.provider.name
+        name = self.provider if host is None else host.name
         return dataclasses.replace(self, provider=name, host=host)
 
     @property
     def uuid(self) -> str | None:
         """The uuid of the host, None if it was not there."""
-        return None if self.host is None else self.host.provider.uuid
+        return None if self.host is None else self.host.uuid
 
     @property
     def located(self) -> Mapping[str, LocatedView]:
@@ -266,37 +295,27 @@ def read_host(
     """
     key = uuid or name
     columns = ledger.backend.read(key)
-    found = find(columns, key)  # a uuid is nobody's name but its own provider's
-    if found is None:
-        return None
-    host = Host(*found, columns)
-    if record is None:
+    host = Host.find(columns, key)  # a uuid is nobody's name but its own provider's
+    if host is None or record is None:
         return host
     seen = Inventories(_there_in(host))
-    uses = unexplained(record, host.provider, host.located, seen, columns)
-    if host.provider.reported_at is not None:
+    uses = unexplained(record, host.in_tree[1], host.located, seen, columns)
+    if host.reported_at is not None:
         return dataclasses.replace(host, drift=Drift(uses))
     if not uses:
         return host
-    columns = with_taken(columns, uses, unattributed(host.provider.name))
-    found = find(columns, key)
-    assert found is not None, "it was there"
-    return Host(*found, columns, uses)
+    then = Host.find(with_taken(columns, uses, unattributed(host.name)), key)
+    assert then is not None, "it was there"
+    return dataclasses.replace(then, unexplained=uses)
 
 
-def refuse_other_uuid(found: Provider, uuid: str | None) -> None:
+def refuse_other_uuid(found: Host, uuid: str | None) -> None:
     """Refuse a provider of the right name that is another machine.
 
     :raises ProviderExists: if it has another uuid
     """
     if uuid not in (None, found.uuid):
         raise exceptions.ProviderExists(found.name, f"with the uuid {found.uuid}, not {uuid}")
-
-
-def _count(provider: Provider | None, name: str) -> IntegerInventory | None:
-    kept = {} if provider is None else dict(provider.inventories.by_name())
-    found = kept.get(name)
-    return found if isinstance(found, IntegerInventory) else None
 
 
 # --- what a view has ------------------------------------------------------------------------------
@@ -440,11 +459,11 @@ class Edit:
     now: IntegerInventory | None
 
 
-def edits_of(kept: Provider | None, now: Inventories) -> dict[str, Edit]:
+def edits_of(kept: Host | None, now: Inventories) -> dict[str, Edit]:
     """Return how the counts of a view differ from the host as it was read. Pure."""
     found: dict[str, Edit] = {}
     for name in COUNTS:
-        before, after = _count(kept, name), count_of(now, name)
+        before, after = None if kept is None else kept.count(name), count_of(now, name)
         figures = {
             figure: pair
             for figure in FIGURES
@@ -456,19 +475,19 @@ def edits_of(kept: Provider | None, now: Inventories) -> dict[str, Edit]:
     return found
 
 
-def merge(host: Provider, edits: Mapping[str, Edit]) -> Inventories:
-    """Return what the host has with the edits of a view. Pure; other classes stay as they are.
+def merge(name: str, own: Inventories, edits: Mapping[str, Edit]) -> Inventories:
+    """Return what a host of a name has with the edits of a view. Pure; other classes stay.
 
     :raises StaleDefinition: if a figure was changed here and by somebody else
     """
-    merged = Inventories(dict(host.inventories))
+    host, merged = name, Inventories(dict(own))
     for name, edit in edits.items():
-        current = _count(host, name)
+        current = count_of(own, name)
         for figure, (before, after) in edit.figures.items():
             found = getattr(current, figure, None)
             if found not in (before, after):
                 raise exceptions.StaleDefinition(
-                    host.name,
+                    host,
                     f"{name} {figure} was {before}, is {found} now, and was to be {after}",
                 )
         if edit.now is None:
@@ -526,7 +545,7 @@ def _definition_plan(
     if found is None:
         made_uuid = uuid or str(uuids.uuid4())
         made = Provider(binding.provider, {}, uuid=made_uuid)
-        made.inventories = merge(made, edits)
+        made.inventories = merge(made.name, made.inventories, edits)
         parts = _there(binding, own)
         counts = {name: parts.pop(name) for name in _counts(parts)}
         used = {name: count.used for name, count in counts.items()}
@@ -540,18 +559,19 @@ def _definition_plan(
         for name, count in used.items():
             if name in made.inventories:
                 made.inventories[name].update(used=count)
-        decide(binding, Host(made, made, Columns()), pending)
+        decide(binding, Host(made.name, made_uuid, made.inventories, Columns()), pending)
         return Plan(changes, orders), made_uuid
     if binding.host is None:
-        refuse_other_uuid(found.provider, uuid)
-    tree = found.tree.obj_clone()
-    host = tree.find(found.provider.name)
-    host.inventories = merge(host, edits)
-    decide(binding, Host(tree, host, found.columns), pending)
+        refuse_other_uuid(found, uuid)
+    kept, _ = found.in_tree
+    tree = kept.obj_clone()
+    host = tree.find(found.name)
+    host.inventories = merge(found.name, host.inventories, edits)
+    decide(binding, dataclasses.replace(found, inventories=host.inventories), pending)
     for kind, amounts in pending.located.items():
         if isinstance(_inventory(found, kind), Identified):
             decide_located(found, kind, amounts)
-    return Plan(diff(found.tree, tree)), found.provider.uuid or ""
+    return Plan(diff(kept, tree)), found.uuid
 
 
 # --- adoption -------------------------------------------------------------------------------------
@@ -588,7 +608,7 @@ def adopt(binding: Binding) -> Claim | None:
         found = binding.read()
         if found is None:
             raise exceptions.ProviderNotFound(binding.provider)
-        if found.provider.reported_at is not None:
+        if found.reported_at is not None:
             return None
         said: dict[str, Any] = {"aggregate": True, "adopts": True}
         orders: tuple[ConsumerOrder, ...] = ()
@@ -599,7 +619,7 @@ def adopt(binding: Binding) -> Claim | None:
                 holder, found.unexplained, generation=kept.generation, **said
             )
             orders = (order,)
-        uuid = found.provider.uuid or ""
+        uuid = found.uuid
         doing = Operation(actor=binding.ledger.actor)
         try:
             backend.commit(Write(doing, "adopt", uuid, orders=orders, reported=(uuid,)))
@@ -630,7 +650,7 @@ def decide(binding: Binding, host: Host, pending: Pending) -> None:
 
 
 def _reasons(binding: Binding, host: Host, pending: Pending) -> Iterator[Reason]:
-    where = host.provider.name
+    where = host.name
     in_parts = of_host(amount for some in pending.located.values() for amount in some)
     for name in pending.amounts.names():
         asked, in_cells = units(pending.amounts, name), in_parts[name]
@@ -658,9 +678,7 @@ def decide_located(host: Host, kind: str, amounts: Iterable[Amount]) -> None:
     located = host.located.get(kind)
     for amount in gives_back_first(amounts):
         if located is None:
-            raise CapacityException.of(
-                [Reason(Rule.NO_INVENTORY, 1, 0, 0, kind, where=host.provider.name)]
-            )
+            raise CapacityException.of([Reason(Rule.NO_INVENTORY, 1, 0, 0, kind, where=host.name)])
         try:
             located.inventory.consume(amount)
         except CapacityException as refusal:
@@ -698,7 +716,7 @@ def decide_near(binding: Binding, host: Host, pending: Pending) -> None:
             continue
         near = inventory.affinity(amount, found)
         if near is not None and not near.is_met(cells):
-            reason = Reason(Rule.AFFINITY, amount.pieces, 0, 0, kind, where=host.provider.name)
+            reason = Reason(Rule.AFFINITY, amount.pieces, 0, 0, kind, where=host.name)
             raise CapacityException.of([reason])
 
 

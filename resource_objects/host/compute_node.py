@@ -84,7 +84,7 @@ from resource_objects import base, exceptions, fields, names
 from resource_objects.host import binding as views
 from resource_objects.host import rows
 from resource_objects.host.adoption import Drift, Record
-from resource_objects.host.binding import Binding, Pending, SaveResult, Sent
+from resource_objects.host.binding import Binding, Done, Pending, SaveResult, Sent
 from resource_objects.host.columns import (
     CARRIED,
     COUNTS,
@@ -335,14 +335,13 @@ class ComputeNode(base.ResourceObject):
         found = views.read_host(ledger, names.provider_name(name))
         if found is None:
             raise exceptions.ProviderNotFound(name)
-        kept = found.provider
         ratios: dict[str, Any] = {
             column.ratio: float(count.allocation_ratio)
             for column in COUNTS.values()
             if (count := found.count(column.resource)) is not None
         }
-        node = cls(host=kept.name, hypervisor_hostname=kept.name, uuid=kept.uuid, **ratios)
-        binding = node._made_binding(ledger, kept.name, consumer, found)
+        node = cls(host=found.name, hypervisor_hostname=found.name, uuid=found.uuid, **ratios)
+        binding = node._made_binding(ledger, found.name, consumer, found)
         node._attach(binding, *views.states(binding, Pending(), {}, node.inventories))
         node.obj_reset_changes()
         return node
@@ -769,8 +768,8 @@ class ComputeNode(base.ResourceObject):
         record = self._record()
         found = views.read_host(ledger, name, None, record)
         if found is not None:
-            views.refuse_other_uuid(found.provider, self._provider_uuid())
-            if found.provider.reported_at is not None:
+            views.refuse_other_uuid(found, self._provider_uuid())
+            if found.reported_at is not None:
                 record = None
         binding = self._made_binding(ledger, name, consumer, found, record)
         stated = self._stated(binding)
@@ -935,10 +934,9 @@ class ComputeNode(base.ResourceObject):
         found = binding.read()
         if found is None or not pending:
             return
-        edits = views.edits_of(found.provider, self.inventories)
-        host = found.provider.obj_clone()
-        host.inventories = views.merge(host, edits)
-        views.decide_all(binding, dataclasses.replace(found, provider=host), pending)
+        edits = views.edits_of(found, self.inventories)
+        then = views.merge(found.name, found.inventories, edits)
+        views.decide_all(binding, dataclasses.replace(found, inventories=then), pending)
         views.decide_near(binding, found, pending)
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
@@ -976,11 +974,16 @@ class ComputeNode(base.ResourceObject):
         claim = self._send_again(doing)
         definition, adopted = self._save_definition()
         adopted = self._adopt() or adopted
-        claim = self._send_pending(doing or Operation().id) or claim
-        if claim is None and adopted is None and not definition:
+        sent = self._send_pending(doing or Operation().id)
+        if sent.claim is None and claim is None and adopted is None and not definition:
+            self._forget(sent.what)
             return SaveResult()
-        self.reload()
-        return SaveResult(claim, definition, adopted)
+        try:
+            self.reload()
+        except BaseException:
+            self._forget(sent.what)  # it was done, whatever is known of the host
+            raise
+        return SaveResult(sent.claim or claim, definition, adopted)
 
     def _adopt(self) -> Claim | None:
         """Adopt what the record says is used, if nobody did yet."""
@@ -1013,7 +1016,7 @@ class ComputeNode(base.ResourceObject):
 
     def _save_definition(self) -> tuple[DefinitionChanges | None, Claim | None]:
         binding, pending = self._bound, self._pending
-        kept = None if binding.host is None else binding.host.provider
+        kept = binding.host
         edits = views.edits_of(kept, self.inventories)
         if not edits and kept is not None:
             return None, None
@@ -1029,13 +1032,15 @@ class ComputeNode(base.ResourceObject):
             return None
         if doing == sent.operation and sent.what != self._pending:
             raise exceptions.OperationConflict(doing, "it was sent for a smaller change")
-        return self._send(sent)
+        claim = self._send(sent)
+        self._forget(sent.what)
+        return claim
 
-    def _send_pending(self, operation: str) -> Claim | None:
-        """Send what is pending, if anything is."""
+    def _send_pending(self, operation: str) -> Done:
+        """Send what is pending, if anything is; the last of it is still to be forgotten."""
         binding, pending = self._bound, self._pending
         if not pending:
-            return None
+            return Done(None, pending)
         steps = views.steps_of(binding, Sent(operation, pending))
         is_begun = len(steps) > 1 and binding.ledger.backend.outcome(Operation(steps[0].operation))
         if len(steps) > 1 and is_begun is None:  # of two writes the second must not be refused
@@ -1046,7 +1051,9 @@ class ComputeNode(base.ResourceObject):
         claim: Claim | None = None
         for step in steps:
             claim = self._send(step) or claim
-        return claim
+            if step is not steps[-1]:
+                self._forget(step.what)
+        return Done(claim, steps[-1].what)
 
     def _send(self, sent: Sent) -> Claim | None:
         """Adjust what the consumer holds; remember what was sent until the outcome is known.
@@ -1074,11 +1081,12 @@ class ComputeNode(base.ResourceObject):
                 self._binding = dataclasses.replace(binding, sent=None)
                 raise
         self._binding = dataclasses.replace(binding, sent=None)
-        self._forget(sent.what)
         return claim
 
     def _forget(self, done: Pending) -> None:
         """Count as saved what was sent; it is pending no more."""
+        if not done:
+            return
         now = members(self.inventories)
         saved: dict[str, Any] = {n: one.obj_clone() for n, one in members(self.saved).items()}
         for name in done.amounts.names():

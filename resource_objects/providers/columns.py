@@ -198,6 +198,21 @@ def inventories_of(
     return Inventories(found)
 
 
+def own_inventories(columns: Columns, number: int) -> Inventories:
+    """Return what one provider has, by its number. Cost: linear in the rows."""
+    records = [
+        InventoryRecord(*figures)
+        for at, *figures in zip(*columns.inventories, strict=True)
+        if at == number
+    ]
+    kinds = [
+        KindRecord(kind, classes, body)
+        for at, kind, classes, body in zip(*columns.kinds, strict=True)
+        if at == number
+    ]
+    return inventories_of(records, kinds)
+
+
 def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
     """Return the provider of a name or uuid with the root of its tree, None if it is not there."""
     for root in trees(columns):
