@@ -18,6 +18,7 @@ _PAGES = ROOT / "doc" / "source" / "explanation"
 TABLES = {
     _PAGES / "benchmarks_table.txt": ("benchmarks", "numa", "pci", "placement"),
     _PAGES / "candidates_table.txt": ("candidates", "schedulers"),
+    _PAGES / "against_table.txt": ("against_7ca3d86", "against_5fcb39e", "against_4e2f1f3"),
 }
 
 
@@ -32,8 +33,12 @@ def _table(path: pathlib.Path) -> Iterator[str]:
     host, versions = result["host"], result["versions"]
     said = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"``{result['command'].strip()}``, {result['date']}, Python {result['python']}, {said},"
-    yield f"{host['cpus']} CPUs ({host['processor']}), {host['system']}:"
+    of = f", of commit {result['commit'][:7]}" if result.get("commit") else ""
+    yield f"{host['cpus']} CPUs ({host['processor']}), {host['system']}{of}:"
     yield ""
+    if "against" in result:
+        yield from _beside(result)
+        return
     points = [row for row in result["rows"] if "point" in row and row["peer"] is None]
     rows = [row for row in result["rows"] if row not in points]
     if rows:
@@ -44,6 +49,23 @@ def _table(path: pathlib.Path) -> Iterator[str]:
         yield from _lines([["", "ours", "peer", "ratio", "target"], *map(_cells, rows)])
     for name in dict.fromkeys(row["name"] for row in points):
         yield from _grid(name, [row for row in points if row["name"] == name])
+
+
+def _beside(result: dict[str, Any]) -> Iterator[str]:
+    """Yield a table of medians of this version and an older one."""
+    yield ".. list-table::"
+    yield "   :header-rows: 1"
+    yield ""
+    lines = [
+        [
+            row["name"],
+            f"{_figure(row['theirs'])} {row['unit']}",
+            f"{_figure(row['ours'])} {row['unit']}",
+            "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    yield from _lines([["", result["against"][:7], "now", "times better"], *lines])
 
 
 def _grid(name: str, points: list[dict[str, Any]]) -> Iterator[str]:
