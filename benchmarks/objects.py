@@ -28,7 +28,7 @@ class Seven(base.ResourceObject):
 
     VERSION = "1.0"
     WIRE_PREFIX = OBJ_PROJECT_NAMESPACE = "benchmarks"
-    fields = {name: fields.IntegerField() for name in NAMES}
+    fields = {name: fields.integer() for name in NAMES}
 
 
 @ovo.VersionedObjectRegistry.register

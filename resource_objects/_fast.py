@@ -6,7 +6,7 @@ test passes either way. :func:`accelerate` rewrites a registered class so that
 * reading a field is one C-level ``attrgetter`` on its storage (the stock property formats the
   storage name and calls ``hasattr`` for each read);
 * an object is filled by a plan computed once per class, in which a default is checked once and
-  for all. Whatever the plan does not take goes the stock way, which says what is wrong;
+  for all. Names that are missing or unknown go the stock way, which says what is wrong;
 * the wire form of an object in its own version is made from such a plan too: all fields are read at
   once, and only those are converted whose kind has a form of its own. Anything versioned (a target
   version, a manifest) goes the stock way;
@@ -49,7 +49,7 @@ def accelerate(cls: type[ResourceObject], base: type[ResourceObject]) -> None:
         _read_directly(cls)
     for name, passed_by, plan in (
         ("obj_to_primitive", (), _dehydration_plan),
-        ("_fill", ("_coerce", "_store", "_refuse_unknown"), _filling_plan),
+        ("_fill", ("_coerce", "_refuse_value", "_store", "_refuse_unknown"), _filling_plan),
         ("_key", (), _key_plan),
     ):
         if all(_is_stock(cls, base, method) for method in (name, *passed_by)):
@@ -143,29 +143,24 @@ def _filling_plan(
 ) -> Callable[[ResourceObject, Mapping[str, Any]], None]:
     """Return ``_fill`` with a short way for values that are in order."""
     plan = tuple(_step(cls, name) for name in cls.fields)
+    known = frozenset(cls.fields)
+    required = frozenset(name for name, _, _, checked, _ in plan if checked is _UNSET)
     names = tuple(cls.fields)
     store = object.__setattr__
 
     def _fill(self: ResourceObject, values: Mapping[str, Any]) -> None:
-        if type(self) is not cls:
+        if type(self) is not cls or not required <= values.keys() <= known:
             return stock(self, values)
         storage: list[tuple[str, Any]] = []
-        given = 0
-        try:
-            for name, attribute, default, checked, coerce in plan:
-                value = values.get(name, _UNSET)
-                if value is not _UNSET:
-                    given += 1
-                elif checked is _UNSET:
-                    return stock(self, values)  # required, or made anew for each object
-                if value is _UNSET or value is default:
-                    storage.append((attribute, checked))
-                else:
-                    storage.append((attribute, coerce(self, name, value)))
-        except Exception:  # the stock way meets it again, and names it
-            return stock(self, values)
-        if given != len(values):
-            return stock(self, values)
+        for name, attribute, default, checked, coerce in plan:
+            value = values.get(name, _UNSET)
+            if value is _UNSET or value is default:
+                storage.append((attribute, checked))
+                continue
+            try:
+                storage.append((attribute, coerce(self, name, value)))
+            except Exception as error:  # not the stock way: an iterator may be used up by now
+                self._refuse_value(name, value, error)
         for attribute, value in storage:  # through __dict__, later reads would be slower
             store(self, attribute, value)
         self._mark(names)
@@ -182,12 +177,17 @@ def _step(cls: type[ResourceObject], name: str) -> tuple[str, str, Any, Any, Cal
     """
     field = cls.fields[name]
     default = checked = _UNSET
-    if isinstance(field.default, _ATOMS):
+    if _is_fixed(field.default):
         bare: Any = object.__new__(cls) if not getattr(cls, "__abstractmethods__", None) else None
         kept = field.coerce(bare, name, copy.deepcopy(field.default))
-        if isinstance(kept, _ATOMS):
+        if _is_fixed(kept):
             default, checked = field.default, kept
     return name, f"_obj_{name}", default, checked, _check(field)
+
+
+def _is_fixed(value: object) -> bool:
+    """Return whether a default cannot change: an atom, or empty and hashable."""
+    return isinstance(value, _ATOMS) or (type(value).__hash__ is not None and not value)
 
 
 def _check(field: Any) -> Callable[..., Any]:

@@ -29,14 +29,15 @@ from __future__ import annotations
 import abc
 import copy
 import functools
+import inspect
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from oslo_utils import versionutils
 
-from resource_objects import _fast, exceptions
+from resource_objects import _fast, exceptions, fields
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import exception as ovo_exception
 from resource_objects._ovo import fields as ovo_fields
@@ -51,7 +52,6 @@ __all__ = [
     "object_classes",
     "register",
     "register_all",
-    "register_record",
     "version_manifest",
 ]
 
@@ -68,10 +68,36 @@ class ReadOnlyField(ovo_exception.ReadOnlyFieldError, exceptions.FrozenValue):
     """A read-only field that is set already was asked to change."""
 
 
+class _Signature:
+    """The signature of a class: the fields, unless it has a constructor of its own."""
+
+    def __get__(self, instance: object, owner: type[ResourceObject]) -> inspect.Signature:
+        if owner.__init__ not in (ResourceObject.__init__, Value.__init__):
+            own = inspect.signature(owner.__init__)
+            return own.replace(parameters=[*own.parameters.values()][1:])
+        by_place = dict.fromkeys(owner._BY_PLACE, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        found = [
+            inspect.Parameter(
+                name,
+                by_place.get(name, inspect.Parameter.KEYWORD_ONLY),
+                default=_shown_default(name, owner),
+            )
+            for name in (*by_place, *(one for one in owner.fields if one not in by_place))
+        ]
+        return inspect.Signature(found)
+
+
+def _shown_default(name: str, cls: type[ResourceObject]) -> Any:
+    if name in cls._FACTORIES:
+        return None
+    default = cls.fields[name].default
+    return inspect.Parameter.empty if default is ovo_fields.UnspecifiedDefault else default
+
+
 class ResourceObject(ovo.VersionedObject):
     """Base of all objects of the library; see the module for what it adds.
 
-    Subclasses declare ``fields`` and are decorated with :func:`register`. A subclass of another
+    Subclasses state their fields and are decorated with :func:`register`. A subclass of another
     distribution sets :attr:`WIRE_PREFIX` to its own name, so that two plug-ins never collide.
     """
 
@@ -87,10 +113,17 @@ class ResourceObject(ovo.VersionedObject):
     #: Fields that play no part in equality.
     NOT_COMPARED: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, **values: Any) -> None:
+    #: The constructor's signature, as type checkers and :mod:`inspect` see it.
+    __signature__ = _Signature()
+    #: The fields that the constructor also takes by place, in that order.
+    _BY_PLACE: ClassVar[tuple[str, ...]] = ()
+    #: What makes a field of the others where the constructor is not given it.
+    _FACTORIES: ClassVar[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {}
+
+    def __init__(self, *given: Any, **values: Any) -> None:
         self._context = None
         self._changed_fields = set()
-        self._fill(values)
+        self._fill(self._by_name(given, values) if given or self._FACTORIES else values)
 
     @classmethod
     def obj_name(cls) -> str:
@@ -98,6 +131,22 @@ class ResourceObject(ovo.VersionedObject):
         return f"{cls.WIRE_PREFIX}.{cls.__name__}"
 
     # --- being valid ---
+
+    def _by_name(self, given: Sequence[Any], values: dict[str, Any]) -> dict[str, Any]:
+        """Return the constructor's arguments by name, with what follows from the others."""
+        if len(given) > len(self._BY_PLACE):
+            raise TypeError(
+                f"{type(self).__name__} takes {len(self._BY_PLACE)} arguments by place,"
+                f" got {len(given)}"
+            )
+        named = dict(zip(self._BY_PLACE, given, strict=False))
+        for name in named.keys() & values.keys():
+            raise TypeError(f"{type(self).__name__} got {name} twice")
+        named |= values
+        for name, factory in self._FACTORIES.items():
+            if named.get(name) is None:
+                named[name] = factory(named)
+        return named
 
     def _validate(self) -> None:
         """Check what concerns several fields together; raise on contradiction."""
@@ -132,12 +181,17 @@ class ResourceObject(ovo.VersionedObject):
             if value is None and not field.nullable:
                 raise ValueError("None")
             return field.coerce(self, name, value)
-        except exceptions.ResourceObjectsError:
-            raise
-        except _BAD_VALUE as error:
-            raise exceptions.InvalidField(
-                f"{type(self).__name__}.{name}", value, field.describe()
-            ) from error
+        except Exception as error:
+            self._refuse_value(name, value, error)
+
+    def _refuse_value(self, name: str, value: Any, error: Exception) -> NoReturn:
+        """Raise the one clear error for what a field did not take, given what it raised."""
+        is_ours = isinstance(error, exceptions.ResourceObjectsError)
+        if value is not None and (is_ours or not isinstance(error, _BAD_VALUE)):
+            raise error
+        raise exceptions.InvalidField(
+            f"{type(self).__name__}.{name}", value, self.fields[name].describe()
+        ) from error
 
     def _store(self, name: str, value: Any) -> None:
         """Write the raw storage of a field and mark it changed."""
@@ -361,8 +415,8 @@ class Value(ResourceObject):
     _context = None
     _changed_fields: Any = frozenset()
 
-    def __init__(self, **values: Any) -> None:
-        self._fill(values)
+    def __init__(self, *given: Any, **values: Any) -> None:
+        self._fill(self._by_name(given, values) if given or self._FACTORIES else values)
 
     def _mark(self, names: Iterable[str]) -> None:
         pass
@@ -466,30 +520,68 @@ class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
 # --- registration ---------------------------------------------------------------------------------
 
 
+@typing.dataclass_transform(
+    eq_default=False,
+    kw_only_default=True,
+    field_specifiers=(
+        fields.field,
+        fields.integer,
+        fields.boolean,
+        fields.text,
+        fields.choice,
+        fields.ratio,
+        fields.timestamp,
+        fields.uuid,
+        fields.resource_class,
+        fields.provider_name,
+        fields.consumer_name,
+        fields.trait,
+        fields.traits,
+        fields.aggregates,
+        fields.label,
+        fields.labels,
+        fields.ids,
+        fields.integer_pairs,
+        fields.nested,
+        fields.tuple_of,
+        fields.counts,
+        fields.map_of,
+    ),
+)
 def register(cls: _C) -> _C:
     """Register a versioned object under its qualified wire name (class decorator).
+
+    The fields are the class's attributes that are made by :mod:`resource_objects.fields`, after
+    them those it inherits; fields whose names are computed stand in a mapping named ``fields``. The
+    constructor takes the fields. Where its arguments are something else (text that is parsed, say)
+    a class writes its own, which those derived from it inherit.
 
     :raises InvalidName: if another class holds that name and version already, or a class of
         another distribution claims a name of this one
     """
     _refuse_foreign(cls)
     _refuse_collision(cls)
+    cls.fields = {**vars(cls).get("fields", {}), **_stated(cls)}
     ovo.VersionedObjectRegistry.register(cls)
     for name in cls.fields:
         setattr(cls, name, _guarded(cls, name))
+    options = {name: one for name, one in cls.fields.items() if isinstance(one, fields.Field)}
+    cls._BY_PLACE = tuple(name for name, one in options.items() if not one.kw_only)
+    cls._FACTORIES = {name: one.factory for name, one in options.items() if one.factory}
     abc.update_abstractmethods(cls)
     if _fast.ENABLED:
         _fast.accelerate(cls, ResourceObject)
     return cls
 
 
-@typing.dataclass_transform(kw_only_default=True, eq_default=False)
-def register_record(cls: _C) -> _C:
-    """:func:`register` for an object made from keywords alone.
-
-    Type checkers then know its constructor from the annotations beside ``fields``.
-    """
-    return register(cls)
+def _stated(cls: type) -> dict[str, fields.Field[Any]]:
+    """Return the fields that a class, or what it is derived from unregistered, states."""
+    return {
+        name: one
+        for made_of in reversed(cls.__mro__)
+        for name, one in vars(made_of).items()
+        if isinstance(one, fields.Field)
+    }
 
 
 def register_all() -> None:

@@ -4,9 +4,17 @@ oslo.versionedobjects coerces generously (``True`` to 1, ``3.9`` to 3, any text 
 fields refuse what is not meant. Containers come out frozen (:class:`FrozenDict`, ``tuple``,
 ``frozenset``), so that a value cannot change behind its hash.
 
-Each class ending in ``Field`` is what ``fields`` mappings use. Of a field's type, ``TAKES_NONE``
-says whether it can make something of None, and ``HOLDS_OBJECTS`` whether there may be objects
-inside that change; ``_fast`` reads both.
+A class states a field once, as an attribute, and :func:`~resource_objects.base.register` makes its
+constructor of them, as :mod:`dataclasses` does::
+
+    total: int = fields.integer(0, fields.MAX_FIGURE, kw_only=False)
+    traits: fields.Names = fields.traits(default=frozenset())
+    pages: fields.TupleFrom[PagePool] = fields.tuple_of("PagePool", default=())
+
+The annotation is what type checkers read (PEP 681). Where a field takes more than it keeps, such as
+any iterable for a tuple, it is a :class:`Coerced`. All functions of the second half take the
+options of :class:`Field`. Of a field's type, ``TAKES_NONE`` says whether it can make something of
+None, and ``HOLDS_OBJECTS`` whether there may be objects inside that change; ``_fast`` reads both.
 """
 
 from __future__ import annotations
@@ -16,11 +24,12 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
 
-from resource_objects import exceptions, names, ratio
+from resource_objects import exceptions, names
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import fields as ovo_fields
+from resource_objects.ratio import to_ratio
 
 _T = TypeVar("_T")
 
@@ -30,6 +39,8 @@ Unspecified = ovo_fields.UnspecifiedDefault
 MAX_AMOUNT = 2**63 - 1
 #: Bound of the figures that describe an inventory (Placement's schema: 2^31-1).
 MAX_FIGURE = 2**31 - 1
+#: How many there may be of what is gone through to be kept: what never ends is refused too.
+MAX_ELEMENTS = 2**17
 
 
 class FrozenDict(dict[Any, Any]):
@@ -52,10 +63,39 @@ class FrozenDict(dict[Any, Any]):
 
 
 class Field(ovo_fields.Field[_T]):
-    """A field that describes itself in words."""
+    """A field that describes itself in words.
+
+    :param default: what it is if nobody says; a field whose default is None may be None
+    :param nullable: whether it may be None
+    :param read_only: whether it stays as it was set first
+    :param kw_only: whether the constructor takes it by name only; those it takes by place have to
+        stand first
+    :param factory: ``factory(values)`` makes what the constructor puts for None, from the others
+    """
+
+    def __init__(
+        self,
+        kind: ovo_fields.FieldType[_T],
+        *,
+        default: Any = Unspecified,
+        nullable: bool = False,
+        read_only: bool = False,
+        kw_only: bool = True,
+        factory: Callable[[Mapping[str, Any]], Any] | None = None,
+    ) -> None:
+        super().__init__(kind, nullable or default is None, default, read_only)
+        self.kw_only = kw_only
+        self.factory = factory
 
     def describe(self) -> str:
         return f"{self._type.describe()}{' or None' if self.nullable else ''}"
+
+    def get_schema(self) -> dict[str, Any]:
+        """Return the JSON schema; the default stands in it as it is sent."""
+        schema: dict[str, Any] = super().get_schema()
+        if schema.get("default") is not None:
+            schema["default"] = self.to_primitive(None, "default", schema["default"])  # type: ignore[arg-type]
+        return schema
 
 
 class StrictInteger(ovo_fields.FieldType[int]):
@@ -81,15 +121,6 @@ class StrictInteger(ovo_fields.FieldType[int]):
         return {"type": ["integer"], "minimum": self.minimum, "maximum": self.maximum}
 
 
-class IntegerField(Field[int]):
-    """A whole number from ``minimum`` to ``maximum``."""
-
-    def __init__(
-        self, minimum: int = -MAX_AMOUNT, maximum: int = MAX_AMOUNT, **kwargs: Any
-    ) -> None:
-        super().__init__(StrictInteger(minimum, maximum), **kwargs)
-
-
 class Checked(ovo_fields.FieldType[str]):
     """Text that a function of :mod:`resource_objects.names` accepts."""
 
@@ -112,51 +143,11 @@ class Checked(ovo_fields.FieldType[str]):
         return {"type": ["string"], "pattern": self.pattern}
 
 
-class ResourceClassField(Field[str]):
-    """A resource class by name, as a string.
-
-    Wire-compatible with the enum it replaces: both say the bare name. An old receiver that only
-    knows the enum takes every name that its enum has; a new receiver takes any well-formed one.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = Checked(names.resource_class_name, "a resource class name", "^[A-Z0-9_]{1,255}$")
-        super().__init__(check, **kwargs)
-
-
-class NameField(Field[str]):
-    """A provider's name."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Checked(names.provider_name, "a name", "^.{1,200}$"), **kwargs)
-
-
-class ConsumerNameField(Field[str]):
-    """A consumer's name."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Checked(names.consumer_name, "a name", "^.{1,255}$"), **kwargs)
-
-
-class UUIDField(Field[str]):
-    """A uuid, kept as 36 lower-case characters. Anything else is refused."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Checked(names.uuid_text, "a uuid", "^[0-9a-fA-F-]{32,36}$"), **kwargs)
-
-
 def _plain_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("text")
     value.encode()  # half of a surrogate pair is no text: no wire or database takes it
     return str(value)
-
-
-class TextField(Field[str]):
-    """Any text; nothing else is turned into text."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Checked(_plain_text, "text", ""), **kwargs)
 
 
 class Boolean(ovo_fields.FieldType[bool]):
@@ -177,13 +168,6 @@ class Boolean(ovo_fields.FieldType[bool]):
         return {"type": ["boolean"]}
 
 
-class BooleanField(Field[bool]):
-    """True or False."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Boolean(), **kwargs)
-
-
 class RatioType(ovo_fields.FieldType[Decimal]):
     """An exact decimal; its wire form is decimal text (see :mod:`resource_objects.ratio`)."""
 
@@ -191,7 +175,7 @@ class RatioType(ovo_fields.FieldType[Decimal]):
     HOLDS_OBJECTS = False
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Decimal:
-        return ratio.to_ratio(value)
+        return to_ratio(value)
 
     def to_primitive(self, obj: Any, attr: str, value: Decimal) -> str:
         return f"{value:f}"
@@ -201,19 +185,6 @@ class RatioType(ovo_fields.FieldType[Decimal]):
 
     def get_schema(self) -> dict[str, Any]:
         return {"type": ["string"], "pattern": r"^[0-9]+(\.[0-9]{1,6})?$"}
-
-
-class RatioField(Field[Decimal]):
-    """An allocation ratio."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(RatioType(), **kwargs)
-
-    def get_schema(self) -> dict[str, Any]:
-        schema = super().get_schema()
-        if isinstance(schema.get("default"), Decimal):
-            schema["default"] = f"{schema['default']:f}"
-        return schema
 
 
 class Timestamp(ovo_fields.FieldType[datetime.datetime]):
@@ -241,13 +212,6 @@ class Timestamp(ovo_fields.FieldType[datetime.datetime]):
         return {"type": ["string"], "format": "date-time"}
 
 
-class TimestampField(Field[datetime.datetime]):
-    """A moment in UTC."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Timestamp(), **kwargs)
-
-
 class Nested(ovo_fields.FieldType[Any]):
     """An object of a class, or of one derived from it, by class name (a plug-in's: wire name)."""
 
@@ -263,9 +227,7 @@ class Nested(ovo_fields.FieldType[Any]):
         return value
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        from resource_objects.base import ResourceObject
-
-        return ResourceObject.obj_from_primitive(value, getattr(obj, "_context", None))
+        return obj.obj_from_primitive(value, getattr(obj, "_context", None))
 
     def to_primitive(self, obj: Any, attr: str, value: Any) -> Any:
         return value.obj_to_primitive()
@@ -283,13 +245,6 @@ def _family(cls: Any) -> frozenset[str]:
     return frozenset(
         base.obj_name() for base in cls.__mro__ if issubclass(base, ovo.VersionedObject)
     )
-
-
-class ObjectField(Field[Any]):
-    """One object, concrete or derived."""
-
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        super().__init__(Nested(name), **kwargs)
 
 
 class FrozenDictOf(ovo_fields.FieldType[FrozenDict]):
@@ -329,16 +284,23 @@ class FrozenDictOf(ovo_fields.FieldType[FrozenDict]):
         return {"type": ["object"], "additionalProperties": self.element.get_schema()}
 
 
-class MapOfObjectsField(Field[FrozenDict]):
-    """Objects by resource class name, of mixed kinds."""
+def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
+    """Return what can be gone through and ends.
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        kind = FrozenDictOf(names.resource_class_name, Nested(name), names.resource_class_order)
-        super().__init__(kind, **kwargs)
+    :raises ValueError: for anything else, and for text and mappings
+    """
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValueError(value)
+    found = list(itertools.islice(value, MAX_ELEMENTS + 1))
+    if len(found) > MAX_ELEMENTS:
+        raise ValueError(value)
+    return found
 
 
 class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
-    """A sequence of elements, frozen."""
+    """Elements in the order they are given, frozen."""
 
     TAKES_NONE = False
 
@@ -347,9 +309,9 @@ class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
         self.element = element
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list | tuple):
-            raise ValueError(attr)
-        return tuple(self.element.coerce(obj, attr, item) for item in value)
+        if isinstance(value, set | frozenset):
+            raise ValueError(attr)  # it has no order
+        return tuple([self.element.coerce(obj, attr, item) for item in _listed(value)])
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
@@ -364,13 +326,6 @@ class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
 
     def get_schema(self) -> dict[str, Any]:
         return {"type": ["array"], "items": self.element.get_schema()}
-
-
-class TupleOfObjectsField(Field[tuple[Any, ...]]):
-    """A sequence of objects, of mixed kinds."""
-
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        super().__init__(TupleOf(Nested(name)), **kwargs)
 
 
 class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
@@ -399,70 +354,6 @@ class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
         return {"type": ["array"], "items": {"type": ["string"]}}
 
 
-class TraitField(Field[str]):
-    """A trait by name."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = Checked(names.trait_name, "a trait name", "^[A-Z0-9_]{1,255}$")
-        super().__init__(check, **kwargs)
-
-
-class TraitsField(Field[frozenset[str]]):
-    """A set of trait names."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(FrozenSetOf(names.trait_name, "trait names"), **kwargs)
-
-
-class AggregatesField(Field[frozenset[str]]):
-    """A set of aggregates by name."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(FrozenSetOf(names.aggregate_name, "aggregate names"), **kwargs)
-
-
-class TupleOfTraitsField(Field[tuple[frozenset[str], ...]]):
-    """Sets of trait names."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(TupleOf(FrozenSetOf(names.trait_name, "trait names")), **kwargs)
-
-
-class TupleOfAggregatesField(Field[tuple[frozenset[str], ...]]):
-    """Sets of aggregates by name."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(TupleOf(FrozenSetOf(names.aggregate_name, "aggregate names")), **kwargs)
-
-
-class LabelsField(Field[frozenset[str]]):
-    """A set of names that people give, such as those of networks."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(FrozenSetOf(names.label, "names"), **kwargs)
-
-
-class TupleOfLabelSetsField(Field[tuple[frozenset[str], ...]]):
-    """Sets of names that people give, such as those of groups."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(TupleOf(FrozenSetOf(names.label, "names")), **kwargs)
-
-
-class LabelField(Field[str]):
-    """A name that people give: of a project, user, consumer type, aggregate or unit."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(Checked(names.label, "a name", r"^\S(.*\S)?$"), **kwargs)
-
-
-class TupleOfLabelsField(Field[tuple[str, ...]]):
-    """Names in an order, such as units."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(TupleOf(Checked(names.label, "a name", r"^\S(.*\S)?$")), **kwargs)
-
-
 class IdSet(ovo_fields.FieldType[tuple[int, ...]]):
     """Numbers of CPUs or cells, each once: kept ascending."""
 
@@ -470,16 +361,11 @@ class IdSet(ovo_fields.FieldType[tuple[int, ...]]):
     HOLDS_OBJECTS = False
 
     _number = StrictInteger(0, MAX_FIGURE)
-    #: How many there may be: what never ends is refused too.
-    _MOST = 2**20
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[int, ...]:
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise ValueError(attr)
-        some = itertools.islice(value, self._MOST + 1)
-        given = [self._number.coerce(obj, attr, item) for item in some]
+        given = [self._number.coerce(obj, attr, item) for item in _listed(value)]
         found = sorted(set(given))
-        if len(found) != len(given) or len(given) > self._MOST:
+        if len(found) != len(given):
             raise ValueError(attr)
         return tuple(found)
 
@@ -493,20 +379,6 @@ class IdSet(ovo_fields.FieldType[tuple[int, ...]]):
         return {"type": ["array"], "items": self._number.get_schema()}
 
 
-class IdsField(Field[tuple[int, ...]]):
-    """Numbers of CPUs or cells, ascending."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(IdSet(), **kwargs)
-
-
-class TupleOfIdsField(Field[tuple[tuple[int, ...], ...]]):
-    """Several sets of numbers, such as the CPUs of each core."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(TupleOf(IdSet()), **kwargs)
-
-
 class IntegerPairs(ovo_fields.FieldType[tuple[tuple[int, int], ...]]):
     """A mapping of numbers to numbers: kept as pairs, ascending, frozen."""
 
@@ -516,10 +388,8 @@ class IntegerPairs(ovo_fields.FieldType[tuple[tuple[int, int], ...]]):
     _number = StrictInteger(0, MAX_AMOUNT)
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[tuple[int, int], ...]:
-        given = list(value.items()) if isinstance(value, Mapping) else value
-        if not isinstance(given, list | tuple) or any(
-            not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given
-        ):
+        given = list(value.items()) if isinstance(value, Mapping) else _listed(value)
+        if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given):
             raise ValueError(attr)
         check = functools.partial(self._number.coerce, obj, attr)
         found = sorted((check(key), check(number)) for key, number in given)
@@ -540,34 +410,168 @@ class IntegerPairs(ovo_fields.FieldType[tuple[tuple[int, int], ...]]):
         return {"type": ["array"], "items": pair}
 
 
-class IntegerPairsField(Field[tuple[tuple[int, int], ...]]):
-    """A mapping of numbers to numbers, such as vCPUs to CPUs."""
+# --- what a class states --------------------------------------------------------------------------
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(IntegerPairs(), **kwargs)
-
-
-class ChoiceField(Field[str]):
-    """One of some words."""
-
-    def __init__(self, *words: str, **kwargs: Any) -> None:
-        def check(value: object) -> str:
-            if value not in words:
-                raise ValueError(value)
-            return str(value)
-
-        super().__init__(
-            Checked(check, f"one of {', '.join(words)}", f"^({'|'.join(words)})$"), **kwargs
-        )
+_Kept = TypeVar("_Kept", covariant=True)
+_Given = TypeVar("_Given", contravariant=True)
+_Item = TypeVar("_Item")
 
 
-class CountsField(Field[FrozenDict]):
-    """Whole numbers by resource class; they may be below 0."""
+class Coerced(Generic[_Kept, _Given]):
+    """The annotation of a field that is read as one type and made of another, wider one.
 
-    def __init__(self, **kwargs: Any) -> None:
-        kind = FrozenDictOf(
-            names.resource_class_name,
-            StrictInteger(-MAX_AMOUNT, MAX_AMOUNT),
-            names.resource_class_order,
-        )
-        super().__init__(kind, **kwargs)
+    For type checkers alone: they take the constructor's argument from ``__set__``.
+    """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Self: ...
+        @overload
+        def __get__(self, instance: object, owner: type) -> _Kept: ...
+        def __get__(self, instance: Any, owner: type) -> Any: ...
+        def __set__(self, instance: Any, value: _Given) -> None: ...
+
+
+#: Elements in an order, of whatever can be gone through.
+TupleFrom: TypeAlias = Coerced[tuple[_Item, ...], Iterable[_Item]]
+#: A set of names.
+Names: TypeAlias = Coerced[frozenset[str], Iterable[str]]
+#: Numbers, ascending, each once.
+Ids: TypeAlias = Coerced[tuple[int, ...], Iterable[int]]
+#: Pairs of numbers, ascending, each key once.
+Pairs: TypeAlias = Coerced[
+    tuple[tuple[int, int], ...], Mapping[int, int] | Iterable[tuple[int, int]]
+]
+#: An exact decimal.
+Ratio: TypeAlias = Coerced[Decimal, Decimal | int | str | float]
+
+LABEL = Checked(names.label, "a name", r"^\S(.*\S)?$")
+LABELS = FrozenSetOf(names.label, "names")
+TRAITS = FrozenSetOf(names.trait_name, "trait names")
+AGGREGATES = FrozenSetOf(names.aggregate_name, "aggregate names")
+
+
+def field(kind: ovo_fields.FieldType[Any], **options: Any) -> Any:
+    """Return a field of any kind."""
+    return Field(kind, **options)
+
+
+def integer(minimum: int = -MAX_AMOUNT, maximum: int = MAX_AMOUNT, **options: Any) -> Any:
+    """Return the field of a whole number from ``minimum`` to ``maximum``."""
+    return Field(StrictInteger(minimum, maximum), **options)
+
+
+def boolean(**options: Any) -> Any:
+    """Return the field of True or False."""
+    return Field(Boolean(), **options)
+
+
+def text(**options: Any) -> Any:
+    """Return the field of any text; nothing else is turned into text."""
+    return Field(Checked(_plain_text, "text", ""), **options)
+
+
+def choice(*words: str, **options: Any) -> Any:
+    """Return the field of one of some words."""
+
+    def check(value: object) -> str:
+        if value not in words:
+            raise ValueError(value)
+        return str(value)
+
+    kind = Checked(check, f"one of {', '.join(words)}", f"^({'|'.join(words)})$")
+    return Field(kind, **options)
+
+
+def ratio(**options: Any) -> Any:
+    """Return the field of an allocation ratio (a :data:`Ratio`)."""
+    return Field(RatioType(), **options)
+
+
+def timestamp(**options: Any) -> Any:
+    """Return the field of a moment in UTC."""
+    return Field(Timestamp(), **options)
+
+
+def uuid(**options: Any) -> Any:
+    """Return the field of a uuid, kept as 36 lower-case characters. Anything else is refused."""
+    return Field(Checked(names.uuid_text, "a uuid", "^[0-9a-fA-F-]{32,36}$"), **options)
+
+
+def resource_class(**options: Any) -> Any:
+    """Return the field of a resource class by name, as a string.
+
+    Wire-compatible with an enum: both say the bare name. A receiver that only knows the enum takes
+    every name that its enum has; this one takes any well-formed one.
+    """
+    kind = Checked(names.resource_class_name, "a resource class name", "^[A-Z0-9_]{1,255}$")
+    return Field(kind, **options)
+
+
+def provider_name(**options: Any) -> Any:
+    """Return the field of a provider's name."""
+    return Field(Checked(names.provider_name, "a name", "^.{1,200}$"), **options)
+
+
+def consumer_name(**options: Any) -> Any:
+    """Return the field of a consumer's name."""
+    return Field(Checked(names.consumer_name, "a name", "^.{1,255}$"), **options)
+
+
+def trait(**options: Any) -> Any:
+    """Return the field of a trait by name."""
+    return Field(Checked(names.trait_name, "a trait name", "^[A-Z0-9_]{1,255}$"), **options)
+
+
+def traits(**options: Any) -> Any:
+    """Return the field of a set of trait names (a :data:`Names`)."""
+    return Field(TRAITS, **options)
+
+
+def aggregates(**options: Any) -> Any:
+    """Return the field of a set of aggregates by name (a :data:`Names`)."""
+    return Field(AGGREGATES, **options)
+
+
+def label(**options: Any) -> Any:
+    """Return the field of a name that people give: of a project, user, aggregate or unit."""
+    return Field(LABEL, **options)
+
+
+def labels(**options: Any) -> Any:
+    """Return the field of a set of names that people give, such as those of networks."""
+    return Field(LABELS, **options)
+
+
+def ids(**options: Any) -> Any:
+    """Return the field of numbers of CPUs or cells (an :data:`Ids`)."""
+    return Field(IdSet(), **options)
+
+
+def integer_pairs(**options: Any) -> Any:
+    """Return the field of a mapping of numbers to numbers (:data:`Pairs`), as vCPUs to CPUs."""
+    return Field(IntegerPairs(), **options)
+
+
+def nested(name: str, **options: Any) -> Any:
+    """Return the field of one object of a class, or of one derived from it."""
+    return Field(Nested(name), **options)
+
+
+def tuple_of(element: ovo_fields.FieldType[Any] | str, **options: Any) -> Any:
+    """Return the field of elements in an order (a :data:`TupleFrom`); objects by class name."""
+    return Field(TupleOf(Nested(element) if isinstance(element, str) else element), **options)
+
+
+def counts(**options: Any) -> Any:
+    """Return the field of whole numbers by resource class; they may be below 0."""
+    return map_of(StrictInteger(-MAX_AMOUNT, MAX_AMOUNT), **options)
+
+
+def map_of(element: ovo_fields.FieldType[Any] | str, **options: Any) -> Any:
+    """Return the field of elements by resource class; objects by the name of their class."""
+    kind = Nested(element) if isinstance(element, str) else element
+    return Field(
+        FrozenDictOf(names.resource_class_name, kind, names.resource_class_order), **options
+    )

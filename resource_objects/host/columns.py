@@ -246,8 +246,8 @@ def members(inventories: Any) -> dict[str, Any]:
 
 # --- counts ---------------------------------------------------------------------------------------
 
-_TOTAL = fields.IntegerField(0, fields.MAX_FIGURE)
-_USED = fields.IntegerField(0)
+_TOTAL = fields.integer(0, fields.MAX_FIGURE)
+_USED = fields.integer(0)
 
 
 class CountColumn(Column):
@@ -261,7 +261,7 @@ class CountColumn(Column):
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
         coerced(self.total, _TOTAL, row)
         coerced(self.used, _USED, row)
-        coerced(self.ratio, RatioColumnField(), row)
+        coerced(self.ratio, _RATIO, row)
         total = row.get(self.total, 0)
         if not total:
             return
@@ -532,11 +532,9 @@ class CarriedValue(ovo_fields.FieldType[Any]):
         return {"type": ["string", "number", "boolean", "object"]}
 
 
-class CarriedField(fields.Field[Any]):
-    """A column that is somebody else's."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(CarriedValue(), nullable=True, **kwargs)
+def carried_field(**options: Any) -> fields.Field[Any]:
+    """Return the field of a column that is somebody else's."""
+    return fields.Field(CarriedValue(), nullable=True, **options)
 
 
 def _is_finite(value: Any) -> bool:
@@ -557,26 +555,7 @@ class _RatioColumn(CarriedValue):
         return "a number from 0 (none stated)"
 
 
-class RatioColumnField(fields.Field[Any]):
-    """An allocation ratio as the record states it, None or 0 if it states none."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(_RatioColumn(), nullable=True, **kwargs)
-
-
-class RowField(fields.Field[fields.FrozenDict]):
-    """``{column: value}`` as a row has them."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(fields.FrozenDictOf(_column_name, CarriedValue()), **kwargs)
-
-
-class RatiosField(fields.Field[fields.FrozenDict]):
-    """``{resource class: allocation ratio}``, exact."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        kind = fields.FrozenDictOf(_count_name, fields.RatioType())
-        super().__init__(kind, default=fields.FrozenDict(), **kwargs)
+_RATIO = fields.Field(_RatioColumn(), nullable=True)
 
 
 def _column_name(value: object) -> str:
@@ -590,3 +569,9 @@ def _count_name(value: object) -> str:
     if value not in COUNTS:
         raise ValueError("resource class")
     return str(value)
+
+
+#: ``{column: value}`` as a row has them.
+ROW = fields.FrozenDictOf(_column_name, CarriedValue())
+#: ``{resource class: allocation ratio}``, exact.
+RATIOS = fields.FrozenDictOf(_count_name, fields.RatioType())

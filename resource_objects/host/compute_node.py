@@ -91,13 +91,13 @@ from resource_objects.host.columns import (
     DERIVED,
     DISK_REPORT,
     NOTHING,
-    CarriedField,
-    RatiosField,
-    RowField,
+    RATIOS,
+    ROW,
     Settings,
     State,
     aside_of,
     beside_of,
+    carried_field,
     column_of,
     columns,
     count_of,
@@ -130,8 +130,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ComputeNode", "SaveResult", "unattributed"]
 
-_TEXTS = ("uuid", "host", "hypervisor_hostname")
-_READ_ONLY = ("id", "uuid")
 _DISK = "DISK_GB"
 
 
@@ -173,35 +171,21 @@ class ComputeNode(base.ResourceObject):
     VERSION = "1.0"
     PARTIAL = True
 
-    fields = {
-        **{
-            name: fields.TextField(nullable=True, read_only=name in _READ_ONLY)
-            if name in _TEXTS
-            else CarriedField(read_only=name in _READ_ONLY)
-            for name in CARRIED
-        },
-        DISK_REPORT: fields.IntegerField(-fields.MAX_FIGURE, fields.MAX_FIGURE, nullable=True),
-        "row": RowField(default=fields.FrozenDict()),
-        "known": RowField(nullable=True, default=None),
-        "given_reserved": fields.ObjectField("Amounts", nullable=True, default=None),
-        "given_ratios": RatiosField(),
-        "inventories": fields.ObjectField("Inventories"),
-        "saved": fields.ObjectField("Inventories"),
-        "of_ledger": fields.BooleanField(default=False),
-        "disk_limit_gb": fields.IntegerField(0, nullable=True, default=None),
-    }
-    uuid: str | None
-    host: str | None
-    hypervisor_hostname: str | None
-    disk_available_least: int | None
-    row: Mapping[str, Any]
-    known: Mapping[str, Any] | None
-    given_reserved: Amounts | None
-    given_ratios: Mapping[str, Decimal]
-    inventories: Inventories
-    saved: Inventories
-    of_ledger: bool
-    disk_limit_gb: int | None
+    uuid: str | None = fields.text(nullable=True, read_only=True)
+    host: str | None = fields.text(nullable=True)
+    hypervisor_hostname: str | None = fields.text(nullable=True)
+    disk_available_least: int | None = fields.integer(
+        -fields.MAX_FIGURE, fields.MAX_FIGURE, nullable=True
+    )
+    row: Mapping[str, Any] = fields.field(ROW, default=fields.FrozenDict())
+    known: Mapping[str, Any] | None = fields.field(ROW, default=None)
+    given_reserved: Amounts | None = fields.nested("Amounts", default=None)
+    given_ratios: Mapping[str, Decimal] = fields.field(RATIOS, default=fields.FrozenDict())
+    inventories: Inventories = fields.nested("Inventories")
+    saved: Inventories = fields.nested("Inventories")
+    of_ledger: bool = fields.boolean(default=False)
+    disk_limit_gb: int | None = fields.integer(0, default=None)
+    fields = {name: carried_field(read_only=name == "id") for name in CARRIED}
 
     _binding: Binding | None = None
 

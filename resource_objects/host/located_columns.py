@@ -24,10 +24,10 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.host.columns import (
     COUNTS,
-    CarriedField,
     Column,
     Settings,
     State,
+    carried_field,
     coerced,
     members,
 )
@@ -54,7 +54,7 @@ from resource_objects.resources.pci import (
 )
 from resource_objects.resources.pci.device import CLAIMED, SPENT
 
-_TEXT = CarriedField()
+_TEXT = carried_field()
 
 VCPU, CPUS, MEMORY = "VCPU", "PCPU", "MEMORY_MB"
 

@@ -17,7 +17,7 @@ RELEASED = "released"
 STATES = (HELD, CONFIRMED, RELEASED)
 
 
-@base.register_record
+@base.register
 class Allocation(base.Value):
     """What one consumer uses of one resource at one provider; ``units`` by name, if any.
 
@@ -29,25 +29,18 @@ class Allocation(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "provider": fields.NameField(),
-        "provider_uuid": fields.UUIDField(nullable=True, default=None),
-        "resource_class": fields.ResourceClassField(),
-        "amount": fields.ObjectField("Amount"),
-        "units": fields.TupleOfLabelsField(default=()),
-    }
-    provider: str
-    provider_uuid: str | None = None
-    resource_class: str
-    amount: Amount
-    units: tuple[str, ...] = ()
+    provider: str = fields.provider_name()
+    provider_uuid: str | None = fields.uuid(default=None)
+    resource_class: str = fields.resource_class()
+    amount: Amount = fields.nested("Amount")
+    units: fields.TupleFrom[str] = fields.tuple_of(fields.LABEL, default=())
 
     def __str__(self) -> str:
         kind = resource(self.resource_class)
         return f"{self.resource_class}={kind.format_amount(self.amount)} of {self.provider}"
 
 
-@base.register_record
+@base.register
 class Claim(base.Value):
     """Allocations made together for a consumer: what ``ledger.claim`` returns.
 
@@ -62,32 +55,18 @@ class Claim(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "id": fields.UUIDField(),
-        "consumer": fields.ConsumerNameField(),
-        "consumer_uuid": fields.UUIDField(),
-        "state": fields.TextField(default=HELD),
-        "allocations": fields.TupleOfObjectsField("Allocation", default=()),
-        "created_at": fields.TimestampField(),
-        "request": fields.ObjectField("Request", nullable=True, default=None),
-        "generation": fields.IntegerField(0, nullable=True, default=None),
-        "project": fields.LabelField(nullable=True, default=None),
-        "user": fields.LabelField(nullable=True, default=None),
-        "consumer_type": fields.LabelField(nullable=True, default=None),
-        "expires_at": fields.TimestampField(nullable=True, default=None),
-    }
-    id: str
-    consumer: str
-    consumer_uuid: str
-    state: str = HELD
-    allocations: tuple[Allocation, ...] = ()
-    created_at: datetime.datetime
-    request: Request | None = None
-    generation: int | None = None
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    expires_at: datetime.datetime | None = None
+    id: str = fields.uuid()
+    consumer: str = fields.consumer_name()
+    consumer_uuid: str = fields.uuid()
+    state: str = fields.text(default=HELD)
+    allocations: fields.TupleFrom[Allocation] = fields.tuple_of("Allocation", default=())
+    created_at: datetime.datetime = fields.timestamp()
+    request: Request | None = fields.nested("Request", default=None)
+    generation: int | None = fields.integer(0, default=None)
+    project: str | None = fields.label(default=None)
+    user: str | None = fields.label(default=None)
+    consumer_type: str | None = fields.label(default=None)
+    expires_at: datetime.datetime | None = fields.timestamp(default=None)
 
     @property
     def amounts(self) -> Amounts:
@@ -130,7 +109,7 @@ def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
 # What else is kept, as values: consumers, resource classes, traits, aggregates.
 
 
-@base.register_record
+@base.register
 class Consumer(base.Value):
     """Who uses something: any name, optionally with a project, a user and a type.
 
@@ -143,22 +122,13 @@ class Consumer(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "name": fields.ConsumerNameField(),
-        "uuid": fields.UUIDField(),
-        "generation": fields.IntegerField(0),
-        "project": fields.LabelField(nullable=True, default=None),
-        "user": fields.LabelField(nullable=True, default=None),
-        "consumer_type": fields.LabelField(nullable=True, default=None),
-        "claim": fields.ObjectField("Claim"),
-    }
-    name: str
-    uuid: str
-    generation: int
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    claim: Claim
+    name: str = fields.consumer_name()
+    uuid: str = fields.uuid()
+    generation: int = fields.integer(0)
+    project: str | None = fields.label(default=None)
+    user: str | None = fields.label(default=None)
+    consumer_type: str | None = fields.label(default=None)
+    claim: Claim = fields.nested("Claim")
 
     @property
     def state(self) -> str:
@@ -189,7 +159,7 @@ class Consumer(base.Value):
         return str(self.claim)
 
 
-@base.register_record
+@base.register
 class ResourceClass(base.Value):
     """The name of a resource, as a ledger keeps it: a standard one, a plug-in's or a custom one.
 
@@ -200,8 +170,7 @@ class ResourceClass(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {"name": fields.ResourceClassField()}
-    name: str
+    name: str = fields.resource_class()
 
     @property
     def is_custom(self) -> bool:
@@ -212,7 +181,7 @@ class ResourceClass(base.Value):
         return self.name
 
 
-@base.register_record
+@base.register
 class Trait(base.Value):
     """A quality that providers may have, as a ledger keeps it.
 
@@ -223,8 +192,7 @@ class Trait(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {"name": fields.TraitField()}
-    name: str
+    name: str = fields.trait()
 
     @property
     def is_custom(self) -> bool:
@@ -235,7 +203,7 @@ class Trait(base.Value):
         return self.name
 
 
-@base.register_record
+@base.register
 class Aggregate(base.Value):
     """A set of providers, by name. Its ``level`` says what kind of place it is, such as ``rack``.
 
@@ -248,12 +216,8 @@ class Aggregate(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "name": fields.LabelField(),
-        "level": fields.LabelField(nullable=True, default=None),
-    }
-    name: str
-    level: str | None = None
+    name: str = fields.label()
+    level: str | None = fields.label(default=None)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.level})" if self.level else self.name

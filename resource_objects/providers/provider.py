@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 MAX_DEPTH = 100
 
 
-@base.register_record
+@base.register
 class Share(base.Value):
     """What an allocation at one provider also uses at another of its tree (D2).
 
@@ -33,16 +33,10 @@ class Share(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "resource_class": fields.ResourceClassField(),
-        "of": fields.NameField(),
-        "of_class": fields.ResourceClassField(),
-        "factor": fields.IntegerField(1, fields.MAX_FIGURE, default=1),
-    }
-    resource_class: str
-    of: str
-    of_class: str
-    factor: int = 1
+    resource_class: str = fields.resource_class()
+    of: str = fields.provider_name()
+    of_class: str = fields.resource_class()
+    factor: int = fields.integer(1, fields.MAX_FIGURE, default=1)
 
     def __str__(self) -> str:
         return f"{self.resource_class} uses {self.factor} {self.of_class} of {self.of}"
@@ -73,26 +67,17 @@ class Provider(base.ResourceObject):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "uuid": fields.UUIDField(nullable=True, default=None),
-        "name": fields.NameField(),
-        "generation": fields.IntegerField(0, nullable=True, default=None),
-        "inventories": fields.ObjectField("Inventories"),
-        "traits": fields.TraitsField(default=frozenset()),
-        "children": fields.TupleOfObjectsField("Provider", default=()),
-        "aggregates": fields.AggregatesField(nullable=True, default=None),
-        "shares": fields.TupleOfObjectsField("Share", default=()),
-        "reported_at": fields.TimestampField(nullable=True, default=None),
-    }
-    uuid: str | None
-    name: str
-    generation: int | None
-    inventories: Inventories
-    traits: frozenset[str]
-    children: tuple[Provider, ...]
-    aggregates: frozenset[str] | None
-    shares: tuple[Share, ...]
-    reported_at: datetime.datetime | None
+    uuid: str | None = fields.uuid(default=None)
+    name: str = fields.provider_name()
+    generation: int | None = fields.integer(0, default=None)
+    inventories: Inventories = fields.nested("Inventories")
+    traits: fields.Names = fields.traits(default=frozenset())
+    children: fields.TupleFrom[Provider] = fields.tuple_of("Provider", default=())
+    aggregates: fields.Coerced[frozenset[str] | None, Iterable[str] | None] = fields.aggregates(
+        default=None
+    )
+    shares: fields.TupleFrom[Share] = fields.tuple_of("Share", default=())
+    reported_at: datetime.datetime | None = fields.timestamp(default=None)
 
     def __init__(
         self,

@@ -61,20 +61,12 @@ class Request(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "groups": fields.TupleOfObjectsField("RequestGroup"),
-        "group_policy": fields.ChoiceField(*POLICIES, nullable=True, default=None),
-        "same_subtree": fields.TupleOfLabelSetsField(default=()),
-        "root_required": fields.TraitsField(default=frozenset()),
-        "root_forbidden": fields.TraitsField(default=frozenset()),
-        "compatibility": fields.ChoiceField(*COMPATIBILITIES, nullable=True, default=None),
-    }
-    groups: tuple[RequestGroup, ...]
-    group_policy: str | None = None
-    same_subtree: tuple[frozenset[str], ...] = ()
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
-    compatibility: str | None = None
+    groups: tuple[RequestGroup, ...] = fields.tuple_of("RequestGroup")
+    group_policy: str | None = fields.choice(*POLICIES, default=None)
+    same_subtree: tuple[frozenset[str], ...] = fields.tuple_of(fields.LABELS, default=())
+    root_required: frozenset[str] = fields.traits(default=frozenset())
+    root_forbidden: frozenset[str] = fields.traits(default=frozenset())
+    compatibility: str | None = fields.choice(*COMPATIBILITIES, default=None)
 
     def __init__(
         self,
@@ -286,12 +278,8 @@ class TraitsOfClass(ovo_fields.FieldType[TraitsOf]):
         return {"type": ["array"], "minItems": 3, "maxItems": 3}
 
 
-class TreeField(fields.Field[str]):
-    """A provider, by name or uuid, whose whole tree is meant."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = fields.Checked(names.provider_key, "a provider name or uuid", "^.{1,200}$")
-        super().__init__(check, **kwargs)
+#: A provider, by name or uuid, whose whole tree is meant.
+_TREE = fields.Checked(names.provider_key, "a provider name or uuid", "^.{1,200}$")
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -330,26 +318,15 @@ class RequestGroup(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "suffix": fields.TextField(default=""),
-        "resources": fields.ObjectField("Amounts"),
-        "required": fields.TraitsField(default=frozenset()),
-        "forbidden": fields.TraitsField(default=frozenset()),
-        "any_of": fields.TupleOfTraitsField(default=()),
-        "member_of": fields.TupleOfAggregatesField(default=()),
-        "not_member_of": fields.AggregatesField(default=frozenset()),
-        "in_tree": TreeField(nullable=True, default=None),
-        "traits_of": fields.Field(fields.TupleOf(TraitsOfClass()), default=()),
-    }
-    suffix: str
-    resources: Amounts
-    required: frozenset[str]
-    forbidden: frozenset[str]
-    any_of: tuple[frozenset[str], ...] = ()
-    member_of: tuple[frozenset[str], ...] = ()
-    not_member_of: frozenset[str] = frozenset()
-    in_tree: str | None = None
-    traits_of: tuple[TraitsOf, ...] = ()
+    suffix: str = fields.text(default="")
+    resources: Amounts = fields.nested("Amounts")
+    required: frozenset[str] = fields.traits(default=frozenset())
+    forbidden: frozenset[str] = fields.traits(default=frozenset())
+    any_of: tuple[frozenset[str], ...] = fields.tuple_of(fields.TRAITS, default=())
+    member_of: tuple[frozenset[str], ...] = fields.tuple_of(fields.AGGREGATES, default=())
+    not_member_of: frozenset[str] = fields.aggregates(default=frozenset())
+    in_tree: str | None = fields.field(_TREE, default=None)
+    traits_of: tuple[TraitsOf, ...] = fields.tuple_of(TraitsOfClass(), default=())
 
     def __init__(
         self,

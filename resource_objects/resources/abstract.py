@@ -164,12 +164,9 @@ class Inventory(base.ResourceObject, abc.ABC):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        #: of what; only for messages, so it plays no part in equality
-        "resource_class": fields.ResourceClassField(nullable=True, default=None),
-    }
+    #: of what; only for messages, so it plays no part in equality
+    resource_class: str | None = fields.resource_class(default=None)
     NOT_COMPARED = frozenset({"resource_class"})
-    resource_class: str | None
 
     @abc.abstractmethod
     def fit(
@@ -282,19 +279,10 @@ class Resource(base.Value, abc.ABC):
     #: The class of its inventories.
     inventory_kind: ClassVar[type[Inventory]] = Inventory  # type: ignore[type-abstract]
 
-    fields = {
-        "name": fields.ResourceClassField(),
-        "type": fields.TextField(default=""),
-        "units": fields.TextField(default=""),
-        "description": fields.TextField(default=""),
-    }
-    name: str
-    type: str
-    units: str
-    description: str
-
-    def __init__(self, name: str, type: str = "", units: str = "", description: str = "") -> None:
-        super().__init__(name=name, type=type, units=units, description=description)
+    name: str = fields.resource_class(kw_only=False)
+    type: str = fields.text(default="", kw_only=False)
+    units: str = fields.text(default="", kw_only=False)
+    description: str = fields.text(default="", kw_only=False)
 
     @on_class_or_instance
     @abc.abstractmethod

@@ -44,6 +44,8 @@ def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
 class _AmountMapping(base.Value, ByResource[Amount]):
     """A frozen mapping of resources to amounts, with the text form."""
 
+    by_class = fields.map_of("Amount")
+
     _WHAT = "amounts"
 
     def _value_of(self, resource: Resource, value: Any) -> Amount:
@@ -123,8 +125,6 @@ class Amounts(_AmountMapping):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {"by_class": fields.MapOfObjectsField("Amount")}
-
     def _validate(self) -> None:
         super()._validate()
         kept = {name: amount for name, amount in self.by_name() if not amount.is_zero}
@@ -202,8 +202,6 @@ class Limits(_AmountMapping):
 
     # Version 1.0: Initial version
     VERSION = "1.0"
-
-    fields = {"by_class": fields.MapOfObjectsField("Amount")}
 
     _WHAT = "limits"
 

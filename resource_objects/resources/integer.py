@@ -24,6 +24,7 @@ from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord
 
 _ONE: Final = Decimal(1)
+_NO_BOUND: int | None = None
 
 
 @final
@@ -50,8 +51,7 @@ class IntegerAmount(abstract.Amount):
 
     __slots__ = ("_obj_value",)
 
-    fields = {"value": fields.IntegerField()}
-    value: int
+    value: int = fields.integer()
 
     def __init__(self, value: int) -> None:
         if type(value) is not int or not -MAX_AMOUNT <= value <= MAX_AMOUNT:
@@ -177,49 +177,17 @@ class IntegerInventory(abstract.Inventory):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "total": fields.IntegerField(0, MAX_FIGURE),
-        "reserved": fields.IntegerField(0, MAX_FIGURE, default=0),
-        "min_unit": fields.IntegerField(1, MAX_FIGURE, default=1),
-        "max_unit": fields.IntegerField(1, MAX_FIGURE, nullable=True, default=None),
-        "step_size": fields.IntegerField(1, MAX_FIGURE, default=1),
-        "allocation_ratio": fields.RatioField(default=_ONE),
-        "used": fields.IntegerField(0, MAX_AMOUNT, default=0),
-    }
-    total: int
-    reserved: int
-    min_unit: int
-    max_unit: int | None
-    step_size: int
-    allocation_ratio: Decimal
-    used: int
+    total: int = fields.integer(0, MAX_FIGURE, kw_only=False)
+    reserved: int = fields.integer(0, MAX_FIGURE, default=0, kw_only=False)
+    min_unit: int = fields.integer(1, MAX_FIGURE, default=1, kw_only=False)
+    max_unit: int | None = fields.integer(1, MAX_FIGURE, default=None, kw_only=False)
+    step_size: int = fields.integer(1, MAX_FIGURE, default=1, kw_only=False)
+    allocation_ratio: fields.Ratio = fields.ratio(default=_ONE, kw_only=False)
+    used: int = fields.integer(0, MAX_AMOUNT, default=0, kw_only=False)
 
     #: What may be used in all besides the capacity, None for no bound: a limit of whoever holds
     #: this inventory, which is in no copy of it.
-    ceiling: int | None = None
-
-    def __init__(
-        self,
-        total: int,
-        reserved: int = 0,
-        min_unit: int = 1,
-        max_unit: int | None = None,
-        step_size: int = 1,
-        allocation_ratio: Decimal | int | str | float = _ONE,
-        used: int = 0,
-        *,
-        resource_class: str | None = None,
-    ) -> None:
-        super().__init__(
-            total=total,
-            reserved=reserved,
-            min_unit=min_unit,
-            max_unit=max_unit,
-            step_size=step_size,
-            allocation_ratio=allocation_ratio,
-            used=used,
-            resource_class=resource_class,
-        )
+    ceiling = _NO_BOUND
 
     def _validate(self) -> None:
         if self._obj_reserved > self._obj_total:
@@ -368,15 +336,16 @@ class IntegerInventory(abstract.Inventory):
         )
         return (record,)
 
-    # the storage of the fields, read by the methods above
-    _obj_total: int
-    _obj_reserved: int
-    _obj_min_unit: int
-    _obj_max_unit: int | None
-    _obj_step_size: int
-    _obj_allocation_ratio: Decimal
-    _obj_used: int
-    _obj_resource_class: str | None
+    def _storage(self) -> None:
+        """State for type checkers the storage of the fields, which the methods above read."""
+        self._obj_total: int
+        self._obj_reserved: int
+        self._obj_min_unit: int
+        self._obj_max_unit: int | None
+        self._obj_step_size: int
+        self._obj_allocation_ratio: Decimal
+        self._obj_used: int
+        self._obj_resource_class: str | None
 
 
 def _value_of(amount: object) -> int:

@@ -78,7 +78,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {"by_class": fields.MapOfObjectsField("Inventory")}
+    by_class: Mapping[str, Inventory] = fields.map_of("Inventory")
 
     def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:

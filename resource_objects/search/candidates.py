@@ -53,7 +53,7 @@ class Mappings(fields.FrozenDictOf):
         super().__init__(_suffix, fields.TupleOf(name))
 
 
-@base.register_record
+@base.register
 class Candidate(base.Value):
     """One complete way to hold a request: what to take of whom.
 
@@ -78,18 +78,11 @@ class Candidate(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "host": fields.NameField(),
-        "allocations": fields.TupleOfObjectsField("Allocation"),
-        "generations": fields.Field(fields.TupleOf(Generation()), default=()),
-        "located": fields.ObjectField("Amounts", default=Amounts()),
-        "mappings": fields.Field(Mappings(), default=FrozenDict()),
-    }
-    host: str
-    allocations: tuple[Allocation, ...]
-    generations: tuple[tuple[str, int], ...] = ()
-    located: Amounts = Amounts()
-    mappings: Mapping[str, tuple[str, ...]] = FrozenDict()
+    host: str = fields.provider_name()
+    allocations: fields.TupleFrom[Allocation] = fields.tuple_of("Allocation")
+    generations: fields.TupleFrom[tuple[str, int]] = fields.tuple_of(Generation(), default=())
+    located: Amounts = fields.nested("Amounts", default=Amounts())
+    mappings: Mapping[str, tuple[str, ...]] = fields.field(Mappings(), default=FrozenDict())
 
     def _validate(self) -> None:
         if not self.allocations:

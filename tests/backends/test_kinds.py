@@ -37,7 +37,7 @@ class TrayAmount(Amount):
     WIRE_PREFIX = _PREFIX
     VERSION = "1.0"
 
-    fields = {"slots": fields.IntegerField(-99, 99), "watts": fields.IntegerField(-9999, 9999)}
+    fields = {"slots": fields.integer(-99, 99), "watts": fields.integer(-9999, 9999)}
 
     @property
     def is_zero(self) -> bool:
@@ -62,9 +62,9 @@ class TrayInventory(Inventory):
     VERSION = "1.0"
 
     fields = {
-        "slots": fields.IntegerField(1, 99),
-        "watts": fields.IntegerField(1, 9999),
-        "colour": fields.TextField(),
+        "slots": fields.integer(1, 99),
+        "watts": fields.integer(1, 9999),
+        "colour": fields.text(),
     }
 
     def fit(

@@ -12,7 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.host import columns as registry
-from resource_objects.host.columns import CarriedField, Column, Settings, State, coerced
+from resource_objects.host.columns import Column, Settings, State, carried_field, coerced
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
@@ -176,7 +176,7 @@ class SeatsColumn(Column):
     names = ("seats",)
 
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
-        coerced("seats", CarriedField(), row)
+        coerced("seats", carried_field(), row)
 
     def read(
         self, row: Mapping[str, Any], settings: Settings, found: Mapping[str, Inventory]

@@ -41,8 +41,8 @@ class Loose(base.Value):
     WIRE_PREFIX = "test_backports"
     VERSION = "1.1"
     fields = {
-        "held": fields.ObjectField(f"{PREFIX}.Medium", nullable=True, default=None),
-        "shelf": fields.ObjectField(f"{PREFIX}.Shelf", nullable=True, default=None),
+        "held": fields.nested(f"{PREFIX}.Medium", nullable=True, default=None),
+        "shelf": fields.nested(f"{PREFIX}.Shelf", nullable=True, default=None),
     }
 
 

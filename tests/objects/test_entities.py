@@ -28,10 +28,10 @@ class Span(base.ResourceObject):
     WIRE_PREFIX = PREFIX
     VERSION = "1.0"
     fields = {
-        "low": fields.IntegerField(),
-        "high": fields.IntegerField(),
-        "name": fields.TextField(read_only=True),
-        "note": fields.TextField(nullable=True, default=None),
+        "low": fields.integer(),
+        "high": fields.integer(),
+        "name": fields.text(read_only=True),
+        "note": fields.text(nullable=True, default=None),
     }
     low: int
     high: int
@@ -52,10 +52,10 @@ class Sparse(base.ResourceObject):
     VERSION = "1.0"
     PARTIAL = True
     fields = {
-        "a": fields.IntegerField(),
-        "b": fields.IntegerField(default=5),
-        "c": fields.IntegerField(read_only=True),
-        "late": fields.IntegerField(),
+        "a": fields.integer(),
+        "b": fields.integer(default=5),
+        "c": fields.integer(read_only=True),
+        "late": fields.integer(),
     }
     a: int
     b: int

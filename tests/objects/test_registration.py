@@ -51,7 +51,7 @@ def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
         @base.register
         class Thing(base.Value):
             WIRE_PREFIX = "test_registration"
-            fields = {"a": fields.IntegerField()}
+            fields = {"a": fields.integer()}
 
     with pytest.raises(
         exceptions.InvalidName, match=r"test_registration\.Thing 1\.0.*First\.Thing"
@@ -60,7 +60,7 @@ def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
         @base.register
         class Thing(base.Value):
             WIRE_PREFIX = "test_registration"
-            fields = {"b": fields.IntegerField()}
+            fields = {"b": fields.integer()}
 
     made = First.Thing(a=1)
     assert base.ResourceObject.obj_from_primitive(made.obj_to_primitive()) == made
@@ -99,7 +99,7 @@ def test_a_class_of_another_distribution_needs_a_prefix_of_its_own() -> None:
 
         @base.register
         class Intruder(Amount):
-            fields = {"value": fields.IntegerField()}
+            fields = {"value": fields.integer()}
 
     assert "resource_objects.Intruder" not in ovo.VersionedObjectRegistry.obj_classes()
 
@@ -111,7 +111,7 @@ def test_an_entity_keeps_no_field_in_slots_because_a_refused_update_could_not_un
         class Slotted(base.ResourceObject):
             WIRE_PREFIX = "test_registration"
             __slots__ = ("_obj_a",)
-            fields = {"a": fields.IntegerField()}
+            fields = {"a": fields.integer()}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_our_classes_do_not_replace_foreign_ones_of_their_names() -> None:
     @base.register
     class ComputeNode(base.ResourceObject):
         WIRE_PREFIX = "test_registration"
-        fields = {"name": fields.TextField()}
+        fields = {"name": fields.text()}
 
     primitive = foreign(host="cn1").obj_to_primitive()
     assert type(foreign.obj_from_primitive(primitive)) is foreign
@@ -190,7 +190,7 @@ def test_an_abstract_property_is_fulfilled_by_a_field() -> None:
 
     @base.register
     class Cat(Named):
-        fields = {"name": fields.TextField()}
+        fields = {"name": fields.text()}
 
     assert Cat(name="Tom").name == "Tom"
 
@@ -209,7 +209,7 @@ def test_a_derived_class_inherits_fields_and_adds_its_own() -> None:
     @base.register
     class Tagged(IntegerInventory):
         WIRE_PREFIX = "test_registration"
-        fields = {"tag": fields.TextField(default="")}
+        fields = {"tag": fields.text(default="")}
 
     assert set(Tagged.fields) == {*IntegerInventory.fields, "tag"}
     assert "tag" not in IntegerInventory.fields
@@ -240,7 +240,7 @@ def test_a_method_that_a_class_brings_itself_is_kept() -> None:
     @base.register
     class Counting(base.ResourceObject):
         WIRE_PREFIX = "test_registration"
-        fields = {"a": fields.IntegerField(default=0), "b": fields.IntegerField(default=0)}
+        fields = {"a": fields.integer(default=0), "b": fields.integer(default=0)}
 
         def obj_to_primitive(
             self, target_version: str | None = None, version_manifest: dict[str, str] | None = None

@@ -39,7 +39,7 @@ class Labelled(base.Value):
 
     WIRE_PREFIX = "test_string"
     VERSION = "1.0"
-    fields = {"resource_class": fields.ResourceClassField()}
+    fields = {"resource_class": fields.resource_class()}
     resource_class: str
 
 

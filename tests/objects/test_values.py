@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from resource_objects import base, exceptions, fields
 from resource_objects.resources import Amounts, IntegerAmount, IntegerResource, Limits, SlotResource
+from resource_objects.resources.numa import HostCell, PlacedCell
 from resource_objects.resources.pci import Device
 from tests.objects.versions import Disk, Tape
 from tests.support import strategies
@@ -146,6 +149,42 @@ def test_an_unknown_or_missing_field_is_refused() -> None:
         Disk()
     with pytest.raises(exceptions.InvalidField, match=r"Disk\.size_mb: got None"):
         Disk(size_mb=None)
+
+
+@pytest.mark.law(8)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Device("0000:3b:00.0", "10de", "2330", traits=iter(["bad"])),
+        lambda: HostCell(0, shared=iter([-1])),
+        lambda: HostCell(0, pages=iter([1])),
+        lambda: PlacedCell(0, pins=iter([(0, -1)])),
+    ],
+)
+def test_what_an_iterator_yields_is_refused_although_it_is_then_used_up(
+    make: Callable[[], base.Value],
+) -> None:
+    with pytest.raises(exceptions.InvalidInput):
+        make()
+
+
+def test_the_constructor_takes_the_fields_and_says_so() -> None:
+    assert str(inspect.signature(PlacedCell)) == (
+        "(cell, *, pins=(), idle=(), shared=(), page_size_kib=None)"
+    )
+    assert str(inspect.signature(SlotResource)).startswith("(name: 'str', type: 'str' = 'abstract'")
+    assert PlacedCell(1, idle={3, 2}) == PlacedCell(cell=1, idle=(2, 3))
+    with pytest.raises(TypeError, match="takes 1 arguments by place, got 2"):
+        PlacedCell(1, {})  # type: ignore[misc]
+    with pytest.raises(TypeError, match="got cell twice"):
+        PlacedCell(1, cell=1)  # type: ignore[misc]
+
+
+def test_a_field_that_follows_from_the_others_is_made_where_none_is_given() -> None:
+    device = Device("0000:3b:00.0", "10de", "2330", resource_class=None)
+    assert device.resource_class == "CUSTOM_PCI_10DE_2330"
+    with pytest.raises(exceptions.InvalidField, match=r"Device\.vendor_id: got 7"):
+        Device("0000:3b:00.0", 7, "2330")  # type: ignore[arg-type]
 
 
 def test_what_a_value_was_made_from_can_change_without_it() -> None:

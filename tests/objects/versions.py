@@ -52,12 +52,12 @@ class V10:
     @base.register
     class Disk(Medium):
         VERSION = "1.0"
-        fields = {"size_gb": fields.IntegerField(1)}
+        fields = {"size_gb": fields.integer(1)}
 
     @base.register
     class Tape(Medium):
         VERSION = "1.0"
-        fields = {"length": fields.IntegerField(1)}
+        fields = {"length": fields.integer(1)}
 
 
 class V11:
@@ -67,8 +67,8 @@ class V11:
     class Disk(Medium):
         VERSION = "1.1"
         fields = {
-            "size_gb": fields.IntegerField(1),
-            "rpm": fields.IntegerField(0, nullable=True, default=None),
+            "size_gb": fields.integer(1),
+            "rpm": fields.integer(0, nullable=True, default=None),
         }
 
 
@@ -80,7 +80,7 @@ class V12:
         VERSION = "1.2"
         fields = {
             **V11.Disk.fields,
-            "encrypted": fields.BooleanField(default=False),
+            "encrypted": fields.boolean(default=False),
         }
 
 
@@ -93,9 +93,9 @@ class Disk(Medium):
     VERSION = "2.0"
 
     fields = {
-        "size_mb": fields.IntegerField(1),
-        "rpm": fields.IntegerField(0, nullable=True, default=None),
-        "encrypted": fields.BooleanField(default=False),
+        "size_mb": fields.integer(1),
+        "rpm": fields.integer(0, nullable=True, default=None),
+        "encrypted": fields.boolean(default=False),
     }
     size_mb: int
     rpm: int | None
@@ -121,8 +121,8 @@ class Tape(Medium):
     VERSION = "1.1"
 
     fields = {
-        "length": fields.IntegerField(1),
-        "label": fields.TextField(default=""),
+        "length": fields.integer(1),
+        "label": fields.text(default=""),
     }
     length: int
     label: str
@@ -158,13 +158,13 @@ class Shelf(base.ResourceObject):
     }
 
     fields = {
-        "name": fields.TextField(default="shelf"),
-        "main": fields.ObjectField(f"{PREFIX}.Medium", nullable=True, default=None),
-        "by_class": fields.MapOfObjectsField(f"{PREFIX}.Medium", default={}),
-        "row": fields.TupleOfObjectsField(f"{PREFIX}.Medium", default=()),
+        "name": fields.text(default="shelf"),
+        "main": fields.nested(f"{PREFIX}.Medium", nullable=True, default=None),
+        "by_class": fields.map_of(f"{PREFIX}.Medium", default={}),
+        "row": fields.tuple_of(f"{PREFIX}.Medium", default=()),
         "stock_list": _ListOfMedia(default=[]),
         "stock_dict": _DictOfListsOfMedia(default={}),
-        "labels": fields.TupleOfObjectsField(f"{PREFIX}.Label", default=()),
+        "labels": fields.tuple_of(f"{PREFIX}.Label", default=()),
     }
     name: str
     main: Medium | None
@@ -182,7 +182,7 @@ class V10Label:
     class Label(base.ResourceObject):
         WIRE_PREFIX = PREFIX
         VERSION = "1.0"
-        fields = {"text": fields.TextField(default="")}
+        fields = {"text": fields.text(default="")}
 
 
 @base.register
@@ -195,8 +195,8 @@ class Label(base.ResourceObject):
     VERSION = "1.1"
 
     fields = {
-        "text": fields.TextField(default=""),
-        "inner": fields.TupleOfObjectsField(f"{PREFIX}.Label", default=()),
+        "text": fields.text(default=""),
+        "inner": fields.tuple_of(f"{PREFIX}.Label", default=()),
     }
     text: str
     inner: tuple[Label, ...]

@@ -34,10 +34,10 @@ class LampAmount(Amount):
     VERSION = "1.0"
 
     fields = {
-        "count": fields.IntegerField(1, 999),
-        "is_near": fields.BooleanField(default=True),
-        "placed": fields.IntegerPairsField(default=()),
-        "gives_back": fields.BooleanField(default=False),
+        "count": fields.integer(1, 999),
+        "is_near": fields.boolean(default=True),
+        "placed": fields.integer_pairs(default=()),
+        "gives_back": fields.boolean(default=False),
     }
     count: int
     is_near: bool
@@ -110,7 +110,7 @@ class LampInventory(Affine, Inventory):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {"free": fields.IntegerPairsField(default=())}
+    fields = {"free": fields.integer_pairs(default=())}
     free: tuple[tuple[int, int], ...]
 
     #: What knows what lamps need.

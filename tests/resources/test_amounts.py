@@ -32,7 +32,7 @@ class Colour(Amount):
 
     WIRE_PREFIX = "test_amounts"
     VERSION = "1.0"
-    fields = {"name": fields.TextField(), "back": fields.BooleanField(default=False)}
+    fields = {"name": fields.text(), "back": fields.boolean(default=False)}
     name: str
     back: bool
 

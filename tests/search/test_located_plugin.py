@@ -31,8 +31,8 @@ class RingAmount(Amount):
     VERSION = "1.0"
 
     fields = {
-        "lanes": fields.IntegerField(-99, 99),
-        "switch": fields.IntegerField(0, nullable=True, default=None),
+        "lanes": fields.integer(-99, 99),
+        "switch": fields.integer(0, nullable=True, default=None),
     }
 
     is_zero = False

@@ -23,7 +23,6 @@ from resource_objects.resources.numa.host import (
     KIB,
     LARGE,
     SMALL,
-    listed,
     page_class,
     parse_page_size,
     show_kib,
@@ -39,6 +38,10 @@ THREAD_POLICIES = (PREFER, REQUIRE, ISOLATE)
 #: Whether whatever serves the vCPUs (a hypervisor's emulator threads) has a CPU of its own.
 SHARE = "share"
 EMULATOR_POLICIES = (SHARE, ISOLATE)
+
+
+def _page_size(value: object) -> str:
+    return "" if value == "" else parse_page_size(value)
 
 
 @base.register
@@ -74,59 +77,19 @@ class NUMATopologyAmount(abstract.Amount):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "cells": fields.TupleOfObjectsField("GuestCell"),
-        "page_size": fields.TextField(default=""),
-        "thread_policy": fields.ChoiceField(*THREAD_POLICIES, nullable=True, default=None),
-        "emulator_policy": fields.ChoiceField(*EMULATOR_POLICIES, nullable=True, default=None),
-        "physnets": fields.LabelsField(default=frozenset()),
-        "tunneled": fields.BooleanField(default=False),
-        "one_socket": fields.BooleanField(default=False),
-        "placed": fields.TupleOfObjectsField("PlacedCell", default=()),
-        "emulator_cpu": fields.IntegerField(0, MAX_ID, nullable=True, default=None),
-        "gives_back": fields.BooleanField(default=False),
-        "beside": fields.LabelsField(default=frozenset()),
-    }
-    cells: tuple[GuestCell, ...]
-    page_size: str
-    thread_policy: str | None
-    emulator_policy: str | None
-    physnets: frozenset[str]
-    tunneled: bool
-    one_socket: bool
-    placed: tuple[PlacedCell, ...]
-    emulator_cpu: int | None
-    gives_back: bool
-    beside: frozenset[str]
-
-    def __init__(
-        self,
-        cells: Iterable[GuestCell],
-        *,
-        page_size: str | int = "",
-        thread_policy: str | None = None,
-        emulator_policy: str | None = None,
-        physnets: Iterable[str] = (),
-        tunneled: bool = False,
-        one_socket: bool = False,
-        placed: Iterable[PlacedCell] = (),
-        emulator_cpu: int | None = None,
-        gives_back: bool = False,
-        beside: Iterable[str] = (),
-    ) -> None:
-        super().__init__(  # every field: values are made fast only if none is left to its default
-            cells=listed(cells),
-            page_size="" if page_size in ("", None) else parse_page_size(page_size),
-            thread_policy=thread_policy,
-            emulator_policy=emulator_policy,
-            physnets=physnets,
-            tunneled=tunneled,
-            one_socket=one_socket,
-            placed=listed(placed),
-            emulator_cpu=emulator_cpu,
-            gives_back=gives_back,
-            beside=beside,
-        )
+    cells: fields.TupleFrom[GuestCell] = fields.tuple_of("GuestCell", kw_only=False)
+    page_size: fields.Coerced[str, str | int] = fields.field(
+        fields.Checked(_page_size, "a page size", ""), default=""
+    )
+    thread_policy: str | None = fields.choice(*THREAD_POLICIES, default=None)
+    emulator_policy: str | None = fields.choice(*EMULATOR_POLICIES, default=None)
+    physnets: fields.Names = fields.labels(default=frozenset())
+    tunneled: bool = fields.boolean(default=False)
+    one_socket: bool = fields.boolean(default=False)
+    placed: fields.TupleFrom[PlacedCell] = fields.tuple_of("PlacedCell", default=())
+    emulator_cpu: int | None = fields.integer(0, MAX_ID, default=None)
+    gives_back: bool = fields.boolean(default=False)
+    beside: fields.Names = fields.labels(default=frozenset())
 
     # --- what is asked ---
 
@@ -453,19 +416,9 @@ class GuestCell(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "shared": fields.IdsField(default=()),
-        "dedicated": fields.IdsField(default=()),
-        "memory_mb": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
-    }
-    shared: tuple[int, ...]
-    dedicated: tuple[int, ...]
-    memory_mb: int
-
-    def __init__(
-        self, *, shared: Iterable[int] = (), dedicated: Iterable[int] = (), memory_mb: int = 0
-    ) -> None:
-        super().__init__(shared=shared, dedicated=dedicated, memory_mb=memory_mb)
+    shared: fields.Ids = fields.ids(default=())
+    dedicated: fields.Ids = fields.ids(default=())
+    memory_mb: int = fields.integer(0, fields.MAX_FIGURE, default=0)
 
     @property
     def vcpus(self) -> tuple[int, ...]:
@@ -493,35 +446,11 @@ class PlacedCell(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "cell": fields.IntegerField(0, MAX_ID),
-        "pins": fields.IntegerPairsField(default=()),
-        "idle": fields.IdsField(default=()),
-        "shared": fields.IdsField(default=()),
-        "page_size_kib": fields.IntegerField(1, fields.MAX_FIGURE, nullable=True, default=None),
-    }
-    cell: int
-    pins: tuple[tuple[int, int], ...]
-    idle: tuple[int, ...]
-    shared: tuple[int, ...]
-    page_size_kib: int | None
-
-    def __init__(
-        self,
-        cell: int,
-        *,
-        pins: Mapping[int, int] | Iterable[tuple[int, int]] = (),
-        idle: Iterable[int] = (),
-        shared: Iterable[int] = (),
-        page_size_kib: int | None = None,
-    ) -> None:
-        super().__init__(
-            cell=cell,
-            pins=pins if isinstance(pins, Mapping) else listed(pins),
-            idle=idle,
-            shared=shared,
-            page_size_kib=page_size_kib,
-        )
+    cell: int = fields.integer(0, MAX_ID, kw_only=False)
+    pins: fields.Pairs = fields.integer_pairs(default=())
+    idle: fields.Ids = fields.ids(default=())
+    shared: fields.Ids = fields.ids(default=())
+    page_size_kib: int | None = fields.integer(1, fields.MAX_FIGURE, default=None)
 
     @property
     def pinned(self) -> tuple[int, ...]:
@@ -633,8 +562,6 @@ def _check_vcpus(amount: NUMATopologyAmount) -> None:
 
 
 def _check_policies(amount: NUMATopologyAmount) -> None:
-    if amount.page_size and parse_page_size(amount.page_size) != amount.page_size:
-        raise InvalidAmount("page size", amount.page_size, "a word, or KiB in digits")
     if amount.cpu_policy != SHARED:
         return
     if amount.thread_policy is not None:

@@ -6,7 +6,7 @@ always, and a page size is found anew for every pair.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self, TypeAlias
 
 from resource_objects import base, exceptions, fields, ratio
@@ -27,7 +27,6 @@ from resource_objects.resources.numa.host import (
     LARGE,
     SMALL,
     Cell,
-    listed,
     page_class,
     show_kib,
 )
@@ -429,23 +428,8 @@ class NUMATopologyLimit(abstract.Amount):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "vcpus": fields.IntegerPairsField(default=()),
-        "memory_mb": fields.IntegerPairsField(default=()),
-    }
-    vcpus: tuple[tuple[int, int], ...]
-    memory_mb: tuple[tuple[int, int], ...]
-
-    def __init__(
-        self,
-        *,
-        vcpus: Mapping[int, int] | Iterable[tuple[int, int]] = (),
-        memory_mb: Mapping[int, int] | Iterable[tuple[int, int]] = (),
-    ) -> None:
-        super().__init__(
-            vcpus=vcpus if isinstance(vcpus, Mapping) else listed(vcpus),
-            memory_mb=memory_mb if isinstance(memory_mb, Mapping) else listed(memory_mb),
-        )
+    vcpus: fields.Pairs = fields.integer_pairs(default=())
+    memory_mb: fields.Pairs = fields.integer_pairs(default=())
 
     @classmethod
     def parse(cls, text_form: str) -> NUMATopologyLimit:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, NamedTuple
 
 from resource_objects import base, exceptions, fields, ratio
@@ -21,7 +20,7 @@ from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, mask_of
 KIB = 1024
 
 
-@base.register_record
+@base.register
 class PagePool(base.Value):
     """The memory pages of one size in a host cell.
 
@@ -32,14 +31,9 @@ class PagePool(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "size_kib": fields.IntegerField(1, fields.MAX_FIGURE),
-        "total": fields.IntegerField(0, fields.MAX_AMOUNT // fields.MAX_FIGURE),
-        "reserved": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
-    }
-    size_kib: int
-    total: int
-    reserved: int = 0
+    size_kib: int = fields.integer(1, fields.MAX_FIGURE)
+    total: int = fields.integer(0, fields.MAX_AMOUNT // fields.MAX_FIGURE)
+    reserved: int = fields.integer(0, fields.MAX_FIGURE, default=0)
 
     def _validate(self) -> None:
         if self.size_kib & (self.size_kib - 1):
@@ -55,6 +49,29 @@ class PagePool(base.Value):
     def free_mb(self) -> int:
         """MiB in pages that are not reserved, used or not."""
         return (self.total - self.reserved) * self.size_kib // KIB
+
+
+class _Cores(fields.TupleOf):
+    """The CPUs of each core, no more than can be numbered.
+
+    Each CPU is on one core, so a few repeated ranges of all CPUs are never expanded.
+    """
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> tuple[Any, ...]:
+        left = MAX_ID + 1
+
+        def bounded(core: Any) -> Any:
+            nonlocal left
+            left -= len(core) if isinstance(core, Sized) else 0
+            if left < 0:
+                raise exceptions.InvalidInventory(
+                    "siblings of a cell", f"more than {MAX_ID + 1} CPUs", "each CPU on one core"
+                )
+            return core
+
+        if isinstance(value, set | frozenset | str | bytes | Mapping):
+            return super().coerce(obj, attr, value)
+        return super().coerce(obj, attr, map(bounded, value))
 
 
 @base.register
@@ -85,55 +102,18 @@ class HostCell(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "id": fields.IntegerField(0, MAX_ID),
-        "shared": fields.IdsField(default=()),
-        "dedicated": fields.IdsField(default=()),
-        "siblings": fields.TupleOfIdsField(default=()),
-        "memory_mb": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
-        "pages": fields.TupleOfObjectsField("PagePool", default=()),
-        "socket": fields.IntegerField(nullable=True, default=None),
-        "distances": fields.IntegerPairsField(default=()),
-        "physnets": fields.LabelsField(default=frozenset()),
-        "tunneled": fields.BooleanField(default=False),
-    }
-    id: int
-    shared: tuple[int, ...]
-    dedicated: tuple[int, ...]
-    siblings: tuple[tuple[int, ...], ...]
-    memory_mb: int
-    pages: tuple[PagePool, ...]
-    socket: int | None
-    distances: tuple[tuple[int, int], ...]
-    physnets: frozenset[str]
-    tunneled: bool
-
-    def __init__(
-        self,
-        id: int,
-        *,
-        shared: Iterable[int] = (),
-        dedicated: Iterable[int] = (),
-        siblings: Iterable[Iterable[int]] = (),
-        memory_mb: int = 0,
-        pages: Iterable[PagePool] = (),
-        socket: int | None = None,
-        distances: Mapping[int, int] | Iterable[tuple[int, int]] = (),
-        physnets: Iterable[str] = (),
-        tunneled: bool = False,
-    ) -> None:
-        super().__init__(
-            id=id,
-            shared=shared,
-            dedicated=dedicated,
-            siblings=_cores(id, siblings),
-            memory_mb=memory_mb,
-            pages=listed(pages),
-            socket=socket,
-            distances=distances if isinstance(distances, Mapping) else listed(distances),
-            physnets=physnets,
-            tunneled=tunneled,
-        )
+    id: int = fields.integer(0, MAX_ID, kw_only=False)
+    shared: fields.Ids = fields.ids(default=())
+    dedicated: fields.Ids = fields.ids(default=())
+    siblings: fields.Coerced[tuple[tuple[int, ...], ...], Iterable[Iterable[int]]] = fields.field(
+        _Cores(fields.IdSet()), default=()
+    )
+    memory_mb: int = fields.integer(0, fields.MAX_FIGURE, default=0)
+    pages: fields.TupleFrom[PagePool] = fields.tuple_of("PagePool", default=())
+    socket: int | None = fields.integer(default=None)
+    distances: fields.Pairs = fields.integer_pairs(default=())
+    physnets: fields.Names = fields.labels(default=frozenset())
+    tunneled: bool = fields.boolean(default=False)
 
     def _validate(self) -> None:
         cores = tuple(sorted(self.siblings))
@@ -225,73 +205,17 @@ class CellUsage(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "cell": fields.IntegerField(0, MAX_ID),
-        "shared": fields.IntegerField(0, default=0),
-        "pinned": fields.IdsField(default=()),
-        "loose": fields.IntegerField(0, fields.MAX_FIGURE, default=0),
-        "memory_mb": fields.IntegerField(0, default=0),
-        "pages": fields.IntegerPairsField(default=()),
-    }
-    cell: int
-    shared: int
-    pinned: tuple[int, ...]
-    loose: int
-    memory_mb: int
-    pages: tuple[tuple[int, int], ...]
-
-    def __init__(
-        self,
-        cell: int,
-        *,
-        shared: int = 0,
-        pinned: Iterable[int] = (),
-        loose: int = 0,
-        memory_mb: int = 0,
-        pages: Mapping[int, int] | Iterable[tuple[int, int]] = (),
-    ) -> None:
-        super().__init__(
-            cell=cell,
-            shared=shared,
-            pinned=pinned,
-            loose=loose,
-            memory_mb=memory_mb,
-            pages=pages if isinstance(pages, Mapping) else listed(pages),
-        )
+    cell: int = fields.integer(0, MAX_ID, kw_only=False)
+    shared: int = fields.integer(0, default=0)
+    pinned: fields.Ids = fields.ids(default=())
+    loose: int = fields.integer(0, fields.MAX_FIGURE, default=0)
+    memory_mb: int = fields.integer(0, default=0)
+    pages: fields.Pairs = fields.integer_pairs(default=())
 
     def _validate(self) -> None:
         if any(not count for _, count in self.pages):
             used = tuple((size, count) for size, count in self.pages if count)
             self._store("pages", used)
-
-
-def _cores(cell: object, siblings: Any) -> Any:
-    """Return sets of siblings as lists, refusing more CPUs than can be numbered before they are.
-
-    Each CPU is on one core, so a few repeated ranges of all CPUs are never expanded.
-    """
-    found, left = listed(siblings), MAX_ID + 1
-    if not isinstance(found, list):
-        return found
-    for place, core in enumerate(found):
-        found[place] = listed(core)
-        left -= len(found[place]) if isinstance(found[place], list) else 0
-        if left < 0:
-            raise exceptions.InvalidInventory(
-                f"siblings of cell {cell}", f"more than {MAX_ID + 1} CPUs", "each CPU on one core"
-            )
-    return found
-
-
-def listed(given: Any) -> Any:
-    """Return what can be gone through as a list, anything else as it is, for its field to say.
-
-    What is longer than anything that can be numbered, or never ends, is anything else.
-    """
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-        return given
-    found = list(itertools.islice(given, MAX_ID + 2))
-    return found if len(found) <= MAX_ID + 1 else given
 
 
 #: Page sizes by kind: the smallest (ordinary memory, never given out twice), any larger, any.

@@ -22,7 +22,6 @@ from resource_objects.resources.numa.host import (
     HostCell,
     cell_of,
     facts_of,
-    listed,
     usage_of,
 )
 from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
@@ -65,40 +64,17 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "cells": fields.TupleOfObjectsField("HostCell"),
-        "usage": fields.TupleOfObjectsField("CellUsage", default=()),
-        "cpu_ratio": fields.RatioField(default=_ONE),
-        "memory_ratio": fields.RatioField(default=_ONE),
-        "room": fields.CountsField(nullable=True, default=None),
-        "taken": fields.TupleOfObjectsField("NUMATopologyAmount", nullable=True, default=None),
-    }
+    cells: fields.TupleFrom[HostCell] = fields.tuple_of(
+        "HostCell", kw_only=False, factory=lambda _: ()
+    )
+    usage: fields.TupleFrom[CellUsage] = fields.tuple_of("CellUsage", default=())
+    cpu_ratio: fields.Ratio = fields.ratio(default=_ONE)
+    memory_ratio: fields.Ratio = fields.ratio(default=_ONE)
+    room: Mapping[str, int] | None = fields.counts(default=None)
+    taken: fields.Coerced[
+        tuple[NUMATopologyAmount, ...] | None, Iterable[NUMATopologyAmount] | None
+    ] = fields.tuple_of("NUMATopologyAmount", default=None)
     NOT_COMPARED = frozenset({"resource_class", "taken"})
-    cells: tuple[HostCell, ...]
-    usage: tuple[CellUsage, ...]
-    cpu_ratio: Decimal
-    memory_ratio: Decimal
-    room: Mapping[str, int] | None
-    taken: tuple[NUMATopologyAmount, ...] | None
-
-    def __init__(
-        self,
-        cells: Iterable[HostCell] = (),
-        *,
-        usage: Iterable[CellUsage] = (),
-        cpu_ratio: Decimal | int | str | float = _ONE,
-        memory_ratio: Decimal | int | str | float = _ONE,
-        room: Mapping[str, int] | None = None,
-        resource_class: str | None = None,
-    ) -> None:
-        super().__init__(
-            cells=listed(cells),
-            usage=listed(usage),
-            cpu_ratio=cpu_ratio,
-            memory_ratio=memory_ratio,
-            room=room,
-            resource_class=resource_class,
-        )
 
     # --- being valid ---
 

@@ -15,24 +15,22 @@ from resource_objects import base, exceptions, fields
 from resource_objects.resources import abstract
 from resource_objects.resources.pci import device, text
 from resource_objects.resources.pci.device import (
+    ADDRESS,
     AFFINITIES,
+    CLASS_CODE,
+    ID,
     LEGACY,
     MAX_DEVICES,
     MAX_NODE,
     NO_TEXTS,
     NOT_THERE,
     PCI,
+    TEXTS,
+    TYPE,
     TYPES,
     VF,
-    AddressesField,
-    AddressField,
-    ClassCodeField,
     Device,
     DevicePool,
-    IdField,
-    TextsField,
-    TypesField,
-    listed,
     tag_matches,
 )
 from resource_objects.resources.records import AmountRecord
@@ -54,35 +52,11 @@ class PlacedDevice(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "request": fields.IntegerField(0, MAX_REQUESTS - 1),
-        "address": AddressField(),
-        "resource_class": fields.ResourceClassField(),
-        "numa_node": fields.IntegerField(0, MAX_NODE, nullable=True, default=None),
-        "parts": AddressesField(default=()),
-    }
-    request: int
-    address: str
-    resource_class: str
-    numa_node: int | None
-    parts: tuple[str, ...]
-
-    def __init__(
-        self,
-        request: int,
-        address: str,
-        resource_class: str,
-        *,
-        numa_node: int | None = None,
-        parts: Iterable[str] = (),
-    ) -> None:
-        super().__init__(
-            request=request,
-            address=address,
-            resource_class=resource_class,
-            numa_node=numa_node,
-            parts=listed(parts),
-        )
+    request: int = fields.integer(0, MAX_REQUESTS - 1, kw_only=False)
+    address: str = fields.field(ADDRESS, kw_only=False)
+    resource_class: str = fields.resource_class(kw_only=False)
+    numa_node: int | None = fields.integer(0, MAX_NODE, default=None)
+    parts: fields.TupleFrom[str] = fields.tuple_of(ADDRESS, default=())
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -111,23 +85,9 @@ class PCIAmount(abstract.Amount):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "requests": fields.TupleOfObjectsField("DeviceRequest"),
-        "placed": fields.TupleOfObjectsField("PlacedDevice", default=()),
-        "gives_back": fields.BooleanField(default=False),
-    }
-    requests: tuple[DeviceRequest, ...]
-    placed: tuple[PlacedDevice, ...]
-    gives_back: bool
-
-    def __init__(
-        self,
-        requests: Iterable[DeviceRequest],
-        *,
-        placed: Iterable[PlacedDevice] = (),
-        gives_back: bool = False,
-    ) -> None:
-        super().__init__(requests=listed(requests), placed=listed(placed), gives_back=gives_back)
+    requests: fields.TupleFrom[DeviceRequest] = fields.tuple_of("DeviceRequest", kw_only=False)
+    placed: fields.TupleFrom[PlacedDevice] = fields.tuple_of("PlacedDevice", default=())
+    gives_back: bool = fields.boolean(default=False)
 
     # --- what is asked ---
 
@@ -371,7 +331,7 @@ def _spec(kind: object, also: Mapping[str, Any]) -> DeviceSpec:
     return spec.replace(**also) if also else spec
 
 
-def _said(kind: str) -> dict[str, str]:
+def _said(kind: str) -> dict[str, Any]:
     vendor, colon, product = kind.partition(":")
     if not colon:
         return {"resource_class": kind}
@@ -415,30 +375,17 @@ class DeviceSpec(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "resource_class": fields.ResourceClassField(nullable=True, default=None),
-        "vendor_id": IdField(nullable=True, default=None),
-        "product_id": IdField(nullable=True, default=None),
-        "types": TypesField(default=()),
-        "class_code": ClassCodeField(default=""),
-        "address": AddressField(nullable=True, default=None),
-        "traits": fields.TraitsField(default=frozenset()),
-        "tags": TextsField(default=NO_TEXTS),
-        "remote_managed": fields.BooleanField(default=False),
-        "live_migratable": fields.BooleanField(nullable=True, default=None),
-        "facts": TextsField(default=NO_TEXTS),
-    }
-    resource_class: str | None
-    vendor_id: str | None
-    product_id: str | None
-    types: tuple[str, ...]
-    class_code: str
-    address: str | None
-    traits: frozenset[str]
-    tags: Mapping[str, str]
-    remote_managed: bool
-    live_migratable: bool | None
-    facts: Mapping[str, str]
+    resource_class: str | None = fields.resource_class(default=None)
+    vendor_id: str | None = fields.field(ID, default=None)
+    product_id: str | None = fields.field(ID, default=None)
+    types: fields.TupleFrom[str] = fields.tuple_of(TYPE, default=())
+    class_code: str = fields.field(CLASS_CODE, default="")
+    address: str | None = fields.field(ADDRESS, default=None)
+    traits: fields.Names = fields.traits(default=frozenset())
+    tags: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
+    remote_managed: bool = fields.boolean(default=False)
+    live_migratable: bool | None = fields.boolean(default=None)
+    facts: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
 
     def __str__(self) -> str:
         return text.format_spec(_fields_of(self))
@@ -498,43 +445,13 @@ class DeviceRequest(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "count": fields.IntegerField(1, MAX_DEVICES, default=1),
-        "specs": fields.TupleOfObjectsField("DeviceSpec"),
-        "affinity": fields.ChoiceField(*AFFINITIES, default=LEGACY),
-        "requester": fields.LabelField(nullable=True, default=None),
-        "alias": fields.LabelField(nullable=True, default=None),
-        "request_id": fields.LabelField(nullable=True, default=None),
-        "providers": fields.TupleOfLabelsField(default=()),
-    }
-    count: int
-    specs: tuple[DeviceSpec, ...]
-    affinity: str
-    requester: str | None
-    alias: str | None
-    request_id: str | None
-    providers: tuple[str, ...]
-
-    def __init__(
-        self,
-        specs: Iterable[DeviceSpec],
-        count: int = 1,
-        affinity: str = LEGACY,
-        *,
-        requester: str | None = None,
-        alias: str | None = None,
-        request_id: str | None = None,
-        providers: Iterable[str] = (),
-    ) -> None:
-        super().__init__(
-            specs=listed(specs),
-            count=count,
-            affinity=affinity,
-            requester=requester,
-            alias=alias,
-            request_id=request_id,
-            providers=listed(providers),
-        )
+    specs: fields.TupleFrom[DeviceSpec] = fields.tuple_of("DeviceSpec", kw_only=False)
+    count: int = fields.integer(1, MAX_DEVICES, default=1, kw_only=False)
+    affinity: str = fields.choice(*AFFINITIES, default=LEGACY, kw_only=False)
+    requester: str | None = fields.label(default=None)
+    alias: str | None = fields.label(default=None)
+    request_id: str | None = fields.label(default=None)
+    providers: fields.TupleFrom[str] = fields.tuple_of(fields.LABEL, default=())
 
     @property
     def kinds(self) -> str:

@@ -95,49 +95,11 @@ def custom_class(vendor_id: str, product_id: str) -> str:
     return f"CUSTOM_PCI_{vendor_id.upper()}_{product_id.upper()}"
 
 
-class AddressField(fields.Field[str]):
-    """A PCI address."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = fields.Checked(
-            parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
-        )
-        super().__init__(check, **kwargs)
-
-
-class AddressesField(fields.Field[tuple[str, ...]]):
-    """PCI addresses in an order."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = fields.Checked(
-            parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
-        )
-        super().__init__(fields.TupleOf(check), **kwargs)
-
-
-class IdField(fields.Field[str]):
-    """The id of a vendor or product: four hexadecimal digits, in lower case."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = fields.Checked(_four_digits, "four hexadecimal digits", "^[0-9a-f]{4}$")
-        super().__init__(check, **kwargs)
-
-
-class ClassCodeField(fields.Field[str]):
-    """A class code, or the first digits of one: up to six hexadecimal digits, an even number."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        check = fields.Checked(_class_code, "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$")
-        super().__init__(check, **kwargs)
-
-
-class TypesField(fields.Field[tuple[str, ...]]):
-    """Types of functions, each once."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            fields.TupleOf(fields.Checked(_type, f"one of {', '.join(TYPES)}", "")), **kwargs
-        )
+def _class_of(values: Mapping[str, Any]) -> str | None:
+    vendor, product = values.get("vendor_id"), values.get("product_id")
+    if isinstance(vendor, str) and isinstance(product, str):
+        return custom_class(vendor, product)
+    return None  # which of them is wrong is for its field to say
 
 
 def _type(value: object) -> str:
@@ -146,18 +108,24 @@ def _type(value: object) -> str:
     return str(value)
 
 
-class TextsField(fields.Field[fields.FrozenDict]):
-    """Text by name: tags and facts."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        kind = fields.FrozenDictOf(names.label, fields.Checked(_text, "text", ""))
-        super().__init__(kind, **kwargs)
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(value)
     return value
+
+
+#: What fields of devices hold: a PCI address;
+ADDRESS = fields.Checked(
+    parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
+)
+#: the id of a vendor or product, in lower case;
+ID = fields.Checked(_four_digits, "four hexadecimal digits", "^[0-9a-f]{4}$")
+#: a class code, or the first digits of one;
+CLASS_CODE = fields.Checked(_class_code, "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$")
+#: the type of a function;
+TYPE = fields.Checked(_type, f"one of {', '.join(TYPES)}", "")
+#: text by name: tags and facts.
+TEXTS = fields.FrozenDictOf(names.label, fields.Checked(_text, "text", ""))
 
 
 @base.register
@@ -195,81 +163,22 @@ class Device(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "address": AddressField(),
-        "vendor_id": IdField(),
-        "product_id": IdField(),
-        "type": fields.ChoiceField(*TYPES, default=PCI),
-        "resource_class": fields.ResourceClassField(),
-        "class_code": ClassCodeField(default=""),
-        "parent": AddressField(nullable=True, default=None),
-        "numa_node": fields.IntegerField(0, MAX_NODE, nullable=True, default=None),
-        "tags": TextsField(default=NO_TEXTS),
-        "traits": fields.TraitsField(default=frozenset()),
-        "remote_managed": fields.BooleanField(default=False),
-        "live_migratable": fields.BooleanField(nullable=True, default=None),
-        "one_time_use": fields.BooleanField(default=False),
-        "facts": TextsField(default=NO_TEXTS),
-        "withdrawn": fields.BooleanField(default=False),
-        "writes_before": fields.IntegerField(0, default=0),
-    }
-    address: str
-    vendor_id: str
-    product_id: str
-    type: str
-    resource_class: str
-    class_code: str
-    parent: str | None
-    numa_node: int | None
-    tags: Mapping[str, str]
-    traits: frozenset[str]
-    remote_managed: bool
-    live_migratable: bool | None
-    one_time_use: bool
-    facts: Mapping[str, str]
-    withdrawn: bool
-    writes_before: int
-
-    def __init__(
-        self,
-        address: str,
-        vendor_id: str,
-        product_id: str,
-        type: str = PCI,
-        *,
-        resource_class: str | None = None,
-        class_code: str = "",
-        parent: str | None = None,
-        numa_node: int | None = None,
-        tags: Mapping[str, str] = NO_TEXTS,
-        traits: Iterable[str] = (),
-        remote_managed: bool = False,
-        live_migratable: bool | None = None,
-        one_time_use: bool = False,
-        facts: Mapping[str, str] = NO_TEXTS,
-        withdrawn: bool = False,
-        writes_before: int = 0,
-    ) -> None:
-        if resource_class is None and isinstance(vendor_id, str) and isinstance(product_id, str):
-            resource_class = custom_class(vendor_id, product_id)
-        super().__init__(
-            address=address,
-            vendor_id=vendor_id,
-            product_id=product_id,
-            type=type,
-            resource_class=resource_class,
-            class_code=class_code,
-            parent=parent,
-            numa_node=numa_node,
-            tags=tags,
-            traits=traits,
-            remote_managed=remote_managed,
-            live_migratable=live_migratable,
-            one_time_use=one_time_use,
-            facts=facts,
-            withdrawn=withdrawn,
-            writes_before=writes_before,
-        )
+    address: str = fields.field(ADDRESS, kw_only=False)
+    vendor_id: str = fields.field(ID, kw_only=False)
+    product_id: str = fields.field(ID, kw_only=False)
+    type: str = fields.choice(*TYPES, default=PCI, kw_only=False)
+    resource_class: fields.Coerced[str, str | None] = fields.resource_class(factory=_class_of)
+    class_code: str = fields.field(CLASS_CODE, default="")
+    parent: str | None = fields.field(ADDRESS, default=None)
+    numa_node: int | None = fields.integer(0, MAX_NODE, default=None)
+    tags: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
+    traits: fields.Names = fields.traits(default=frozenset())
+    remote_managed: bool = fields.boolean(default=False)
+    live_migratable: bool | None = fields.boolean(default=None)
+    one_time_use: bool = fields.boolean(default=False)
+    facts: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
+    withdrawn: bool = fields.boolean(default=False)
+    writes_before: int = fields.integer(0, default=0)
 
     @property
     def can_be_split(self) -> bool:
@@ -314,21 +223,10 @@ class DeviceUse(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "address": AddressField(),
-        "state": fields.ChoiceField(CLAIMED, ALLOCATED, SPENT, UNAVAILABLE),
-        "then": fields.ObjectField("Device", nullable=True, default=None),
-        "gone": fields.BooleanField(default=False),
-    }
-    address: str
-    state: str
-    then: Device | None
-    gone: bool
-
-    def __init__(
-        self, address: str, state: str, *, then: Device | None = None, gone: bool = False
-    ) -> None:
-        super().__init__(address=address, state=state, then=then, gone=gone)
+    address: str = fields.field(ADDRESS, kw_only=False)
+    state: str = fields.choice(CLAIMED, ALLOCATED, SPENT, UNAVAILABLE, kw_only=False)
+    then: Device | None = fields.nested("Device", default=None)
+    gone: bool = fields.boolean(default=False)
 
     @property
     def is_held(self) -> bool:
@@ -365,73 +263,20 @@ class DevicePool(base.Value):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "vendor_id": IdField(),
-        "product_id": IdField(),
-        "count": fields.IntegerField(0, MAX_DEVICES),
-        "type": fields.ChoiceField(*TYPES, default=PCI),
-        "resource_class": fields.ResourceClassField(),
-        "class_code": ClassCodeField(default=""),
-        "address": AddressField(nullable=True, default=None),
-        "numa_node": fields.IntegerField(0, MAX_NODE, nullable=True, default=None),
-        "tags": TextsField(default=NO_TEXTS),
-        "traits": fields.TraitsField(default=frozenset()),
-        "remote_managed": fields.BooleanField(default=False),
-        "live_migratable": fields.BooleanField(nullable=True, default=None),
-        "one_time_use": fields.BooleanField(default=False),
-        "facts": TextsField(default=NO_TEXTS),
-    }
-    vendor_id: str
-    product_id: str
-    count: int
-    type: str
-    resource_class: str
-    class_code: str
-    address: str | None
-    numa_node: int | None
-    tags: Mapping[str, str]
-    traits: frozenset[str]
-    remote_managed: bool
-    live_migratable: bool | None
-    one_time_use: bool
-    facts: Mapping[str, str]
-
-    def __init__(
-        self,
-        vendor_id: str,
-        product_id: str,
-        count: int,
-        type: str = PCI,
-        *,
-        resource_class: str | None = None,
-        class_code: str = "",
-        address: str | None = None,
-        numa_node: int | None = None,
-        tags: Mapping[str, str] = NO_TEXTS,
-        traits: Iterable[str] = (),
-        remote_managed: bool = False,
-        live_migratable: bool | None = None,
-        one_time_use: bool = False,
-        facts: Mapping[str, str] = NO_TEXTS,
-    ) -> None:
-        if resource_class is None and isinstance(vendor_id, str) and isinstance(product_id, str):
-            resource_class = custom_class(vendor_id, product_id)
-        super().__init__(
-            vendor_id=vendor_id,
-            product_id=product_id,
-            count=count,
-            type=type,
-            resource_class=resource_class,
-            class_code=class_code,
-            address=address,
-            numa_node=numa_node,
-            tags=tags,
-            traits=traits,
-            remote_managed=remote_managed,
-            live_migratable=live_migratable,
-            one_time_use=one_time_use,
-            facts=facts,
-        )
+    vendor_id: str = fields.field(ID, kw_only=False)
+    product_id: str = fields.field(ID, kw_only=False)
+    count: int = fields.integer(0, MAX_DEVICES, kw_only=False)
+    type: str = fields.choice(*TYPES, default=PCI, kw_only=False)
+    resource_class: fields.Coerced[str, str | None] = fields.resource_class(factory=_class_of)
+    class_code: str = fields.field(CLASS_CODE, default="")
+    address: str | None = fields.field(ADDRESS, default=None)
+    numa_node: int | None = fields.integer(0, MAX_NODE, default=None)
+    tags: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
+    traits: fields.Names = fields.traits(default=frozenset())
+    remote_managed: bool = fields.boolean(default=False)
+    live_migratable: bool | None = fields.boolean(default=None)
+    one_time_use: bool = fields.boolean(default=False)
+    facts: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
 
 
 def tag_matches(has: str, wanted: str) -> bool:

@@ -75,32 +75,13 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {
-        "devices": fields.TupleOfObjectsField("Device", default=()),
-        "usage": fields.TupleOfObjectsField("DeviceUse", default=()),
-        "pools": fields.TupleOfObjectsField("DevicePool", default=()),
-        "taken": fields.TupleOfObjectsField("PCIAmount", nullable=True, default=None),
-    }
+    devices: fields.TupleFrom[Device] = fields.tuple_of("Device", default=(), kw_only=False)
+    usage: fields.TupleFrom[DeviceUse] = fields.tuple_of("DeviceUse", default=())
+    pools: fields.TupleFrom[DevicePool] = fields.tuple_of("DevicePool", default=())
+    taken: fields.Coerced[tuple[PCIAmount, ...] | None, Iterable[PCIAmount] | None] = (
+        fields.tuple_of("PCIAmount", default=None)
+    )
     NOT_COMPARED = frozenset({"resource_class", "taken"})
-    devices: tuple[Device, ...]
-    usage: tuple[DeviceUse, ...]
-    pools: tuple[DevicePool, ...]
-    taken: tuple[PCIAmount, ...] | None
-
-    def __init__(
-        self,
-        devices: Iterable[Device] = (),
-        *,
-        usage: Iterable[DeviceUse] = (),
-        pools: Iterable[DevicePool] = (),
-        resource_class: str | None = None,
-    ) -> None:
-        super().__init__(
-            devices=listed(devices),
-            usage=listed(usage),
-            pools=listed(pools),
-            resource_class=resource_class,
-        )
 
     def _validate(self) -> None:
         usage.check_devices(self.devices, self.usage, self.pools)

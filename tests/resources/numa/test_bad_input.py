@@ -92,7 +92,7 @@ HOSTS = [
     case(
         InvalidInventory,
         lambda: HostCell(0, dedicated=[0], siblings=[range(2**16)] * 400),
-        "siblings of cell 0: got 'more than 65536 CPUs', expected each CPU on one core",
+        "siblings of a cell: got 'more than 65536 CPUs', expected each CPU on one core",
         "more siblings than CPUs can be numbered: refused before they are expanded",
     ),
     case(

@@ -31,7 +31,7 @@ class PortsAmount(Amount):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    fields = {"count": fields.IntegerField(-65535, 65535), "ports": _ports(default=())}
+    fields = {"count": fields.integer(-65535, 65535), "ports": _ports(default=())}
 
     @property
     def is_zero(self) -> bool:
@@ -57,8 +57,8 @@ class PortsInventory(Inventory):
     VERSION = "1.0"
 
     fields = {
-        "first": fields.IntegerField(1, 65535),
-        "last": fields.IntegerField(1, 65535),
+        "first": fields.integer(1, 65535),
+        "last": fields.integer(1, 65535),
         "taken": _ports(default=()),
     }
 
