@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
+from tools.house import House
 
 PACKAGE = Path(ro.__file__).parent
 
@@ -184,6 +185,11 @@ def test_imports_point_downwards_only(path: Path) -> None:
         or room_of(name) not in below
     ]
     assert not wrong
+
+
+def test_no_modules_import_each_other() -> None:
+    """Neither by way of others, nor inside functions, nor for a type checker alone."""
+    assert House(PACKAGE.parent).circles() == []
 
 
 def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:

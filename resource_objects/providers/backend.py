@@ -35,8 +35,7 @@ import datetime
 from collections.abc import Collection
 from typing import Self
 
-from resource_objects.providers import changed
-from resource_objects.providers.changed import Changed, Choose
+from resource_objects.providers.changed import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.feed import Cursor, FeedEntry
@@ -71,6 +70,11 @@ __all__ = [
 
 #: How long operations and changes are kept, unless a ledger is told another time.
 RETENTION = datetime.timedelta(days=7)
+
+#: How often ``Backend.read_changed`` looks again, when somebody wrote between two of its steps.
+TRIES = 5
+#: How many changes it reads at a time.
+PAGE = 1000
 
 
 class Backend(abc.ABC):
@@ -207,16 +211,37 @@ class Backend(abc.ABC):
 
         What keeps a snapshot fresh. Whoever applies the trees to a picture that was right at
         ``after`` has one that is right at the cursor returned: everything committed before the call
-        is in it. This default is made of :meth:`cursor`, :meth:`changes` and :meth:`read`; a
-        backend that can do it in one transaction does, which costs less, and is not disturbed by
-        those who write meanwhile.
+        is in it. This default is made of :meth:`cursor`, :meth:`changes` and :meth:`read`: changes
+        first, trees then, and again if somebody wrote in between, which the cursor of the trees
+        tells. A backend that can do it in one transaction does, which costs less, and is not
+        disturbed by those who write meanwhile.
 
         :param most: of more changes than so many, nothing is read
         :param choose: is told whom the changes touched, and says of which trees to read all (by
             uuids of their providers; those not there give nothing), or None to read nothing
         :raises CursorExpired: if changes after it were pruned, or it is ahead of the feed
         """
-        return changed.read_changed(self, after, most, choose)
+        found: list[FeedEntry] = []
+        at, now = after, self.cursor()
+        for _ in range(TRIES):
+            while at != now:
+                page = self.changes(at, min(PAGE, most + 1 - len(found)))
+                if not page:  # it is further than where the feed was
+                    break
+                found += page
+                at = at.moved(page)
+                if len(found) > most:
+                    return Changed(at, len(found), None)
+            keys = choose(Touched.of(found))
+            if keys is None:
+                break
+            columns = self.read(*keys) if keys else Columns(cursor=at)
+            if columns.cursor is None or _are_names(keys, columns):
+                break
+            if columns.cursor == at:
+                return Changed(at, len(found), columns)
+            now = columns.cursor
+        return Changed(at, len(found), None)
 
     # --- writing ---
 
@@ -284,3 +309,10 @@ class Backend(abc.ABC):
         return self.commit(
             Write(operation, "release", consumer, orders=(ConsumerOrder.release(consumer),))
         )[0]
+
+
+def _are_names(keys: Collection[str], columns: Columns) -> bool:
+    """Return whether a key is the name of somebody else, which wins over a uuid."""
+    wanted = frozenset(keys)
+    pairs = zip(columns.providers.name, columns.providers.uuid, strict=True)
+    return any(name in wanted and name != uuid for name, uuid in pairs)

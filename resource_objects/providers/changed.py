@@ -9,19 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.orders import Change
-
-if TYPE_CHECKING:
-    from resource_objects.providers.backend import Backend
-
-#: How often the default way looks again, when somebody wrote between two of its steps.
-TRIES = 5
-#: How many changes the default way reads at a time.
-PAGE = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,39 +69,3 @@ class Changed:
     cursor: Cursor  #: where the feed is now
     changes: int  #: how many changes came after the other cursor; at least so many, if not read
     columns: Columns | None
-
-
-def read_changed(backend: Backend, after: Cursor, most: int, choose: Choose) -> Changed:
-    """Return what was changed, by what every backend can do: the way of those without a better one.
-
-    The changes are read first and the trees then. If somebody wrote in between, which the cursor of
-    the trees tells, it is seen whom that touched, and the trees are read again.
-    """
-    found: list[FeedEntry] = []
-    at, now = after, backend.cursor()
-    for _ in range(TRIES):
-        while at != now:
-            page = backend.changes(at, min(PAGE, most + 1 - len(found)))
-            if not page:  # it is further than where the feed was
-                break
-            found += page
-            at = at.moved(page)
-            if len(found) > most:
-                return Changed(at, len(found), None)
-        keys = choose(Touched.of(found))
-        if keys is None:
-            break
-        columns = backend.read(*keys) if keys else Columns(cursor=at)
-        if columns.cursor is None or _are_names(keys, columns):
-            break
-        if columns.cursor == at:
-            return Changed(at, len(found), columns)
-        now = columns.cursor
-    return Changed(at, len(found), None)
-
-
-def _are_names(keys: Collection[str], columns: Columns) -> bool:
-    """Return whether a key is the name of somebody else, which wins over a uuid."""
-    wanted = frozenset(keys)
-    pairs = zip(columns.providers.name, columns.providers.uuid, strict=True)
-    return any(name in wanted and name != uuid for name, uuid in pairs)
