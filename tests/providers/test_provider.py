@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -35,6 +38,50 @@ def test_a_name_is_in_a_tree_once() -> None:
     with pytest.raises(exceptions.InvalidTree, match="host0/gpu0"):
         host.add("host0/gpu0")
     assert len(list(host.walk())) == 4
+
+
+def test_a_uuid_is_in_a_tree_once() -> None:
+    host = Provider("host0", {})
+    shelf = host.add("host0/shelf", uuid="6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e")
+    with pytest.raises(exceptions.InvalidTree, match=r"6b7c0a9e.* each name and uuid once"):
+        host.add("host0/gpu0", uuid=shelf.uuid)
+    assert host.children == (shelf,)
+
+
+def test_a_name_that_a_child_took_since_is_not_given_again() -> None:
+    host = _tree()
+    host.find("host0/gpu0").name = "host0/gpu2"
+    host.find("host0/shelf").add("host0/gpu3")
+    for name in ("host0/gpu2", "host0/gpu3"):
+        with pytest.raises(exceptions.InvalidTree, match=name):
+            host.add(name)
+    assert host.add("host0/gpu0") is host.children[-1]
+
+
+def _calls(task: Callable[[], object]) -> int:
+    """Return how many functions of the library a task calls."""
+    made = 0
+
+    def count(frame: FrameType, event: str, _arg: Any) -> None:
+        nonlocal made
+        module = frame.f_globals.get("__name__", "")
+        made += event == "call" and module.startswith("resource_objects.")
+
+    sys.setprofile(count)
+    try:
+        task()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def test_an_add_checks_no_other_child_anew() -> None:
+    host = Provider("host0", {})
+    host.add("host0/warm")
+    first = _calls(lambda: host.add("host0/first"))
+    for n in range(200):
+        host.add(f"host0/gpu{n}")
+    assert _calls(lambda: host.add("host0/last")) == first
 
 
 def test_a_name_given_twice_in_different_branches_is_refused_by_sync() -> None:
