@@ -66,6 +66,7 @@ class Problem:
     rules: Semantics
     of_host: tuple[HostCondition, ...]  #: on the hosts themselves
     classes: tuple[ClassCondition, ...]  #: each count of the unnamed group
+    demands: tuple[Demand, ...]  #: of these, what is asked
     located: tuple[LocatedCondition, ...]  #: each of its located amounts
     traits: RequiredTraits  #: of which some class has to answer for each
     of_unnamed: tuple[Condition, ...]  #: all on the unnamed group, each by itself before several
@@ -80,11 +81,6 @@ class Problem:
     def conditions(self) -> tuple[Condition, ...]:
         """All that is asked of a host, in the order in which it is told."""
         return (*self.of_host, *self.of_unnamed, *self.of_groups)
-
-    @property
-    def demands(self) -> tuple[Demand, ...]:
-        """The counts of the unnamed group."""
-        return tuple(one.demand for one in self.classes)
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -179,6 +175,7 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         rules,
         of_host,
         classes,
+        tuple(one.demand for one in classes),
         where,
         traits,
         tuple(of_unnamed),

@@ -607,5 +607,6 @@ def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
 
 def _generations(fleet: Fleet, sources: Iterable[int]) -> Iterator[tuple[str, int]]:
     """Yield (uuid, generation) of some providers and of all above them, each once."""
-    for provider in dict.fromkeys(above for source in sources for above in fleet.upwards(source)):
+    several = (above for source in dict.fromkeys(sources) for above in fleet.upwards(source))
+    for provider in dict.fromkeys(several):
         yield fleet.uuids[provider], int(fleet.generation[provider])
