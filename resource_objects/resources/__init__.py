@@ -10,6 +10,7 @@
 ``catalog``         every resource class by name, standard, custom and from plug-ins
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
+``parts``           what is the same of all parts as they are kept: cells, devices
 ``records``         what is kept of an inventory and of an amount
 ``text``            the text form
 ``traits``          the traits that are known

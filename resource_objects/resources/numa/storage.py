@@ -46,7 +46,8 @@ from resource_objects.resources.numa.host import (
     page_class,
     size_of_pages,
 )
-from resource_objects.resources.numa.usage import parts_of
+from resource_objects.resources.numa.usage import Taken, parts_of
+from resource_objects.resources.parts import allocations_of, part_record, reading, units_taken
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
 VCPU, PCPU, MEMORY_MB = "VCPU", "PCPU", "MEMORY_MB"
@@ -132,28 +133,24 @@ def _records(
 ) -> Iterator[InventoryRecord]:
     if cell.shared:
         count = len(cell.shared)
-        yield _record(VCPU, count, 0, count, cpu_ratio, used.shared)
+        yield part_record(VCPU, count, used=used.shared, max_unit=count, ratio_millionths=cpu_ratio)
     if cell.dedicated:
-        count = len(cell.dedicated)
-        taken = len(used.pinned) + used.loose
-        yield _record(PCPU, count, 0, None, ratio.MILLION, taken)
+        yield part_record(PCPU, len(cell.dedicated), used=len(used.pinned) + used.loose)
     if cell.memory_mb:
-        ordinary, used_mb = cell.ordinary_mb, used.memory_mb
-        reserved, most = cell.memory_mb - ordinary, ordinary or None
-        yield _record(MEMORY_MB, cell.memory_mb, reserved, most, memory_ratio, used_mb)
+        yield part_record(
+            MEMORY_MB,
+            cell.memory_mb,
+            reserved=cell.memory_mb - cell.ordinary_mb,
+            used=used.memory_mb,
+            max_unit=cell.ordinary_mb or None,
+            ratio_millionths=memory_ratio,
+        )
     pages = dict(used.pages)
     for pool in cell.huge_pages:
         if pool.total:
             name = page_class(pool.size_kib)
             taken = pages.get(pool.size_kib, 0)
-            yield _record(name, pool.total, pool.reserved, None, ratio.MILLION, taken)
-
-
-def _record(
-    name: str, total: int, reserved: int, most: int | None, times: int, used: int
-) -> InventoryRecord:
-    capacity = (total - reserved) * times // ratio.MILLION
-    return InventoryRecord(name, total, reserved, 1, most, 1, times, capacity, used)
+            yield part_record(name, pool.total, reserved=pool.reserved, used=taken)
 
 
 def describe(cells: Sequence[HostCell]) -> str:
@@ -196,7 +193,7 @@ def from_parts(parts: Sequence[KeptPart]) -> Gathered:
 
     :raises InvalidInventory: if a description is none, or does not go with its records
     """
-    taken = {cpu_of(unit) for part in parts for units in part.units.values() for unit in units}
+    taken = set(map(cpu_of, units_taken(parts)))
     cells: list[HostCell] = []
     usage: list[CellUsage] = []
     ratios: dict[str, int] = {}
@@ -237,8 +234,7 @@ def _figures(records: Mapping[str, InventoryRecord]) -> _Figures:
 @functools.lru_cache(maxsize=4096)  # hosts of a fleet are alike, and read often
 def _cell(description: str | None, figures: _Figures) -> HostCell:
     memory, huge = figures
-    try:
-        said = json.loads(description or "")
+    with reading("a cell", description) as said:
         pools = [PagePool(size_kib=s, total=t, reserved=r) for s, t, r in huge]
         pools += [PagePool(size_kib=size, total=0) for size in said.pop("empty", ())]
         base = said.pop("base", None)
@@ -246,10 +242,6 @@ def _cell(description: str | None, figures: _Figures) -> HostCell:
             pools.append(PagePool(size_kib=base[0], total=base[1], reserved=base[2]))
         pools.sort(key=lambda pool: pool.size_kib)
         return HostCell(**said, memory_mb=memory, pages=pools)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise exceptions.InvalidInventory(
-            "description of a cell", description, f"one that describe() made ({error})"
-        ) from error
 
 
 def _usage(
@@ -291,19 +283,16 @@ def to_allocations(
     """
     if not amount.placed:
         raise exceptions.NotAssigned("topology", str(amount), "an assigned one, as fit() returns")
-    sign = -1 if amount.gives_back else 1
-    found: list[tuple[int, tuple[AmountRecord, ...]]] = []
-    for part in parts_of(cells, amount, is_held=amount.gives_back):
-        units = tuple(map(unit_of, cpus_of(part.cpus)))
-        counts: Iterable[tuple[str, int, tuple[str, ...]]] = (
-            (VCPU, part.shared, ()),
-            (PCPU, len(units), units),
-            (MEMORY_MB, part.memory_mb, ()),
-            (page_class(part.page_size_kib or 0), part.pages, ()),
-        )
-        records = tuple(AmountRecord(name, sign * n, unit) for name, n, unit in counts if n)
-        found.append((part.place, records))
-    return tuple(found)
+    taken = parts_of(cells, amount, is_held=amount.gives_back)
+    return allocations_of(amount, ((part.place, _counts(part)) for part in taken))
+
+
+def _counts(part: Taken) -> Iterator[tuple[str, int, Iterable[str]]]:
+    cpus = cpus_of(part.cpus)
+    yield VCPU, part.shared, ()
+    yield PCPU, len(cpus), map(unit_of, cpus)
+    yield MEMORY_MB, part.memory_mb, ()
+    yield page_class(part.page_size_kib or 0), part.pages, ()
 
 
 def in_use(

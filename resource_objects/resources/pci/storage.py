@@ -17,10 +17,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from resource_objects import exceptions, ratio
+from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.context import ChosenCells
-from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount
+from resource_objects.resources.parts import allocations_of, part_record, reading, units_taken
+from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
     ALLOCATED,
     PF,
@@ -116,17 +117,7 @@ def to_records(
             used[device.resource_class] += use.is_held
             reserved[device.resource_class] += not use.is_held and _withheld(use) is not None
     return tuple(
-        InventoryRecord(
-            name,
-            total,
-            reserved[name],
-            1,
-            None,
-            1,
-            ratio.MILLION,
-            total - reserved[name],
-            used[name],
-        )
+        part_record(name, total, reserved=reserved[name], used=used[name])
         for name, total in totals.items()
     )
 
@@ -203,7 +194,7 @@ def from_parts(parts: Sequence[KeptPart]) -> Gathered:
     devices: list[Device] = []
     usage: list[DeviceUse] = []
     seen: set[str] = set()
-    taken = {unit for part in parts for units in part.units.values() for unit in units}
+    taken = units_taken(parts)
     for part in parts:
         own, withheld = _devices(part.description)
         names = set(map(part_name, own))
@@ -223,10 +214,10 @@ def from_parts(parts: Sequence[KeptPart]) -> Gathered:
 @functools.lru_cache(maxsize=4096)  # hosts are read often
 def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[str, str], ...]]:
     """Return the devices of a description, and why some are not given out."""
-    try:
-        withheld: list[tuple[str, str]] = []
-        devices: list[Device] = []
-        for entry in json.loads(description or ""):
+    withheld: list[tuple[str, str]] = []
+    devices: list[Device] = []
+    with reading("devices", description) as entries:
+        for entry in entries:
             said = dict(entry)
             why = said.pop("withheld", None)
             if why not in (None, _GONE, _SPENT):
@@ -236,10 +227,6 @@ def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[s
                 withheld.append((devices[-1].address, why))
         if len({device.address for device in devices}) != len(devices):
             raise ValueError("an address twice")
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise exceptions.InvalidInventory(
-            "description of devices", description, f"one that describe() made ({error})"
-        ) from error
     return tuple(devices), tuple(withheld)
 
 
@@ -334,25 +321,18 @@ def to_allocations(
         raise exceptions.NotAssigned("devices", str(amount), "assigned ones, as fit() returns")
     known = {device.address: device for device in devices}
     places = {name: place for place, name in enumerate(by_part(devices))}
-    counts: dict[int, Counter[str]] = defaultdict(Counter)
-    units: dict[tuple[int, str], list[str]] = defaultdict(list)
+    taken: dict[int, list[PlacedDevice]] = defaultdict(list)
     for one in amount.placed:
         if one.address not in known:
             raise exceptions.ForeignAmount("device", one.address, "one of these devices")
-        place = places[part_name(known[one.address])]
-        counts[place][one.resource_class] += 1
-        units[place, one.resource_class] += one.units
-    sign = -1 if amount.gives_back else 1
-    return tuple(
-        (
-            place,
-            tuple(
-                AmountRecord(name, sign * count, tuple(sorted(units[place, name])))
-                for name, count in sorted(counts[place].items())
-            ),
-        )
-        for place in sorted(counts)
-    )
+        taken[places[part_name(known[one.address])]].append(one)
+    return allocations_of(amount, ((place, _counts(taken[place])) for place in sorted(taken)))
+
+
+def _counts(taken: Sequence[PlacedDevice]) -> Iterator[tuple[str, int, Iterable[str]]]:
+    for name in sorted({device.resource_class for device in taken}):
+        own = [device for device in taken if device.resource_class == name]
+        yield name, len(own), sorted(unit for device in own for unit in device.units)
 
 
 def in_use(
