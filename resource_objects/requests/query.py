@@ -62,7 +62,13 @@ from typing import Any, Final, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.requests.request import MAX_GROUPS, POLICIES, Request, RequestGroup
+from resource_objects.requests.request import (
+    MAX_GROUPS,
+    MAX_LENGTH,
+    POLICIES,
+    Request,
+    RequestGroup,
+)
 from resource_objects.resources import IntegerAmount, catalog
 from resource_objects.resources.traits import known_traits
 
@@ -190,9 +196,6 @@ def _said_of_all(request: Request) -> Iterator[tuple[str, str]]:
 
 # --- keys: which group each is about, and what a group says --------------------------------------
 
-
-#: No query string is longer, in characters.
-MAX_LENGTH = 2**20
 
 _OF_GROUP: Final = ("resources", "required", "member_of", "in_tree")
 _OF_REQUEST: Final = ("group_policy", "same_subtree", "root_required", "limit")

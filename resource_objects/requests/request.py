@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeAlias
@@ -17,6 +18,8 @@ POLICIES = ("none", "isolate")
 COMPATIBILITIES = ("placement",)
 #: No request has more groups than this: absurd ones are refused before anything is searched.
 MAX_GROUPS = 1000
+#: Nor more characters: in all names it says, or as a query string.
+MAX_LENGTH = 2**20
 
 
 @base.register
@@ -86,7 +89,8 @@ class Request(base.Value):
         :param groups: the named groups
         :param of_unnamed: conditions of the group without a name, as for
             :class:`~resource_objects.requests.RequestGroup`
-        :raises InvalidRequest: for a request that contradicts itself
+        :raises InvalidRequest: for a request that contradicts itself, has more than 1000 groups, or
+            says more than 2**20 characters of names
         :raises UnknownResourceClass: for a class that does not exist; so for other names
         """
         if "suffix" in of_unnamed:
@@ -155,6 +159,7 @@ class Request(base.Value):
         return total
 
     def _validate(self) -> None:
+        self._check_size()
         suffixes = [group.suffix for group in self.groups]
         self._check_suffixes(suffixes)
         if not any(group.resources for group in self.groups):
@@ -168,6 +173,17 @@ class Request(base.Value):
         self._check_sums()
         check_traits("root_", self.root_required, self.root_forbidden)
 
+    def _check_size(self) -> None:
+        if len(self.groups) > MAX_GROUPS:
+            raise exceptions.InvalidRequest("groups", len(self.groups), f"at most {MAX_GROUPS}")
+        length = sum([group._length() for group in self.groups])
+        said = itertools.chain(self.root_required, self.root_forbidden, *self.same_subtree)
+        length += sum(map(len, said))
+        if length > MAX_LENGTH:
+            raise exceptions.InvalidRequest(
+                "request", f"{length} characters", f"at most {MAX_LENGTH} in all names"
+            )
+
     def _check_suffixes(self, suffixes: list[str]) -> None:
         if not suffixes or suffixes[0] or "" in suffixes[1:]:
             raise exceptions.InvalidRequest(
@@ -176,8 +192,6 @@ class Request(base.Value):
         if len(set(suffixes)) < len(suffixes):
             twice = sorted({suffix for suffix in suffixes if suffixes.count(suffix) > 1})
             raise exceptions.InvalidRequest("groups", twice, "each suffix once")
-        if len(suffixes) > MAX_GROUPS:
-            raise exceptions.InvalidRequest("groups", len(suffixes), f"at most {MAX_GROUPS}")
 
     def _check_sums(self) -> None:
         try:
@@ -360,6 +374,16 @@ class RequestGroup(base.Value):
         return any(
             getattr(self, name) for name in self.fields if name not in ("suffix", "resources")
         )
+
+    def _length(self) -> int:
+        """Return how many characters all names have that it says: classes, traits and so on."""
+        said = itertools.chain(
+            [self.suffix, self.in_tree or ""],
+            [name for name, _ in self.resources.by_name()],
+            *(self.required, self.forbidden, self.not_member_of, *self.any_of, *self.member_of),
+            *((name, *required, *forbidden) for name, required, forbidden in self.traits_of),
+        )
+        return sum(map(len, said))
 
     def is_like(self, other: RequestGroup) -> bool:
         """Return whether another group asks for the same under the same conditions."""

@@ -93,6 +93,9 @@ def test_the_order_in_which_conditions_are_given_does_not_matter(conditions, tol
     assert Request("VCPU=1", **conditions) == Request("VCPU=1", **{told: given[::-1]})
 
 
+# As many characters as a request may say, 2**20: 4112 names of 255, and one of 16.
+LONG = [f"CUSTOM_{n:0248d}" for n in range(4112)] + [f"CUSTOM_{0:09d}"]
+
 BAD = {
     "suffix": (lambda: RequestGroup("VCPU=1", suffix="a b"), "suffix: got 'a b'"),
     "long suffix": (lambda: RequestGroup("VCPU=1", suffix="x" * 65), "1 to 64"),
@@ -164,12 +167,40 @@ BAD = {
         ),
         "groups: got 1001, expected at most 1000",
     ),
+    "too many of one name": (
+        lambda: Request("VCPU=1", groups=[RequestGroup("VCPU=1", suffix="1")] * 1000),
+        "groups: got 1001, expected at most 1000",
+    ),
+    "too many traits": (
+        lambda: Request("VCPU=1", forbidden=LONG),
+        "request: got '1048580 characters', expected at most 1048576",
+    ),
+    "too many aggregates in all groups": (
+        lambda: Request(
+            "VCPU=1",
+            member_of=[LONG[:2056]],
+            groups=[RequestGroup("VCPU=1", suffix="1", any_of=[LONG[2056:]])],
+        ),
+        "request: got '1048585 characters', expected at most 1048576",
+    ),
+    "too many traits of the root": (
+        lambda: Request("VCPU=1", root_forbidden=LONG),
+        "request: got '1048580 characters', expected at most 1048576",
+    ),
+    "too many traits of a class": (
+        lambda: Request("VCPU=1", traits_of={"VCPU": LONG}),
+        "request: got '1048584 characters', expected at most 1048576",
+    ),
     "too much": (
         lambda: Request({"VCPU": 2**62}).with_group("1", {"VCPU": 2**62}),
         "amount: got 9223372036854775808",
     ),
     "unknown word": (lambda: Request("VCPU=1", colour="blue"), "colour"),
 }
+
+
+def test_a_request_says_as_much_as_a_query_may():
+    assert len(Request("VCPU=1", required=LONG[:-1]).unnamed.required) == 4112
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -454,6 +454,12 @@ def test_a_limit_that_is_none_is_refused(limit: object) -> None:
 
 
 def test_what_would_be_too_long_is_refused() -> None:
-    many = [f"CUSTOM_{n:0248d}" for n in range(5000)]
+    many = [f"{n:04d}{'é' * 200}" for n in range(1000)]  # each é is six characters there
     with pytest.raises(InvalidRequest, match="expected one of at most 1048576 characters"):
-        query.format(Request("VCPU=1", required=many))
+        query.format(Request("VCPU=1", not_member_of=many))
+
+
+def test_keys_and_values_have_the_bound_of_the_text() -> None:
+    many = [("member_of", f"{n:0250d}") for n in range(5000)]
+    with pytest.raises(InvalidRequest, match="got '1250004 characters', expected at most 1048576"):
+        query.parse([("resources", "VCPU:1"), *many])
