@@ -26,8 +26,8 @@ class Recorder(Tree):
     files: dict[str, str]
     folders: set[str]
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
+    def __init__(self, root: str, *, strict: bool) -> None:
+        super().__init__(root, strict=strict)
         self.files, self.folders = {}, set()
 
     def _read(self, path: str) -> str:
@@ -60,8 +60,8 @@ def capture(root: str, file: str) -> int:
     """Write what discovery reads of a machine to a tar file; return how many entries it has."""
     machines: list[Recorder] = []
 
-    def recorder(asked: str) -> Recorder:
-        machines.append(Recorder(asked))
+    def recorder(asked: str, *, strict: bool) -> Recorder:
+        machines.append(Recorder(asked, strict=strict))
         return machines[-1]
 
     own, linux.Tree = linux.Tree, recorder  # type: ignore[assignment,misc]

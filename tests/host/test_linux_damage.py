@@ -309,7 +309,7 @@ def damaged(path: pathlib.Path, kind: str, value: bytes | int):
     """Damage one file or directory, and put it right again."""
     backup = path.with_name(path.name + ".backup")
     aside = pathlib.Path(tempfile.mkdtemp()) / backup.name
-    path.rename(aside)
+    shutil.move(path, aside)  # may be another file system
     try:
         if kind in ("text", "bytes"):
             path.write_bytes(value)
@@ -328,7 +328,7 @@ def damaged(path: pathlib.Path, kind: str, value: bytes | int):
     finally:
         with contextlib.suppress(FileNotFoundError):
             remove(path)
-        aside.rename(path)
+        shutil.move(aside, path)
         aside.parent.rmdir()
 
 

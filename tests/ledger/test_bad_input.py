@@ -121,6 +121,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "claim": {"consumer": "new", "found": {"host0": "VCPU=1"}},
     "claim_all": {"found": {"new": {"host0": "VCPU=1"}}},
     "adjust": {"consumer": "job", "changes": {"host0": "VCPU=1"}},
+    "attribute": {"host": "host2", "consumer": "new"},
     "replace": {"consumer": "job", "found": {"host0": "VCPU=1"}},
     "move": {"consumer": "job", "found": {"host1": "VCPU=1"}},
     "swap": {"consumer": "job", "other": "job2"},
@@ -162,6 +163,8 @@ def kept(ledger: ro.Ledger) -> ro.Ledger:
     ledger.sync(host, ro.Provider("host1", "VCPU=8"), ro.Provider("nfs", "DISK_GB=9"))
     ledger.claim("job", {"host0": "VCPU=1"})
     ledger.claim("job2", {"host1": "VCPU=1"})
+    used = {"hypervisor_hostname": "host2", "vcpus": 8, "vcpus_used": 6}
+    ro.ComputeNode.from_row(used).bind(ledger).save()
     ledger.names.classes.ensure("CUSTOM_KEPT")
     ledger.names.traits.ensure("CUSTOM_KEPT")
     ledger.names.aggregates.ensure("kept")
