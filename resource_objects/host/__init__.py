@@ -1,5 +1,23 @@
 """One host: what it is, what it offers, and who holds it.
 
+==================  ===============================================================================
+``compute_node``    ComputeNode: a host's record in the words of the field, and its inventories
+``columns``         how resources are kept in columns; ``located_columns``: in those that say where
+``rows``            foreign records: rows of ``compute_nodes`` and Nova's own objects
+``stated``          what somebody states of a node: inventories, and figures for a ledger
+``binding``         the host that a node is bound to, as it was read, and what is pending on top
+``adoption``        what a record says is used, and no consumer of the ledger explains
+``saving``          how a bound node is saved: merged, decided, sent
+``facts``           Machine: what a machine is; ``linux``: reading one; ``sysfs``: from its files
+``discovery``       the plug-in point for finding out what a machine is
+``rules``           DeviceRule: which devices can be taken, and as what; ``devices``: those of one
+``numa``            from the facts of a machine to the inventory of its cells
+``pci_ids``         names of PCI vendors, products and classes
+``model``           from the facts of a machine to a tree of providers
+``sync``            keeping a host in a ledger as it is now
+``status``          what a ledger keeps of cells and devices of hosts, with who holds what
+==================  ===============================================================================
+
 The names below are loaded when they are first used; what else there is, is in the modules.
 
     >>> import resource_objects.host

@@ -20,7 +20,8 @@ is kept. The ledger keeps it; a node is a view of one host.
 State is held once: plain inventories, beside the columns as they came. Columns are a projection of
 both, computed when asked (:mod:`resource_objects.host.columns` says how); inventories are read from
 the row when first asked for. What binds a node to a ledger is a member
-(:mod:`resource_objects.host.binding`).
+(:mod:`resource_objects.host.binding`). :mod:`resource_objects.host.saving` is how it is saved, and
+:mod:`resource_objects.host.stated` what may be stated of it.
 
 **disk_available_least** is a report: how much disk was free, at that moment, whatever the books
 say. Nova's *compute-node-inventory* specification made it the ``max_unit`` of DISK_GB, a definition
@@ -82,9 +83,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.host import binding as views
-from resource_objects.host import rows
+from resource_objects.host import rows, saving, stated
 from resource_objects.host.adoption import Drift, Record
-from resource_objects.host.binding import Binding, Done, Pending, SaveResult, Sent
+from resource_objects.host.binding import Binding, Pending
 from resource_objects.host.columns import (
     CARRIED,
     COUNTS,
@@ -96,7 +97,6 @@ from resource_objects.host.columns import (
     Settings,
     State,
     aside_of,
-    beside_of,
     carried_field,
     column_of,
     columns,
@@ -106,12 +106,9 @@ from resource_objects.host.columns import (
     read_ratios,
     read_reserved,
     reserved_of,
-    stated_ratio,
-    units,
 )
-from resource_objects.providers import Claim, DefinitionChanges
+from resource_objects.host.saving import SaveResult
 from resource_objects.providers.attribution import unattributed
-from resource_objects.providers.backend import Operation
 from resource_objects.resources import (
     Amount,
     Amounts,
@@ -121,9 +118,7 @@ from resource_objects.resources import (
     Inventory,
     Limits,
     Resource,
-    resource,
 )
-from resource_objects.resources.integer import follow_total
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -274,8 +269,8 @@ class ComputeNode(base.ResourceObject):
 
     def _begin(self, given: Mapping[str, Any], reserved: Any, ratios: Mapping[str, Any]) -> None:
         """Take over columns, checked."""
-        stated = {name: one for name, one in given.items() if isinstance(one, Inventory)}
-        row = {name: value for name, value in given.items() if name not in stated}
+        whole = {name: one for name, one in given.items() if isinstance(one, Inventory)}
+        row = {name: value for name, value in given.items() if name not in whole}
         settings = Settings(None if reserved is None else read_reserved(reserved), ratios)
         for column in columns():
             column.check(row, settings)
@@ -287,10 +282,10 @@ class ComputeNode(base.ResourceObject):
         self._store("given_ratios", self._coerce("given_ratios", ratios))
         self._store("known", None)
         self._store("disk_limit_gb", self._limit_by_report())
-        if stated:
+        if whole:
             self._load_inventories()
             self._take_over(
-                {c.resource: stated[c.names[0]] for c in columns() if c.names[0] in stated}
+                {c.resource: whole[c.names[0]] for c in columns() if c.names[0] in whole}
             )
 
     def _validate(self) -> None:
@@ -353,11 +348,14 @@ class ComputeNode(base.ResourceObject):
                 _close(name, there[name])
         else:
             object.__setattr__(self, "_obj_inventories", now)
-        object.__setattr__(self, "_obj_saved", saved)
+        self._keep_saved(saved)
         for inventory in members(self.inventories).values():
             if not isinstance(inventory, IntegerInventory) and inventory.taken is None:
                 inventory.taken = ()
         self._follow_report()
+
+    def _keep_saved(self, saved: Inventories) -> None:
+        object.__setattr__(self, "_obj_saved", saved)  # not marked: nobody sets it
 
     # --- columns ---
 
@@ -374,7 +372,7 @@ class ComputeNode(base.ResourceObject):
         """Return the columns that say what the inventories are, those that are set."""
         if not self.obj_attr_is_set("inventories"):
             return {name: self.row[name] for name in _written_columns() if name in self.row}
-        self._check_kinds()
+        stated.check_kinds(self.inventories, self.saved)
         state = self._state()
         found: dict[str, Any] = {}
         for column in columns():
@@ -577,61 +575,13 @@ class ComputeNode(base.ResourceObject):
         return self._take_over(inventories)
 
     def _take_over(self, inventories: Mapping[Any, Inventory | None]) -> bool:
-        wanted: dict[str, Inventory | None] = {}
-        for key, given in inventories.items():
-            name = resource(key).name
-            if name in wanted:
-                raise exceptions.DuplicateKey("inventories", name, "each resource once")
-            wanted[name] = _labelled(name, given)
+        wanted = stated.by_resource(inventories)
         before = members(self.inventories)
-        now, saved = dict(before), members(self.saved)
-        for name in sorted(wanted, key=_order):
-            given = wanted[name]
-            column = column_of(name)
-            if name in COUNTS:
-                _state_count(now, saved, name, given, self._recorded(name))
-            elif column is None:
-                _state_implied(now, name, given)
-            elif self.of_ledger:
-                self._refuse_other(name, given, before.get(name))
-            else:
-                self._state_located(column, given, now, saved)
+        row = None if self.of_ledger else self.row
+        saved, now = stated.take_over(wanted, members(self.saved), before, row, self._settings)
         changed = now != before
         self._become(Inventories(saved), Inventories(now))
         return changed
-
-    def _recorded(self, name: str) -> int | None:
-        """Return how much of a count a record says is used, whether or not there is any."""
-        used = None if self.of_ledger else self.row.get(COUNTS[name].used)
-        return None if used is None else max(0, used - reserved_of(self._settings, name))
-
-    def _state_located(
-        self, column: Any, given: Inventory | None, now: dict[str, Any], saved: dict[str, Any]
-    ) -> None:
-        """Write what is located, as a fact that is nobody's and not pending."""
-        found = {} if given is None else dict(column.stated(given, now))
-        if column.resource in now and now[column.resource] == found.get(column.resource):
-            return
-        for state in (now, saved):
-            before = dict(state)
-            for name in (column.resource, *column.counts):
-                state.pop(name, None)
-            state.update({name: one.obj_clone() for name, one in found.items()})
-            for name in COUNTS:
-                _shift(state, name, before)
-
-    def _refuse_other(self, name: str, given: Inventory | None, there: Inventory | None) -> None:
-        """Refuse other cells or devices than there are where they are a ledger's."""
-        column = column_of(name)
-        same = given is None if there is None else given == there
-        if given is not None and there is not None and column is not None and not same:
-            same = column.stated(given, members(self.inventories)).get(name) == there
-        if not same and there is None:
-            expected = "none, as the host in the ledger: a sync of the host adds them"
-            raise exceptions.InvalidInventory(name, given, expected)
-        if not same:
-            expected = "what the ledger has: a sync of the host changes them"
-            raise exceptions.InvalidInventory(name, given, expected)
 
     def _located(self) -> dict[str, Inventory]:
         """Return the inventories that a text may not say in full, by the column they are in."""
@@ -756,15 +706,15 @@ class ComputeNode(base.ResourceObject):
             if found.reported_at is not None:
                 record = None
         binding = self._made_binding(ledger, name, consumer, found, record)
-        stated = self._stated(binding)
+        figures = stated.figures(self._columns(), self._known_reserved(), self.ratios, binding)
         adopted = {
             count: kept.allocation_ratio
             for count in COUNTS
-            if "allocation_ratio" not in stated[count]
+            if "allocation_ratio" not in figures[count]
             and (kept := binding.count(count)) is not None
         }
         own = self.inventories if found is None else Inventories()
-        found_states = views.states(binding, self._pending, stated, own)
+        found_states = views.states(binding, self._pending, figures, own)
         self._store("given_ratios", self._coerce("given_ratios", {**self.ratios, **adopted}))
         self._attach(binding, *found_states)
         if getattr(self, f"_obj_{DISK_REPORT}", None) is not None:
@@ -784,7 +734,8 @@ class ComputeNode(base.ResourceObject):
         unknown = {
             name: used
             for name in COUNTS
-            if count_of(saved, name) is None and (used := self._recorded(name))
+            if count_of(saved, name) is None
+            and (used := stated.recorded(self.row, self._settings, name))
         }
         return Record(saved, unknown, self.given_reserved is not None)
 
@@ -808,21 +759,6 @@ class ComputeNode(base.ResourceObject):
         self._binding, self._context = binding, binding.ledger
         self._store("of_ledger", True)
         self._become(saved, now)
-
-    def _stated(self, binding: Binding) -> dict[str, dict[str, Any]]:
-        """Return the figures that this node states and does not only assume."""
-        row, reserved = self._columns(), self._known_reserved()
-        found: dict[str, dict[str, Any]] = {name: {} for name in COUNTS}
-        for name, column in COUNTS.items():
-            if column.total in row:
-                found[name]["total"] = row[column.total]
-            if reserved is not None:
-                found[name]["reserved"] = units(reserved, name)
-            is_stated = name in self.ratios or stated_ratio(column.ratio, row.get(column.ratio))
-            if is_stated or binding.count(name) is None:
-                settings = Settings(None, self.ratios)
-                found[name]["allocation_ratio"] = column.ratio_of(row, settings)
-        return found
 
     def _host_name(self) -> str:
         for name in ("hypervisor_hostname", "host"):
@@ -869,39 +805,9 @@ class ComputeNode(base.ResourceObject):
         :raises InvalidInventory: for a resource that no column says, other dedicated CPUs than the
             cells have, or cells and devices of a ledger that were edited by hand
         """
-        self._check_kinds()
-        if not self.of_ledger:
-            return
-        saved = members(self.saved)
-        for name, inventory in members(self.inventories).items():
-            column = column_of(name)
-            if column is None or isinstance(inventory, IntegerInventory):
-                continue
-            expected = saved[name].obj_clone() if name in saved else None
-            for amount in views.gives_back_first(inventory.taken or ()):
-                if expected is not None:
-                    expected.take(amount)
-            if expected is None or not column.is_same(inventory, expected):
-                raise exceptions.InvalidInventory(
-                    name, inventory, "what the ledger has: a sync of the host changes them"
-                )
-
-    def _check_kinds(self) -> None:
-        implied = {name for column in columns() for name in column.counts}
-        saved = members(self.saved)
-        for name in COUNTS:
-            count = count_of(self.inventories, name)
-            if count is not None and count.used + count.reserved > fields.MAX_AMOUNT:
-                raise exceptions.InvalidInventory(
-                    f"{name} used", count.used, f"with the reserved at most {fields.MAX_AMOUNT}"
-                )
-        for name, inventory in members(self.inventories).items():
-            if name not in implied and column_of(name) is None:
-                raise exceptions.InvalidInventory(
-                    "inventories of a compute node", name, "a resource that a column says"
-                )
-            if name in implied:
-                _refuse_figures(name, inventory, saved.get(name))
+        stated.check_kinds(self.inventories, self.saved)
+        if self.of_ledger:
+            stated.check_located(self.inventories, self.saved)
 
     def check_save(self) -> None:
         """Raise what :meth:`save` would refuse now, also what one-by-one taking could not see.
@@ -913,15 +819,7 @@ class ComputeNode(base.ResourceObject):
         :raises CapacityException: with who holds what
         :raises ProviderNotFound: if the host is gone
         """
-        binding, pending = self._bound, self._pending
-        self.check()
-        found = binding.read()
-        if found is None or not pending:
-            return
-        edits = views.edits_of(found, self.inventories)
-        then = views.merge(found.name, found.inventories, edits)
-        views.decide_all(binding, dataclasses.replace(found, inventories=then), pending)
-        views.decide_near(binding, found, pending)
+        saving.check_save(self)
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
         """Write what is pending to the ledger: usage as one guarded claim, the definition merged.
@@ -935,7 +833,7 @@ class ComputeNode(base.ResourceObject):
         the view is what the ledger says.
 
         Refused: nothing changed, in the ledger or here; what was pending still is. (With both
-        usage and definition pending see :mod:`resource_objects.host.binding`.) After a lost
+        usage and definition pending see :mod:`resource_objects.host.saving`.) After a lost
         connection call again: what was sent is not done twice. The ledger's unit rules bind all
         that a consumer with a name holds; the *unattributed* one stands for many, and each of its
         changes is judged by itself, when it is consumed.
@@ -952,32 +850,7 @@ class ComputeNode(base.ResourceObject):
         :raises InvalidInventory: as :meth:`check`
         :raises LostConnection: if it is not known whether it was done
         """
-        self._bound  # noqa: B018  # raises if there is no ledger
-        self.check()
-        doing = None if operation is None else names.uuid_text(operation)
-        claim = self._send_again(doing)
-        definition, adopted = self._save_definition()
-        adopted = self._adopt() or adopted
-        sent = self._send_pending(doing or Operation().id)
-        if sent.claim is None and claim is None and adopted is None and not definition:
-            self._forget(sent.what)
-            return SaveResult()
-        try:
-            self.reload()
-        except BaseException:
-            self._forget(sent.what)  # it was done, whatever is known of the host
-            raise
-        return SaveResult(sent.claim or claim, definition, adopted)
-
-    def _adopt(self) -> Claim | None:
-        """Adopt what the record says is used, if nobody did yet."""
-        binding = self._bound
-        if binding.record is None:
-            return None
-        adopted = views.adopt(binding)
-        self._binding = dataclasses.replace(binding, record=None)
-        self._count_anew(self._pending)
-        return adopted
+        return saving.save(self, operation)
 
     def reload(self) -> None:
         """Read the host again; what was pending, and not saved, is dropped.
@@ -997,90 +870,6 @@ class ComputeNode(base.ResourceObject):
         binding = binding.at(found)
         self._attach(binding, *views.states(binding, pending, {}, self.inventories))
         self._store("given_reserved", self.reserved)  # as the ledger has it
-
-    def _save_definition(self) -> tuple[DefinitionChanges | None, Claim | None]:
-        binding, pending = self._bound, self._pending
-        kept = binding.host
-        edits = views.edits_of(kept, self.inventories)
-        if not edits and kept is not None:
-            return None, None
-        own, given = self.inventories, self._provider_uuid()
-        changes, uuid, adopted = views.save_definition(binding, edits, pending, own, given)
-        self._count_anew(pending, uuid)
-        return changes, adopted
-
-    def _send_again(self, doing: str | None) -> Claim | None:
-        """Ask for the outcome of what was sent when the connection was lost."""
-        sent = self._bound.sent
-        if sent is None:
-            return None
-        if doing == sent.operation and sent.what != self._pending:
-            raise exceptions.OperationConflict(doing, "it was sent for a smaller change")
-        claim = self._send(sent)
-        self._forget(sent.what)
-        return claim
-
-    def _send_pending(self, operation: str) -> Done:
-        """Send what is pending, if anything is; the last of it is still to be forgotten."""
-        binding, pending = self._bound, self._pending
-        if not pending:
-            return Done(None, pending)
-        steps = views.steps_of(binding, Sent(operation, pending))
-        is_begun = len(steps) > 1 and binding.ledger.backend.outcome(Operation(steps[0].operation))
-        if len(steps) > 1 and is_begun is None:  # of two writes the second must not be refused
-            found = binding.read()
-            if found is None:
-                raise exceptions.ProviderNotFound(binding.provider)
-            views.decide_all(binding, found, pending)
-        claim: Claim | None = None
-        for step in steps:
-            claim = self._send(step) or claim
-            if step is not steps[-1]:
-                self._forget(step.what)
-        return Done(claim, steps[-1].what)
-
-    def _send(self, sent: Sent) -> Claim | None:
-        """Adjust what the consumer holds; remember what was sent until the outcome is known.
-
-        What is given back and taken again is nothing to send.
-        """
-        binding = self._bound
-        changes = views.changes_of(binding, sent.what)
-        claim = None
-        if changes:
-            self._binding = dataclasses.replace(binding, sent=sent)
-            try:
-                claim = binding.ledger.adjust(
-                    binding.consumer,
-                    changes,
-                    aggregate=binding.aggregate,
-                    operation=sent.operation,
-                )
-            except exceptions.LostConnection:
-                raise
-            except exceptions.ProviderNotFound as error:  # it names the uuid, people the host
-                self._binding = dataclasses.replace(binding, sent=None)
-                raise exceptions.ProviderNotFound(binding.provider) from error
-            except exceptions.ResourceObjectsError:
-                self._binding = dataclasses.replace(binding, sent=None)
-                raise
-        self._binding = dataclasses.replace(binding, sent=None)
-        return claim
-
-    def _forget(self, done: Pending) -> None:
-        """Count as saved what was sent; it is pending no more."""
-        if not done:
-            return
-        now = members(self.inventories)
-        saved: dict[str, Any] = {n: one.obj_clone() for n, one in members(self.saved).items()}
-        for name in done.amounts.names():
-            if name in saved:
-                saved[name].update(used=saved[name].used + units(done.amounts, name))
-        for kind, amounts in done.located.items():
-            for amount in views.gives_back_first(amounts):
-                saved[kind].take(amount)  # alone: what it draws is in the counts
-                now[kind].note(-amount)
-        object.__setattr__(self, "_obj_saved", Inventories(saved))
 
     # --- copies ---
 
@@ -1138,93 +927,6 @@ def _is_same(name: str, value: Any, row: Mapping[str, Any]) -> bool:
     return was is value or (bool(was == value) and isinstance(was, bool) == isinstance(value, bool))
 
 
-# --- what is stated -------------------------------------------------------------------------------
-
-
-def _order(name: str) -> int:
-    """Sort what is located first: counts depend on it, and most those that only it says."""
-    return 1 if name in COUNTS else 0 if column_of(name) is not None else 2
-
-
-def _labelled(name: str, given: Any) -> Inventory | None:
-    """Return a copy of an inventory that somebody states, checked to be of its resource."""
-    implied = {one for column in columns() for one in column.counts}
-    if name not in implied and column_of(name) is None:
-        known = ", ".join(dict.fromkeys((*COUNTS, *(one.resource for one in columns()))))
-        expected = f"a resource that a compute node has columns for: {known}"
-        raise exceptions.InvalidInventory("inventories of a compute node", name, expected)
-    if given is None:
-        return None
-    kind = resource(name).inventory_kind
-    if not isinstance(given, kind):
-        raise exceptions.InvalidInventory(name, given, f"{kind.__name__}, or None")
-    return Inventories({name: given})[name]
-
-
-def _state_count(
-    now: dict[str, Any],
-    saved: dict[str, Any],
-    name: str,
-    given: Inventory | None,
-    recorded: int | None,
-) -> None:
-    """Take over the figures of a count; unit rules, which no column says, stay.
-
-    :param recorded: what a column says is used, None if none does
-    """
-    before = now.pop(name, None)
-    if given is None:
-        was = count_of(saved, name)
-        if before is not None and before.used != (0 if was is None else was.used):
-            expected = "nothing pending of it: save it or give it back first"
-            raise exceptions.InvalidInventory(name, f"{before.used} used", expected)
-        return
-    stated = COUNTS[name].stated(given, now)[name]
-    assert isinstance(stated, IntegerInventory)
-    total = stated.total
-    rules: dict[str, Any] = {"min_unit": 1, "max_unit": total, "step_size": 1}
-    former = count_of(saved, name) if before is None else before
-    if former is not None:
-        most = follow_total(former.max_unit, former.total, total)
-        rules = {"min_unit": former.min_unit, "max_unit": most, "step_size": former.step_size}
-    plain = {"min_unit": 1, "max_unit": None, "step_size": 1}
-    for rule, value in rules.items():
-        said = getattr(stated, rule)
-        if said not in (value, plain[rule]):
-            raise exceptions.InvalidInventory(
-                f"{name} {rule}", said, f"{value}: no column says another"
-            )
-    stated.update(**rules)
-    now[name] = stated
-    if name not in saved and recorded is not None:
-        # a record that says what is used without saying of how much
-        saved[name] = stated.obj_clone()
-        saved[name].update(used=recorded)
-
-
-def _state_implied(now: dict[str, Any], name: str, given: Inventory | None) -> None:
-    """Take over how much is used of a count that only something located says, such as PCPU."""
-    there = now.get(name)
-    if given is None and there is None:
-        return
-    if not isinstance(given, IntegerInventory) or not isinstance(there, IntegerInventory):
-        total = there.total if isinstance(there, IntegerInventory) else 0
-        expected = f"an IntegerInventory of the {total} of the cells"
-        raise exceptions.InvalidInventory(name, given, expected)
-    _refuse_figures(name, given, there)
-    changed = there.obj_clone()
-    changed.update(used=given.used)
-    now[name] = changed
-
-
-def _refuse_figures(name: str, given: Any, there: Any) -> None:
-    for figure in views.FIGURES:
-        if getattr(given, figure) != getattr(there, figure, None):
-            raise exceptions.InvalidInventory(
-                f"{name} {figure}", getattr(given, figure), str(getattr(there, figure, None))
-            )
-
-
 def _close(name: str, inventory: Inventory) -> None:
     """Let an inventory that a node has no more provide nothing, whoever has it in hand."""
     column = column_of(name)
@@ -1232,17 +934,3 @@ def _close(name: str, inventory: Inventory) -> None:
         inventory.ceiling = 0
     elif column is not None:
         column.close(inventory)
-
-
-def _shift(state: dict[str, Any], name: str, before: Mapping[str, Any]) -> None:
-    """Let a count follow what is set aside of it, or used beside it, now: its column stays."""
-    count = state.get(name)
-    if not isinstance(count, IntegerInventory):
-        return
-    own = count.reserved - aside_of(name, before)
-    aside = sum(column.aside(name, state) for column in columns())
-    beside = beside_of(name, state, False) - beside_of(name, before, False)
-    reserved, used = min(count.total, own + aside), max(0, count.used - beside)
-    if (reserved, used) != (count.reserved, count.used):
-        state[name] = count.obj_clone()
-        state[name].update(reserved=reserved, used=used)
