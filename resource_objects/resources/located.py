@@ -152,6 +152,10 @@ class Located(_Kind, Generic[_A]):
             opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed
             if opposite and -one.with_beside(()) == assigned.with_beside(()):
                 return (*taken[:place], *taken[place + 1 :])
+        return self._noted_in_part(taken, assigned)
+
+    def _noted_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+        """Return what is taken with one more, of which none is the opposite as a whole."""
         return (*taken, assigned)
 
     def joined(self, several: Sequence[Amount]) -> Amount | None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, rule
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason
 from resource_objects.ledger import Ledger
-from resource_objects.resources import Amounts
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyAmount,
@@ -21,14 +20,10 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.testing.conformance.suite import TOPOLOGY, host_of
+from tests.support.located_model import Held, LocatedMachine, decision
 from tests.support.numa_strategies import numa_amounts, question_of
 
 _OF_HOST = ("VCPU", "PCPU", "MEMORY_MB")
-_NAMES = itertools.count()
-
-#: Consumers at a time: few, so that hosts are full and are emptied again.
-_MOST = 4
-_which = st.integers(0, _MOST - 1)
 
 _counts = st.integers(0, 3)
 _policies = st.sampled_from([None, None, "require", "isolate"])
@@ -138,20 +133,19 @@ def _exchanged(host: NUMATopologyInventory, place: int) -> list[HostCell]:
 _CHANGES = (_shared_now, _offline, _exchanged)
 
 
-class TopologyMachine(RuleBasedStateMachine):
+class TopologyMachine(LocatedMachine):
     """Random claims and releases of one host; after each, the view is what the model is.
 
     The model is the inventory of the same cells: what the ledger gives out it consumes, and what
     is taken of the host as a whole, by number, its ``room`` loses.
     """
 
-    fresh: ClassVar[Callable[[], Ledger]]
+    kind = TOPOLOGY
+    asked = _asked()
 
     @initialize(like=st.integers(0, 2**20).map(_host_of))
     def _open(self, like: NUMATopologyInventory) -> None:
-        self.ledger = type(self).fresh()
-        self.host = f"host{next(_NAMES)}"  # several examples may share a ledger
-        self.count = 0
+        self.open()
         has_shared = any(cell.shared for cell in like.cells)
         has_memory = any(cell.memory_mb for cell in like.cells)
         self.model = NUMATopologyInventory(  # a ratio of nothing is not kept
@@ -168,79 +162,20 @@ class TopologyMachine(RuleBasedStateMachine):
             and any(share.resource_class == name for p in tree.walk() for share in p.shares)
         }
         self.model.update(room=room, resource_class=TOPOLOGY)
-        self.held: dict[str, NUMATopologyAmount | tuple[str, str, int]] = {}
 
-    def _new(self) -> str | None:
-        """Return the name of a consumer that holds nothing, None if there are enough."""
-        self.count += 1
-        return f"{self.host}-{self.count}" if len(self.held) < _MOST else None
-
-    def _some(self, which: int) -> tuple[str, NUMATopologyAmount] | None:
-        """Return one that holds a topology, None if there is none."""
-        having = [(n, held) for n, held in self.held.items() if not isinstance(held, tuple)]
-        return having[which % len(having)] if having else None
-
-    # --- topologies ---
-
-    @rule(asked=_asked())
-    def _claim(self, asked: Callable[[NUMATopologyInventory], NUMATopologyAmount]) -> None:
-        amount = asked(self.model)
-        if name := self._new():
-            expected = _decision(lambda: self.model.fit(amount))
-            assert _plain(_decision(lambda: self._taken(name, amount))) == _plain(expected)
-            self._note(name, expected)
-
-    def _taken(self, name: str, amount: NUMATopologyAmount) -> Any:
-        self.ledger.claim(name, {self.host: {TOPOLOGY: amount}})
-        return self.ledger.assigned(name)[self.host][TOPOLOGY]
-
-    def _note(self, name: str, decided: Any) -> None:
-        if isinstance(decided, NUMATopologyAmount):
-            self.model.consume(decided)
-            self.held[name] = decided
-
-    @rule(which=_which, asked=_asked())
-    def _replace(
-        self, which: int, asked: Callable[[NUMATopologyInventory], NUMATopologyAmount]
-    ) -> None:
-        """What is held is given back first; what is held already stays where it is."""
-        if not (one := self._some(which)):
-            return
-        (name, before), amount = one, asked(self.model)
-        without = self.model.obj_clone()
-        without.consume(-before)
-        try:
-            stays = without.from_allocations(amount, dict(without.to_allocations(before)))
-            wanted = stays if without.can_provide(stays) else amount
-        except exceptions.ForeignAmount:
-            wanted = amount
-        expected = _decision(lambda: without.consume(wanted))
-        found = _decision(lambda: self.ledger.replace(name, {self.host: {TOPOLOGY: amount}}))
-        if isinstance(expected, tuple):
-            assert _plain(found) == _plain(expected)
+    def without(self, held: Held) -> None:
+        if held.kind == TOPOLOGY:
+            super().without(held)
+        elif held.where == self.host:
+            room = dict(self.model.room or {})
+            self.model.update(room={**room, held.kind: room[held.kind] + held.amount})
         else:
-            assert self.ledger.assigned(name)[self.host][TOPOLOGY] == expected
-            self.model, self.held[name] = without, expected
+            self._change_loose(int(held.where.rpartition("numa")[2]), -1)
 
-    @rule(which=_which)
-    def _take_what_another_has(self, which: int) -> None:
-        """An assigned amount is taken as it is, or refused."""
-        one, name = self._some(which), self._new()
-        if one and name:
-            expected = _decision(lambda: self.model.fit(one[1]))
-            found = _decision(lambda: self._taken(name, one[1]))
-            assert isinstance(found, tuple) == isinstance(expected, tuple), expected
-            assert isinstance(found, tuple) or found == one[1]
-            self._note(name, found)
-
-    @rule(which=_which)
-    def _give_back(self, which: int) -> None:
-        """What is held is given back as what it was assigned."""
-        if one := self._some(which):
-            told = self.ledger.assigned(one[0])[self.host][TOPOLOGY]
-            self.ledger.adjust(one[0], {self.host: {TOPOLOGY: -told}})
-            self.model.consume(-told)
-            del self.held[one[0]]
+    def plain(self, reason: Reason) -> Reason:
+        if reason.cell is None:  # the model knows what the host has left, no more
+            reason = dataclasses.replace(reason, bound=reason.free, used=0)
+        return super().plain(reason)
 
     # --- while the machine changes ---
 
@@ -253,20 +188,20 @@ class TopologyMachine(RuleBasedStateMachine):
     ) -> None:
         """CPUs that nobody has change between the picture and the claim: it is taken or refused."""
         amount, changed = asked(self.model), how(self.model, place)
-        if not (name := self._new()) or not changed:
+        if not (name := self.new()) or not changed:
             return
         amount = amount if _fits(self.model, amount) else numa(dedicated=1)
         if not _fits(self.model, amount):
             return
         seen = self.model.fit(amount)
         self._declare(changed)
-        found = _outcome(lambda: self._taken(name, seen))
+        found = _outcome(lambda: self.taken(name, seen))
         if isinstance(found, NUMATopologyAmount):
             assert found == seen and self.model.can_provide(seen)
-            self._note(name, found)
+            self.note(name, found)
             return
         assert not _fits(self.model, seen)
-        self._claim(lambda host: amount)
+        self.claim(amount)
 
     def _declare(self, cells: list[HostCell]) -> None:
         """Sync the host with other cells, and let the model have them."""
@@ -288,31 +223,31 @@ class TopologyMachine(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(_OF_HOST), count=st.integers(1, 4), much=st.booleans())
     def _float(self, kind: str, count: int, much: bool) -> None:
         """Take something of the host as a whole, wherever it is."""
-        name, room = self._new(), dict(self.model.room or {})
+        name, room = self.new(), dict(self.model.room or {})
         if not name or kind not in room:
             return
         taken = count * (256 if much else 1)
-        found = _decision(lambda: self.ledger.claim(name, {self.host: {kind: taken}}))
+        found = decision(lambda: self.ledger.claim(name, {self.host: {kind: taken}}))
         assert isinstance(found, tuple) == (taken > room[kind])
         if taken <= room[kind]:
             self.model.update(room={**room, kind: room[kind] - taken})
-            self.held[name] = (self.host, kind, taken)
+            self.held[name] = Held(self.host, kind, taken)
 
     @rule(place=st.integers(0, 9))
     def _loosen(self, place: int) -> None:
         """Take a dedicated CPU of a cell, whichever it is."""
-        name, used = self._new(), self.model.usage[place % len(self.model.cells)]
+        name, used = self.new(), self.model.usage[place % len(self.model.cells)]
         if not name:
             return
         dedicated = self.model.cell(used.cell).dedicated
         where = f"{self.host}/numa{used.cell}"
         room = (self.model.room or {}).get("PCPU", 0)
         fits = len(used.pinned) + used.loose < len(dedicated) and room > 0
-        found = _decision(lambda: self.ledger.claim(name, {where: "PCPU=1"}))
+        found = decision(lambda: self.ledger.claim(name, {where: "PCPU=1"}))
         assert isinstance(found, tuple) != fits
         if fits:
             self._change_loose(used.cell, 1)
-            self.held[name] = (where, "PCPU", 1)
+            self.held[name] = Held(where, "PCPU", 1)
 
     def _change_loose(self, cell_id: int, more: int) -> None:
         usage = [
@@ -321,51 +256,6 @@ class TopologyMachine(RuleBasedStateMachine):
         ]
         room = dict(self.model.room or {})
         self.model.update(usage=usage, room={**room, "PCPU": room["PCPU"] - more})
-
-    @rule(which=_which)
-    def _release(self, which: int) -> None:
-        if not self.held:
-            return
-        name = list(self.held)[which % len(self.held)]
-        self.ledger.release(name)
-        held = self.held.pop(name)
-        if isinstance(held, NUMATopologyAmount):
-            self.model.consume(-held)
-        elif held[0] == self.host:
-            room = dict(self.model.room or {})
-            self.model.update(room={**room, held[1]: room[held[1]] + held[2]})
-        else:
-            self._change_loose(int(held[0].rpartition("numa")[2]), -1)
-
-    # --- what must hold ---
-
-    @invariant()
-    def the_view_is_what_the_model_is(self) -> None:
-        assert self.ledger.inventories(self.host)[TOPOLOGY] == self.model
-
-    @invariant()
-    def the_ledger_tells_where_everybody_is(self) -> None:
-        for name, held in self.held.items():
-            told = self.ledger.assigned(name)
-            if isinstance(held, NUMATopologyAmount):
-                assert told == {self.host: Amounts({TOPOLOGY: held})}
-            else:
-                assert told == {held[0]: Amounts({held[1]: held[2]})}
-
-    def teardown(self) -> None:
-        if hasattr(self, "ledger"):
-            for name in self.held:
-                self.ledger.release(name)
-            self.ledger.remove(self.host)
-            self.ledger.close()
-
-
-def _decision(decide: Callable[[], Any]) -> Any:
-    """Return what is decided; of a refusal its reasons."""
-    try:
-        return decide()
-    except exceptions.CapacityException as refusal:
-        return refusal.reasons
 
 
 def _outcome(decide: Callable[[], Any]) -> Any:
@@ -378,19 +268,6 @@ def _outcome(decide: Callable[[], Any]) -> Any:
 
 def _fits(host: NUMATopologyInventory, amount: NUMATopologyAmount) -> bool:
     return _outcome(lambda: host.fit(amount)) is not None
-
-
-def _plain(decided: Any) -> Any:
-    """Return reasons without what only a ledger knows: who holds what, and all of the host."""
-    if not isinstance(decided, tuple):
-        return decided
-    return [_without_names(reason) for reason in decided]
-
-
-def _without_names(reason: Reason) -> Reason:
-    if reason.cell is None:  # the model knows what the host has left, no more
-        reason = dataclasses.replace(reason, bound=reason.free, used=0)
-    return dataclasses.replace(reason, where=None, holders=())
 
 
 def topology_machine(fresh: Callable[[], Ledger]) -> type[TopologyMachine]:

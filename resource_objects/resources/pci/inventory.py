@@ -230,8 +230,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             self._store("taken", taken)
             self._renew(devices)
 
-    def _noted(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
-        return usage.noted(super()._noted(taken, assigned), taken, assigned)
+    def _noted_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+        return usage.noted_in_part(taken, assigned)
 
     def joined(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
         """Return one amount that says what several say, None if some take and some give back."""

@@ -294,23 +294,19 @@ def _check_apart(what: str, addresses: Iterable[str]) -> None:
 # --- what was taken, net --------------------------------------------------------------------------
 
 
-def noted(
-    found: tuple[PCIAmount, ...], taken: tuple[PCIAmount, ...], assigned: PCIAmount
-) -> tuple[PCIAmount, ...]:
-    """Return what is taken with one more.
-
-    :param found: the same, as far as whole amounts cancel
+def noted_in_part(taken: tuple[PCIAmount, ...], assigned: PCIAmount) -> tuple[PCIAmount, ...]:
+    """Return what is taken with one more: of what is given back, both are gone.
 
     >>> from resource_objects.resources.pci import Device, PCIInventory, devices
     >>> lab = PCIInventory([Device(f"0000:0{n}:00.0", "10de", "2330") for n in (1, 2)])
     >>> two = lab.fit(devices("10de:2330", 2))
     >>> back = -only(two, ["0000:01:00.0"])
-    >>> for one in noted((two, back), (two,), back):
+    >>> for one in noted_in_part((two,), back):
     ...     print(one)
     10de.2330@on=0000:02:00.0
     """
-    if not assigned.gives_back or len(found) < len(taken):
-        return found
+    if not assigned.gives_back:
+        return (*taken, assigned)
     back = set(assigned.addresses)
     kept: list[PCIAmount] = []
     for one in taken:
