@@ -273,7 +273,7 @@ class ResourceObject(ovo.VersionedObject):
         self._prepare(context)
         data = primitive[cls._obj_primitive_key("data")]
         _check_fields(cls, objver, data)
-        reader: Any = _Reader(ResourceObject, context)
+        reader: Any = _PrimitiveReader(ResourceObject, context)
         values = {
             name: field.from_primitive(reader, name, data[name])
             for name, field in cls.fields.items()
@@ -755,7 +755,7 @@ def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:
     return found
 
 
-class _Reader:
+class _PrimitiveReader:
     """What fields see as their object while data is read: it reads objects of any kind."""
 
     __slots__ = ("_base", "_context")

@@ -23,7 +23,7 @@ from resource_objects.cli.base import (
 if TYPE_CHECKING:
     from resource_objects.exceptions import LedgerError
     from resource_objects.host.facts import Machine, Pages
-    from resource_objects.host.numa import CPUSets
+    from resource_objects.host.numa import CPUSplit
     from resource_objects.host.status import HostCells, HostDevices, KeptDevice
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
@@ -253,7 +253,7 @@ def _in_the_way(ledger: Ledger, error: LedgerError) -> Iterator[str]:
 # --- the lists ----------------------------------------------------------------------------------
 
 
-def _host(machine: Machine, tree: Provider, sets: CPUSets) -> Iterator[Sequence[Any]]:
+def _host(machine: Machine, tree: Provider, sets: CPUSplit) -> Iterator[Sequence[Any]]:
     """Yield what can be had of the host itself, by resource class."""
     pages = ", ".join(map(_pages, machine.huge_pages))
     every = f"{many(machine.physical_cores, 'core')}, {many(machine.packages, 'socket')}"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from resource_objects.providers import Provider
 from resource_objects.providers.listing import ListedProvider
-from resource_objects.providers.usage import Usage, Use
+from resource_objects.providers.usage import InventoryUsage, Usage
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.pci import DEVICES
 
@@ -70,12 +70,12 @@ def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE) -> str:
     """Return who uses how much of what, tree by tree, one line per inventory.
 
     >>> from resource_objects.providers import Provider
-    >>> use = Use("box", 0, "VCPU", 4, 0, 4, 1, (("job-1", 1),))
+    >>> use = InventoryUsage("box", 0, "VCPU", 4, 0, 4, 1, (("job-1", 1),))
     >>> print(usage_tree(Usage((Provider("box", "VCPU=4"),), (use,)), ASCII))
     box
     `- VCPU  #####...............  1 of 4  job-1 1
     """
-    uses: dict[str, list[Use]] = {}
+    uses: dict[str, list[InventoryUsage]] = {}
     for use in usage:
         uses.setdefault(use.provider, []).append(use)
     rows = list(_usage_rows(usage.providers, uses, glyphs))
@@ -88,19 +88,19 @@ def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE) -> str:
 
 
 def _usage_rows(
-    providers: Iterable[Provider], uses: Mapping[str, list[Use]], glyphs: Glyphs
-) -> Iterator[tuple[str, Use | None]]:
+    providers: Iterable[Provider], uses: Mapping[str, list[InventoryUsage]], glyphs: Glyphs
+) -> Iterator[tuple[str, InventoryUsage | None]]:
     for root in providers:
         yield root.name, None
         yield from _usage_below(root, uses, glyphs, "")
 
 
 def _usage_below(
-    provider: Provider, uses: Mapping[str, list[Use]], glyphs: Glyphs, indent: str
-) -> Iterator[tuple[str, Use | None]]:
-    own: Sequence[Use | Provider] = [*uses.get(provider.name, ()), *provider.children]
+    provider: Provider, uses: Mapping[str, list[InventoryUsage]], glyphs: Glyphs, indent: str
+) -> Iterator[tuple[str, InventoryUsage | None]]:
+    own: Sequence[InventoryUsage | Provider] = [*uses.get(provider.name, ()), *provider.children]
     for item, edge, inner in _edges(own, glyphs, indent):
-        if isinstance(item, Use):
+        if isinstance(item, InventoryUsage):
             yield f"{edge}{item.resource_class}", item
         else:
             yield f"{edge}{item.name}", None
@@ -115,13 +115,13 @@ def _edges(items: Sequence[_T], glyphs: Glyphs, indent: str) -> Iterator[tuple[_
         yield item, indent + edge, indent + (glyphs.gap if is_last else glyphs.pass_by)
 
 
-def _usage_line(label: str, use: Use, figures: int, glyphs: Glyphs) -> str:
+def _usage_line(label: str, use: InventoryUsage, figures: int, glyphs: Glyphs) -> str:
     drawn = bar(use.used, use.capacity, glyphs)
     held = "; ".join(filter(None, (_short(use), _holders(use.holders))))
     return f"{label}  {drawn}  {_figures(use).rjust(figures)}  {held}".rstrip()
 
 
-def _short(use: Use) -> str:
+def _short(use: InventoryUsage) -> str:
     """Return what the figures do not show: too much is used, or less is free than they say."""
     left = use.capacity - use.used
     if left < 0:
@@ -129,7 +129,7 @@ def _short(use: Use) -> str:
     return f"{max(0, use.free)} free" if use.free < left else ""
 
 
-def _figures(use: Use) -> str:
+def _figures(use: InventoryUsage) -> str:
     return f"{use.used} of {use.capacity}"
 
 

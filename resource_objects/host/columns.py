@@ -94,7 +94,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class State:
+class NodeState:
     """What is written into columns: the inventories now, and as they were read or saved.
 
     ``of_ledger`` is whether the figures are a ledger's, which knows the use of each class apart;
@@ -152,7 +152,7 @@ class Column(abc.ABC):
         """
 
     @abc.abstractmethod
-    def write(self, row: Mapping[str, Any], state: State) -> Mapping[str, Any]:
+    def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
         """Return ``{column: value}``; what says the same as the row came stays as it came.
 
         :raises CannotDowngrade: if no version of a text can say it
@@ -297,7 +297,7 @@ class CountColumn(Column):
         )
         return {self.resource: inventory}
 
-    def write(self, row: Mapping[str, Any], state: State) -> Mapping[str, Any]:
+    def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
         name, said = self.resource, {c: row[c] for c in self.names if c in row}
         now, before = count_of(state.inventories, name), count_of(state.saved, name)
         if now is None:

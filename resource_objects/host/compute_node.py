@@ -94,8 +94,8 @@ from resource_objects.host.columns import (
     NOTHING,
     RATIOS,
     ROW,
+    NodeState,
     Settings,
-    State,
     aside_of,
     carried_field,
     column_of,
@@ -363,10 +363,12 @@ class ComputeNode(base.ResourceObject):
     def _settings(self) -> Settings:
         return Settings(self.given_reserved, self.given_ratios)
 
-    def _state(self) -> State:
+    def _state(self) -> NodeState:
         is_kept = self._binding is None or self._binding.host is not None
         known = {} if self.known is None else self.known
-        return State(self.inventories, self.saved, self._settings, self.of_ledger, is_kept, known)
+        return NodeState(
+            self.inventories, self.saved, self._settings, self.of_ledger, is_kept, known
+        )
 
     def _columns(self) -> dict[str, Any]:
         """Return the columns that say what the inventories are, those that are set."""

@@ -25,8 +25,8 @@ __all__ = [
     "MIB",
     "Core",
     "DeviceKind",
+    "DiscoveryFinding",
     "Disk",
-    "Finding",
     "Machine",
     "MediatedType",
     "NUMACell",
@@ -164,21 +164,21 @@ class Disk:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class DiscoveryFinding:
     """A fact that could not be read, or contradicts another, and what the machine is without it.
 
     ``subject`` is the file, or the name, that says it; ``detail`` what is wrong with it.
 
-    >>> print(Finding("/sys/bus/pci/devices/0000:3b:00.0/vendor", "missing; expected an id"))
-    /sys/bus/pci/devices/0000:3b:00.0/vendor: missing; expected an id
+    >>> print(DiscoveryFinding("/sys/bus/pci/devices/0000:3b:00.0/vendor", "missing"))
+    /sys/bus/pci/devices/0000:3b:00.0/vendor: missing
     """
 
     subject: str
     detail: str
 
     def __post_init__(self) -> None:
-        require_text("Finding.subject", self.subject)
-        require_text("Finding.detail", self.detail)
+        require_text("DiscoveryFinding.subject", self.subject)
+        require_text("DiscoveryFinding.detail", self.detail)
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.detail}"
@@ -216,10 +216,10 @@ class Machine:
     huge_pages: tuple[Pages, ...] = ()
     disk: Disk | None = None
     devices: tuple[PCIDevice, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DiscoveryFinding, ...] = ()
 
     def __post_init__(self) -> None:
-        require_all("Machine.findings", self.findings, Finding)
+        require_all("Machine.findings", self.findings, DiscoveryFinding)
         require_ids("Machine.cpus", self.cpus)
         require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
         require_ids("Machine.offline_cpus", self.offline_cpus)

@@ -7,7 +7,7 @@ subsystem, the network interfaces and vDPA devices made of it, and the types of 
 that it offers.
 
 One bad fact does not cost the machine: what else is missing, says nonsense or contradicts the rest
-is left out alone, and a :class:`~resource_objects.host.facts.Finding` names it:
+is left out alone, and a :class:`~resource_objects.host.facts.DiscoveryFinding` names it:
 
 =============================  ====================================================================
 what cannot be read            without it
@@ -41,8 +41,8 @@ from resource_objects.host import sysfs
 from resource_objects.host.facts import (
     Core,
     DeviceKind,
+    DiscoveryFinding,
     Disk,
-    Finding,
     Machine,
     MediatedType,
     NetworkInterface,
@@ -129,7 +129,7 @@ def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machin
         disk=_disk(tree, disk_path),
         hostname=hostname or (os.uname().nodename or None if tree.live else None),
         architecture=architecture or (os.uname().machine if tree.live else None),
-        findings=tuple(Finding(one.subject, one.detail) for one in tree.findings),
+        findings=tuple(DiscoveryFinding(one.subject, one.detail) for one in tree.findings),
     )
 
 

@@ -25,8 +25,8 @@ from resource_objects import exceptions
 from resource_objects.host.columns import (
     COUNTS,
     Column,
+    NodeState,
     Settings,
-    State,
     carried_field,
     coerced,
     members,
@@ -86,7 +86,7 @@ class NUMAColumn(Column):
             )
         )
 
-    def write(self, row: Mapping[str, Any], state: State) -> Mapping[str, Any]:
+    def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
         (column,) = self.names
         now, raw = members(state.inventories).get(self.resource), row.get(column)
         if now is None:
@@ -231,7 +231,7 @@ class PCIColumn(Column):
             return {}
         return {self.resource: PCIInventory((), pools=pools, resource_class=self.resource)}
 
-    def write(self, row: Mapping[str, Any], state: State) -> Mapping[str, Any]:
+    def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
         (column,) = self.names
         now, raw = members(state.inventories).get(self.resource), row.get(column)
         if now is None:
@@ -332,7 +332,7 @@ def pools_for_nova(text: Any) -> Any:
 # --- text that is JSON ----------------------------------------------------------------------------
 
 
-def _gone(row: Mapping[str, Any], column: str, state: State, said: Any) -> Mapping[str, Any]:
+def _gone(row: Mapping[str, Any], column: str, state: NodeState, said: Any) -> Mapping[str, Any]:
     """Return a column of which there is nothing, or nothing any more.
 
     Where a ledger has nothing of it, what the record says is the record's affair, unless it was

@@ -30,7 +30,7 @@ from typing import Any
 from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import MIB, Machine
-from resource_objects.host.numa import CPUSet, CPUSets, ReservedPages, cpu_sets, numa_inventory
+from resource_objects.host.numa import CPUSet, CPUSplit, ReservedPages, cpu_sets, numa_inventory
 from resource_objects.host.rules import DeviceRule
 from resource_objects.providers import Provider
 from resource_objects.resources import Amounts, resource, text
@@ -125,7 +125,7 @@ def provider_tree(
 def _cells(
     machine: Machine,
     numa: bool,
-    sets: CPUSets,
+    sets: CPUSplit,
     ratios: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> NUMATopologyInventory | None:
@@ -169,7 +169,7 @@ def _inventories(
     }
 
 
-def _totals(machine: Machine, sets: CPUSets) -> dict[str, int]:
+def _totals(machine: Machine, sets: CPUSplit) -> dict[str, int]:
     """Return how much there is of each class, where there is a whole unit of it."""
     totals = {
         "VCPU": len(sets.shared),

@@ -35,7 +35,7 @@ from resource_objects.resources.numa.host import parse_page_size, show_kib
 
 __all__ = [
     "CPUSet",
-    "CPUSets",
+    "CPUSplit",
     "ReservedPages",
     "cpu_sets",
     "numa_inventory",
@@ -120,7 +120,7 @@ def numa_inventory(
 def _host_cell(
     machine: Machine,
     cell: NUMACell,
-    sets: CPUSets,
+    sets: CPUSplit,
     cores: Iterable[tuple[int, ...]],
     kept: Mapping[int, int],
     **networks: Any,
@@ -228,14 +228,14 @@ CPUSet: TypeAlias = str | Iterable[int] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CPUSets:
+class CPUSplit:
     """The CPUs that are shared and those that are dedicated, ascending; no CPU is both."""
 
     shared: tuple[int, ...]
     dedicated: tuple[int, ...]
 
 
-def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) -> CPUSets:
+def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) -> CPUSplit:
     """Return which CPUs of a machine serve what. O(CPUs).
 
     :raises InvalidText: for text that is no list of CPUs, or names none
@@ -246,16 +246,16 @@ def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) 
     >>> machine = Machine(cpus=(0, 1, 2, 3), memory_bytes=0, offline_cpus=(4,),
     ...                   cores=tuple(Core(0, number, (number,)) for number in range(4)))
     >>> cpu_sets(machine)
-    CPUSets(shared=(0, 1, 2, 3), dedicated=())
+    CPUSplit(shared=(0, 1, 2, 3), dedicated=())
     >>> cpu_sets(machine, dedicated="2-3")
-    CPUSets(shared=(), dedicated=(2, 3))
+    CPUSplit(shared=(), dedicated=(2, 3))
     >>> cpu_sets(machine, shared=[1], dedicated="2-4")
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInventory: dedicated CPUs: got '4', expected CPUs that ...
     """
     if shared is None and dedicated is None:
-        return CPUSets(machine.cpus, ())
-    found = CPUSets(
+        return CPUSplit(machine.cpus, ())
+    found = CPUSplit(
         _online(machine, "shared CPUs", shared), _online(machine, "dedicated CPUs", dedicated)
     )
     both = set(found.shared).intersection(found.dedicated)

@@ -565,7 +565,7 @@ def _send(view: View, sent: Sent) -> Claim | None:
     return claim
 
 
-class _Change(NamedTuple):
+class _ClassChange(NamedTuple):
     """A change of one class of one provider."""
 
     amount: int
@@ -645,7 +645,7 @@ def _of_parts(located: LocatedView, amounts: Iterable[Amount]) -> Iterator[Alloc
             )
 
 
-def _net(located: LocatedView, given: Iterable[Amount]) -> dict[tuple[Spot, str], _Change]:
+def _net(located: LocatedView, given: Iterable[Amount]) -> dict[tuple[Spot, str], _ClassChange]:
     """Return what amounts come to, by provider and class."""
     amounts: dict[tuple[Spot, str], int] = defaultdict(int)
     taken: dict[tuple[Spot, str], set[str]] = defaultdict(set)
@@ -656,7 +656,9 @@ def _net(located: LocatedView, given: Iterable[Amount]) -> dict[tuple[Spot, str]
             amounts[key] += record.amount
             (taken if record.amount > 0 else back)[key].update(record.units)
     return {
-        key: _Change(amount, frozenset(taken[key] - back[key]), frozenset(back[key] - taken[key]))
+        key: _ClassChange(
+            amount, frozenset(taken[key] - back[key]), frozenset(back[key] - taken[key])
+        )
         for key, amount in amounts.items()
     }
 

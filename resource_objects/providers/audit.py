@@ -485,7 +485,7 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Tree:
+class _LocatedTree:
     """The parts of one resource in a tree, by uuid; ``inventories`` are those that can be read."""
 
     root: str
@@ -516,12 +516,12 @@ def in_parts(rows: Rows) -> Iterator[Finding]:
     yield from _undescribed(rows, trees)
 
 
-def _trees(rows: Rows) -> list[_Tree]:
-    found: dict[tuple[str, str], _Tree] = {}
+def _trees(rows: Rows) -> list[_LocatedTree]:
+    found: dict[tuple[str, str], _LocatedTree] = {}
     for kind in rows.kinds:
         if _is_located(kind.name):
             key = rows.tree(kind.uuid), kind.name
-            found.setdefault(key, _Tree(*key)).parts[kind.uuid] = kind
+            found.setdefault(key, _LocatedTree(*key)).parts[kind.uuid] = kind
     return list(found.values())
 
 
@@ -535,7 +535,9 @@ def _is_located(name: str) -> bool:
 # --- what is described ---
 
 
-def _contradictions(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
+def _contradictions(
+    rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]
+) -> Iterator[Finding]:
     """Yield what cannot be read, alone or together; note what can."""
     kept: list[KeptPart] = []
     named: dict[Key, list[str]] = defaultdict(list)
@@ -580,7 +582,7 @@ def _contradiction(where: str, name: str, said: str) -> Finding:
     return Finding(FindingKind.CONTRADICTION, where, name, other=said)
 
 
-def _undescribed(rows: Rows, trees: Iterable[_Tree]) -> Iterator[Finding]:
+def _undescribed(rows: Rows, trees: Iterable[_LocatedTree]) -> Iterator[Finding]:
     """Yield providers that have and share what parts of their tree do, and are none of them."""
     by_tree = {tree.root: tree for tree in trees}
     own: dict[str, set[str]] = defaultdict(set)
@@ -607,7 +609,7 @@ def _shared(rows: Rows, uuid: str, kind: KeptKind) -> Iterator[Key]:
 # --- what is taken by name ---
 
 
-def _twice(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
+def _twice(rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
     """Yield units that are taken at two parts of one tree."""
     of_devices = issubclass(resource(tree.name).inventory_kind, Identified)
     first: dict[tuple[str, str], TakenUnit] = {}
@@ -619,7 +621,7 @@ def _twice(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Find
             yield _of_unit(FindingKind.UNIT_TWICE, rows, unit, other)
 
 
-def _not_there(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
+def _not_there(rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
     """Yield units that no part of the tree has."""
     units = list(units)
     inventories = tree.inventories.values()
@@ -639,7 +641,7 @@ def _not_there(rows: Rows, tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[
         yield _of_unit(kind, rows, unit)
 
 
-def _dependent(tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[tuple[Key, str, str]]:
+def _dependent(tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[tuple[Key, str, str]]:
     """Yield what goes with the units that consumers have: ``(place, consumer, unit)``."""
     known: dict[Key, Mapping[str, frozenset[str]]] = {}
     for unit in units:
@@ -650,7 +652,7 @@ def _dependent(tree: _Tree, units: Iterable[TakenUnit]) -> Iterator[tuple[Key, s
 
 
 def _missing(
-    rows: Rows, tree: _Tree, units: Iterable[TakenUnit], held: Iterable[Allocated]
+    rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit], held: Iterable[Allocated]
 ) -> Iterator[Finding]:
     """Yield who has some units of what it holds, and another number of them than it holds."""
     by_holder: dict[tuple[Key, str], list[str]] = defaultdict(list)

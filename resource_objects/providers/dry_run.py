@@ -17,7 +17,7 @@ from resource_objects.providers.columns import AllocationColumns, Columns, UnitC
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
-from resource_objects.providers.row_diff import Kept, holdings, kept_definitions
+from resource_objects.providers.row_diff import KeptDefinition, holdings, kept_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 
 _Definitions: TypeAlias = Mapping[str, ProviderDefinition]
@@ -80,7 +80,7 @@ def check_definitions(
     return wanted
 
 
-def _check_generations(changes: DefinitionChanges, had: Mapping[str, Kept]) -> None:
+def _check_generations(changes: DefinitionChanges, had: Mapping[str, KeptDefinition]) -> None:
     read = [(one.definition.uuid, one.definition.name, one.generation) for one in changes.updates]
     read += [(one.uuid, one.name, one.generation) for one in changes.removals]
     for uuid, name, generation in read:
@@ -95,7 +95,9 @@ def _check_generations(changes: DefinitionChanges, had: Mapping[str, Kept]) -> N
             raise exceptions.ProviderExists(created.uuid)
 
 
-def _wanted(changes: DefinitionChanges, had: Mapping[str, Kept]) -> dict[str, ProviderDefinition]:
+def _wanted(
+    changes: DefinitionChanges, had: Mapping[str, KeptDefinition]
+) -> dict[str, ProviderDefinition]:
     """Return the definitions while orders are carried out: what goes is still there."""
     wanted = {uuid: kept.definition for uuid, kept in had.items()}
     wanted.update((created.uuid, created) for created in changes.creates)

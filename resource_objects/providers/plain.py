@@ -112,7 +112,7 @@ def from_plain(kind: type[_T], data: Any, where: str, checks: Checks) -> _T:
     values: dict[str, Any] = {}
     for key, field in known.items():
         if key in data:
-            reader = _Reader(checks, checks.get(key))
+            reader = _ValueReader(checks, checks.get(key))
             values[field.name] = reader.read(hints[field.name], data[key], f"{where}.{key}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise exceptions.InvalidField(f"{where}.{key}", None, "a value: it must be there")
@@ -125,7 +125,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Reader:
+class _ValueReader:
     """Reads the values of one field, however deep they are in lists and objects."""
 
     checks: Checks

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from resource_objects import base, exceptions, fields, names
 from resource_objects.resources import Inventories, Inventory, Resource, resource
 from resource_objects.resources.located import parts_of
-from resource_objects.resources.records import Part
+from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import known_traits
 
 _T = TypeVar("_T")
@@ -263,7 +263,7 @@ class Provider(base.ResourceObject):
         return f"{self.name}: {self.inventories}"
 
 
-def _of_part(host: Provider, kind: Resource, part: Part) -> Provider:
+def _of_part(host: Provider, kind: Resource, part: InventoryPart) -> Provider:
     """Return the provider of a part."""
     name = f"{host.name}/{part.name}"
     of_host = [

@@ -33,7 +33,7 @@ _Holdings: TypeAlias = Mapping[str, Mapping[Key, Use]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class KeptDefinition:
     """A provider as kept: its definition, at a generation."""
 
     definition: ProviderDefinition
@@ -41,7 +41,7 @@ class Kept:
     root_uuid: str
 
 
-def kept_definitions(columns: Columns) -> dict[str, Kept]:
+def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
     """Return what each provider is, by uuid, parents before children. Cost: linear."""
     given = columns.providers
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
@@ -60,7 +60,7 @@ def kept_definitions(columns: Columns) -> dict[str, Kept]:
     kinds: dict[int, list[KindRecord]] = defaultdict(list)
     for number, kind, classes, body in zip(*columns.kinds, strict=True):
         kinds[number].append(KindRecord(kind, tuple(classes), body))
-    found: dict[str, Kept] = {}
+    found: dict[str, KeptDefinition] = {}
     for number, own, name, parent, root, generation, *_ in zip(*given, strict=True):
         definition = ProviderDefinition(
             own,
@@ -72,7 +72,7 @@ def kept_definitions(columns: Columns) -> dict[str, Kept]:
             tuple(sorted(shares[number])),
             tuple(sorted(kinds[number], key=lambda kind: kind.resource_class)),
         )
-        found[own] = Kept(definition, generation, uuid[root])
+        found[own] = KeptDefinition(definition, generation, uuid[root])
     return found
 
 
@@ -115,7 +115,9 @@ def diff_rows(
     return dataclasses.replace(plan, names=used)
 
 
-def _changes(had: Mapping[str, Kept], has: Mapping[str, Kept]) -> DefinitionChanges:
+def _changes(
+    had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
+) -> DefinitionChanges:
     creates = tuple(kept.definition for uuid, kept in has.items() if uuid not in had)
     updates = tuple(_updates(had, has))
     removals = tuple(
@@ -129,8 +131,8 @@ def _changes(had: Mapping[str, Kept], has: Mapping[str, Kept]) -> DefinitionChan
 
 
 def _root(
-    had: Mapping[str, Kept],
-    has: Mapping[str, Kept],
+    had: Mapping[str, KeptDefinition],
+    has: Mapping[str, KeptDefinition],
     creates: Iterable[ProviderDefinition],
     updates: Iterable[ProviderUpdate],
     removals: Iterable[ProviderRemoval],
@@ -145,7 +147,9 @@ def _root(
     return subject_of(names).replace("consumers", "trees")
 
 
-def _updates(had: Mapping[str, Kept], has: Mapping[str, Kept]) -> Iterator[ProviderUpdate]:
+def _updates(
+    had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
+) -> Iterator[ProviderUpdate]:
     regrouped = set(_regrouped(had, has))
     for uuid, kept in had.items():
         if uuid not in has:
@@ -158,7 +162,9 @@ def _updates(had: Mapping[str, Kept], has: Mapping[str, Kept]) -> Iterator[Provi
             yield ProviderUpdate(after, kept.generation, (), (), nothing, nothing, True)
 
 
-def _regrouped(had: Mapping[str, Kept], has: Mapping[str, Kept]) -> Iterator[str | None]:
+def _regrouped(
+    had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
+) -> Iterator[str | None]:
     """Yield the parents whose children come or go: their generation tells it."""
     for uuid in {**had, **has}:
         old = had[uuid].definition.parent_uuid if uuid in had else None

@@ -22,7 +22,7 @@ from resource_objects.resources.records import InventoryRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Use:
+class InventoryUsage:
     """What is used of one resource at one provider.
 
     ``holders`` are (consumer, amount) pairs of what is held here; what is held elsewhere and uses
@@ -58,17 +58,17 @@ class Usage:
     ``providers`` are the roots, with the inventories that are kept as one figure each: what a
     structured one is, ``ledger.trees()`` tells.
 
-    ``uses`` has a :class:`Use` per inventory, parents before children. ``usage[provider, class]``
-    finds one. :attr:`consumers` sums by consumer.
+    ``uses`` has an :class:`InventoryUsage` per inventory, parents before children;
+    ``usage[provider, class]`` finds one. :attr:`consumers` sums by consumer.
     """
 
     providers: tuple[Provider, ...]
-    uses: tuple[Use, ...]
+    uses: tuple[InventoryUsage, ...]
 
-    def __iter__(self) -> Iterator[Use]:
+    def __iter__(self) -> Iterator[InventoryUsage]:
         return iter(self.uses)
 
-    def __getitem__(self, key: tuple[str, str]) -> Use:
+    def __getitem__(self, key: tuple[str, str]) -> InventoryUsage:
         for use in self.uses:
             if (use.provider, use.resource_class) == key:
                 return use
@@ -83,7 +83,7 @@ class Usage:
             tuple(use for one in every for use in one.uses),
         )
 
-    def only(self, uses: Iterable[Use]) -> Usage:
+    def only(self, uses: Iterable[InventoryUsage]) -> Usage:
         """Return the same trees, with some of their uses."""
         return dataclasses.replace(self, uses=tuple(uses))
 
@@ -98,7 +98,7 @@ class Usage:
         return dict(sorted(found.items()))
 
     @property
-    def over_capacity(self) -> tuple[Use, ...]:
+    def over_capacity(self) -> tuple[InventoryUsage, ...]:
         """What is used beyond its capacity, after a shrink."""
         return tuple(use for use in self.uses if use.used > use.capacity)
 
@@ -182,8 +182,8 @@ def _use(
     record: InventoryRecord,
     holders: list[tuple[str, int]],
     elsewhere: int | None,
-) -> Use:
-    return Use(
+) -> InventoryUsage:
+    return InventoryUsage(
         provider.name,
         depth,
         record.resource_class,

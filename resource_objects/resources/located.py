@@ -38,7 +38,7 @@ from resource_objects.resources.context import (
     Context,
 )
 from resource_objects.resources.integer import IntegerAmount, IntegerInventory
-from resource_objects.resources.records import AmountRecord, Part
+from resource_objects.resources.records import AmountRecord, InventoryPart
 
 # A kind of these is an inventory too, which type checkers may rely on. At run time they are bases
 # beside Inventory and not below it, so that no kind is deeper than any other.
@@ -163,7 +163,7 @@ class Located(_Kind, Generic[_A]):
         return several[0] if len(several) == 1 else None
 
     @abc.abstractmethod
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[InventoryPart, ...]:
         """Return what each provider below keeps of it.
 
         :meth:`~.abstract.Resource.from_parts` is the way back.
@@ -277,7 +277,7 @@ def cell_map_of(inventory: Inventory | None) -> CellMap | None:
     return inventory.cell_map() if isinstance(inventory, Affine) else None
 
 
-def parts_of(inventory: Inventory) -> tuple[Part, ...]:
+def parts_of(inventory: Inventory) -> tuple[InventoryPart, ...]:
     """Return the parts of an inventory, none if one provider keeps it all."""
     return inventory.parts() if isinstance(inventory, Located) else ()
 

@@ -80,7 +80,7 @@ class AmountRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class InventoryPart:
     """One provider's part of an inventory that lies over several (D2).
 
     ``name`` is what is added to the name of the provider above; ``inventory`` is the part, of the

@@ -43,7 +43,7 @@ def parts(codes: dict[str, int], ordered: Integers) -> Iterator[tuple[str, slice
         yield name, slice(start, end)
 
 
-class Places:
+class PlaceIndex:
     """From a backend's number of a provider to its place in the order."""
 
     def __init__(self, ids: Sequence[int]) -> None:

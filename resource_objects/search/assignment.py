@@ -306,7 +306,7 @@ _PLENTY = 1 << 40
 Local: TypeAlias = int
 
 
-class Taken(NamedTuple):
+class GroupUse(NamedTuple):
     """What one group takes of one inventory, and because what it takes is used there too."""
 
     inventory: int
@@ -423,7 +423,9 @@ def bits_of(places: Iterable[Local]) -> int:
     return found
 
 
-def _taken(fleet: Fleet, kind: GroupKind, providers: Sequence[int]) -> Iterator[tuple[Taken, ...]]:
+def _taken(
+    fleet: Fleet, kind: GroupKind, providers: Sequence[int]
+) -> Iterator[tuple[GroupUse, ...]]:
     """Yield what a group of a kind would take of each of some providers, who give all of it."""
     amounts = [amount for _, amount in kind.classes]
     numbers = [
@@ -431,18 +433,18 @@ def _taken(fleet: Fleet, kind: GroupKind, providers: Sequence[int]) -> Iterator[
     ]
     for own in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
         pairs = zip(own, amounts, strict=True)
-        takes = tuple(Taken(number, amount, amount) for number, amount in pairs)
+        takes = tuple(GroupUse(number, amount, amount) for number, amount in pairs)
         yield _summed(takes, fleet) if fleet.shares else takes
 
 
-def _summed(takes: Sequence[Taken], fleet: Fleet) -> tuple[Taken, ...]:
+def _summed(takes: Sequence[GroupUse], fleet: Fleet) -> tuple[GroupUse, ...]:
     """Return what is taken, here and because of shares, with one entry of each inventory."""
     every = list(takes)
     for one in takes:
         links = fleet.shares.between(one.inventory, one.inventory + 1)
-        every += [Taken(target, one.amount * factor, 0) for _, target, factor in links]
-    found: dict[int, Taken] = {}
+        every += [GroupUse(target, one.amount * factor, 0) for _, target, factor in links]
+    found: dict[int, GroupUse] = {}
     for one in every:
         _, amount, own = found.get(one.inventory, (0, 0, 0))
-        found[one.inventory] = Taken(one.inventory, one.amount + amount, one.own + own)
+        found[one.inventory] = GroupUse(one.inventory, one.amount + amount, one.own + own)
     return tuple(found.values())

@@ -22,7 +22,7 @@ SHOWN_HOSTS = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class SearchOutcome:
     """What became of the hosts that are no candidates, as trees in the order of names."""
 
     refused: Integers  #: they cannot hold the request
@@ -39,7 +39,7 @@ class Explanation:
     the cost is some 50 microseconds per refused host.
     """
 
-    def __init__(self, problem: Problem, outcome: Outcome) -> None:
+    def __init__(self, problem: Problem, outcome: SearchOutcome) -> None:
         self._problem = problem
         self._hosts = problem.fleet.hosts
         self._outcome = outcome

@@ -26,7 +26,7 @@ from resource_objects.search.arrays import (
     Booleans,
     Integers,
     Keys,
-    Places,
+    PlaceIndex,
     coded,
     frozen,
     integers,
@@ -89,8 +89,8 @@ class Fleet:
     classes: Mapping[str, ClassRows]  #: those of one class, in the order of names
     traits: Members  #: the providers that have it themselves
     aggregates: Members  #: the providers that are in it themselves
-    shares: Shares
-    pools: Pools
+    shares: FleetShares
+    pools: FleetPools
     allocations: Allocations
     units: Units
     views: Views
@@ -301,7 +301,7 @@ Link: TypeAlias = tuple[int, int]
 Find: TypeAlias = Callable[[Integers, "tuple[str, ...]"], Integers]
 
 
-class Shares:
+class FleetShares:
     """Parallel arrays, one entry per share, in the order of the sources. False if none."""
 
     __slots__ = ("_by_target", "_targets", "factor", "source", "target")
@@ -371,7 +371,7 @@ class Shares:
         return found
 
 
-def read_shares(given: ShareColumns, place: Places, find: Find) -> Shares:
+def read_shares(given: ShareColumns, place: PlaceIndex, find: Find) -> FleetShares:
     """Return the shares that columns tell.
 
     :raises InvalidRow: if one is not between inventories of the columns
@@ -380,7 +380,7 @@ def read_shares(given: ShareColumns, place: Places, find: Find) -> Shares:
     target = find(place.of(given.of_id), tuple(given.of_class))
     if bool((source < 0).any()) or bool((target < 0).any()):
         raise exceptions.InvalidRow("ShareColumns", "a share", "one between inventories")
-    return Shares(source, target, integers(given.factor))
+    return FleetShares(source, target, integers(given.factor))
 
 
 # --- pools --------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def read_shares(given: ShareColumns, place: Places, find: Find) -> Shares:
 SHARING: str = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 
-class Pools:
+class FleetPools:
     """Which pools there are, and which trees are linked to them. False if there are none."""
 
     __slots__ = ("_aggregates", "_linked", "_members", "every", "providers", "trees")
@@ -443,8 +443,8 @@ class Pools:
 
 
 def read_pools(
-    given: AggregateColumns, place: Places, pools: Integers, tree: Integers, is_root: Booleans
-) -> Pools:
+    given: AggregateColumns, place: PlaceIndex, pools: Integers, tree: Integers, is_root: Booleans
+) -> FleetPools:
     """Return the pools of columns.
 
     :param pools: the providers that have the trait themselves
@@ -454,7 +454,9 @@ def read_pools(
     return _made(len(codes), aggregate, place.of(given.provider_id), pools, tree, is_root)
 
 
-def pools_of_members(members: Members, pools: Integers, tree: Integers, is_root: Booleans) -> Pools:
+def pools_of_members(
+    members: Members, pools: Integers, tree: Integers, is_root: Booleans
+) -> FleetPools:
     """Return the pools of aggregates. Cost: linear in their members if there are pools."""
     if not len(pools):
         return NO_POOLS
@@ -469,13 +471,13 @@ def _made(
     pools: Integers,
     tree: Integers,
     is_root: Booleans,
-) -> Pools:
+) -> FleetPools:
     pools = np.sort(pools)
     of_pool = np.isin(provider, pools)
     shared = np.zeros(aggregates, dtype=np.bool_)
     shared[aggregate[of_pool]] = True
     linked = shared[aggregate]
-    return Pools(
+    return FleetPools(
         frozen(pools),
         tree[pools[is_root[pools]]].tolist(),
         aggregates,
@@ -492,4 +494,4 @@ def _pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
 
 
 _NOTHING = frozen(integers(()))
-NO_POOLS = Pools(_NOTHING, (), 0, (_NOTHING, _NOTHING), (_NOTHING, _NOTHING))
+NO_POOLS = FleetPools(_NOTHING, (), 0, (_NOTHING, _NOTHING), (_NOTHING, _NOTHING))

@@ -17,13 +17,13 @@ from resource_objects.search.arrays import (
     Booleans,
     Integers,
     Keys,
-    Places,
+    PlaceIndex,
     coded,
     frozen,
     integers,
     parts,
 )
-from resource_objects.search.fleet import ClassRows, Find, Fleet, Members, Shares
+from resource_objects.search.fleet import ClassRows, Find, Fleet, FleetShares, Members
 from resource_objects.search.holders import Allocations, Units
 from resource_objects.search.views import Views
 
@@ -41,7 +41,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     """
     _check(columns)
     given = columns.providers
-    place = Places(given.provider_id)
+    place = PlaceIndex(given.provider_id)
     parent = place.of(_parents(given))
     top, above = _cut(given, parent, at)
     root, depth = _roots(parent)
@@ -140,8 +140,8 @@ def _order(names: Sequence[str], root: Integers, depth: Integers) -> Integers:
 
 
 def _inventories(
-    columns: Columns, place: Places, tree: Integers, is_root: Booleans, views: Views
-) -> tuple[ClassRows, dict[str, ClassRows], Shares]:
+    columns: Columns, place: PlaceIndex, tree: Integers, is_root: Booleans, views: Views
+) -> tuple[ClassRows, dict[str, ClassRows], FleetShares]:
     """Return all inventories, the same by class, and what they share."""
     given = columns.inventories
     provider = place.of(given.provider_id)
@@ -189,7 +189,7 @@ def _kept(views: Views, find: Find, count: int, of_devices: bool) -> Booleans:
     return found
 
 
-def _is_shared(ties: Shares, code: Integers, tree: Integers) -> Booleans:
+def _is_shared(ties: FleetShares, code: Integers, tree: Integers) -> Booleans:
     """Return which inventories use the same class of another provider of their tree."""
     found = np.zeros(len(code), dtype=np.bool_)
     source, target = ties.source, ties.target
@@ -203,7 +203,7 @@ def _rows(
     provider: Integers,
     tree: Integers,
     is_root: Booleans,
-    ties: Shares,
+    ties: FleetShares,
     of_parts: tuple[Booleans, Booleans, Booleans],
 ) -> ClassRows:
     bounds = [MAX_AMOUNT if most is None else most for most in given.max_unit]

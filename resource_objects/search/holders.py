@@ -14,7 +14,7 @@ import numpy as np
 
 from resource_objects.providers.columns import AllocationColumns, UnitColumns
 from resource_objects.providers.orders import Change
-from resource_objects.search.arrays import Integers, Keys, Overlay, Places, frozen, integers
+from resource_objects.search.arrays import Integers, Keys, Overlay, PlaceIndex, frozen, integers
 
 #: One row, without its provider.
 Row: TypeAlias = "tuple[Any, ...]"
@@ -178,7 +178,7 @@ class Allocations(Rows):
 
     __slots__ = ()
 
-    def __init__(self, columns: AllocationColumns, place: Places, keys: Keys) -> None:
+    def __init__(self, columns: AllocationColumns, place: PlaceIndex, keys: Keys) -> None:
         super().__init__(keys, place.of(columns.provider_id), _shared(columns[1:]))
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
@@ -212,7 +212,7 @@ class Units(Rows):
 
     __slots__ = ()
 
-    def __init__(self, columns: UnitColumns, place: Places, keys: Keys) -> None:
+    def __init__(self, columns: UnitColumns, place: PlaceIndex, keys: Keys) -> None:
         super().__init__(keys, place.of(columns.provider_id), _shared(columns[1:]))
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:

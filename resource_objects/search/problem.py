@@ -28,7 +28,7 @@ from resource_objects.search.assignment import Assigning
 from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import (
     ClassCondition,
-    Demand,
+    FleetDemand,
     Sources,
     TreeDemand,
 )
@@ -66,7 +66,7 @@ class Problem:
     rules: Semantics
     of_host: tuple[HostCondition, ...]  #: on the hosts themselves
     classes: tuple[ClassCondition, ...]  #: each count of the unnamed group
-    demands: tuple[Demand, ...]  #: of these, what is asked
+    demands: tuple[FleetDemand, ...]  #: of these, what is asked
     located: tuple[LocatedCondition, ...]  #: each of its located amounts
     traits: RequiredTraits  #: of which some class has to answer for each
     of_unnamed: tuple[Condition, ...]  #: all on the unnamed group, each by itself before several
@@ -219,7 +219,7 @@ def _demand(
     laid: Qualifications,
     of_class: Sequence[Qualification],
     rules: Semantics,
-) -> Demand:
+) -> FleetDemand:
     rows, name = fleet.rows(one.resource_class), one.resource_class
     each = (*laid.each, *of_class)
     is_free = having_free(fleet, rows, one.units)
@@ -229,7 +229,7 @@ def _demand(
         [one.own[rows.provider] for one in laid.some],
         is_free & ~rows.is_part,
     )
-    return Demand(
+    return FleetDemand(
         resource_class=name,
         whole=one.whole,
         amount=one.amount,

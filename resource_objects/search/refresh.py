@@ -40,8 +40,8 @@ from resource_objects.search.fleet import (
     SHARING,
     ClassRows,
     Fleet,
+    FleetShares,
     Members,
-    Shares,
     pools_of_members,
 )
 from resource_objects.search.holders import Row, Rows, by_provider
@@ -462,7 +462,7 @@ def _members(old: Members, new: Members, moves: Moves) -> Members:
 
 def _spliced_inventories(
     old: Fleet, new: Fleet, moves: Moves
-) -> tuple[ClassRows, dict[str, ClassRows], Shares]:
+) -> tuple[ClassRows, dict[str, ClassRows], FleetShares]:
     """Return all inventories, the same by class, and what they share."""
     was, now = old.inventories, new.inventories
     cuts: list[Cut] = []
@@ -488,7 +488,7 @@ def _spliced_inventories(
     return rows, classes, _shares(old.shares, new.shares, splice)
 
 
-def _shares(old: Shares, new: Shares, splice: Splice) -> Shares:
+def _shares(old: FleetShares, new: FleetShares, splice: Splice) -> FleetShares:
     """Return the shares of the trees that stay and of those that come."""
     if not old and not new:
         return old
@@ -497,4 +497,4 @@ def _shares(old: Shares, new: Shares, splice: Splice) -> Shares:
     target = np.concatenate((was[old.target], now[new.target]))
     factor = np.concatenate((old.factor, new.factor))
     stays = source >= 0
-    return Shares(source[stays], target[stays], factor[stays])
+    return FleetShares(source[stays], target[stays], factor[stays])

@@ -26,11 +26,11 @@ from resource_objects.requests import Request
 from resource_objects.resources.budget import Budget
 from resource_objects.search.backtracking import CutShort
 from resource_objects.search.candidates import Candidate, Candidates, Hit
-from resource_objects.search.explain import Explanation, Outcome
+from resource_objects.search.explain import Explanation, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Direct, Problem, direct, lay, possible
-from resource_objects.search.tree_search import Part, TreeSearch, candidate
+from resource_objects.search.tree_search import ClassShare, TreeSearch, candidate
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -116,7 +116,7 @@ class _Run:
         ruled_out[self._with_like(self.refused)] = True
         undecided = sorted(self._with_like(self.undecided))
         decided = len(self._with_like(self.seen))
-        outcome = Outcome(
+        outcome = SearchOutcome(
             refused=np.flatnonzero(ruled_out),
             undecided=tuple(undecided),
             unseen=len(self.possible) - decided - len(undecided) if self.is_full else 0,
@@ -233,7 +233,7 @@ def _build(problem: Problem, direct: Direct, tree: int) -> Candidate:
     """Return the candidate of a tree that arrays decided."""
     provider = problem.fleet.inventories.provider
     parts = [
-        Part(number, -1, int(provider[first[tree]]), ask.amount)
+        ClassShare(number, -1, int(provider[first[tree]]), ask.amount)
         for number, (ask, first) in enumerate(zip(problem.demands, direct.first, strict=True))
     ]
     return candidate(problem, tree, parts)

@@ -86,13 +86,13 @@ def decide(
     :raises CutShort: if a located amount's own decision did not end
     """
     placing = Placing(located, taken)
-    found = _Tree(asks, placing, budget).decide()
+    found = _TreeDecision(asks, placing, budget).decide()
     if found is None and any(one.cut_short for one in (placing, *placing.alone)):
         raise CutShort(budget.allowed)
     return found
 
 
-class _Tree:
+class _TreeDecision:
     """The decision while it is made. Sets are those of the counts, then of what is located."""
 
     def __init__(self, asks: Sequence[TreeDemand], placing: Placing, budget: Budget) -> None:

@@ -157,7 +157,7 @@ class TreeSearch:
         return TreeCandidate(made, self._key(given, parts, found.assigned), is_of_pools)
 
     def _key(
-        self, given: Assignment, parts: Iterable[Part], assigned: Sequence[Amount]
+        self, given: Assignment, parts: Iterable[ClassShare], assigned: Sequence[Amount]
     ) -> Hashable:
         fleet = self._problem.fleet
         holding: dict[int, list[tuple[int, int, int]]] = {}
@@ -467,7 +467,7 @@ class _Count(NamedTuple):
 def candidate(
     problem: Problem,
     tree: int,
-    parts: Iterable[Part],
+    parts: Iterable[ClassShare],
     located: Sequence[LocatedTreeDemand] = (),
     assigned: Sequence[Amount] = (),
     given: Sequence[tuple[int, int]] = (),
@@ -517,7 +517,7 @@ def _mappings(
     return FrozenDict(sorted(found.items()))
 
 
-class Part(NamedTuple):
+class ClassShare(NamedTuple):
     """What a provider gives of a class of the unnamed group."""
 
     ask: int  #: number of the class
@@ -526,15 +526,15 @@ class Part(NamedTuple):
     amount: int
 
 
-def parts_of(fleet: Fleet, asks: Sequence[TreeDemand], found: Decision) -> Iterator[Part]:
+def parts_of(fleet: Fleet, asks: Sequence[TreeDemand], found: Decision) -> Iterator[ClassShare]:
     """Yield who gives how much of the classes of the unnamed group."""
     provider = fleet.inventories.provider
     for number, (demand, parts) in enumerate(zip(asks, found.plans, strict=True)):
         for source, amount in parts:
-            yield Part(number, source, int(provider[demand.numbers[source]]), amount)
+            yield ClassShare(number, source, int(provider[demand.numbers[source]]), amount)
 
 
-def _counts(problem: Problem, parts: Iterable[Part]) -> Iterator[_Count]:
+def _counts(problem: Problem, parts: Iterable[ClassShare]) -> Iterator[_Count]:
     for part in parts:
         ask = problem.demands[part.ask]
         whole = ask.whole if part.amount == ask.amount else None

@@ -23,7 +23,7 @@ from resource_objects.search.arrays import (
     Keys,
     Moves,
     Overlay,
-    Places,
+    PlaceIndex,
     Splice,
     coded,
     frozen,
@@ -62,7 +62,7 @@ class Views:
 
     __slots__ = ("__dict__", "_changed", "_keys", "_source", "_tree", "_views", "parts")
 
-    def __init__(self, columns: Columns, place: Places, tree: Integers, keys: Keys) -> None:
+    def __init__(self, columns: Columns, place: PlaceIndex, tree: Integers, keys: Keys) -> None:
         table = columns.kinds
         names = set(table.resource_class)
         kinds: dict[str, list[int]] = {kind: [] for kind in names if resource(kind).is_located}
@@ -214,11 +214,11 @@ class _Source:
     """Columns as they were read, and where their providers were then."""
 
     columns: Columns
-    place: Places
+    place: PlaceIndex
     number: Integers  #: the backend's numbers of the providers, by place
 
     @classmethod
-    def of(cls, columns: Columns, place: Places) -> _Source:
+    def of(cls, columns: Columns, place: PlaceIndex) -> _Source:
         given = integers(columns.providers.provider_id)
         number = np.empty_like(given)
         number[place.of(columns.providers.provider_id)] = given
@@ -240,7 +240,7 @@ class _Source:
             number = frozen(self.number[start:end])
             ids = number.tolist()
             columns = _of_providers(self.columns, frozenset(ids))
-            found[one] = _Source(columns, Places(ids), number)
+            found[one] = _Source(columns, PlaceIndex(ids), number)
         return found
 
 

@@ -55,7 +55,7 @@ def test_a_gang_whose_requests_alone_are_too_long_for_a_server_is_done(ledger: S
 def test_a_name_that_goes_while_it_is_looked_up_is_made_again(
     ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch, looked: int
 ) -> None:
-    look = names.Names._look
+    look = names.NameNumbers._look
     looks: list[Any] = []
 
     def once_blind(self: Any, connection: Any, asked: Any) -> dict[str, int]:
@@ -66,7 +66,7 @@ def test_a_name_that_goes_while_it_is_looked_up_is_made_again(
                 found.pop("CUSTOM_A", None)
         return found
 
-    monkeypatch.setattr(names.Names, "_look", once_blind)
+    monkeypatch.setattr(names.NameNumbers, "_look", once_blind)
     uuids = define(ledger, Provider("host0", {"CUSTOM_A": 1}))
     assert picture(ledger).providers["host0"].uuid == uuids["host0"]
     assert len(looks) >= 2 + (looked == 2)

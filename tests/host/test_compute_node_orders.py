@@ -12,7 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.host import columns as registry
-from resource_objects.host.columns import Column, Settings, State, carried_field, coerced
+from resource_objects.host.columns import Column, NodeState, Settings, carried_field, coerced
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
@@ -186,7 +186,7 @@ class SeatsColumn(Column):
         used, total = map(int, row["seats"].split("/"))
         return {self.resource: ro.IntegerInventory(total, used=used)}
 
-    def write(self, row: Mapping[str, Any], state: State) -> Mapping[str, Any]:
+    def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
         seats = state.inventories[self.resource]
         assert isinstance(seats, ro.IntegerInventory)
         return (

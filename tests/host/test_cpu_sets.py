@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.host.facts import Core, Machine
-from resource_objects.host.numa import CPUSets, cpu_sets
+from resource_objects.host.numa import CPUSplit, cpu_sets
 
 MACHINE = Machine(
     cpus=(0, 1, 2, 3, 5),
@@ -21,12 +21,12 @@ MACHINE = Machine(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, CPUSets((0, 1, 2, 3, 5), ())),
-        ({"dedicated": "2-3"}, CPUSets((), (2, 3))),
-        ({"shared": "2-3"}, CPUSets((2, 3), ())),
-        ({"shared": "0-3,^1", "dedicated": "5"}, CPUSets((0, 2, 3), (5,))),
-        ({"shared": [3, 0, 0], "dedicated": range(1, 3)}, CPUSets((0, 3), (1, 2))),
-        ({"dedicated": {5, 3}}, CPUSets((), (3, 5))),
+        ({}, CPUSplit((0, 1, 2, 3, 5), ())),
+        ({"dedicated": "2-3"}, CPUSplit((), (2, 3))),
+        ({"shared": "2-3"}, CPUSplit((2, 3), ())),
+        ({"shared": "0-3,^1", "dedicated": "5"}, CPUSplit((0, 2, 3), (5,))),
+        ({"shared": [3, 0, 0], "dedicated": range(1, 3)}, CPUSplit((0, 3), (1, 2))),
+        ({"dedicated": {5, 3}}, CPUSplit((), (3, 5))),
     ],
     ids=["neither", "dedicated", "shared", "both", "numbers", "a set"],
 )

@@ -17,7 +17,7 @@ from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.context import ANYWHERE
 from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
+from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
 
 LANE = "CUSTOM_LANE"
 
@@ -87,7 +87,7 @@ class RingInventory(Located, Inventory):
 
     def parts(self):
         return tuple(
-            Part(f"switch{n}", RingInventory(totals=[total], used=[0]), ())
+            InventoryPart(f"switch{n}", RingInventory(totals=[total], used=[0]), ())
             for n, total in enumerate(self.totals)
         )
 

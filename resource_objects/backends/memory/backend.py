@@ -13,10 +13,10 @@ from resource_objects import clock, exceptions
 from resource_objects.backends.memory import definitions, reading
 from resource_objects.backends.memory.state import (
     Draft,
+    InventoryRow,
     Recorded,
-    Row,
     State,
-    Taken,
+    UnitHolder,
     changes_after,
     count_after,
     cursor_of,
@@ -330,7 +330,7 @@ def _use_inventories(draft: Draft, settlement: Settlement, places: Mapping[Key, 
     for key, more in direct.items():
         row, net = draft.rows[key], settlement.nets.get(key, 0)
         record = row.record.using(row.record.used + net) if net else row.record
-        draft.rows.put(key, Row(record, row.direct + more, row.writes + 1, row.shares))
+        draft.rows.put(key, InventoryRow(record, row.direct + more, row.writes + 1, row.shares))
 
 
 def _give_back(draft: Draft, settled: Settled) -> None:
@@ -356,5 +356,5 @@ def _hold(draft: Draft, settled: Settled) -> ConsumerRecord:
         draft.of_tree(change.key[0]).uses.append(change)
         draft.holders.put(change.key, claim.consumer, change.after or None)
         for unit in change.taken:
-            draft.units.put(change.key[0], unit, Taken(claim.consumer, change.key[1]))
+            draft.units.put(change.key[0], unit, UnitHolder(claim.consumer, change.key[1]))
     return claim

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from resource_objects import exceptions
 from resource_objects import names as shapes
-from resource_objects.backends.memory.state import Draft, Kept, Row, State, Taken
+from resource_objects.backends.memory.state import (
+    Draft,
+    InventoryRow,
+    ProviderRow,
+    State,
+    UnitHolder,
+)
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -93,7 +99,7 @@ def _create(draft: Draft, wanted: ProviderDefinition) -> None:
     if wanted.parent_uuid is not None and draft.providers.get(wanted.parent_uuid) is None:
         raise exceptions.StaleDefinition(wanted.name, "its parent is gone")
     _ensure_traits_and_aggregates(draft, wanted.traits, wanted.aggregates or ())
-    kept = Kept(
+    kept = ProviderRow(
         next(draft.state.provider_numbers),
         wanted.uuid,
         wanted.name,
@@ -124,7 +130,7 @@ def _update(draft: Draft, update: ProviderUpdate) -> None:
     _adopt(draft, now, kept.parent_uuid, wanted.parent_uuid)
 
 
-def _check_there(draft: Draft, kept: Kept, update: ProviderUpdate) -> None:
+def _check_there(draft: Draft, kept: ProviderRow, update: ProviderUpdate) -> None:
     """Refuse to take away what another name was given to since."""
     gone = [
         *sorted(update.traits_removed - kept.traits),
@@ -135,13 +141,13 @@ def _check_there(draft: Draft, kept: Kept, update: ProviderUpdate) -> None:
         raise exceptions.StaleDefinition(kept.name, f"{gone[0]} is gone")
 
 
-def _put_provider(draft: Draft, kept: Kept, records: Iterable[InventoryRecord]) -> None:
+def _put_provider(draft: Draft, kept: ProviderRow, records: Iterable[InventoryRecord]) -> None:
     """Keep a provider with some inventories new or changed; what is used of them stays."""
     classes = dict.fromkeys(kept.classes)
     for record in records:
         name = record.resource_class
         ensure_name(draft, CLASS, name)
-        row = draft.rows.get((kept.uuid, name)) or Row(record.definition())
+        row = draft.rows.get((kept.uuid, name)) or InventoryRow(record.definition())
         now = dataclasses.replace(record, used=row.record.used)
         draft.rows.put((kept.uuid, name), dataclasses.replace(row, record=now))
         classes[name] = None
@@ -157,7 +163,7 @@ def _ensure_traits_and_aggregates(
         ensure_name(draft, AGGREGATE, name)
 
 
-def _adopt(draft: Draft, kept: Kept, old: str | None, new: str | None) -> None:
+def _adopt(draft: Draft, kept: ProviderRow, old: str | None, new: str | None) -> None:
     """Move a provider from the children of one parent to another's."""
     if old == new:
         return
@@ -167,7 +173,7 @@ def _adopt(draft: Draft, kept: Kept, old: str | None, new: str | None) -> None:
         draft.children.put(new, kept.uuid, kept.number)
 
 
-def _at_generation(draft: Draft, uuid: str, name: str, generation: int) -> Kept:
+def _at_generation(draft: Draft, uuid: str, name: str, generation: int) -> ProviderRow:
     before, kept = draft.providers.kept.get(uuid), draft.providers.get(uuid)
     if before is None or kept is None:
         raise exceptions.StaleDefinition(name, "it is gone")
@@ -175,7 +181,7 @@ def _at_generation(draft: Draft, uuid: str, name: str, generation: int) -> Kept:
     return kept
 
 
-def check_generation(kept: Kept, name: str, generation: int) -> None:
+def check_generation(kept: ProviderRow, name: str, generation: int) -> None:
     """Raise if a provider is not at a generation any more."""
     if kept.generation != generation:
         raise exceptions.StaleDefinition(
@@ -242,7 +248,7 @@ def _drop_row(draft: Draft, key: Key) -> None:
     draft.providers.put(kept.uuid, now)
 
 
-def _remove(draft: Draft, kept: Kept) -> None:
+def _remove(draft: Draft, kept: ProviderRow) -> None:
     if draft.children.get(kept.uuid):
         raise exceptions.StaleDefinition(kept.name, "it has a child that was not known")
     _adopt(draft, kept, kept.parent_uuid, None)
@@ -361,7 +367,7 @@ def rename_class(draft: Draft, old: str, new: str) -> None:
     _rename_shares(draft, old, new)
 
 
-def _classes_said(draft: Draft, kept: Kept) -> Iterator[str]:
+def _classes_said(draft: Draft, kept: ProviderRow) -> Iterator[str]:
     """Yield every class that the definition of a provider names."""
     yield from kept.classes
     for kind in kept.kinds:
@@ -389,7 +395,7 @@ def _move_row(draft: Draft, old: Key, new: Key) -> None:
         draft.claims.put(consumer, _renamed_claim(draft.claims[consumer], old, new))
     for unit, taken in draft.units.get(old[0]).items():
         if taken.resource_class == old[1]:
-            draft.units.put(old[0], unit, Taken(taken.consumer, new[1]))
+            draft.units.put(old[0], unit, UnitHolder(taken.consumer, new[1]))
 
 
 def _renamed_claim(claim: ConsumerRecord, old: Key, new: Key) -> ConsumerRecord:

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
-from resource_objects.backends.memory.state import Kept, State, cursor_of, named_today
+from resource_objects.backends.memory.state import ProviderRow, State, cursor_of, named_today
 from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
@@ -49,12 +49,12 @@ def read_trees_of(state: State, uuids: Iterable[str]) -> Columns:
     return _of_roots(state, {top.uuid: top for top in tops}.values(), allocations=True)
 
 
-def _of_roots(state: State, roots: Iterable[Kept], allocations: bool) -> Columns:
+def _of_roots(state: State, roots: Iterable[ProviderRow], allocations: bool) -> Columns:
     below = [(kept, root.number) for root in roots for kept in state.below(root)]
     return _columns(state, below, allocations)
 
 
-def _columns(state: State, below: list[tuple[Kept, int]], allocations: bool) -> Columns:
+def _columns(state: State, below: list[tuple[ProviderRow, int]], allocations: bool) -> Columns:
     kept = [one for one, _ in below]
     holding = kept if allocations else []
     return Columns(
@@ -70,7 +70,9 @@ def _columns(state: State, below: list[tuple[Kept, int]], allocations: bool) -> 
     )
 
 
-def _provider_rows(state: State, below: Iterable[tuple[Kept, int]]) -> Iterator[tuple[object, ...]]:
+def _provider_rows(
+    state: State, below: Iterable[tuple[ProviderRow, int]]
+) -> Iterator[tuple[object, ...]]:
     for kept, root in below:
         parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid].number
         yield (
@@ -84,7 +86,7 @@ def _provider_rows(state: State, below: Iterable[tuple[Kept, int]]) -> Iterator[
         )
 
 
-def _inventory_rows(state: State, below: Iterable[Kept]) -> Iterator[tuple[object, ...]]:
+def _inventory_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
     for kept in below:
         for name in kept.classes:
             yield kept.number, *inventory_row(state.rows[kept.uuid, name].record)
@@ -96,27 +98,27 @@ def _name_rows(
     return ((number, name) for number, names in found for name in sorted(names))
 
 
-def _kind_rows(below: Iterable[Kept]) -> Iterator[tuple[object, ...]]:
+def _kind_rows(below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
     for kept in below:
         for kind in kept.kinds:
             yield kept.number, kind.resource_class, kind.classes, kind.body
 
 
-def _allocation_rows(state: State, below: Iterable[Kept]) -> Iterator[tuple[object, ...]]:
+def _allocation_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
     for kept in below:
         for name in kept.classes:
             for consumer, amount in state.holders.get((kept.uuid, name), {}).items():
                 yield kept.number, name, consumer, amount
 
 
-def _share_rows(state: State, below: Iterable[Kept]) -> Iterator[tuple[object, ...]]:
+def _share_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
     for kept in below:
         for name in kept.classes:
             for (of_uuid, of_class), factor in state.rows[kept.uuid, name].shares:
                 yield kept.number, name, state.providers[of_uuid].number, of_class, factor
 
 
-def _unit_rows(state: State, below: Iterable[Kept]) -> Iterator[tuple[object, ...]]:
+def _unit_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
     for kept in below:
         for unit, taken in state.units.get(kept.uuid, {}).items():
             yield kept.number, unit, taken.resource_class, taken.consumer
@@ -145,7 +147,7 @@ class PageOrder:
         if consumers:
             self._consumers = None
 
-    def providers(self, state: State, after: int) -> Iterator[Kept]:
+    def providers(self, state: State, after: int) -> Iterator[ProviderRow]:
         """Yield the providers made after the one of a number."""
         if self._providers is None:
             self._providers = sorted((one.number, one.uuid) for one in state.providers.values())
@@ -201,7 +203,7 @@ def page_of_providers(
 
 def _walk_providers(
     state: State, order: PageOrder, wanted: ProviderFilter, after: int
-) -> Iterator[Kept]:
+) -> Iterator[ProviderRow]:
     """Yield the providers to look at: of those named, of some trees, or all."""
     if wanted.uuids is not None:
         found = [state.providers.get(uuid) for uuid in wanted.uuids]
@@ -218,12 +220,12 @@ def _walk_providers(
     return iter(sorted(there, key=lambda kept: kept.number))
 
 
-def _of_trees(state: State, trees: Iterable[str]) -> Iterator[Kept]:
+def _of_trees(state: State, trees: Iterable[str]) -> Iterator[ProviderRow]:
     for root in state.roots(trees):
         yield from state.below(root)
 
 
-def _listed(state: State, kept: Kept) -> ListedProvider:
+def _listed(state: State, kept: ProviderRow) -> ListedProvider:
     parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid]
     root = state.top(kept.uuid)
     rows = [state.rows[kept.uuid, name] for name in kept.classes]
@@ -270,7 +272,7 @@ def _claims(
     return (named_today(state, state.claims[name]) for name in left)
 
 
-def _listed_holders(state: State, providers: Iterable[Kept]) -> Iterator[str]:
+def _listed_holders(state: State, providers: Iterable[ProviderRow]) -> Iterator[str]:
     for kept in providers:
         for name in kept.classes:
             yield from state.holders.get((kept.uuid, name), ())

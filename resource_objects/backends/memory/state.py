@@ -20,7 +20,7 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class ProviderRow:
     """A provider as kept. ``classes`` are those of its inventories, in the order they came."""
 
     number: int
@@ -37,7 +37,7 @@ class Kept:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class InventoryRow:
     """An inventory as kept: its figures with all that is used, and what is used of it directly.
 
     ``writes`` counts the writes of allocations that changed it; ``shares`` are ``(key, factor)``.
@@ -57,7 +57,7 @@ class Recorded(NamedTuple):
     outcome: Outcome
 
 
-class Taken(NamedTuple):
+class UnitHolder(NamedTuple):
     """Who has a unit, and of which class it is."""
 
     consumer: str
@@ -76,15 +76,17 @@ class State:
     """Everything a ledger keeps."""
 
     names: dict[NameKey, ListedName] = dataclasses.field(default_factory=dict)
-    providers: dict[str, Kept] = dataclasses.field(default_factory=dict)  # in order of creation
+    providers: dict[str, ProviderRow] = dataclasses.field(
+        default_factory=dict
+    )  # in order of creation
     uuid_of: dict[str, str] = dataclasses.field(default_factory=dict)  # by name
     children: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    rows: dict[Key, Row] = dataclasses.field(default_factory=dict)
+    rows: dict[Key, InventoryRow] = dataclasses.field(default_factory=dict)
     sharers: dict[Key, dict[Key, int]] = dataclasses.field(default_factory=dict)  # {of: {by: k}}
     claims: dict[str, ConsumerRecord] = dataclasses.field(default_factory=dict)  # by consumer
     claim_ids: dict[str, str] = dataclasses.field(default_factory=dict)  # whose each claim is
     holders: dict[Key, dict[str, int]] = dataclasses.field(default_factory=dict)
-    units: dict[str, dict[str, Taken]] = dataclasses.field(default_factory=dict)  # by provider
+    units: dict[str, dict[str, UnitHolder]] = dataclasses.field(default_factory=dict)  # by provider
     operations: dict[str, Recorded] = dataclasses.field(default_factory=dict)
     changes: dict[int, dict[int, FeedEntry]] = dataclasses.field(default_factory=dict)  # by shard
     heads: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -96,25 +98,25 @@ class State:
     name_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
     operation_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
 
-    def top(self, uuid: str) -> Kept:
+    def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""
         kept = self.providers[uuid]
         while kept.parent_uuid is not None:
             kept = self.providers[kept.parent_uuid]
         return kept
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: str) -> ProviderRow | None:
         """Return the provider of a name, or else of a uuid."""
         return self.providers.get(self.uuid_of.get(key, key))
 
-    def roots(self, keys: Iterable[str]) -> list[Kept]:
+    def roots(self, keys: Iterable[str]) -> list[ProviderRow]:
         """Return the roots of the trees of some providers, by name or uuid; each once."""
         found = (self.find(key) for key in keys)
         return list(
             {top.uuid: top for k in found if k is not None for top in [self.top(k.uuid)]}.values()
         )
 
-    def below(self, root: Kept) -> Iterator[Kept]:
+    def below(self, root: ProviderRow) -> Iterator[ProviderRow]:
         """Yield a provider and all below it, parents before children."""
         waiting = [root]
         for kept in waiting:  # grows while it is read: breadth first
@@ -189,7 +191,7 @@ class Table(Generic[_K, _V]):
             _lay(self.kept, key, value)
 
 
-class Nested(Generic[_K, _I, _V]):
+class NestedTable(Generic[_K, _I, _V]):
     """A dict of dicts as a write will leave it; None is gone, empty dicts are too."""
 
     __slots__ = ("changed", "kept")
@@ -230,7 +232,7 @@ def _lay(table: dict[_K, _V], key: _K, value: _V | None) -> None:
         table[key] = value
 
 
-_TABLES = (Table, Nested)
+_TABLES = (Table, NestedTable)
 
 
 # --- draft ----------------------------------------------------------------------------------------
@@ -248,18 +250,18 @@ class Draft:
         self.names = Table(state.names)
         self.providers = Table(state.providers)
         self.uuid_of = Table(state.uuid_of)
-        self.children = Nested(state.children)
+        self.children = NestedTable(state.children)
         self.rows = Table(state.rows)
-        self.sharers = Nested(state.sharers)
+        self.sharers = NestedTable(state.sharers)
         self.claims = Table(state.claims)
         self.claim_ids = Table(state.claim_ids)
-        self.holders = Nested(state.holders)
-        self.units = Nested(state.units)
+        self.holders = NestedTable(state.holders)
+        self.units = NestedTable(state.units)
         self.operations = Table(state.operations)
-        self.changes = Nested(state.changes)
+        self.changes = NestedTable(state.changes)
         self.heads = Table(state.heads)
         self.last = Table(state.last)
-        self.told: dict[int, Told] = {}  #: by shard
+        self.told: dict[int, ShardEntry] = {}  #: by shard
         #: uuids of providers whose definition says a name that is another now
         self.renamed: set[str] = set()
 
@@ -269,18 +271,18 @@ class Draft:
             if isinstance(table, _TABLES):
                 table.apply()
 
-    def top(self, uuid: str) -> Kept:
+    def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""
         kept = self.providers[uuid]
         while kept.parent_uuid is not None:
             kept = self.providers[kept.parent_uuid]
         return kept
 
-    def bumped(self, kept: Kept) -> Kept:
+    def bumped(self, kept: ProviderRow) -> ProviderRow:
         """Return a provider at the generation after the one it was at: one write, one step."""
         return dataclasses.replace(kept, generation=self.providers.kept[kept.uuid].generation + 1)
 
-    def rename(self, kept: Kept) -> None:
+    def rename(self, kept: ProviderRow) -> None:
         """Put a provider whose definition says another name now at its next generation."""
         self.providers.put(kept.uuid, self.bumped(kept))
         self.renamed.add(kept.uuid)
@@ -299,14 +301,14 @@ class Draft:
         """
         self.of_tree(uuid, root).definitions.add(uuid)
 
-    def of_tree(self, uuid: str, root: int | None = None) -> Told:
+    def of_tree(self, uuid: str, root: int | None = None) -> ShardEntry:
         """Return what is told to the tree of a provider."""
         number = self.top(uuid).number if root is None else root
-        return self.told.setdefault(shard_of(number), Told())
+        return self.told.setdefault(shard_of(number), ShardEntry())
 
 
 @dataclasses.dataclass(slots=True)
-class Told:
+class ShardEntry:
     """What one shard of the feed is told of a write."""
 
     uses: list[Change] = dataclasses.field(default_factory=list)
@@ -323,7 +325,7 @@ class Told:
 def tell(draft: Draft, write: Write) -> None:
     """Add what a write changed to the feed, one entry for each shard."""
     operation = write.operation
-    for shard, told in (draft.told or {0: Told()}).items():
+    for shard, told in (draft.told or {0: ShardEntry()}).items():
         number = (draft.heads.get(shard) or 0) + 1
         draft.heads.put(shard, number)
         draft.last.put(shard, draft.number)

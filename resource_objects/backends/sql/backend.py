@@ -28,7 +28,7 @@ from resource_objects.backends.sql import (
     urls,
 )
 from resource_objects.backends.sql.claims import decide
-from resource_objects.backends.sql.consumers import Consumer, held_by
+from resource_objects.backends.sql.consumers import ConsumerRow, held_by
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.errors import Retries, Transient, on_duplicate
 from resource_objects.backends.sql.migrations import Standing
@@ -368,7 +368,7 @@ def commit_write(
     connection: Connection, catalogue: Catalogue, write: Write
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out a write, whole or not at all; return a record per order (see the contract)."""
-    told = feed.Told()
+    told = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with _together(connection, write):
@@ -437,11 +437,11 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
 
 
 def _carry_out(
-    connection: Connection, write: Write, number: int, told: feed.Told
+    connection: Connection, write: Write, number: int, told: feed.FeedRows
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out the orders of a write; return what became of each consumer."""
     at = Places()
-    kept: dict[str, Consumer] = {}
+    kept: dict[str, ConsumerRow] = {}
     if not _is_one_claim(write):
         kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
     settlement = _settlement(connection, write, kept, at)
@@ -461,7 +461,9 @@ def _carry_out(
     )
 
 
-def _tell(order: ConsumerOrder, settled: Settled, number: int, at: Places, told: feed.Told) -> None:
+def _tell(
+    order: ConsumerOrder, settled: Settled, number: int, at: Places, told: feed.FeedRows
+) -> None:
     """Tell the trees of what a consumer holds what changed for it."""
     for change in settled.changes:
         told.use(at.roots[change.key[0]], order.mode, number, change)
@@ -509,7 +511,7 @@ def _is_alone(write: Write) -> bool:
 
 
 def _settlement(
-    connection: Connection, write: Write, kept: Mapping[str, Consumer], at: Places
+    connection: Connection, write: Write, kept: Mapping[str, ConsumerRow], at: Places
 ) -> Settlement:
     """Lock the inventories concerned and decide."""
     records = {name: one.record for name, one in kept.items()}
@@ -530,7 +532,7 @@ def _settlement(
         raise
 
 
-def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Consumer]) -> None:
+def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, ConsumerRow]) -> None:
     """Look at consumers again before a refusal: it must be about what they hold now."""
     asked = [order.consumer for order in write.orders]
     if _is_one_claim(write):
@@ -598,7 +600,7 @@ _LOCK = Sized(lambda ids: _read_query(ids).with_for_update())
 _REPORT = Sized(_report_query)
 
 
-class Kept(NamedTuple):
+class LockedProvider(NamedTuple):
     """A locked provider as kept."""
 
     id: int
@@ -617,7 +619,7 @@ def hold_unchanged(
     connection: Connection,
     write: Write,
     now: datetime.datetime,
-    told: feed.Told,
+    told: feed.FeedRows,
     there: Mapping[str, Any] | None = None,
 ) -> None:
     """Check the providers that must be unchanged, and write that others have reported.
@@ -641,13 +643,15 @@ def hold_unchanged(
     _report(connection, write.reported, there, now, told)
 
 
-def _locked(connection: Connection, uuids: Sequence[str], query: Sized) -> dict[str, Kept]:
+def _locked(
+    connection: Connection, uuids: Sequence[str], query: Sized
+) -> dict[str, LockedProvider]:
     """Lock providers, by number as everybody does; return those that are there, by uuid."""
     numbers = [
         number for part in chunks(uuids) for (number,) in _LOCATE.rows(connection, uuids=part)
     ]
     return {
-        row[1]: Kept(*row)
+        row[1]: LockedProvider(*row)
         for part in chunks(sorted(numbers))
         for row in query.rows(connection, ids=part)
     }
@@ -658,7 +662,7 @@ def _report(
     uuids: Sequence[str],
     there: Mapping[str, Any],
     now: datetime.datetime,
-    told: feed.Told,
+    told: feed.FeedRows,
 ) -> None:
     numbers = []
     for uuid in uuids:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import places, statements, tables
-from resource_objects.backends.sql.consumers import Consumer
+from resource_objects.backends.sql.consumers import ConsumerRow
 from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.places import Places
 from resource_objects.backends.sql.statements import (
@@ -86,13 +86,13 @@ _MAKE_CONSUMERS = Insert(
 )
 
 
-def pass_on(connection: Connection, kept: Iterable[Consumer], number: int, query: Sized) -> None:
+def pass_on(connection: Connection, kept: Iterable[ConsumerRow], number: int, query: Sized) -> None:
     """Move consumers on from the generations they were found at, which also locks them.
 
     It is enough to ask for a generation that one of them was found at: a query sees one moment, so
     none can have come since to where another one was.
     """
-    parts: dict[int, list[Consumer]] = defaultdict(list)
+    parts: dict[int, list[ConsumerRow]] = defaultdict(list)
     for one in kept:
         parts[one.part].append(one)
     for part in parts.values():
@@ -137,7 +137,7 @@ def _expiry(connection: Connection, record: ConsumerRecord) -> Any:
 
 
 def change_consumers(
-    connection: Connection, changed: Iterable[tuple[Consumer, ConsumerRecord]]
+    connection: Connection, changed: Iterable[tuple[ConsumerRow, ConsumerRecord]]
 ) -> None:
     """Write what is said of consumers where that is something else now."""
     described: list[dict[str, Any]] = []
@@ -161,7 +161,7 @@ def change_consumers(
         statements.update(connection, tables.consumers, ["id"], claims)
 
 
-def forget_consumers(connection: Connection, gone: Sequence[Consumer], number: int) -> None:
+def forget_consumers(connection: Connection, gone: Sequence[ConsumerRow], number: int) -> None:
     """Mark consumers as gone, and delete what they hold."""
     for part in chunks(sorted(one.number for one in gone)):
         _EMPTY.run(connection, ids=part)
@@ -171,7 +171,7 @@ def forget_consumers(connection: Connection, gone: Sequence[Consumer], number: i
 def put(
     connection: Connection,
     settled: Sequence[Settled],
-    kept: Mapping[str, Consumer],
+    kept: Mapping[str, ConsumerRow],
     at: Places,
     number: int,
 ) -> dict[str, int]:
@@ -180,8 +180,8 @@ def put(
     Returns their numbers, by name.
     """
     work = Work(at)
-    gone: list[Consumer] = []
-    stays: list[tuple[Consumer, ConsumerRecord]] = []
+    gone: list[ConsumerRow] = []
+    stays: list[tuple[ConsumerRow, ConsumerRecord]] = []
     new: list[Settled] = []
     for one in settled:
         consumer = kept.get(one.claim.consumer)
@@ -233,7 +233,7 @@ class Work:
         self._emptied: list[dict[str, Any]] = []  # units given back
         self._taken: list[tuple[int, str, int, int]] = []
 
-    def add(self, settled: Settled, kept: Consumer | None, consumer: int) -> None:
+    def add(self, settled: Settled, kept: ConsumerRow | None, consumer: int) -> None:
         """Take note of what changes for a consumer that stays or is new."""
         last = (
             0 if kept is None else max((one.position for one in kept.holdings.values()), default=0)

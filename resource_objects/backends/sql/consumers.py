@@ -102,7 +102,7 @@ class Holding(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Consumer:
+class ConsumerRow:
     """A consumer as kept, with what it holds; ``part`` tells the query that found it."""
 
     number: int
@@ -113,19 +113,19 @@ class Consumer:
 
 def find_consumers(
     connection: Connection, names: Collection[str], at: Places
-) -> dict[str, Consumer]:
+) -> dict[str, ConsumerRow]:
     """Return those of some consumers that hold something, by name; note in ``at`` where.
 
     Cost: three queries.
     """
-    found: dict[str, Consumer] = {}
+    found: dict[str, ConsumerRow] = {}
     for part, some in enumerate(chunks(list(names), MOST // 2)):  # pass_on has two such lists
         kept = _CONSUMERS.rows(connection, names=some)
         held_there = holdings(connection, [row[0] for row in kept], at)
         for number, generation, _, *said in kept:
             held = held_there[number]
             record = record_of(generation, said, tuple(one.held for one in held.values()))
-            found[record.consumer] = Consumer(number, record, held, part)
+            found[record.consumer] = ConsumerRow(number, record, held, part)
     return found
 
 
@@ -201,7 +201,7 @@ def is_there(connection: Connection, name: str) -> bool:
 
 
 def are_unchanged(
-    connection: Connection, names: Collection[str], kept: Mapping[str, Consumer]
+    connection: Connection, names: Collection[str], kept: Mapping[str, ConsumerRow]
 ) -> bool:
     """Return whether some consumers are still as they were found, those not found included."""
     now: dict[str, int] = {}

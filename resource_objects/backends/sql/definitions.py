@@ -27,7 +27,7 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.sql import names, statements, tables
 from resource_objects.backends.sql.errors import Transient
-from resource_objects.backends.sql.names import Catalogue, Names
+from resource_objects.backends.sql.names import Catalogue, NameNumbers
 from resource_objects.backends.sql.statements import chunks, moment
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.definition import (
@@ -59,7 +59,7 @@ class Definition:
         self._changes = changes
         self._providers = Providers(connection, number, now)
         self._figures = Figures(connection)
-        self._shares = Shares(connection)
+        self._shares = ShareChanges(connection)
 
     def lock(self, others: Iterable[str] = ()) -> Mapping[str, Any]:
         """Lock every provider involved, and others, by uuid; return those that are there."""
@@ -718,7 +718,7 @@ def check_trees(connection: Connection, roots: Iterable[int]) -> None:
         check_shares(shares, root_of, name_of)
 
 
-class Shares:
+class ShareChanges:
     """What becomes of the shares of some providers."""
 
     def __init__(self, connection: Connection) -> None:
@@ -854,7 +854,10 @@ _TABLES = (
 
 
 def set_traits(
-    connection: Connection, names: Names, changes: DefinitionChanges, numbers: Mapping[str, int]
+    connection: Connection,
+    names: NameNumbers,
+    changes: DefinitionChanges,
+    numbers: Mapping[str, int],
 ) -> None:
     """Give providers the traits that changes say. ``numbers`` are the providers', by uuid."""
     _Members(connection, names, *_TABLES[0], numbers).set(
@@ -866,7 +869,10 @@ def set_traits(
 
 
 def set_aggregates(
-    connection: Connection, names: Names, changes: DefinitionChanges, numbers: Mapping[str, int]
+    connection: Connection,
+    names: NameNumbers,
+    changes: DefinitionChanges,
+    numbers: Mapping[str, int],
 ) -> None:
     """Make providers members of the aggregates that changes say, which are made if need be."""
     _Members(connection, names, *_TABLES[1], numbers).set(
@@ -890,7 +896,7 @@ class _Members:
     def __init__(
         self,
         connection: Connection,
-        names: Names,
+        names: NameNumbers,
         table: sa.Table,
         column: str,
         numbers: Mapping[str, int],

@@ -99,7 +99,7 @@ _COUNT_UP_RETURNING = Sized(
 # --- writing ---
 
 
-class Told:
+class FeedRows:
     """What a write changed, as rows by shard."""
 
     __slots__ = ("_parts", "_rows")
@@ -142,7 +142,7 @@ class Told:
 _NOTHING = (None,) * 6
 
 
-def tell(connection: Connection, operation: int, told: Told) -> None:
+def tell(connection: Connection, operation: int, told: FeedRows) -> None:
     """Count the heads up and write the rows. Cost: three statements, on several shards one more."""
     rows = told.rows()
     shards = sorted({shard for shard, _, _ in rows})

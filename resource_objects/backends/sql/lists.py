@@ -57,7 +57,7 @@ _AGGREGATES = _of_providers(_aggregates.provider_id, _aggregates.aggregate_id)
 _KINDS = _of_providers(_kinds.provider_id, _kinds.name, _kinds.classes, _kinds.body)
 
 
-class _Row(NamedTuple):
+class _PagedProvider(NamedTuple):
     """A provider of a page."""
 
     number: int
@@ -95,14 +95,16 @@ def list_providers(
         .order_by(_providers.id)
         .limit(_known(limit))
     )
-    rows = [_Row(*row) for row in connection.execute(query)]
+    rows = [_PagedProvider(*row) for row in connection.execute(query)]
     return _Page(connection, catalogue, rows).listed() if rows else ()
 
 
 class _Page:
     """Some providers, and what belongs to them."""
 
-    def __init__(self, connection: Connection, catalogue: Catalogue, rows: Sequence[_Row]) -> None:
+    def __init__(
+        self, connection: Connection, catalogue: Catalogue, rows: Sequence[_PagedProvider]
+    ) -> None:
         self._connection = connection
         self._rows = rows
         self._numbers = [row.number for row in rows]
@@ -143,7 +145,7 @@ class _Page:
         """Return the page."""
         return tuple(self._listed(row) for row in self._rows)
 
-    def _listed(self, row: _Row) -> ListedProvider:
+    def _listed(self, row: _PagedProvider) -> ListedProvider:
         parent = (None, None) if row.parent is None else self._above[row.parent]
         root = self._above[row.root]
         return ListedProvider(

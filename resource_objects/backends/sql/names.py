@@ -33,7 +33,7 @@ from resource_objects.resources.records import KindRecord
 from resource_objects.resources.traits import standard_traits
 
 
-class Names:
+class NameNumbers:
     """The numbers of the names in one table.
 
     :param standard: returns the names whose rows never change
@@ -119,9 +119,9 @@ class Catalogue:
     """The names one backend has looked up."""
 
     def __init__(self) -> None:
-        self.classes = Names(tables.resource_classes, lambda: os_resource_classes.STANDARDS)
-        self.traits = Names(tables.traits, standard_traits)
-        self.aggregates = Names(tables.aggregates, tuple)
+        self.classes = NameNumbers(tables.resource_classes, lambda: os_resource_classes.STANDARDS)
+        self.traits = NameNumbers(tables.traits, standard_traits)
+        self.aggregates = NameNumbers(tables.aggregates, tuple)
 
 
 # --- kinds ----------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class _Kind:
 
     table: sa.Table
     used_by: sa.Column[Any]
-    of: Callable[[Catalogue], Names]
+    of: Callable[[Catalogue], NameNumbers]
 
 
 _KINDS = {
@@ -234,7 +234,7 @@ def change_names(
     """
     bumped: set[int] = set()  # one write, one step
     for part in _runs(changes):
-        _Change(connection, catalogue, part[0].kind, bumped, number).run(part[0].action, part)
+        _NamesChange(connection, catalogue, part[0].kind, bumped, number).run(part[0].action, part)
     return bumped
 
 
@@ -253,7 +253,7 @@ def _runs(changes: Iterable[NameChange]) -> Iterator[list[NameChange]]:
         yield part
 
 
-class _Change:
+class _NamesChange:
     """Changes of names of one kind."""
 
     def __init__(
@@ -409,7 +409,7 @@ def ensure_standard(connection: Connection) -> None:
     for table, names in _standard():
         there = set(connection.scalars(sa.select(table.c.name).where(table.c.name.in_(names))))
         missing = [name for name in names if name not in there]
-        Names(table, tuple).ensure(connection, missing)
+        NameNumbers(table, tuple).ensure(connection, missing)
 
 
 def _standard() -> list[tuple[sa.Table, list[str]]]:

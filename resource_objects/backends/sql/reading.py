@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import feed, tables
-from resource_objects.backends.sql.names import Catalogue, Names
+from resource_objects.backends.sql.names import Catalogue, NameNumbers
 from resource_objects.backends.sql.statements import (
     Sized,
     Statement,
@@ -267,7 +267,7 @@ def _turned(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
 class _Numbered:
     """Names for the numbers of one table; those that are not standard are looked up once."""
 
-    def __init__(self, connection: Connection, names: Names) -> None:
+    def __init__(self, connection: Connection, names: NameNumbers) -> None:
         self._connection = connection
         self._names = names
         self._known: dict[int, str] = {}

@@ -383,7 +383,7 @@ _KEY = "resource_objects_together"
 _MOST_VALUES = 30_000
 
 
-class Together:
+class StatementBatch:
     """The changes of one block that are not sent yet."""
 
     def __init__(self, connection: Connection) -> None:
@@ -448,7 +448,7 @@ def together(
     if not hasattr(connection.dialect.loaded_dbapi, "RawCursor"):  # psycopg's, from 3.2
         yield
         return
-    sent = connection.info[_KEY] = Together(connection)
+    sent = connection.info[_KEY] = StatementBatch(connection)
     info = connection.info
     try:
         yield
@@ -462,11 +462,11 @@ def together(
         info.pop(_KEY, None)
 
 
-def sent_together(connection: Connection) -> Together | None:
+def sent_together(connection: Connection) -> StatementBatch | None:
     """Return what changes are put by with, None where they are sent one by one."""
     if connection.dialect.name != "postgresql":
         return None
-    found: Together | None = connection.info.get(_KEY)
+    found: StatementBatch | None = connection.info.get(_KEY)
     return found
 
 

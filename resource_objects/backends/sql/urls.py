@@ -329,7 +329,7 @@ def _server_address(url: str, given: URL, hosts: list[str], defaults: Mapping[st
     return Address(given.set(query={}), for_driver, ours, shown)
 
 
-class _Place(NamedTuple):
+class _Server(NamedTuple):
     host: str
     port: int | None
 
@@ -339,14 +339,14 @@ class _Place(NamedTuple):
         return host if self.port is None else f"{host}:{self.port}"
 
 
-def _places(url: str, given: URL, hosts: list[str], query: dict[str, Any]) -> list[_Place]:
+def _places(url: str, given: URL, hosts: list[str], query: dict[str, Any]) -> list[_Server]:
     """Return the hosts that a URL names before its path or, taken out of them, in its options."""
     asked, ports = _all_of(query.pop("host", ())), _all_of(query.pop("port", ()))
     if asked and given.host:
         raise _refuse(url, "hosts in one place")
     hosts = hosts or asked
     if not hosts:
-        return [_Place(given.host, given.port)] if given.host else []
+        return [_Server(given.host, given.port)] if given.host else []
     if len(ports) not in (0, 1, len(hosts)):
         raise _refuse(url, "a port for each host, or one for all")
     places = []
@@ -358,16 +358,16 @@ def _places(url: str, given: URL, hosts: list[str], query: dict[str, Any]) -> li
     return places
 
 
-def _place(host: str, port: str) -> _Place | None:
+def _place(host: str, port: str) -> _Server | None:
     if port and (not _WHOLE.fullmatch(port) or not 0 < int(port) < 65536):
         return None
     number = int(port) if port else None
     if host.startswith("/"):  # a directory of sockets
-        return _Place(host, number)
+        return _Server(host, number)
     made = _made(f"x://{host}/x")
     if made is None or not made.host or (made.port is not None and not 0 < made.port < 65536):
         return None
-    return _Place(made.host, number or made.port)
+    return _Server(made.host, number or made.port)
 
 
 def _all_of(value: Any) -> list[str]:

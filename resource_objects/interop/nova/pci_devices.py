@@ -169,7 +169,7 @@ def _rows_of(source: object) -> Iterator[tuple[dict[Any, Any], bool]]:
         yield row, primitive.is_enveloped(row)
 
 
-def _check_apart(rows: Sequence[_Row]) -> None:
+def _check_apart(rows: Sequence[_ReadRow]) -> None:
     nodes = {row.rest.get("compute_node_id") for row in rows} - {None}
     if len(nodes) > 1:
         shown = sorted(map(str, nodes))
@@ -181,9 +181,9 @@ def _check_apart(rows: Sequence[_Row]) -> None:
 
 
 def _gathered(
-    rows: Sequence[_Row], skipped: list[SkippedDevice], specs: Sequence[DeviceSpecEntry] | None
+    rows: Sequence[_ReadRow], skipped: list[SkippedDevice], specs: Sequence[DeviceSpecEntry] | None
 ) -> NovaDevices:
-    kept: dict[str, tuple[_Row, Device]] = {}
+    kept: dict[str, tuple[_ReadRow, Device]] = {}
     usage = []
     types = {row.address: row.device.type for row in rows if row.device is not None}
     for row in rows:
@@ -207,7 +207,7 @@ def _gathered(
 
 
 def _known_as(
-    row: _Row, types: Mapping[str, str], specs: Sequence[DeviceSpecEntry] | None
+    row: _ReadRow, types: Mapping[str, str], specs: Sequence[DeviceSpecEntry] | None
 ) -> tuple[Device, str]:
     """Return the device of a row, and why it is not to be had when it is free."""
     device: Any = row.device
@@ -220,7 +220,7 @@ def _known_as(
     return tagged, ""
 
 
-def _findings(row: _Row, device: Device, shelf: Devices) -> Iterator[DeviceFinding]:
+def _findings(row: _ReadRow, device: Device, shelf: Devices) -> Iterator[DeviceFinding]:
     """Yield what a row says that contradicts its relatives, or itself."""
     said, holder = row.status, row.holder.instance_uuid
     if row.is_held:
@@ -333,7 +333,7 @@ class DeviceHolder(NamedTuple):
     request_id: str | None = None
 
 
-class _Row(NamedTuple):
+class _ReadRow(NamedTuple):
     """What a row says: a device or, for a reason, none."""
 
     address: str
@@ -352,7 +352,7 @@ class _Row(NamedTuple):
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _read_row(data: Mapping[Any, Any]) -> _Row:
+def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
     """Return what a row says.
 
     :raises InvalidInput: if it is none, or contradicts itself; not for an address, which is a
@@ -369,15 +369,15 @@ def _read_row(data: Mapping[Any, Any]) -> _Row:
         if rest.get(name) is not None:
             primitive.number(rest[name], name, 0, MAX_FIGURE)
     if status in _REMOVED or data.get("deleted"):
-        return _Row(
+        return _ReadRow(
             said, None, status, holder, rest, "removed" if status in _REMOVED else "deleted"
         )
     try:
         device = _device(data, parse_address(said))
     except InvalidAddress as error:
-        return _Row(said, None, status, holder, rest, str(error))
+        return _ReadRow(said, None, status, holder, rest, str(error))
     kept = {**rest, "status": status} if status in _BLOCKED else rest
-    return _Row(device.address, device, status, holder, FrozenDict(kept))
+    return _ReadRow(device.address, device, status, holder, FrozenDict(kept))
 
 
 def _text(data: Mapping[Any, Any], name: str) -> str:

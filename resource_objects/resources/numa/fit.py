@@ -37,7 +37,7 @@ from resource_objects.resources.numa.cpus import cpus_of
 from resource_objects.resources.numa.host import Cell
 from resource_objects.resources.numa.problem import (
     TOPOLOGY,
-    Problem,
+    CellProblem,
     draw_of,
     draw_varies,
     has_room,
@@ -72,7 +72,7 @@ def place(
     return _assigned(problem, hosts)
 
 
-def _may_fit(problem: Problem) -> bool:
+def _may_fit(problem: CellProblem) -> bool:
     """Return whether there is a placement, for all that is known."""
     try:
         return _decide(problem) is not None
@@ -83,7 +83,7 @@ def _may_fit(problem: Problem) -> bool:
 # --- the choice of host cells ---------------------------------------------------------------------
 
 
-def _decide(problem: Problem) -> list[int] | None:
+def _decide(problem: CellProblem) -> list[int] | None:
     """Return a place for each guest cell, None if there is no way."""
     if problem.room is not None and is_short(problem):
         return None
@@ -100,7 +100,7 @@ def _decide(problem: Problem) -> list[int] | None:
     return None
 
 
-def _least(problem: Problem, ranking: Sequence[int], budget: Budget) -> list[int] | None:
+def _least(problem: CellProblem, ranking: Sequence[int], budget: Budget) -> list[int] | None:
     """Return the placement that draws least on the host as a whole, None if there is none.
 
     It does not depend on what the host has left: so counts beside a topology may be taken before
@@ -121,7 +121,7 @@ def _least(problem: Problem, ranking: Sequence[int], budget: Budget) -> list[int
 
 
 def _least_in_part(
-    problem: Problem, part: int, ranking: Sequence[int], budget: Budget
+    problem: CellProblem, part: int, ranking: Sequence[int], budget: Budget
 ) -> Iterator[list[int]]:
     """Yield placements on some cells until one draws the least that is possible there."""
     may = problem.may(part)
@@ -142,7 +142,7 @@ def _least_in_part(
                 return
 
 
-def _ranking(problem: Problem) -> list[int]:
+def _ranking(problem: CellProblem) -> list[int]:
     """Return the places, the best first: those devices draw to, then by what is free."""
     needs_cpus = any(need.cpus for need in problem.needs)
 
@@ -157,7 +157,7 @@ def _ranking(problem: Problem) -> list[int]:
     return sorted(range(len(problem.cells)), key=key)
 
 
-def _parts(problem: Problem, ranking: Iterable[int]) -> Iterator[int]:
+def _parts(problem: CellProblem, ranking: Iterable[int]) -> Iterator[int]:
     """Yield the sets of places that may be used together: all of them, or socket by socket."""
     if not problem.one_socket:
         yield problem.allowed
@@ -172,7 +172,7 @@ def _parts(problem: Problem, ranking: Iterable[int]) -> Iterator[int]:
 
 
 def _in_part(
-    problem: Problem, part: int, ranking: Sequence[int], budget: Budget
+    problem: CellProblem, part: int, ranking: Sequence[int], budget: Budget
 ) -> list[int] | None:
     may = problem.may(part)
     if not all(may) or not matching.is_complete(may):
@@ -205,7 +205,7 @@ def _chosen(
 # --- the outcome ---
 
 
-def _assigned(problem: Problem, hosts: Sequence[int]) -> NUMATopologyAmount:
+def _assigned(problem: CellProblem, hosts: Sequence[int]) -> NUMATopologyAmount:
     placed: list[PlacedCell] = []
     emulator: int | None = None
     for guest, host in enumerate(hosts):
@@ -242,7 +242,7 @@ def put(
 # --- why a topology does not fit ------------------------------------------------------------------
 
 
-def reasons(problem: Problem) -> tuple[Reason, ...]:
+def reasons(problem: CellProblem) -> tuple[Reason, ...]:
     """Return every reason why there is no placement, at least one.
 
     Kinds of guest cells that fit nowhere come first, with each host cell; if there are none, what
@@ -272,19 +272,19 @@ def far_from(
     return far(constraints, met) if met < len(constraints) else ()
 
 
-def _too_few(problem: Problem) -> Iterator[Reason]:
+def _too_few(problem: CellProblem) -> Iterator[Reason]:
     there, asked = problem.allowed.bit_count(), len(problem.needs)
     if there < asked:
         yield Reason(Rule.HOST_CELLS, asked, there, 0, TOPOLOGY)
 
 
-def _nowhere(problem: Problem) -> Iterator[Reason]:
+def _nowhere(problem: CellProblem) -> Iterator[Reason]:
     for need, row in problem.choices.items():
         if not any(row):
             yield from _of_need(problem, need)
 
 
-def _of_need(problem: Problem, need: CellDemand) -> Iterator[Reason]:
+def _of_need(problem: CellProblem, need: CellDemand) -> Iterator[Reason]:
     """Yield what keeps one kind of guest cell from each host cell where it cannot be."""
     guest = problem.needs.index(need) if len(problem.choices) > 1 else None
     for place in cpus_of(problem.allowed):
@@ -304,7 +304,7 @@ def _of_need(problem: Problem, need: CellDemand) -> Iterator[Reason]:
             )
 
 
-def _not_together(problem: Problem) -> Iterator[Reason]:
+def _not_together(problem: CellProblem) -> Iterator[Reason]:
     asked = len(problem.needs)
     may = problem.may(problem.allowed)
     most = len(matching.best(may, range(len(problem.cells))))
@@ -317,12 +317,12 @@ def _not_together(problem: Problem) -> Iterator[Reason]:
     yield from short or _networks_and_sockets(problem)
 
 
-def is_short(problem: Problem) -> bool:
+def is_short(problem: CellProblem) -> bool:
     """Return whether the host as a whole has too little, wherever the guest cells go."""
     return next(_short(problem), None) is not None
 
 
-def _short(problem: Problem) -> Iterator[Reason]:
+def _short(problem: CellProblem) -> Iterator[Reason]:
     """Yield what the host as a whole has less of than is asked."""
     for name, count in problem.amount.of_host.items():
         left = None if problem.room is None else problem.room.get(name)
@@ -330,7 +330,7 @@ def _short(problem: Problem) -> Iterator[Reason]:
             yield Reason(Rule.CAPACITY, count, left, 0, name)
 
 
-def _too_much(problem: Problem, within: int) -> Iterator[Reason]:
+def _too_much(problem: CellProblem, within: int) -> Iterator[Reason]:
     """Yield what the least placement of each class takes too much of, if the host has less left.
 
     Which cores are left empty, and whether memory is in huge pages, depends on the host cells.
@@ -346,7 +346,7 @@ def _too_much(problem: Problem, within: int) -> Iterator[Reason]:
             return
 
 
-def _networks_and_sockets(problem: Problem) -> Iterator[Reason]:
+def _networks_and_sockets(problem: CellProblem) -> Iterator[Reason]:
     asked = len(problem.needs)
     for name, places in problem.networks.items():
         able = problem.may(places)
@@ -366,7 +366,7 @@ def _networks_and_sockets(problem: Problem) -> Iterator[Reason]:
         yield from (reason for places in sockets for reason in _too_much(problem, places))
 
 
-def _sockets(problem: Problem) -> list[int]:
+def _sockets(problem: CellProblem) -> list[int]:
     """Return the places of each known socket that may be used."""
     found: dict[int, int] = {}
     for place in cpus_of(problem.allowed):

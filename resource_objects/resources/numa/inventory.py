@@ -24,7 +24,7 @@ from resource_objects.resources.numa.host import (
     facts_of,
     usage_of,
 )
-from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
+from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
 
 _ONE: Final = Decimal(1)
 
@@ -239,7 +239,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
 
     # --- how it is kept ---
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[InventoryPart, ...]:
         """Return each cell as an inventory of one cell, to be kept by a provider of its own."""
         alone = (
             type(self)(
@@ -251,7 +251,9 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
             for cell in self.cells
         )
         return tuple(
-            Part(storage.part_name(one.cells[0]), one, storage.classes_of_host(one.to_records()))
+            InventoryPart(
+                storage.part_name(one.cells[0]), one, storage.classes_of_host(one.to_records())
+            )
             for one in alone
         )
 

@@ -30,7 +30,7 @@ TOPOLOGY = "NUMA_TOPOLOGY"
 TUNNEL = "tunnelled networks"
 
 
-class Problem(NamedTuple):
+class CellProblem(NamedTuple):
     """An amount laid over host cells; places are indices of ``cells``."""
 
     cells: Sequence[Cell]
@@ -74,7 +74,7 @@ def pose(
     limit: NUMATopologyLimit | None,
     room: Mapping[str, int] | None,
     context: Context,
-) -> Problem:
+) -> CellProblem:
     """Return the amount laid over the cells by id, however they are listed: who may be where."""
     cells = sorted(cells, key=lambda cell: cell.facts.id)
     needs = cell_demands(amount)
@@ -93,7 +93,7 @@ def pose(
     }
     networks = networks_of(cells, amount)
     pull = _pull(context)
-    return Problem(
+    return CellProblem(
         cells,
         amount,
         needs,
@@ -148,12 +148,12 @@ def not_in_one_socket(cells: Iterable[Cell], asked: int, most: int) -> Iterator[
 # of one total is a cheapest matching; two totals at once are tried out, within the budget.
 
 
-def has_room(problem: Problem, hosts: Sequence[int]) -> bool:
+def has_room(problem: CellProblem, hosts: Sequence[int]) -> bool:
     """Return whether the host as a whole has left what a placement uses of it."""
     return not any(used > left for used, left in totals(problem, hosts).values())
 
 
-def totals(problem: Problem, hosts: Sequence[int]) -> dict[str, tuple[int, int]]:
+def totals(problem: CellProblem, hosts: Sequence[int]) -> dict[str, tuple[int, int]]:
     """Return what a placement uses of the host as a whole, and what that has left, by class."""
     if problem.room is None:
         return {}
@@ -168,7 +168,7 @@ def totals(problem: Problem, hosts: Sequence[int]) -> dict[str, tuple[int, int]]
 
 
 def within_room(
-    problem: Problem, may: Sequence[int], required: Sequence[int], budget: Budget
+    problem: CellProblem, may: Sequence[int], required: Sequence[int], budget: Budget
 ) -> list[int] | None:
     """Return the placement that uses least of the host as a whole, if it has that much.
 
@@ -189,7 +189,7 @@ def within_room(
 
 
 def _tried(
-    problem: Problem, may: Sequence[int], required: Sequence[int], budget: Budget
+    problem: CellProblem, may: Sequence[int], required: Sequence[int], budget: Budget
 ) -> list[int] | None:
     """Return the first placement for which there is room and that uses the required cells.
 
@@ -223,7 +223,7 @@ def _tried(
     return None
 
 
-def _is_within(problem: Problem, used: tuple[int, int]) -> bool:
+def _is_within(problem: CellProblem, used: tuple[int, int]) -> bool:
     """Return whether the host as a whole has so many dedicated CPUs and MiB left."""
     room = problem.room or {}
     return not any(
@@ -233,13 +233,13 @@ def _is_within(problem: Problem, used: tuple[int, int]) -> bool:
     )
 
 
-def draw_of(problem: Problem, hosts: Sequence[int]) -> tuple[int, int]:
+def draw_of(problem: CellProblem, hosts: Sequence[int]) -> tuple[int, int]:
     """Return the dedicated CPUs and MiB of ordinary memory that a placement draws on the host."""
     draws = [problem.draw(*pair) for pair in zip(problem.needs, hosts, strict=True)]
     return sum(cpus for cpus, _ in draws), sum(memory for _, memory in draws)
 
 
-def draw_varies(problem: Problem) -> bool:
+def draw_varies(problem: CellProblem) -> bool:
     """Return whether what a placement draws on the host as a whole depends on the placement."""
     amount = problem.amount
     if amount.thread_policy != ISOLATE and amount.page_size in ("", SMALL):
@@ -252,7 +252,7 @@ def draw_varies(problem: Problem) -> bool:
 
 
 def least_draw(
-    problem: Problem, may: Sequence[int], ranking: Sequence[int], required: Sequence[int]
+    problem: CellProblem, may: Sequence[int], ranking: Sequence[int], required: Sequence[int]
 ) -> list[int] | None:
     """Return the placement that draws least on the host as a whole and uses the required cells.
 
@@ -295,7 +295,7 @@ def _least_sum(costs: Sequence[Sequence[int | None]]) -> float:
 
 
 def least(
-    problem: Problem,
+    problem: CellProblem,
     may: Sequence[int],
     weights: tuple[int, int],
     required: Sequence[int],

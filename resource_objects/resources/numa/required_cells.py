@@ -39,10 +39,10 @@ from resource_objects.resources import matching
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint
 from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.problem import Problem
+from resource_objects.resources.numa.problem import CellProblem
 
 
-class Condition(Protocol):
+class CellCondition(Protocol):
     """What is asked of the places that are used; sets of places are masks."""
 
     def is_met(self, places: int) -> bool:
@@ -124,7 +124,7 @@ class RequiredCells:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: CellProblem,
         may: Sequence[int],
         part: int,
         ranking: Sequence[int],
@@ -168,12 +168,12 @@ class RequiredCells:
             else:
                 self._is_easy = False
 
-    def _unmet(self, mask: int) -> list[Condition]:
+    def _unmet(self, mask: int) -> list[CellCondition]:
         """Return the conditions that are not met; of networks, the one with the fewest places."""
-        network: list[Condition] = [one for one in self._networks if not one.is_met(mask)]
+        network: list[CellCondition] = [one for one in self._networks if not one.is_met(mask)]
         return network[:1] + [one for one in self._devices if not one.is_met(mask)]
 
-    def _helpful(self, node: _Node, unmet: Sequence[Condition]) -> int:
+    def _helpful(self, node: _Node, unmet: Sequence[CellCondition]) -> int:
         """Return places of which one has to be required too; 0 if that leads nowhere."""
         left = len(self._may) - len(node.chosen)
         if any(one.needed(node.mask, node.open) > left for one in unmet):
@@ -211,6 +211,6 @@ class RequiredCells:
             guests = sum(1 << guest for guest, may in enumerate(self._may) if may >> place & 1)
             needs = [need for guest, need in enumerate(problem.needs) if guests >> guest & 1]
             costs = tuple(problem.draw(need, place) for need in needs)
-            conditions: list[Condition] = [*self._networks, *self._devices]
+            conditions: list[CellCondition] = [*self._networks, *self._devices]
             self._kinds[place] = guests, costs, *(one.symmetry_key(place) for one in conditions)
         return self._kinds[place]

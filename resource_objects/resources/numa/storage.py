@@ -46,7 +46,7 @@ from resource_objects.resources.numa.host import (
     page_class,
     size_of_pages,
 )
-from resource_objects.resources.numa.usage import Taken, parts_of
+from resource_objects.resources.numa.usage import CellUse, parts_of
 from resource_objects.resources.parts import allocations_of, part_record, reading, units_taken
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
@@ -176,7 +176,7 @@ def describe(cells: Sequence[HostCell]) -> str:
 # --- and back -------------------------------------------------------------------------------------
 
 
-class Gathered(NamedTuple):
+class GatheredCells(NamedTuple):
     """What an inventory over cells is made of."""
 
     cells: Sequence[HostCell]
@@ -185,7 +185,7 @@ class Gathered(NamedTuple):
     memory_ratio: Decimal
 
 
-def from_parts(parts: Sequence[KeptPart]) -> Gathered:
+def from_parts(parts: Sequence[KeptPart]) -> GatheredCells:
     """Return cells as they are kept, and what is used of them.
 
     A CPU that somebody took of one cell is pinned in whichever it is now: firmware may number cells
@@ -209,7 +209,7 @@ def from_parts(parts: Sequence[KeptPart]) -> Gathered:
                     raise exceptions.InvalidInventory(
                         f"{name} ratio of cell {cells[-1].id}", shown, "one for all cells of a host"
                     )
-    return Gathered(
+    return GatheredCells(
         cells,
         usage,
         ratio.from_millionths(ratios.get(VCPU, ratio.MILLION)),
@@ -287,7 +287,7 @@ def to_allocations(
     return allocations_of(amount, ((part.place, _counts(part)) for part in taken))
 
 
-def _counts(part: Taken) -> Iterator[tuple[str, int, Iterable[str]]]:
+def _counts(part: CellUse) -> Iterator[tuple[str, int, Iterable[str]]]:
     cpus = cpus_of(part.cpus)
     yield VCPU, part.shared, ()
     yield PCPU, len(cpus), map(unit_of, cpus)

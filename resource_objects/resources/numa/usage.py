@@ -28,7 +28,7 @@ from resource_objects.resources.numa.host import KIB, Cell, page_class
 from resource_objects.resources.numa.problem import TOPOLOGY, networks_of, not_in_one_socket
 
 
-class Taken(NamedTuple):
+class CellUse(NamedTuple):
     """What one guest cell takes of its host cell."""
 
     place: int
@@ -41,14 +41,14 @@ class Taken(NamedTuple):
 
 def parts_of(
     cells: Sequence[Cell], amount: NUMATopologyAmount, *, is_held: bool = False
-) -> list[Taken]:
+) -> list[CellUse]:
     """Return what each guest cell takes.
 
     :param is_held: whether somebody has it, and CPUs may have become something else since
     :raises ForeignAmount: if it is on cells, CPUs or pages that are not here
     """
     places = {cell.facts.id: place for place, cell in enumerate(cells)}
-    found: list[Taken] = []
+    found: list[CellUse] = []
     for number, (guest, placed) in enumerate(zip(amount.cells, amount.placed, strict=True)):
         place = places.get(placed.cell)
         if place is None:
@@ -77,17 +77,17 @@ def _check_cpus(cell: Cell, placed: PlacedCell, cpus: int) -> None:
         )
 
 
-def _taken(cell: Cell, place: int, guest: GuestCell, placed: PlacedCell, cpus: int) -> Taken:
+def _taken(cell: Cell, place: int, guest: GuestCell, placed: PlacedCell, cpus: int) -> CellUse:
     size = placed.page_size_kib
     if size is None:
-        return Taken(place, len(guest.shared), cpus, guest.memory_mb, None, 0)
+        return CellUse(place, len(guest.shared), cpus, guest.memory_mb, None, 0)
     sizes = [known for known, _ in cell.facts.huge]
     pages, rest = divmod(guest.memory_mb * KIB, size)
     if size not in sizes or rest:
         raise ForeignAmount(
             f"page size of cell {placed.cell}", size, f"one of {sizes} KiB that divides the memory"
         )
-    return Taken(place, len(guest.shared), cpus, 0, size, pages)
+    return CellUse(place, len(guest.shared), cpus, 0, size, pages)
 
 
 def refreshed(cells: Sequence[Cell], amount: NUMATopologyAmount) -> NUMATopologyAmount:
@@ -137,7 +137,7 @@ def check(
 
 
 def _refused(
-    cell: Cell, part: Taken, limit: NUMATopologyLimit | None, is_physical: bool
+    cell: Cell, part: CellUse, limit: NUMATopologyLimit | None, is_physical: bool
 ) -> Iterator[Reason]:
     ident, facts = cell.facts.id, cell.facts
     for cpu in cpus_of(part.cpus & cell.pinned):
@@ -186,7 +186,7 @@ def _short(room: Mapping[str, int] | None, amount: NUMATopologyAmount) -> list[R
     ]
 
 
-def _not_held(cell: Cell, part: Taken) -> Iterator[Reason]:
+def _not_held(cell: Cell, part: CellUse) -> Iterator[Reason]:
     """Yield what is given back and was not taken."""
     ident = cell.facts.id
     free = part.cpus & ~cell.pinned
@@ -227,7 +227,7 @@ def after(
 _OF_HOST: Collection[str] = ("VCPU", "PCPU", "MEMORY_MB")
 
 
-def _moved(cell: Cell, part: Taken, sign: int) -> Cell:
+def _moved(cell: Cell, part: CellUse, sign: int) -> Cell:
     pages = cell.pages_used
     if part.page_size_kib is not None:
         used = pages.get(part.page_size_kib, 0) + sign * part.pages

@@ -11,9 +11,9 @@ from resource_objects.resources.pci.amount import PCIAmount
 from resource_objects.resources.pci.device import SOCKET
 from resource_objects.resources.pci.device_groups import DeviceGroups
 from resource_objects.resources.pci.fit import (
-    Demand,
+    DeviceDemand,
+    DeviceProblem,
     Flow,
-    Problem,
     demands_of,
     divide,
     lay,
@@ -86,7 +86,7 @@ class RequestedDevices:
         return max((self._least(problem, flow, some, among) for some in flow.short()), default=1)
 
     def _least(
-        self, problem: Problem, flow: Flow, short: Collection[int], among: Collection[int]
+        self, problem: DeviceProblem, flow: Flow, short: Collection[int], among: Collection[int]
     ) -> int:
         lacking = sum(flow.missing[number] for number in short)
         gains = self._gains(problem, short)
@@ -96,7 +96,7 @@ class RequestedDevices:
                 return count
         return len(among) + 1
 
-    def _gains(self, problem: Problem, short: Collection[int]) -> Counter[int]:
+    def _gains(self, problem: DeviceProblem, short: Collection[int]) -> Counter[int]:
         """Return how many devices each host cell would add to what some demands may have."""
         gains: Counter[int] = Counter()
         for group, some in self._free.items():
@@ -108,7 +108,7 @@ class RequestedDevices:
             gains.update(dict.fromkeys(cells, len(some)))
         return gains
 
-    def _opening(self, demand: Demand, group: int) -> Iterator[int]:
+    def _opening(self, demand: DeviceDemand, group: int) -> Iterator[int]:
         """Yield the host cells that would let a demand have a group that is too far as yet."""
         node, sockets = self._shelf.groups[group].node, self._cells.sockets
         if node is None or not self._free[group]:
@@ -160,7 +160,7 @@ class RequestedDevices:
             return -2
         return -1 if node is None else node
 
-    def _problem(self, chosen: frozenset[int]) -> Problem:
+    def _problem(self, chosen: frozenset[int]) -> DeviceProblem:
         return lay(self._shelf, self._demands, ChosenCells(self._cells, chosen), self._within)
 
 

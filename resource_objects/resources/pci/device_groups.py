@@ -216,7 +216,7 @@ class Devices(DeviceGroups):
             free.insert(place, address)
 
 
-class Pools(DeviceGroups):
+class PooledGroups(DeviceGroups):
     """A shelf of counts: no device has a name."""
 
     def __init__(self, pools: Sequence[DevicePool]) -> None:

@@ -49,7 +49,7 @@ def names_addresses(amount: PCIAmount) -> bool:
     return any(spec.address for request in amount.requests for spec in request.specs)
 
 
-def _chosen(shelf: Devices, problem: Problem, given: Given) -> list[Device]:
+def _chosen(shelf: Devices, problem: DeviceProblem, given: Given) -> list[Device]:
     """Return the devices that are taken, by address: of each group the first ones."""
     counts: dict[int, int] = {}
     for has in given:
@@ -91,7 +91,7 @@ def assigned(
 
 
 def _in_order(
-    shelf: Devices, demand: Demand, groups: Sequence[int], where: ChosenCells | None
+    shelf: Devices, demand: DeviceDemand, groups: Sequence[int], where: ChosenCells | None
 ) -> list[int]:
     """Return the places of the devices that a demand may have, the nearest and plainest first.
 
@@ -127,7 +127,7 @@ def with_devices(
 # --- an amount laid over device groups ------------------------------------------------------------
 
 
-class Demand(NamedTuple):
+class DeviceDemand(NamedTuple):
     """What one request needs of the shelf."""
 
     request: int  #: its place in the amount
@@ -136,11 +136,11 @@ class Demand(NamedTuple):
     serving: tuple[int, ...]  #: groups of which it may have some, wherever they are
 
 
-class Problem(NamedTuple):
+class DeviceProblem(NamedTuple):
     """Demands laid over a shelf; groups are by their number."""
 
     shelf: DeviceGroups
-    demands: Sequence[Demand]
+    demands: Sequence[DeviceDemand]
     free: Mapping[int, Sequence[Any]]  #: devices that may be had, by group
     may: Sequence[Sequence[int]]  #: the groups of each demand, the best first
 
@@ -150,24 +150,24 @@ class Problem(NamedTuple):
         return [demand.needed for demand in self.demands]
 
 
-def demands_of(shelf: DeviceGroups, amount: PCIAmount) -> list[Demand]:
+def demands_of(shelf: DeviceGroups, amount: PCIAmount) -> list[DeviceDemand]:
     """Return the demands of an amount: one for each request, or each provider that it names."""
-    found: list[Demand] = []
+    found: list[DeviceDemand] = []
     for place, request in enumerate(amount.requests):
         if not request.providers:
-            found.append(Demand(place, request, request.count, shelf.serving(request)))
+            found.append(DeviceDemand(place, request, request.count, shelf.serving(request)))
             continue
         for provider, count in sorted(Counter(request.providers).items()):
-            found.append(Demand(place, request, count, shelf.serving(request, provider)))
+            found.append(DeviceDemand(place, request, count, shelf.serving(request, provider)))
     return found
 
 
 def lay(
     shelf: DeviceGroups,
-    demands: Sequence[Demand],
+    demands: Sequence[DeviceDemand],
     where: ChosenCells | None,
     within: Collection[str] | None = None,
-) -> Problem:
+) -> DeviceProblem:
     """Return demands laid over a shelf.
 
     :param where: the host cells there are, and those that are chosen; None if nobody asks for any
@@ -181,12 +181,12 @@ def lay(
             for group, some in free.items()
         }
     may = [_ranked(shelf, demand, free, where) for demand in demands]
-    return Problem(shelf, demands, free, may)
+    return DeviceProblem(shelf, demands, free, may)
 
 
 def _ranked(
     shelf: DeviceGroups,
-    demand: Demand,
+    demand: DeviceDemand,
     free: Mapping[int, Sequence[Any]],
     where: ChosenCells | None,
 ) -> list[int]:
@@ -236,7 +236,7 @@ _EDGES_OF_A_STEP = 256
 Given = Sequence[dict[int, int]]
 
 
-def divide(problem: Problem, budget: Budget | None = None) -> Given | None:
+def divide(problem: DeviceProblem, budget: Budget | None = None) -> Given | None:
     """Return how many of which group each demand has, None if they cannot be met at once.
 
     A physical function and those split off it exclude each other. Where no request could have a
@@ -264,13 +264,13 @@ def divide(problem: Problem, budget: Budget | None = None) -> Given | None:
     return _exactly(problem, conflicts, budget or Budget(DECISION))
 
 
-def relaxed(problem: Problem) -> Flow:
+def relaxed(problem: DeviceProblem) -> Flow:
     """Return demands met as far as possible, as if no device excluded another."""
     capacity = {group: len(some) for group, some in problem.free.items()}
     return Flow(problem.counts, problem.may, capacity)
 
 
-def _best_first(problem: Problem) -> Given | None:
+def _best_first(problem: DeviceProblem) -> Given | None:
     """Let every demand in turn take its best; None if one is left short."""
     whole, parts = problem.shelf.whole, problem.shelf.parts
     taken: dict[int, int] = {}
@@ -295,7 +295,7 @@ def _best_first(problem: Problem) -> Given | None:
     return given
 
 
-def _conflicts(problem: Problem) -> Iterator[int]:
+def _conflicts(problem: DeviceProblem) -> Iterator[int]:
     """Yield the functions that may be had whole by one demand and in parts by another."""
     wanted = {group for may in problem.may for group in may}
     for group, parts in problem.shelf.parts.items():
@@ -303,7 +303,7 @@ def _conflicts(problem: Problem) -> Iterator[int]:
             yield group
 
 
-def _exactly(problem: Problem, conflicts: Sequence[int], budget: Budget) -> Given | None:
+def _exactly(problem: DeviceProblem, conflicts: Sequence[int], budget: Budget) -> Given | None:
     shelf = problem.shelf
     alike: dict[Hashable, list[int]] = {}
     for group in conflicts:
@@ -330,7 +330,7 @@ def _exactly(problem: Problem, conflicts: Sequence[int], budget: Budget) -> Give
     return None
 
 
-def _kind(problem: Problem, group: int) -> Hashable:
+def _kind(problem: DeviceProblem, group: int) -> Hashable:
     """Return what functions have in common that can stand for each other."""
     shelf = problem.shelf
 
@@ -520,7 +520,7 @@ def _distance(where: ChosenCells, node: int | None) -> int:
 ANY_CLASS = "DEVICES"
 
 
-def reasons(problem: Problem, where: ChosenCells | None) -> tuple[Reason, ...]:
+def reasons(problem: DeviceProblem, where: ChosenCells | None) -> tuple[Reason, ...]:
     """Return what stands against an amount that cannot be met."""
     found = [reason for demand in problem.demands for reason in _alone(problem, demand, where)]
     if found:
@@ -531,7 +531,9 @@ def reasons(problem: Problem, where: ChosenCells | None) -> tuple[Reason, ...]:
     return (Reason(Rule.AT_ONCE, asked, most, 0, ANY_CLASS),)
 
 
-def _alone(problem: Problem, demand: Demand, where: ChosenCells | None) -> Iterator[Reason]:
+def _alone(
+    problem: DeviceProblem, demand: DeviceDemand, where: ChosenCells | None
+) -> Iterator[Reason]:
     """Yield what stands against one request, if it were alone."""
     name = demand.asked.resource_class or ANY_CLASS
     kind: str | None = demand.asked.kinds

@@ -29,7 +29,12 @@ from resource_objects.resources.pci.device import (
     listed,
     parse_address,
 )
-from resource_objects.resources.pci.device_groups import DeviceGroups, Devices, Pools, pools_of
+from resource_objects.resources.pci.device_groups import (
+    DeviceGroups,
+    Devices,
+    PooledGroups,
+    pools_of,
+)
 from resource_objects.resources.pci.fit import (
     demands_of,
     divide,
@@ -39,7 +44,7 @@ from resource_objects.resources.pci.fit import (
     reasons,
 )
 from resource_objects.resources.pci.usage import Renewed
-from resource_objects.resources.records import AmountRecord, InventoryRecord, Part
+from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
 
 
 @base.register
@@ -98,7 +103,9 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def _shelf(self) -> DeviceGroups:
         """The devices as decisions read them: made for the first, for many are only read."""
         if self._made is None:
-            self._made = Pools(self.pools) if self.pools else Devices(self.devices, self.usage)
+            self._made = (
+                PooledGroups(self.pools) if self.pools else Devices(self.devices, self.usage)
+            )
         return self._made
 
     @property
@@ -178,14 +185,16 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             )
         where = context.chosen
         within = None if context.allowed is None else self._addresses(context.allowed)
-        if isinstance(self._shelf, Pools):
+        if isinstance(self._shelf, PooledGroups):
             return self._fit_pools(self._shelf, asked, where)
         if asked.placed:
             usage.check_assigned(self._known, asked, where, within)
             return asked
         return place(self._known, asked, where, within)
 
-    def _fit_pools(self, shelf: Pools, asked: PCIAmount, where: ChosenCells | None) -> PCIAmount:
+    def _fit_pools(
+        self, shelf: PooledGroups, asked: PCIAmount, where: ChosenCells | None
+    ) -> PCIAmount:
         """Return the amount if pools tell that it can be had: as if nothing were known to exclude
         anything that is not known, which is a yes only where nothing could."""
         if asked.placed:
@@ -347,10 +356,10 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     # --- how it is kept ---
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[InventoryPart, ...]:
         """Return the devices of each provider: one device, or a function with its parts."""
         return tuple(
-            Part(
+            InventoryPart(
                 one.name,
                 type(self)(one.devices, usage=one.usage, resource_class=self.resource_class),
                 traits=one.traits,

@@ -175,14 +175,14 @@ def _is_default(key: str, value: object) -> bool:
 # --- and back -------------------------------------------------------------------------------------
 
 
-class Gathered(NamedTuple):
+class GatheredDevices(NamedTuple):
     """What an inventory over providers is made of."""
 
     devices: Sequence[Device]
     usage: Sequence[DeviceUse]
 
 
-def from_parts(parts: Sequence[KeptPart]) -> Gathered:
+def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
     """Return devices as they are kept, and what is used of them.
 
     Who took some without saying which has the last ones that are free, as far as anybody can tell.
@@ -208,7 +208,7 @@ def from_parts(parts: Sequence[KeptPart]) -> Gathered:
         _check_figures(part, own)
         devices += _with_traits(own, part.traits)
         usage += _usage(part, own, dict(withheld), taken).values()
-    return Gathered(devices, usage)
+    return GatheredDevices(devices, usage)
 
 
 @functools.lru_cache(maxsize=4096)  # hosts are read often

@@ -130,7 +130,7 @@ class Sources:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class FleetDemand:
     """One class of the unnamed group over the fleet."""
 
     resource_class: str
@@ -226,7 +226,7 @@ class Shortage:
     with all who hold it. Where there is room and a unit rule stands against it, the rule is named.
     """
 
-    def __init__(self, fleet: Fleet, host: str, ask: Demand, demand: TreeDemand) -> None:
+    def __init__(self, fleet: Fleet, host: str, ask: FleetDemand, demand: TreeDemand) -> None:
         self._fleet = fleet
         self._host = host
         self._ask = ask
@@ -348,7 +348,7 @@ class Shortage:
         return sum(column[rows].tolist())
 
 
-def alone(ask: Demand, entries: Any) -> Booleans:
+def alone(ask: FleetDemand, entries: Any) -> Booleans:
     """Return which of some entries of a class could give all of it by themselves."""
     rows = ask.rows
     fits = (rows.low[entries] <= ask.amount) & (ask.amount <= rows.high[entries])
@@ -361,7 +361,7 @@ def having(sources: Sources, trait: int | None) -> Booleans:
     return sources.allowed if trait is None else sources.allowed & sources.has_required[trait]
 
 
-def from_pools(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
+def from_pools(fleet: Fleet, ask: FleetDemand, trait: int | None = None) -> Booleans:
     """Return which trees are linked to a pool that gives all of a class."""
     if ask.pooled is None:
         return np.zeros(len(fleet.hosts), dtype=np.bool_)
@@ -371,7 +371,7 @@ def from_pools(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
     return fleet.pools.linked_to(pools, len(fleet.hosts))
 
 
-def excess(fleet: Fleet, ask: Demand, parts: Integers) -> Integers:
+def excess(fleet: Fleet, ask: FleetDemand, parts: Integers) -> Integers:
     """Return, by tree, how much of a class its sources seem to have and cannot give together.
 
     ``parts`` is the most that each entry gives. What those that draw on one inventory give is at
@@ -405,7 +405,7 @@ def _left(fleet: Fleet, inventories: Integers) -> Integers:
     return found
 
 
-def enough_of_class(fleet: Fleet, ask: Demand, trait: int | None = None) -> Booleans:
+def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) -> Booleans:
     """Return, by tree, whether who may give seems to give all that is asked of a class.
 
     :param trait: number of a required trait that those who give must have, None for none
@@ -438,7 +438,7 @@ class ClassCondition:
 
     fleet: Fleet
     rules: Semantics
-    demand: Demand
+    demand: FleetDemand
     decide: Callable[[TreeDemand], bool]  #: whether it can be given, or takes too long to find out
     overdrawn: Callable[[TreeDemand], list[Reason]]  #: what its sources draw on too much together
 

@@ -12,7 +12,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import (
     ClassCondition,
-    Demand,
+    FleetDemand,
     Sets,
     Supply,
     TreeDemand,
@@ -52,7 +52,7 @@ def contended(fleet: Fleet, drawing: Iterable[Drawing]) -> Booleans:
     return found
 
 
-def drawing(fleet: Fleet, ask: Demand) -> Drawing:
+def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
     """Return how much of a class is asked for, and who may give: which of its inventories."""
     rows = ask.rows
     shares = ask.is_device & (rows.low <= rows.high)

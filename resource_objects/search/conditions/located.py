@@ -31,7 +31,7 @@ from resource_objects.search.views import Parts, View
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class LocatedDemand:
+class LocatedFleetDemand:
     """An amount that says where it goes, over the fleet. Flags are parallel to the parts."""
 
     fleet: Fleet
@@ -63,7 +63,7 @@ class LocatedDemand:
 
 def lay_located(
     fleet: Fleet, amounts: Mapping[str, Amount], laid: Qualifications
-) -> tuple[LocatedDemand, ...]:
+) -> tuple[LocatedFleetDemand, ...]:
     """Return located amounts laid over a fleet."""
     barriers = tuple((one.rule, one.label) for one in laid.each)
     found = []
@@ -76,7 +76,7 @@ def lay_located(
         has_required = tuple(one.own[parts.provider] for one in laid.some)
         classes = _reached(fleet, {name for shape in parts.shapes for name in shape})
         flags_of = (barriers, is_barred, has_required, allowed)
-        found.append(LocatedDemand(fleet, name, amount, parts, *flags_of, classes))
+        found.append(LocatedFleetDemand(fleet, name, amount, parts, *flags_of, classes))
     return tuple(found)
 
 
@@ -94,7 +94,7 @@ def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
 class LocatedTreeDemand:
     """A located amount asked of one tree. Sets of parts are numbers with a bit for each."""
 
-    ask: LocatedDemand
+    ask: LocatedFleetDemand
     tree: int
     places: tuple[int, ...]  #: the providers of the parts
     allowed: int  #: the parts without a forbidden trait
@@ -171,7 +171,7 @@ class LocatedTreeDemand:
 _Need = tuple[tuple[tuple[str, int], ...], ...]
 
 
-def enough_parts(ask: LocatedDemand, trees: int, trait: int | None = None) -> Booleans:
+def enough_parts(ask: LocatedFleetDemand, trees: int, trait: int | None = None) -> Booleans:
     """Return, by tree, whether it seems to have the parts that an amount needs.
 
     :param trait: number of a required trait that these must have, None for none
@@ -191,7 +191,7 @@ def enough_parts(ask: LocatedDemand, trees: int, trait: int | None = None) -> Bo
     return found
 
 
-def _sum(ask: LocatedDemand, names: Iterable[str], parts: Booleans, trees: int) -> Integers:
+def _sum(ask: LocatedFleetDemand, names: Iterable[str], parts: Booleans, trees: int) -> Integers:
     """Return how much of some classes some parts of each tree have left together."""
     found = np.zeros(trees, dtype=np.int64)
     for name in names:
@@ -199,7 +199,7 @@ def _sum(ask: LocatedDemand, names: Iterable[str], parts: Booleans, trees: int) 
     return found
 
 
-def _needs(ask: LocatedDemand) -> Counter[_Need]:
+def _needs(ask: LocatedFleetDemand) -> Counter[_Need]:
     """Return what the parts have to have, and how many of them so much."""
     kind = resource(ask.resource_class)
     by_shape = [kind.lower_bounds(ask.amount, classes) for classes in ask.parts.shapes]
@@ -209,7 +209,7 @@ def _needs(ask: LocatedDemand) -> Counter[_Need]:
     )
 
 
-def _having(ask: LocatedDemand, need: _Need, free: dict[str, Integers]) -> Booleans:
+def _having(ask: LocatedFleetDemand, need: _Need, free: dict[str, Integers]) -> Booleans:
     """Return which parts have so much left; ``free`` remembers what each has."""
     parts = ask.parts
     found = np.ones(len(parts.provider), dtype=np.bool_)
@@ -222,7 +222,7 @@ def _having(ask: LocatedDemand, need: _Need, free: dict[str, Integers]) -> Boole
     return found
 
 
-def _free(ask: LocatedDemand, name: str) -> Integers:
+def _free(ask: LocatedFleetDemand, name: str) -> Integers:
     """Return what each part has left of a class, 0 where it has no such inventory."""
     rows, wanted = ask.fleet.rows(name), ask.parts.provider
     found = np.zeros(len(wanted), dtype=np.int64)
@@ -233,12 +233,12 @@ def _free(ask: LocatedDemand, name: str) -> Integers:
     return found
 
 
-def _count_parts(ask: LocatedDemand, parts: Booleans, trees: int) -> Integers:
+def _count_parts(ask: LocatedFleetDemand, parts: Booleans, trees: int) -> Integers:
     """Return how many of some parts each tree has."""
     return np.bincount(ask.parts.tree[parts], minlength=trees)
 
 
-def drawing(ask: LocatedDemand) -> Iterator[tuple[int, ClassRows, Booleans]]:
+def drawing(ask: LocatedFleetDemand) -> Iterator[tuple[int, ClassRows, Booleans]]:
     """Yield, by class, how much is given by a host, and which of its inventories may give it.
 
     By the host as a whole, or by its parts together. Flags are parallel to the inventories of the
@@ -492,7 +492,7 @@ def _is_about(demand: LocatedTreeDemand, reason: Reason) -> bool:
 class LocatedCondition:
     """A located amount is somewhere on the host."""
 
-    demand: LocatedDemand
+    demand: LocatedFleetDemand
     trees: int
     decide: Callable[[Sequence[LocatedTreeDemand]], bool]  #: as for a class
 

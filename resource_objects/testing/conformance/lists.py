@@ -52,7 +52,7 @@ from resource_objects.testing.conformance.suite import (
 
 
 @dataclasses.dataclass
-class Row:
+class NamedProvider:
     """One provider, by its names only."""
 
     name: str
@@ -78,7 +78,7 @@ _FIGURES = (
 )
 
 
-def rows_of(columns: Columns) -> dict[str, Row]:
+def rows_of(columns: Columns) -> dict[str, NamedProvider]:
     """Return the providers of columns, by name."""
     table = columns.providers
     name = dict(zip(table.provider_id, table.name, strict=True))
@@ -91,7 +91,7 @@ def rows_of(columns: Columns) -> dict[str, Row]:
         top = own
         while (above := parent[top]) is not None:
             top = above
-        found[own] = Row(
+        found[own] = NamedProvider(
             own,
             uuid,
             parent[own],
@@ -113,12 +113,14 @@ def rows_of(columns: Columns) -> dict[str, Row]:
     return found
 
 
-def wanted_providers(rows: dict[str, Row], wanted: ProviderFilter) -> set[str]:
+def wanted_providers(rows: dict[str, NamedProvider], wanted: ProviderFilter) -> set[str]:
     """Return the names of the providers that a filter wants."""
     return {name for name, row in rows.items() if all(_conditions(rows, row, wanted))}
 
 
-def _conditions(rows: dict[str, Row], row: Row, wanted: ProviderFilter) -> Iterator[bool]:
+def _conditions(
+    rows: dict[str, NamedProvider], row: NamedProvider, wanted: ProviderFilter
+) -> Iterator[bool]:
     if wanted.names is not None:
         yield row.name in wanted.names
     if wanted.uuids is not None:
@@ -147,7 +149,7 @@ def _capacity(figures: dict[str, Any]) -> int:
     return math.floor(left * ratio)
 
 
-def _has_room(rows: dict[str, Row], row: Row, kind: str, amount: int) -> bool:
+def _has_room(rows: dict[str, NamedProvider], row: NamedProvider, kind: str, amount: int) -> bool:
     if kind not in row.inventories:
         return False
     figures = row.inventories[kind]
@@ -173,13 +175,15 @@ def everybody(backend: Backend) -> list[ConsumerRecord]:
 
 
 def wanted_consumers(
-    rows: dict[str, Row], records: list[ConsumerRecord], wanted: ConsumerFilter
+    rows: dict[str, NamedProvider], records: list[ConsumerRecord], wanted: ConsumerFilter
 ) -> list[str]:
     """Return the names of the consumers that a filter wants, in their order."""
     return sorted(one.consumer for one in records if all(_asked(rows, one, wanted)))
 
 
-def _asked(rows: dict[str, Row], record: ConsumerRecord, wanted: ConsumerFilter) -> Iterator[bool]:
+def _asked(
+    rows: dict[str, NamedProvider], record: ConsumerRecord, wanted: ConsumerFilter
+) -> Iterator[bool]:
     for allowed, value in (
         (wanted.names, record.consumer),
         (wanted.projects, record.project),
@@ -201,18 +205,18 @@ def _asked(rows: dict[str, Row], record: ConsumerRecord, wanted: ConsumerFilter)
         yield record.expires_at is not None and record.expires_at < wanted.expires_before
 
 
-def _handles(rows: dict[str, Row], name: str) -> tuple[str, str]:
+def _handles(rows: dict[str, NamedProvider], name: str) -> tuple[str, str]:
     return name, rows[name].uuid
 
 
-def _in_tree(rows: dict[str, Row], name: str, tree: str) -> bool:
+def _in_tree(rows: dict[str, NamedProvider], name: str, tree: str) -> bool:
     return any(
         tree in (other.name, other.uuid) for other in rows.values() if other.root == rows[name].root
     )
 
 
 def wanted_totals(
-    rows: dict[str, Row], records: list[ConsumerRecord], wanted: ConsumerFilter, by: By
+    rows: dict[str, NamedProvider], records: list[ConsumerRecord], wanted: ConsumerFilter, by: By
 ) -> set[Total]:
     """Return what the consumers of a filter use, by group and class."""
     asked = set(wanted_consumers(rows, records, wanted))
@@ -387,7 +391,7 @@ class ListRules(Kit):
         return backend
 
     @pytest.fixture
-    def rows(self, filled: Backend) -> dict[str, Row]:
+    def rows(self, filled: Backend) -> dict[str, NamedProvider]:
         """Its providers, for the oracle."""
         return rows_of(filled.read())
 
@@ -403,7 +407,7 @@ class ListRules(Kit):
     def test_providers_are_filtered_as_loops_would(
         self,
         filled: Backend,
-        rows: dict[str, Row],
+        rows: dict[str, NamedProvider],
         wanted: ProviderFilter,
         conditions: frozenset[str],
     ) -> None:
@@ -413,7 +417,7 @@ class ListRules(Kit):
         assert [row.number for row in found] == sorted({row.number for row in found})
 
     def test_the_filled_ledger_has_a_bit_of_everything(
-        self, filled: Backend, rows: dict[str, Row], records: list[ConsumerRecord]
+        self, filled: Backend, rows: dict[str, NamedProvider], records: list[ConsumerRecord]
     ) -> None:
         for wanted in (
             ProviderFilter(over_capacity=True),
@@ -512,7 +516,7 @@ class ListRules(Kit):
     def test_consumers_are_filtered_as_loops_would(
         self,
         filled: Backend,
-        rows: dict[str, Row],
+        rows: dict[str, NamedProvider],
         records: list[ConsumerRecord],
         wanted: ConsumerFilter,
         conditions: frozenset[str],
@@ -528,7 +532,7 @@ class ListRules(Kit):
     def test_totals_are_what_loops_would_sum(
         self,
         filled: Backend,
-        rows: dict[str, Row],
+        rows: dict[str, NamedProvider],
         records: list[ConsumerRecord],
         wanted: ConsumerFilter,
         conditions: frozenset[str],

@@ -64,7 +64,7 @@ class Holder:
     state: str = "held"
 
 
-class Refused(Exception):
+class ExpectedRefusal(Exception):
     """The model refuses, as the ledger must: with this error, naming these places."""
 
     def __init__(self, error: type[Exception], culprits: set[Key] | None = None) -> None:
@@ -133,11 +133,11 @@ class Model:
         """
         for name in gone & set(self.places):
             if any(self.held((name, kind)) for kind in self.places[name]):
-                raise Refused(exceptions.ProviderInUse)
+                raise ExpectedRefusal(exceptions.ProviderInUse)
         for name, inventories in tree.items():
             for kind in set(self.places.get(name, {})) - set(inventories):
                 if self.held((name, kind)):
-                    raise Refused(exceptions.InventoryInUse)
+                    raise ExpectedRefusal(exceptions.InventoryInUse)
         for name in gone:
             self.places.pop(name, None)
         self.places.update(tree)
@@ -162,14 +162,14 @@ class Model:
             holder.units = {to(key): units for key, units in holder.units.items()}
 
     def write(self, steps: list[Step]) -> None:
-        """Carry out some steps together, or raise :class:`Refused` and change nothing."""
+        """Carry out some steps together, or raise :class:`ExpectedRefusal` and change nothing."""
         before = copy.deepcopy(self.consumers)
         used = {key: self.used(key) for key in self._keys()}
         try:
             changes = [change for step in steps for change in self._carry_out(step)]
             self._check_capacity(changes, used)
             self._check_units(steps, before)
-        except Refused:
+        except ExpectedRefusal:
             self.consumers = before
             raise
         for step in steps:
@@ -198,9 +198,9 @@ class Model:
             has = units.setdefault(key, set())
             if amount < 0:
                 if not set(named) <= has:
-                    raise Refused(exceptions.UnitNotHeld)
+                    raise ExpectedRefusal(exceptions.UnitNotHeld)
                 if has and after[key] > 0 and not named:
-                    raise Refused(exceptions.InvalidAmount)
+                    raise ExpectedRefusal(exceptions.InvalidAmount)
                 has -= set(named)
             else:
                 has |= set(named)
@@ -216,11 +216,11 @@ class Model:
     def _holder(self, step: Step) -> Holder:
         known = self.consumers.get(step.consumer)
         if step.what == "claim" and known is not None:
-            raise Refused(exceptions.ConsumerExists)
+            raise ExpectedRefusal(exceptions.ConsumerExists)
         if step.what in ("renew", "release") and known is None:
-            raise Refused(exceptions.ConsumerNotFound)
+            raise ExpectedRefusal(exceptions.ConsumerNotFound)
         if step.at == "old" or (step.at == "now" and known is None):
-            raise Refused(exceptions.StaleConsumer)
+            raise ExpectedRefusal(exceptions.StaleConsumer)
         return self.consumers.setdefault(step.consumer, Holder())
 
     def _check_capacity(
@@ -228,7 +228,7 @@ class Model:
     ) -> None:
         for _, key, _, _ in changes:
             if key[0] not in self.places:
-                raise Refused(exceptions.ProviderNotFound)
+                raise ExpectedRefusal(exceptions.ProviderNotFound)
         culprits = set()
         for _, key, had, has in changes:
             if has < 0 or (has > had and not self._keeps_unit_rules(key, has)):
@@ -237,7 +237,7 @@ class Model:
             if self.used(key) > max(used, self.capacity(key)):
                 culprits.add(key)
         if culprits:
-            raise Refused(exceptions.CapacityException, culprits)
+            raise ExpectedRefusal(exceptions.CapacityException, culprits)
 
     def _keeps_unit_rules(self, key: Key, amount: int) -> bool:
         figures = self.places[key[0]].get(key[1])
@@ -253,14 +253,14 @@ class Model:
                         owners.setdefault((key[0], unit), f"{consumer} {key}")
                         != f"{consumer} {key}"
                     ):
-                        raise Refused(exceptions.UnitTaken)
+                        raise ExpectedRefusal(exceptions.UnitTaken)
         for step in steps:
             if step.what != "adjust" or step.consumer not in before:
                 continue
             had = before[step.consumer].units
             for key, (amount, named) in step.amounts.items():
                 if amount > 0 and set(named) & had.get(key, set()):
-                    raise Refused(exceptions.UnitTaken)
+                    raise ExpectedRefusal(exceptions.UnitTaken)
 
 
 # --- the state machine ---
@@ -379,7 +379,7 @@ class LedgerMachine(RuleBasedStateMachine):
             wanted.add(below, _made(tree[below]), shares=_said(links))
         try:
             self.model.define(tree, {below} if bare else set(), links)
-        except Refused as refused:
+        except ExpectedRefusal as refused:
             self._expect(refused, lambda: define(self.backend, wanted))
         else:
             self.uuids |= define(self.backend, wanted)
@@ -441,7 +441,7 @@ class LedgerMachine(RuleBasedStateMachine):
         cursor = self.backend.cursor()
         try:
             self.model.write(named)
-        except Refused as refused:
+        except ExpectedRefusal as refused:
             self._expect(refused, lambda: self.backend.commit(write))
             assert self.backend.changes(cursor, 100) == ()
             return
@@ -488,7 +488,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert told <= {order.consumer for order in write.orders}
         assert self.backend.cursor() == cursor.moved(changes)
 
-    def _expect(self, refused: Refused, work: Callable[[], object]) -> None:
+    def _expect(self, refused: ExpectedRefusal, work: Callable[[], object]) -> None:
         """Check that the backend refuses as the model does, naming all that does not fit."""
         try:
             work()

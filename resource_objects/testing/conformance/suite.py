@@ -204,7 +204,7 @@ def now() -> datetime.datetime:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class KeptProvider:
     """One provider of a :class:`Picture`."""
 
     uuid: str
@@ -223,7 +223,7 @@ class Kept:
 class Picture:
     """Everything a ledger holds, by name: equal for logically identical states."""
 
-    providers: dict[str, Kept]
+    providers: dict[str, KeptProvider]
     allocations: dict[tuple[str, str, str], int]  #: (consumer, provider, class): amount
     units: dict[tuple[str, str], tuple[str, str]]  #: (provider, unit): (class, consumer)
 
@@ -252,7 +252,7 @@ def picture_of(columns: Columns) -> Picture:
         columns.shares, name_of, lambda *row: ((row[0], name_of[row[1]], row[2]), row[3])
     )
     providers = {
-        name: Kept(
+        name: KeptProvider(
             uuid,
             None if parent_id is None else name_of[parent_id],
             name_of[root_id],
