@@ -189,7 +189,7 @@ def test_imports_point_downwards_only(path: Path) -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Neither by way of others, nor inside functions, nor for a type checker alone."""
-    assert House(PACKAGE.parent).circles() == []
+    assert HOUSE.circles() == []
 
 
 def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:
@@ -197,6 +197,22 @@ def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not()
     seen = {name for _, name in imports(PACKAGE / "_fast.py")}
     assert "resource_objects.base.ResourceObject" not in seen
     assert seen == {"resource_objects._ovo.fields"}
+
+
+HOUSE = House(PACKAGE.parent)
+
+
+def late_imports(path: Path) -> set[str]:
+    """Return the modules of ours that functions of a module import."""
+    functions = HOUSE.modules[module_name(path).removesuffix(".__init__")].functions()
+    lines = {node.lineno for one in functions for node in ast.walk(one) if hasattr(node, "lineno")}
+    names = {name for line, name in imports(path) if line in lines}
+    return {name if name in HOUSE.modules else name.rpartition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("path", [one for one in modules() if late_imports(one)], ids=module_name)
+def test_an_import_inside_a_function_puts_off_what_is_not_loaded_yet(path: Path) -> None:
+    assert not late_imports(path) & loaded_by(f"import {module_name(path)}")
 
 
 def test_the_rooms_of_the_algebra_are_pure() -> None:

@@ -53,8 +53,6 @@ def misused() -> Iterator[None]:
 
     :raises Misused: for bad input, from it
     """
-    from resource_objects import exceptions
-
     try:
         yield
     except exceptions.InvalidInput as error:

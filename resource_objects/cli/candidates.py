@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resource_objects import exceptions
 from resource_objects.cli import request_arguments as arguments
 from resource_objects.cli.base import Lister, Many, Refused, SearchCutShort, Text, misused
 from resource_objects.cli.consumer import COLUMNS, allocation_rows
@@ -108,8 +109,6 @@ class ListCandidates(Lister):
 
 def _options(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
     """Return the options of the search: those given, else the defaults."""
-    from resource_objects import exceptions
-
     if limit is not None and said.limit is not None:
         raise exceptions.DuplicateKey("--limit", said.limit, "one limit: the query has one")
     given = {
@@ -124,11 +123,9 @@ def _options(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
 
 def _listed(found: Candidates) -> tuple[Candidate, ...]:
     """Return the candidates, none if the budget ran out before there was one."""
-    from resource_objects.exceptions import SearchLimitReached
-
     try:
         return tuple(found)
-    except SearchLimitReached:
+    except exceptions.SearchLimitReached:
         return ()
 
 

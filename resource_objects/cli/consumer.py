@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resource_objects import exceptions
 from resource_objects.cli.base import (
     Command,
     Dicts,
@@ -250,7 +251,6 @@ class SetAllocations(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Replace what it holds."""
-        from resource_objects import exceptions
         from resource_objects.resources import Amounts
 
         wanted: dict[str, Amounts] = {}

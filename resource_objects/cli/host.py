@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resource_objects import exceptions
 from resource_objects.cli.base import (
     Command,
     Dicts,
@@ -21,7 +22,6 @@ from resource_objects.cli.base import (
 )
 
 if TYPE_CHECKING:
-    from resource_objects.exceptions import LedgerError
     from resource_objects.host.facts import Machine, Pages
     from resource_objects.host.numa import CPUSplit
     from resource_objects.host.status import HostCells, HostDevices, KeptDevice
@@ -216,7 +216,6 @@ class SyncHost(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the machine, write what changed, and say it."""
-        from resource_objects.exceptions import InventoryInUse, ProviderInUse
         from resource_objects.host.devices import machine_devices
         from resource_objects.host.model import provider_tree
         from resource_objects.host.sync import sync_host
@@ -236,13 +235,13 @@ class SyncHost(Command):
         with self.open_ledger() as ledger:
             try:
                 done = sync_host(ledger, tree, reset=parsed_args.reset)
-            except (InventoryInUse, ProviderInUse) as error:
+            except (exceptions.InventoryInUse, exceptions.ProviderInUse) as error:
                 raise Refused(str(error), _in_the_way(ledger, error)) from error
         skipped = machine_devices(machine, parsed_args.rule).skipped
         self.say("\n".join(map(str, (done, *skipped))))
 
 
-def _in_the_way(ledger: Ledger, error: LedgerError) -> Iterator[str]:
+def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
     """Yield who holds what of a class, or of all, of a provider that cannot be removed."""
     for use in ledger.usage(error.subject):
         if use.provider == error.subject and error.detail in ("", use.resource_class):
@@ -401,13 +400,12 @@ class ShowDevice(ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Read it."""
         from resource_objects.cli.device_table import DeviceNames
-        from resource_objects.exceptions import InvalidInput
         from resource_objects.host.status import read_devices
         from resource_objects.resources.pci.device import parse_address
 
         host, slash, address = parsed_args.device.rpartition("/")
         if not slash or not host:
-            raise InvalidInput("device", parsed_args.device, "HOST/ADDRESS")
+            raise exceptions.InvalidInput("device", parsed_args.device, "HOST/ADDRESS")
         parse_address(address)
         with self.open_ledger() as ledger:
             (found,) = read_devices(ledger, host)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from resource_objects import exceptions
 from resource_objects.cli.base import Command, Lister, Many, Maybe, Misused, ShowOne, database_url
 
 
@@ -88,7 +89,6 @@ def _plan_text(name: str) -> str:
         which nobody writes
     :raises InvalidText: if it is longer than any plan
     """
-    from resource_objects import exceptions
     from resource_objects.providers.plain import MAX_LENGTH
 
     if name == "-":

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import cliff.app
 from cliff.commandmanager import CommandManager, EntryPointWrapper
 
-from resource_objects import exceptions
+from resource_objects import exceptions, plugins
 from resource_objects._version import __version__
 from resource_objects.cli.base import VARIABLE, Command, Misused, Refused, SearchCutShort
 
@@ -362,8 +362,6 @@ class Plugin(EntryPointWrapper):
 
         :raises PluginError: naming it and the reason, if it cannot be imported
         """
-        from resource_objects import plugins
-
         loaded: type[cliff.command.Command] = plugins.load(NAMESPACE, self.entry)
         return loaded
 
@@ -406,8 +404,6 @@ class Commands(CommandManager):
         if self._searched:
             return
         self._searched = True
-        from resource_objects import plugins
-
         for entry in plugins.names(NAMESPACE):
             name = entry.replace("_", " ")
             if name not in self.commands:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, add_name, records_of
+from resource_objects.ratio import MILLION
 
 if TYPE_CHECKING:
     from resource_objects.providers import Provider
@@ -146,7 +147,6 @@ class CreateProvider(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Create it."""
-        from resource_objects import exceptions
         from resource_objects.providers import Provider
 
         made = Provider(
@@ -224,8 +224,6 @@ class ListInventories(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read its inventories."""
-        from resource_objects.ratio import MILLION
-
         with self.open_ledger() as ledger:
             records = records_of(ledger.provider(parsed_args.name).inventories)
         return ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used"), [
@@ -282,7 +280,6 @@ class DeleteInventories(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Keep the others."""
-        from resource_objects import exceptions
 
         gone = parsed_args.resource_class
         with self.open_ledger() as ledger:

@@ -14,6 +14,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resource_objects import exceptions
+
 if TYPE_CHECKING:
     from resource_objects.requests import Request, RequestGroup
     from resource_objects.requests.query import ParsedQuery
@@ -108,7 +110,6 @@ def parse_request(said: argparse.Namespace) -> ParsedQuery:
 
     :raises InvalidInput: naming the word, what was said and what was expected
     """
-    from resource_objects import exceptions
     from resource_objects.requests import query
 
     if said.query is None:
@@ -170,7 +171,6 @@ def _key(word: str, suffix: str) -> str:
 
 def _amounts(suffix: str, said: Said) -> Amounts:
     """Return the amounts of a group."""
-    from resource_objects import exceptions
     from resource_objects.requests.query import named_by
     from resource_objects.resources import Amounts
 
@@ -189,7 +189,6 @@ def _amounts(suffix: str, said: Said) -> Amounts:
 
 def _conditions(suffix: str, said: Said) -> dict[str, Any]:
     """Return the conditions of a group, as arguments of its constructor."""
-    from resource_objects import exceptions
     from resource_objects.requests import query as values
     from resource_objects.resources.traits import known_traits
 
@@ -214,7 +213,6 @@ def _traits(
     key: str, said: Iterable[str], *, is_any: bool = True
 ) -> tuple[frozenset[str], frozenset[str], list[frozenset[str]]]:
     """Return the traits that are required and forbidden, and sets of which one is enough."""
-    from resource_objects import exceptions
     from resource_objects.requests import query as values
 
     required, forbidden = frozenset[str](), frozenset[str]()
@@ -232,7 +230,6 @@ def _traits(
 
 def _aggregates(key: str, said: Iterable[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
     """Return sets of aggregates of which one is enough, and those that are excluded."""
-    from resource_objects import exceptions
     from resource_objects.requests import query as values
 
     member_of, not_member_of = [], frozenset[str]()
@@ -287,7 +284,6 @@ def parse_order(said: argparse.Namespace) -> Order:
 
 def _figures(word: str, said: Iterable[str], unsaid: float | None) -> dict[str, float]:
     """Return numbers by name; ``unsaid`` is that of a name without one, None if it must have it."""
-    from resource_objects import exceptions
 
     found: dict[str, float] = {}
     for text in said:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from resource_objects import exceptions
 from resource_objects.cli.base import VARIABLE, Command, database_url
+from resource_objects.cli.consumer import claim_at, search_at
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
@@ -175,7 +176,6 @@ class Guide:
         return ann, bob
 
     def _claim(self, ledger: Ledger, job: str, half: Request, host: str) -> Claim:
-        from resource_objects.cli.consumer import claim_at
         from resource_objects.providers import Claim
 
         self._jobs.append((ledger, job))  # before: a claim may be made and its answer lost
@@ -195,8 +195,6 @@ class Guide:
         self._draw(ledger, host)
 
     def _refuse(self, ledger: Ledger, host: str, half: Request) -> None:
-        from resource_objects.cli.consumer import search_at
-
         self._begin(
             "A third job asks for the same. It is refused, and learns why.",
             "print(ledger.snapshot().candidates(half).explain())",
