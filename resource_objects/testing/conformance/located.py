@@ -68,20 +68,47 @@ def _define(backend: Backend, count: int = 2) -> dict[str, str]:
     return define(backend, host_of("host0", _cells(count), DISK_GB=9))
 
 
-def _view(backend: Backend, host: str = "host0") -> LocatedView:
-    views = LocatedViews(backend.read(host))
-    [root] = views.trees(TOPOLOGY)
-    located = views.of_tree(root, TOPOLOGY)
+def _view(backend: Backend, kind: str) -> LocatedView:
+    views = LocatedViews(backend.read("host0"))
+    [root] = views.trees(kind)
+    located = views.of_tree(root, kind)
     assert located is not None
     return located
 
 
-def _take(backend: Backend, consumer: str, amount: Amount) -> Amount:
+def _take(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
     """Take an amount where it fits; return it assigned."""
-    located = _view(backend)
+    located = _view(backend, kind)
     assigned = located.fit(amount)
     order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
     return assigned
+
+
+def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tuple[str, str], str]:
+    """Let two that take an amount of a part each change places in one write.
+
+    Returned is who has each unit, by the provider and the unit.
+    """
+    located = _view(backend, kind)
+    first, second = (
+        located.deltas(located.inventory.fit(amount, None, Context(allowed=[number])))
+        for number in (0, 1)
+    )
+    order(backend, ConsumerOrder.claim("a", first))
+    order(backend, ConsumerOrder.claim("b", second))
+    order(backend, ConsumerOrder.replace("a", second), ConsumerOrder.replace("b", first))
+    return {key: who for key, (_, who) in picture(backend).units.items()}
+
+
+def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) -> None:
+    """Let threads take all there is, one each: all want the same first, and nobody is refused."""
+    ledger = Ledger(backend, retries=RetryPolicy(fits=200))
+    asked = {"host0": {kind: amount}}
+    outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), count)
+    assert [one for one in outcomes if isinstance(one, BaseException)] == []
+    assert len(picture(backend).units) == count
+    with pytest.raises(exceptions.CapacityException):
+        ledger.claim("more", asked)
 
 
 class TopologyRules(Kit):
@@ -95,13 +122,13 @@ class TopologyRules(Kit):
             (cell,) = child.inventories[TOPOLOGY].cells  # type: ignore[attr-defined]
             assert cell == inventory.cells[number]
         inventory.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
-        assert _view(backend).inventory == inventory
+        assert _view(backend, TOPOLOGY).inventory == inventory
 
     @law(1)
     def test_what_is_taken_of_cells_is_the_hosts_too(self, backend: Backend) -> None:
         _define(backend)
         asked = numa(2, shared=2, dedicated=4, memory_mb=256)
-        _take(backend, "job", asked)
+        _take(backend, "job", TOPOLOGY, asked)
         found = picture(backend)
         for cell in ("host0/numa0", "host0/numa1"):
             used = [found.used(cell, name) for name in ("VCPU", "PCPU", "MEMORY_MB")]
@@ -126,12 +153,12 @@ class TopologyRules(Kit):
         assert (reason.rule, reason.where, reason.free) == (Rule.CAPACITY, "host0", 1)
         assert picture(backend) == before
         with pytest.raises(exceptions.CapacityException):
-            _view(backend).fit(numa(dedicated=2))
-        _take(backend, "job", numa(dedicated=1))
+            _view(backend, TOPOLOGY).fit(numa(dedicated=2))
+        _take(backend, "job", TOPOLOGY, numa(dedicated=1))
 
     def test_huge_pages_are_of_their_cell_alone(self, backend: Backend) -> None:
         names = _define(backend)
-        _take(backend, "job", numa(dedicated=1, memory_mb=112, page_size="2MB"))
+        _take(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
         found = picture(backend)
         assert found.used("host0/numa0", _HUGE) == 56  # all but those that are reserved
         assert [found.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
@@ -143,7 +170,7 @@ class TopologyRules(Kit):
     @law(2, 4, 6)
     def test_many_cpus_are_taken_in_one_write_or_none(self, backend: Backend) -> None:
         _define(backend, 8)
-        located = _view(backend)
+        located = _view(backend, TOPOLOGY)
         wanted = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
         [*_, last] = [delta for delta in wanted if delta.units]
         theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
@@ -161,7 +188,7 @@ class TopologyRules(Kit):
     @law(3, 5)
     def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
         _define(backend)
-        model: Any = _view(backend).inventory.obj_clone()
+        model: Any = _view(backend, TOPOLOGY).inventory.obj_clone()
         said: dict[str, Any] = {}
         for number, asked in enumerate(
             [
@@ -170,12 +197,12 @@ class TopologyRules(Kit):
                 numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
             ]
         ):
-            said[f"job-{number}"] = _take(backend, f"job-{number}", asked)
+            said[f"job-{number}"] = _take(backend, f"job-{number}", TOPOLOGY, asked)
             assert model.consume(asked) == said[f"job-{number}"]
-            assert _view(backend).inventory == model
+            assert _view(backend, TOPOLOGY).inventory == model
         release(backend, "job-1")
         model.consume(-said.pop("job-1"))
-        located = _view(backend)
+        located = _view(backend, TOPOLOGY)
         assert located.inventory == model
         for name, assigned in said.items():
             record = backend.held(name)
@@ -185,34 +212,15 @@ class TopologyRules(Kit):
     @law(2)
     def test_a_topology_changes_places_in_one_write(self, backend: Backend) -> None:
         _define(backend)
-        located = _view(backend)
-        first, second = (
-            located.inventory.fit(numa(dedicated=4), None, Context(allowed=[number]))
-            for number in (0, 1)
-        )
-        order(backend, ConsumerOrder.claim("a", located.deltas(first)))
-        order(backend, ConsumerOrder.claim("b", located.deltas(second)))
-        order(
-            backend,
-            ConsumerOrder.replace("a", located.deltas(second)),
-            ConsumerOrder.replace("b", located.deltas(first)),
-        )
-        assert {key: who for key, (_, who) in picture(backend).units.items()} == {
+        assert _take_and_exchange(backend, TOPOLOGY, numa(dedicated=4)) == {
             **{("host0/numa1", f"cpu{cpu}"): "a" for cpu in range(8, 12)},
             **{("host0/numa0", f"cpu{cpu}"): "b" for cpu in range(2, 6)},
         }
 
     @law(4)
     def test_threads_never_get_one_cpu_twice(self, backend: Backend) -> None:
-        """All want the same CPUs first; each gets some, for there are enough."""
         _define(backend)
-        ledger = Ledger(backend, retries=RetryPolicy(fits=200))
-        asked = {"host0": {TOPOLOGY: numa(dedicated=1)}}
-        outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), 8)
-        assert [one for one in outcomes if isinstance(one, BaseException)] == []
-        assert len(picture(backend).units) == 8
-        with pytest.raises(exceptions.CapacityException):
-            ledger.claim("more", asked)
+        _take_by_threads(backend, TOPOLOGY, numa(dedicated=1), 8)
 
     @law(4)
     def test_processes_never_get_one_cpu_twice(self, backend: Backend, url: str) -> None:
@@ -284,29 +292,13 @@ def _define_devices(backend: Backend) -> dict[str, str]:
     return define(backend, _host())
 
 
-def _view_of_devices(backend: Backend) -> LocatedView:
-    views = LocatedViews(backend.read("host0"))
-    [root] = views.trees(DEVICES)
-    located = views.of_tree(root, DEVICES)
-    assert located is not None
-    return located
-
-
-def _take_devices(backend: Backend, consumer: str, amount: Amount) -> Amount:
-    """Take an amount where it fits; return it assigned."""
-    located = _view_of_devices(backend)
-    assigned = located.fit(amount)
-    order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
-    return assigned
-
-
 class DeviceRules(Kit):
     """What becomes of devices."""
 
     def test_devices_come_back_whole(self, backend: Backend) -> None:
         _define_devices(backend)
         assert not changes_to(backend, _host())
-        assert _view_of_devices(backend).inventory == PCIInventory(
+        assert _view(backend, DEVICES).inventory == PCIInventory(
             _lab().devices, resource_class=DEVICES
         )
         gpu = next(one for one in kept(backend, "host0").children if one.name.endswith("03:00.0"))
@@ -315,7 +307,7 @@ class DeviceRules(Kit):
     @law(1, 4)
     def test_a_card_that_is_taken_takes_its_functions(self, backend: Backend) -> None:
         names = _define_devices(backend)
-        _take_devices(backend, "job", devices(CARD))
+        _take(backend, "job", DEVICES, devices(CARD))
         found = picture(backend)
         where = f"host0/{_WHOLE}"
         assert [found.used(where, name) for name in (CARD, FUNCTION)] == [1, 3]
@@ -332,7 +324,7 @@ class DeviceRules(Kit):
     @law(1, 4)
     def test_a_function_that_is_taken_keeps_its_card(self, backend: Backend) -> None:
         names = _define_devices(backend)
-        _take_devices(backend, "job", devices(FUNCTION))
+        _take(backend, "job", DEVICES, devices(FUNCTION))
         where = f"host0/{_WHOLE}"
         before = picture(backend)
         for delta in (
@@ -344,20 +336,20 @@ class DeviceRules(Kit):
             [reason] = [one for one in refused.value.reasons if one.rule is Rule.CAPACITY]
             assert (reason.resource, reason.requested, reason.free) == (FUNCTION, 3, 2)
         assert picture(backend) == before
-        assert _take_devices(backend, "other", devices(CARD)) is not None  # the other one
+        assert _take(backend, "other", DEVICES, devices(CARD)) is not None  # the other one
 
     @law(3)
     def test_what_is_given_back_can_be_had_whole_again(self, backend: Backend) -> None:
         _define_devices(backend)
         before = picture(backend)
-        _take_devices(backend, "whole", devices(CARD, 2))
+        _take(backend, "whole", DEVICES, devices(CARD, 2))
         release(backend, "whole")
         assert picture(backend).units == before.units == {}
-        _take_devices(backend, "parts", devices(FUNCTION, 6))
+        _take(backend, "parts", DEVICES, devices(FUNCTION, 6))
         with pytest.raises(exceptions.CapacityException):
-            _view_of_devices(backend).fit(devices(CARD))
+            _view(backend, DEVICES).fit(devices(CARD))
         release(backend, "parts")
-        _take_devices(backend, "whole", devices(CARD, 2))
+        _take(backend, "whole", DEVICES, devices(CARD, 2))
 
     @law(3, 5)
     def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
@@ -371,32 +363,21 @@ class DeviceRules(Kit):
             devices(GPU),
         )
         for number, asked in enumerate(amounts):
-            said[f"job-{number}"] = assigned = _take_devices(backend, f"job-{number}", asked)
+            said[f"job-{number}"] = assigned = _take(backend, f"job-{number}", DEVICES, asked)
             taken = model.consume(asked)
             assert taken == assigned
             model.allocate(taken)
-            assert _view_of_devices(backend).inventory == model
+            assert _view(backend, DEVICES).inventory == model
         for name, assigned in said.items():
             record = backend.held(name)
             assert record is not None
-            assert _view_of_devices(backend).placed(assigned.unassigned(), record.held) == assigned
+            assert _view(backend, DEVICES).placed(assigned.unassigned(), record.held) == assigned
 
     @law(2)
     def test_devices_change_hands_in_one_write(self, backend: Backend) -> None:
         _define_devices(backend)
-        located = _view_of_devices(backend)
-        first, second = (
-            located.inventory.fit(devices(FUNCTION, 3), None, Context(allowed=[number]))
-            for number in (0, 1)
-        )
-        order(backend, ConsumerOrder.claim("a", located.deltas(first)))
-        order(backend, ConsumerOrder.claim("b", located.deltas(second)))
-        order(
-            backend,
-            ConsumerOrder.replace("a", located.deltas(second)),
-            ConsumerOrder.replace("b", located.deltas(first)),
-        )
-        owners = {unit: who for (_, unit), (_, who) in picture(backend).units.items()}
+        found = _take_and_exchange(backend, DEVICES, devices(FUNCTION, 3))
+        owners = {unit: who for (_, unit), who in found.items()}
         assert owners == {**dict.fromkeys(_SECOND, "a"), **dict.fromkeys(_PARTS, "b")}
 
     @law(2, 4)
@@ -415,15 +396,8 @@ class DeviceRules(Kit):
 
     @law(4)
     def test_threads_never_get_one_device_twice(self, backend: Backend) -> None:
-        """All want the same functions first; each gets one, for there are enough."""
         _define_devices(backend)
-        ledger = Ledger(backend, retries=RetryPolicy(fits=200))
-        asked = {"host0": {DEVICES: devices(FUNCTION)}}
-        outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), 6)
-        assert [one for one in outcomes if isinstance(one, BaseException)] == []
-        assert len(picture(backend).units) == 6
-        with pytest.raises(exceptions.CapacityException):
-            ledger.claim("more", asked)
+        _take_by_threads(backend, DEVICES, devices(FUNCTION), 6)
 
     @law(4)
     def test_threads_get_a_card_or_its_functions(self, backend: Backend) -> None:
