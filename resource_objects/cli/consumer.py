@@ -60,6 +60,11 @@ class MakeClaim(Lister):
         parser.add_argument(
             "--at", metavar="PROVIDER", help="only at this provider and what is below it"
         )
+        parser.add_argument(
+            "--release-expired",
+            action="store_true",
+            help="release claims that have expired, if they are in the way",
+        )
         add_whose(parser, "its {}")
         return parser
 
@@ -76,11 +81,19 @@ class MakeClaim(Lister):
             forbidden=parsed_args.forbidden,
         )
         with self.open_ledger() as ledger:
-            done = claim_at(
-                ledger, parsed_args.consumer, request, parsed_args.at, **whose(parsed_args)
-            )
+            asked = f"nobody can give {parsed_args.consumer} {request}"
+            try:
+                done = claim_at(
+                    ledger,
+                    parsed_args.consumer,
+                    request,
+                    parsed_args.at,
+                    release_expired=parsed_args.release_expired,
+                    **whose(parsed_args),
+                )
+            except exceptions.NoCandidates as refusal:
+                raise Refused(asked, str(refusal.args[1]).splitlines()) from refusal
             if not isinstance(done, Claim):
-                asked = f"nobody can give {parsed_args.consumer} {request}"
                 raise Refused(asked, str(done.explain()).splitlines())
             return COLUMNS, allocation_rows(done.consumer, done.allocations)
 
@@ -465,16 +478,22 @@ def claim_at(
     consumer: str,
     request: Request,
     at: str | None = None,
+    *,
+    release_expired: bool = False,
     **whose: Any,
 ) -> Claim | Candidates:
     """Place a request for a consumer; return its claim, or the search that found nobody.
 
+    :param release_expired: whether to release expired claims that are in the way
     :param whose: the consumer's project, user and consumer_type
 
-    :raises CapacityException: if others were faster every time
+    :raises CapacityException: if others were faster every time, or nobody can give it although
+        expired claims may be released
     """
     found = search_at(ledger, request, at)
-    return ledger.claim(consumer, found, **whose) if found else found
+    if not found and not release_expired:
+        return found
+    return ledger.claim(consumer, found, release_expired=release_expired, **whose)
 
 
 def request_again(ledger: Ledger, consumer: str) -> Request:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypedDict
 
@@ -31,6 +32,8 @@ from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.decision import MOST_HOLDERS
+from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.given import Expiry, any_generation, generation
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
@@ -44,6 +47,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.requests import Request
 from resource_objects.search.candidates import Candidates
+from resource_objects.search.snapshot import Snapshot
 
 #: Demands that definitions are as they were: those that candidates were found at (True), or
 #: ``{provider: generation}``.
@@ -66,12 +70,14 @@ class _Step(enum.Enum):
 
 
 #: What follows on a refusal: the first step that is open, else it is raised (give up). A gang,
-#: which learns from refusals what else to take, tries these from the last to the first.
+#: which learns from refusals what else to take, tries these from the last to the first. Before any
+#: of them expired claims are released that are in the way, if the claim may do that.
 _STEPS: dict[type[exceptions.ResourceObjectsError], tuple[_Step, ...]] = {
     exceptions.StaleConsumer: (_Step.READ_AGAIN,),
     exceptions.CapacityException: (_Step.PLACE_AGAIN, _Step.NEXT),
     exceptions.StaleDefinition: (_Step.PLACE_AGAIN, _Step.NEXT),
     exceptions.ProviderNotFound: (_Step.PLACE_AGAIN, _Step.NEXT),
+    exceptions.ConsumerNotFound: (),  # an expired claim that was to be released: see _releasing
 }
 
 #: Refusals about definitions that were changed in between, also of a demand that says all.
@@ -112,7 +118,8 @@ class _Taking:
     ``new`` are consumers that must hold nothing, ``leaving`` those that give back what they hold
     in the same write; ``unchanged`` gives the definitions that are demanded with a demand besides
     those it requires. After ``lost_by`` another demand may do. ``reads`` says that the consumers
-    were read for it.
+    were read for it. ``expired`` are consumers whose claims had expired when it began, which the
+    same write releases where they are in the way.
     """
 
     operation: Operation
@@ -125,15 +132,16 @@ class _Taking:
     unchanged: Callable[[Demand], _Pairs] = lambda demand: ()
     lost_by: _Errors = ()
     reads: bool = False
+    expired: frozenset[str] = frozenset()
 
-    def write(self, demands: Mapping[str, Demand]) -> Write:
-        """Return the write of demands that are placed."""
+    def write(self, demands: Mapping[str, Demand], released: Iterable[ConsumerRecord]) -> Write:
+        """Return the write of demands that are placed, and that releases some consumers."""
         pairs = [pair for one in demands.values() for pair in (*self.unchanged(one), *one.required)]
         return Write(
             self.operation,
             self.kind,
             self.subject,
-            orders=tuple(self.orders(demands)),
+            orders=(*self.orders(demands), *map(_release, released)),
             unchanged=tuple(dict.fromkeys(pairs)),
         )
 
@@ -144,6 +152,7 @@ class _Attempt:
 
     ``tried`` is how often they were placed again, ``before`` the columns on which that was done
     last and ``lost`` why it was refused; ``rereads`` is how often the consumers were read again.
+    ``released`` are those with expired claims that are released with it, as they were read.
     """
 
     taking: _Taking
@@ -152,6 +161,7 @@ class _Attempt:
     before: Columns | None = None
     lost: exceptions.ResourceObjectsError | None = None
     rereads: int = 0
+    released: tuple[ConsumerRecord, ...] = ()
 
 
 class Claims:
@@ -171,28 +181,32 @@ class Claims:
         said: _Described,
         until: Expiry,
         unchanged: Unchanged,
+        release_expired: bool,
         operation: str | None,
     ) -> Claim:
         name = names.consumer_name(consumer)
         doing, done = self._store.begin(operation, "claim", name)
-        if done is not None and done.claim is not None:
-            return claim_of(done.claim)
+        if done is not None:
+            return _in_order(done.claims, [name])[0]
         demanded = self._demanded(unchanged)
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
             return _claim_orders(demands, until, said)
 
-        taking = _Taking(
-            doing,
-            "claim",
-            name,
-            self._in_turn(name, found),
-            orders,
-            new=(name,),
-            unchanged=demanded,
-            lost_by=_lost_by(unchanged),
-        )
-        return claim_of(self._take(lambda: taking)[0])
+        def begin(expired: frozenset[str]) -> _Taking:
+            return _Taking(
+                doing,
+                "claim",
+                name,
+                self._in_turn(name, found, expired),
+                orders,
+                new=(name,),
+                unchanged=demanded,
+                lost_by=_lost_by(unchanged),
+                expired=expired,
+            )
+
+        return _in_order(self._take_new(begin, release_expired), [name])[0]
 
     def claim_all(
         self,
@@ -200,6 +214,7 @@ class Claims:
         said: _Described,
         until: Expiry,
         unchanged: Unchanged,
+        release_expired: bool,
         operation: str | None,
     ) -> tuple[Claim, ...]:
         if not isinstance(found, Mapping) or not found:
@@ -211,28 +226,33 @@ class Claims:
             return _in_order(done.claims, wanted)
         demanded = self._demanded(unchanged)
         resolve = self._resolving(wanted.values())
-        ways = {
-            name: [self._known(name, one, demanded) for one in demands_of(each, resolve, "claim")]
-            for name, each in wanted.items()
-        }
-        for name, some in ways.items():
-            if not some:
-                raise exceptions.NoCandidates(f"no candidate for {name}")
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
             return _claim_orders(demands, until, said)
 
-        taking = _Taking(
-            doing,
-            "claim",
-            subject,
-            Gang(ways, self._store.backend),
-            orders,
-            new=tuple(wanted),
-            unchanged=demanded,
-            lost_by=_lost_by(unchanged),
-        )
-        return tuple(map(claim_of, self._take(lambda: taking)))
+        def begin(expired: frozenset[str]) -> _Taking:
+            picture = functools.cache(lambda at: self._without(expired, at))
+            ways: dict[str, list[Demand]] = {}
+            for name, each in wanted.items():
+                if expired and isinstance(each, Candidates):
+                    each = picture(each.at).searched(each.request, each.options)
+                demands = demands_of(each, resolve, "claim")
+                ways[name] = [self._known(name, one, demanded) for one in demands]
+                if not ways[name]:
+                    raise exceptions.NoCandidates(f"no candidate for {name}")
+            return _Taking(
+                doing,
+                "claim",
+                subject,
+                Gang(ways, self._store.backend, leaving=expired),
+                orders,
+                new=tuple(wanted),
+                unchanged=demanded,
+                lost_by=_lost_by(unchanged),
+                expired=expired,
+            )
+
+        return _in_order(self._take_new(begin, release_expired), wanted)
 
     def adjust(
         self,
@@ -473,10 +493,7 @@ class Claims:
 
     def _released(self, records: tuple[ConsumerRecord, ...]) -> tuple[ConsumerRecord, ...]:
         """Release those of some consumers that are as they were read."""
-        left = {
-            record.consumer: ConsumerOrder.release(record.consumer, record.generation)
-            for record in records
-        }
+        left = {record.consumer: _release(record) for record in records}
         while left:
             doing = self._store.operation(None)
             try:
@@ -487,6 +504,23 @@ class Claims:
         return ()
 
     # --- how all of them take ---
+
+    def _take_new(
+        self, begin: Callable[[frozenset[str]], _Taking], release_expired: bool
+    ) -> tuple[ConsumerRecord, ...]:
+        """Take; if there is no room, and that is wanted, where only expired claims are in the way.
+
+        :param begin: of the consumers whose claims may be released
+        """
+        try:
+            return self._take(lambda: begin(frozenset()))
+        except exceptions.CapacityException:
+            if not release_expired:
+                raise
+            expired = frozenset(one.consumer for one in self.expired(None, None, None))
+            if not expired:
+                raise
+        return self._take(lambda: begin(expired))
 
     def _take(self, begin: Callable[[], _Taking]) -> tuple[ConsumerRecord, ...]:
         """Place and write, until something is taken or no step is left; see :data:`_STEPS`.
@@ -505,8 +539,11 @@ class Claims:
                 columns = self._placer.read(demands.values(), taking.selection.places)
                 if attempt.lost is not None and columns == attempt.before:
                     raise attempt.lost  # nobody was faster: it is about something else
-                placed = self._placer.place(demands, columns, taking.leaving)
-                write = taking.write(placed)
+                leaving = taking.leaving
+                if attempt.released:
+                    leaving += tuple(one.consumer for one in attempt.released)
+                placed = self._placer.place(demands, columns, leaving)
+                write = taking.write(placed, attempt.released)
                 is_written = True
                 return self._store.backend.commit(write)
             except tuple(_STEPS) as refusal:
@@ -533,6 +570,10 @@ class Claims:
         :param is_written: whether the write was refused, not the placing
         """
         retries, taking = self._store.retries, attempt.taking
+        if taking.expired:
+            following = self._releasing(attempt, refusal)
+            if following is not None:
+                return following
         steps = next(some for kind, some in _STEPS.items() if isinstance(refusal, kind))
         for step in reversed(steps) if taking.selection.learns else steps:
             if step is _Step.READ_AGAIN and taking.reads and attempt.rereads < retries.definitions:
@@ -549,11 +590,69 @@ class Claims:
                     return dataclasses.replace(attempt, tried=tried, before=columns, lost=refusal)
         return None
 
-    def _in_turn(self, consumer: str, found: Found) -> _InTurn:
-        """Return the demands of what was found; a search is done again after the last one."""
+    def _releasing(
+        self, attempt: _Attempt, refusal: exceptions.ResourceObjectsError
+    ) -> _Attempt | None:
+        """Return the same demands with the release of expired claims that were in their way.
+
+        None if there are none. If one of those was written meanwhile, who is in the way is asked
+        again: it may have been renewed.
+        """
+        if isinstance(refusal, exceptions.CapacityException):
+            released = (*attempt.released, *self._in_the_way(attempt, refusal))
+            rereads = attempt.rereads
+            if len(released) == len(attempt.released):
+                return None
+        else:
+            changed = getattr(refusal, "subject", None)
+            released, rereads = (), attempt.rereads + 1
+            if rereads > self._store.retries.definitions or all(
+                one.consumer != changed for one in attempt.released
+            ):
+                return None
+        return dataclasses.replace(
+            attempt, released=released, rereads=rereads, before=None, lost=None
+        )
+
+    def _in_the_way(
+        self, attempt: _Attempt, refusal: exceptions.CapacityException
+    ) -> tuple[ConsumerRecord, ...]:
+        """Return those of a refusal's holders whose claims have expired and may be released."""
+        backend = self._store.backend
+        now = backend.now()
+        holders = {name for reason in refusal.reasons for name, _ in reason.holders}
+        for reason in refusal.reasons:
+            if len(reason.holders) >= MOST_HOLDERS:  # there may be more than it tells
+                there = ConsumerFilter(tree=reason.where, expires_before=now)
+                holders |= {one.consumer for page in self._store.consumers(there) for one in page}
+        holders &= attempt.taking.expired - {one.consumer for one in attempt.released}
+        kept = backend.held_by(sorted(holders - attempt.demands.keys()))
+        return tuple(one for one in kept.values() if one.expires_at and one.expires_at < now)
+
+    def _without(self, consumers: Collection[str], at: str | None) -> Snapshot:
+        """Return a snapshot of what would be if some consumers held nothing.
+
+        Cost: everything is read, unless it is confined to a provider.
+        """
+        columns = self._store.backend.read(*(() if at is None else (at,)))
+        return Snapshot(without_consumers(columns, *consumers), at=at)
+
+    def _in_turn(
+        self, consumer: str, found: Found, expired: frozenset[str] = frozenset()
+    ) -> _InTurn:
+        """Return the demands of what was found; a search is done again after the last one.
+
+        :param expired: consumers whom a search is to take for gone; it is then done before the
+            first demand, too
+        """
+
+        def picture(at: str | None) -> Snapshot:
+            return self._without(expired, at) if expired else self._snapshots.snapshot(at)
 
         def demands() -> Iterator[Demand]:
             latest = found
+            if expired and isinstance(latest, Candidates):
+                latest = picture(latest.at).searched(latest.request, latest.options)
             left = self._store.retries.searches if isinstance(latest, Candidates) else 0
             while True:
                 if isinstance(latest, Candidates) and not latest:
@@ -564,9 +663,9 @@ class Claims:
                 if not left or not isinstance(latest, Candidates):
                     return
                 left -= 1
-                picture = self._snapshots.snapshot(latest.at)
                 chance = int(self._store.retries.uniform(0, 2**32))
-                latest = picture.searched(latest.request, latest.options.again(chance))
+                again = latest.options.again(chance)
+                latest = picture(latest.at).searched(latest.request, again)
 
         return _InTurn(consumer, demands())
 
@@ -689,6 +788,10 @@ def _in_order(records: Iterable[ConsumerRecord], consumers: Iterable[str]) -> tu
     """Return claims in the order of their consumers."""
     by_name = {record.consumer: record for record in records}
     return tuple(claim_of(by_name[name]) for name in consumers)
+
+
+def _release(kept: ConsumerRecord) -> ConsumerOrder:
+    return ConsumerOrder.release(kept.consumer, kept.generation)
 
 
 def _stored(request: Request | None) -> StoredRequest | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from resource_objects import exceptions
 from resource_objects.exceptions import UNIT_RULES, Reason, Rule
 from resource_objects.ledger.demand import Demand
 from resource_objects.providers import Backend
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.orders import Key
 from resource_objects.providers.settle import Unit
 from resource_objects.resources.records import InventoryRecord
@@ -23,14 +24,23 @@ class Gang:
     is read once, after the first refusal, with what an allocation also uses elsewhere; what
     somebody takes after that is learned from refusals. So a gang is placed after few refused
     writes, not after one for each combination.
+
+    Consumers that are ``leaving`` are in nobody's way: who takes releases them in the same write.
     """
 
     learns = True
 
-    def __init__(self, ways: Mapping[str, Sequence[Demand]], backend: Backend) -> None:
+    def __init__(
+        self,
+        ways: Mapping[str, Sequence[Demand]],
+        backend: Backend,
+        leaving: Collection[str] = (),
+    ) -> None:
         self._left = {name: list(some) for name, some in ways.items()}
         self._backend = backend
+        self._leaving = leaving
         self._free: dict[Key, int] = {}
+        self._given_back: dict[Key, int] = defaultdict(int)  # by those who leave, of that
         self._shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
         self._gone: set[Unit] = set()  # units that others have
         self._looked = False
@@ -63,7 +73,7 @@ class Gang:
         if columns is not None:
             self._look(columns)
         elif not self._looked:
-            self._look(self._backend.read(*self.places, allocations=False))
+            self._look(self._backend.read(*self.places, allocations=bool(self._leaving)))
         return self._pick() if self._learn(lost) else None
 
     def _look(self, columns: Columns) -> None:
@@ -74,6 +84,13 @@ class Gang:
         for number, *figures in zip(*columns.inventories, strict=True):
             record = InventoryRecord(*figures)
             self._free[uuid[number], record.resource_class] = record.capacity - record.used
+        if self._leaving:
+            then = without_consumers(columns, *self._leaving).inventories
+            before = columns.inventories.used
+            rows = zip(then.provider_id, then.resource_class, before, then.used, strict=True)
+            for number, name, used, less in rows:
+                self._given_back[uuid[number], name] = used - less
+                self._free[uuid[number], name] += used - less
         self._shares.clear()
         for number, kind, of_id, of_class, factor in zip(*columns.shares, strict=True):
             self._shares[uuid[number], kind].append(((uuid[of_id], of_class), factor))
@@ -121,9 +138,10 @@ class Gang:
         if reason.rule in UNIT_RULES:
             return self._drop_amounts(key, reason.requested)
         asked = sum(self._asked(way).get(key, 0) for way in self._picked.values())
-        if reason.rule not in (Rule.CAPACITY, Rule.NO_INVENTORY) or asked <= reason.free:
+        free = reason.free + self._given_back[key]
+        if reason.rule not in (Rule.CAPACITY, Rule.NO_INVENTORY) or asked <= free:
             return False
-        self._free[key] = reason.free
+        self._free[key] = free
         return True
 
     def _drop_amounts(self, key: Key, amount: int) -> bool:

@@ -213,6 +213,7 @@ class Ledger:
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         unchanged: Unchanged = False,
+        release_expired: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
@@ -233,6 +234,11 @@ class Ledger:
         :param unchanged: True to take a candidate only if the definitions it was found at are as
             they were, or ``{provider: generation}``; those of the cells that a topology was found
             on have to be in any case
+        :param release_expired: True to release, in the same transaction, expired claims that are in
+            the way, where there is no room beside them. Candidates are then searched once more, as
+            if nobody held anything by an expired claim; for that everything is read. Of what is
+            taken then, those in the way are released if they were not renewed meanwhile; a repeat
+            of the operation returns the claim. If the claim is refused, nobody is released
         :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
             races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
@@ -252,6 +258,7 @@ class Ledger:
             described(project, user, consumer_type),
             expiry(expires_in, expires_at),
             unchanged,
+            release_expired,
             operation,
         )
 
@@ -265,16 +272,18 @@ class Ledger:
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         unchanged: Unchanged = False,
+        release_expired: bool = False,
         operation: str | None = None,
     ) -> tuple[Claim, ...]:
         """Take for several consumers that hold nothing yet, all of them or none.
 
         Each takes the first of its candidates that is free beside what those before it take, in
-        the order of the mapping; there is no fresh search. It is greedy: nobody takes a later
-        candidate so that one after it finds room, and so a gang may be refused that some other
-        choice would place; put those first who have few candidates. The other arguments are of all
-        of them, as for :meth:`claim`. Cost: one write; if that is refused, one read of the trees
-        that the candidates are of, and one more write for each place that fills up meanwhile.
+        the order of the mapping; there is no fresh search, but with ``release_expired``. It is
+        greedy: nobody takes a later candidate so that one after it finds room, and so a gang may be
+        refused that some other choice would place; put those first who have few candidates. The
+        other arguments are of all of them, as for :meth:`claim`. Cost: one write; if that is
+        refused, one read of the trees that the candidates are of, and one more write for each place
+        that fills up meanwhile.
 
         Amounts that lie over a tree and are not assigned are put somewhere after that, beside what
         all others take; for these the trees of their hosts are read first.
@@ -290,6 +299,7 @@ class Ledger:
             described(project, user, consumer_type),
             expiry(expires_in, expires_at),
             unchanged,
+            release_expired,
             operation,
         )
 

@@ -27,7 +27,7 @@ from resource_objects.providers import Claim
 from resource_objects.providers.attribution import with_holders
 from resource_objects.providers.columns import Columns, records_by_provider
 from resource_objects.providers.decision import absent
-from resource_objects.providers.dry_run import held_in, with_taken, without_consumer
+from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.located import (
     LocatedView,
     LocatedViews,
@@ -96,9 +96,7 @@ class Placer:
         }
         if not any(demand.located for demand in demands.values()):
             return demands
-        ground = columns
-        for consumer in leaving:
-            ground = without_consumer(ground, consumer)
+        ground = without_consumers(columns, *leaving) if leaving else columns
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
         placing = _Placing(columns, ground)

@@ -222,17 +222,18 @@ def with_taken(columns: Columns, deltas: Iterable[Use], consumer: str = "") -> C
     return dataclasses.replace(_recounted(columns, counts), units=_table(UnitColumns, units))
 
 
-def without_consumer(columns: Columns, consumer: str) -> Columns:
-    """Return columns as if a consumer held nothing. Cost: linear in the rows."""
+def without_consumers(columns: Columns, *consumers: str) -> Columns:
+    """Return columns as if some consumers held nothing. Cost: linear in the rows."""
+    gone = frozenset(consumers)
     counts: dict[_Place, int] = defaultdict(int)
     others: list[tuple[Any, ...]] = []
     for row in zip(*columns.allocations, strict=True):
         number, name, who, amount = row
-        if who == consumer:
+        if who in gone:
             counts[number, name] -= amount
         else:
             others.append(row)
-    units = [row for row in zip(*columns.units, strict=True) if row[3] != consumer]
+    units = [row for row in zip(*columns.units, strict=True) if row[3] not in gone]
     return dataclasses.replace(
         _recounted(columns, counts),
         units=_table(UnitColumns, units),

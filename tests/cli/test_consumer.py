@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import pytest
@@ -90,6 +91,23 @@ def test_a_refusal_says_why_host_by_host_and_takes_nothing(lab, held):
         "  wide: PGPU asked 2, there is none\n"
     )
     assert held() == {"job-1": ["PGPU=1 of small/gpu0"]}
+
+
+def test_expired_claims_in_the_way_are_released_on_request(lab, held, url):
+    with ro.connect(url) as ledger:
+        over = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+        ledger.claim("old", {"small/gpu0": "PGPU=1", "small": "VCPU=4"}, expires_at=over)
+    assert lab("claim", "job-1", "PGPU=2").status == 1
+    done = lab("claim", "job-1", "VCPU=1,PGPU=3", "--release-expired")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
+        "resource-objects: nobody can give job-1 VCPU=1,PGPU=3:\n"
+        "  small: PGPU asked 3, free 2 of 2\n"
+        "  wide: PGPU asked 3, there is none\n"
+    )
+    assert "old" in held()
+    assert lab("claim", "job-1", "PGPU=2", "--release-expired").status == 0
+    assert held() == {"job-1": ["PGPU=1 of small/gpu0", "PGPU=1 of small/gpu1"]}
 
 
 def test_a_refusal_by_a_ledger_without_hosts(run):

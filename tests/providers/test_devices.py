@@ -13,7 +13,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.providers.attribution import who_has
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.dry_run import held_in, with_taken, without_consumer
+from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.located import LocatedView, LocatedViews, fit_jointly
 from resource_objects.providers.orders import Use
 from resource_objects.resources import Amount, located
@@ -204,7 +204,7 @@ def test_devices_are_supposed_to_be_taken_or_not() -> None:
     columns = ledger.backend.read()
     [held] = held_in(columns, "job")
     assert held.units == (ONE, *PARTS)
-    free = without_consumer(columns, "job")
+    free = without_consumers(columns, "job")
     assert _states(free) == {}
     again = with_taken(free, [Use(*held.key, held.amount, held.units)])
     assert _states(again) == _states(columns) != {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource_objects as ro
 from resource_objects.providers.columns import Columns, trees
-from resource_objects.providers.dry_run import held_in, with_taken, without_consumer
+from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.orders import Use
 
 
@@ -54,11 +54,11 @@ def test_without_a_consumer_it_holds_nothing() -> None:
         columns = ledger.backend.read()
         ledger.release("pinned")
         released = ledger.backend.read()
-        assert without_consumer(columns, "pinned") == released
-        assert without_consumer(columns, "nobody") == columns
+        assert without_consumers(columns, "pinned") == released
+        assert without_consumers(columns, "nobody") == columns
         ledger.release("floating")
         assert (
-            without_consumer(without_consumer(columns, "pinned"), "floating")
+            without_consumers(without_consumers(columns, "pinned"), "floating")
             == ledger.backend.read()
         )
 

@@ -23,7 +23,7 @@ from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.dry_run import without_consumer
+from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.located import LocatedView, LocatedViews
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -419,7 +419,7 @@ class LocatedWriter(Writer, abc.ABC):
     def _replace(self) -> None:
         """Exchange an amount for another one, on whichever host, within what it gives back."""
         for name in self._some_own(1):
-            deltas = self._fitted(without_consumer(self._read(), name))
+            deltas = self._fitted(without_consumers(self._read(), name))
             if deltas:
                 self._write("replace", [ConsumerOrder.replace(name, deltas)])
 
