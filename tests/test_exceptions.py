@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +71,25 @@ def test_every_public_name_exists_and_no_error_is_left_out() -> None:
         if inspect.isclass(value) and issubclass(value, exceptions.ResourceObjectsError)
     }
     assert defined | {"Reason", "Rule"} == set(exceptions.__all__)
+
+
+FAMILIES = {"ResourceObjectsError", "LedgerError"}
+
+
+def test_every_reason_is_one_that_the_library_gives() -> None:
+    """Each type, and each rule of a refusal, is used by more than what is derived from it."""
+    used: set[str] = set()
+    for path in Path(exceptions.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        bases = {id(base) for one in classes for base in one.bases}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and id(node) not in bases:
+                used.add(node.id)
+            elif isinstance(node, ast.Attribute) and path.name != "exceptions.py":
+                used.add(node.attr)
+    assert {one.__name__ for one in every_type()} - used <= FAMILIES
+    assert {rule.name for rule in Rule} <= used
 
 
 def test_bad_input_is_a_value_error_and_a_refusal_is_none() -> None:

@@ -98,7 +98,7 @@ class SaveResult:
         return "\n".join(parts) or "nothing changed"
 
 
-class View(Protocol):
+class NodeView(Protocol):
     """What a save needs of the compute node that is saved."""
 
     _binding: Binding | None
@@ -129,7 +129,7 @@ class View(Protocol):
         """Read the host again; nothing is pending afterwards."""
 
 
-def check_save(view: View) -> None:
+def check_save(view: NodeView) -> None:
     """Raise what :func:`save` would refuse now (see :meth:`ComputeNode.check_save`)."""
     binding, pending = view._bound, view._pending
     view.check()
@@ -142,7 +142,7 @@ def check_save(view: View) -> None:
     decide_near(binding, found, pending)
 
 
-def save(view: View, operation: str | None) -> SaveResult:
+def save(view: NodeView, operation: str | None) -> SaveResult:
     """Write what is pending of a view to its ledger (see :meth:`ComputeNode.save`)."""
     view._bound  # noqa: B018  # raises if there is no ledger
     view.check()
@@ -162,7 +162,7 @@ def save(view: View, operation: str | None) -> SaveResult:
     return SaveResult(sent.claim or claim, definition, adopted)
 
 
-def _forget(view: View, done: Pending) -> None:
+def _forget(view: NodeView, done: Pending) -> None:
     """Count as saved what was sent; it is pending no more."""
     if not done:
         return
@@ -185,7 +185,7 @@ def _forget(view: View, done: Pending) -> None:
 # the merge computed, and exactly that one change written at the generation that was read.
 
 
-def _save_definition(view: View) -> tuple[DefinitionChanges | None, Claim | None]:
+def _save_definition(view: NodeView) -> tuple[DefinitionChanges | None, Claim | None]:
     """Write what a view changed of its host; return the changes, and what was adopted with it."""
     binding, pending = view._bound, view._pending
     kept = binding.host
@@ -325,7 +325,7 @@ def _definition_plan(
 # --- adoption -------------------------------------------------------------------------------------
 
 
-def _adopt_record(view: View) -> Claim | None:
+def _adopt_record(view: NodeView) -> Claim | None:
     """Adopt what the record says is used, if nobody did yet."""
     binding = view._bound
     if binding.record is None:
@@ -504,7 +504,7 @@ class Done:
     what: Pending
 
 
-def _send_again(view: View, doing: str | None) -> Claim | None:
+def _send_again(view: NodeView, doing: str | None) -> Claim | None:
     """Ask for the outcome of what was sent when the connection was lost."""
     sent = view._bound.sent
     if sent is None:
@@ -516,7 +516,7 @@ def _send_again(view: View, doing: str | None) -> Claim | None:
     return claim
 
 
-def _send_pending(view: View, operation: str) -> Done:
+def _send_pending(view: NodeView, operation: str) -> Done:
     """Send what is pending, if anything is; the last of it is still to be forgotten."""
     binding, pending = view._bound, view._pending
     if not pending:
@@ -536,7 +536,7 @@ def _send_pending(view: View, operation: str) -> Done:
     return Done(claim, steps[-1].what)
 
 
-def _send(view: View, sent: Sent) -> Claim | None:
+def _send(view: NodeView, sent: Sent) -> Claim | None:
     """Adjust what the consumer holds; remember what was sent until the outcome is known.
 
     What is given back and taken again is nothing to send.

@@ -49,7 +49,7 @@ def audit(
     :param now: the moment to judge by; None: this one, by the clock of this machine
     :param older_than: how long the owner of a pool may be silent; None: for ever
     """
-    rows, moment = Rows(columns), now or clock.now()
+    rows, moment = RowsByProvider(columns), now or clock.now()
     kept = {claim.consumer: claim for claim in claims}
     searched = {name for name, claim in kept.items() if claim.request is not None}
     found = [
@@ -68,11 +68,11 @@ def audit(
 
 def spread(columns: Columns) -> tuple[str, ...]:
     """Return who holds something in several trees: where a search found it, of a pool."""
-    by_consumer = Rows(columns).by_consumer()
+    by_consumer = RowsByProvider(columns).by_consumer()
     return tuple(consumer for consumer, by_tree in by_consumer.items() if len(by_tree) > 1)
 
 
-def _use(rows: Rows) -> Iterator[Finding]:
+def _use(rows: RowsByProvider) -> Iterator[Finding]:
     expected: dict[Key, int] = defaultdict(int)
     for one in rows.allocations:
         expected[one.key] += one.amount
@@ -98,7 +98,7 @@ def _use(rows: Rows) -> Iterator[Finding]:
             )
 
 
-def _units(rows: Rows) -> Iterator[Finding]:
+def _units(rows: RowsByProvider) -> Iterator[Finding]:
     held = {(one.key, one.consumer) for one in rows.allocations}
     owner: dict[tuple[str, str], str] = {}
     for unit in rows.units:
@@ -117,7 +117,7 @@ def _units(rows: Rows) -> Iterator[Finding]:
             yield Finding(FindingKind.UNIT_LOOSE, place, unit.key[1], unit.consumer, unit.unit)
 
 
-def _unshared(rows: Rows, searched: Collection[str]) -> Iterator[Finding]:
+def _unshared(rows: RowsByProvider, searched: Collection[str]) -> Iterator[Finding]:
     """Yield what is held of pools that give nothing to the consumer's host.
 
     The host of a consumer is the tree in which it holds most classes. What it holds elsewhere is
@@ -144,7 +144,7 @@ def _unshared(rows: Rows, searched: Collection[str]) -> Iterator[Finding]:
                     )
 
 
-def _counted_twice(rows: Rows) -> Iterator[Finding]:
+def _counted_twice(rows: RowsByProvider) -> Iterator[Finding]:
     """Yield what is counted at a pool and in a tree that has it from there, wherever in the tree.
 
     A search takes a class from a tree as a whole, or from a pool that the tree is linked to.
@@ -169,14 +169,14 @@ def _expired(claims: Iterable[ConsumerRecord], now: datetime.datetime) -> Iterat
             yield Finding(FindingKind.EXPIRED, consumer=claim.consumer, at=claim.expires_at)
 
 
-def _stale(rows: Rows, before: datetime.datetime) -> Iterator[Finding]:
+def _stale(rows: RowsByProvider, before: datetime.datetime) -> Iterator[Finding]:
     for pool in sorted(rows.pools, key=rows.name):
         reported = rows.reported_at[pool]
         if reported is None or reported < before:
             yield Finding(FindingKind.STALE_POOL, rows.name(pool), at=reported)
 
 
-def _orphaned(rows: Rows) -> Iterator[Finding]:
+def _orphaned(rows: RowsByProvider) -> Iterator[Finding]:
     for orphan in rows.orphans:
         yield Finding(
             FindingKind.ORPHANED,
@@ -359,7 +359,7 @@ class Orphan:
     consumer: str = ""
 
 
-class Rows:
+class RowsByProvider:
     """The rows of columns, by uuid of their provider; ``orphans`` are left out of the others."""
 
     def __init__(self, columns: Columns) -> None:
@@ -494,7 +494,7 @@ class _LocatedTree:
     inventories: dict[str, Located[Amount]] = dataclasses.field(default_factory=dict)
 
 
-def in_parts(rows: Rows) -> Iterator[Finding]:
+def in_parts(rows: RowsByProvider) -> Iterator[Finding]:
     """Yield what is wrong with inventories that are kept in parts.
 
     Cost: linear in the rows, and gathering each tree that has parts.
@@ -516,7 +516,7 @@ def in_parts(rows: Rows) -> Iterator[Finding]:
     yield from _undescribed(rows, trees)
 
 
-def _trees(rows: Rows) -> list[_LocatedTree]:
+def _trees(rows: RowsByProvider) -> list[_LocatedTree]:
     found: dict[tuple[str, str], _LocatedTree] = {}
     for kind in rows.kinds:
         if _is_located(kind.name):
@@ -536,7 +536,7 @@ def _is_located(name: str) -> bool:
 
 
 def _contradictions(
-    rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]
+    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit]
 ) -> Iterator[Finding]:
     """Yield what cannot be read, alone or together; note what can."""
     kept: list[KeptPart] = []
@@ -582,7 +582,7 @@ def _contradiction(where: str, name: str, said: str) -> Finding:
     return Finding(FindingKind.CONTRADICTION, where, name, other=said)
 
 
-def _undescribed(rows: Rows, trees: Iterable[_LocatedTree]) -> Iterator[Finding]:
+def _undescribed(rows: RowsByProvider, trees: Iterable[_LocatedTree]) -> Iterator[Finding]:
     """Yield providers that have and share what parts of their tree do, and are none of them."""
     by_tree = {tree.root: tree for tree in trees}
     own: dict[str, set[str]] = defaultdict(set)
@@ -601,7 +601,7 @@ def _undescribed(rows: Rows, trees: Iterable[_LocatedTree]) -> Iterator[Finding]
             yield Finding(FindingKind.UNDESCRIBED, rows.name(uuid), tree.name, other=other)
 
 
-def _shared(rows: Rows, uuid: str, kind: KeptKind) -> Iterator[Key]:
+def _shared(rows: RowsByProvider, uuid: str, kind: KeptKind) -> Iterator[Key]:
     for name in kind.classes:
         yield from (to for to, _ in rows.shares.get((uuid, name), ()))
 
@@ -609,7 +609,9 @@ def _shared(rows: Rows, uuid: str, kind: KeptKind) -> Iterator[Key]:
 # --- what is taken by name ---
 
 
-def _twice(rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
+def _twice(
+    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit]
+) -> Iterator[Finding]:
     """Yield units that are taken at two parts of one tree."""
     of_devices = issubclass(resource(tree.name).inventory_kind, Identified)
     first: dict[tuple[str, str], TakenUnit] = {}
@@ -621,7 +623,9 @@ def _twice(rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterat
             yield _of_unit(FindingKind.UNIT_TWICE, rows, unit, other)
 
 
-def _not_there(rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[Finding]:
+def _not_there(
+    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit]
+) -> Iterator[Finding]:
     """Yield units that no part of the tree has."""
     units = list(units)
     inventories = tree.inventories.values()
@@ -652,7 +656,7 @@ def _dependent(tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[tuple
 
 
 def _missing(
-    rows: Rows, tree: _LocatedTree, units: Iterable[TakenUnit], held: Iterable[Allocated]
+    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit], held: Iterable[Allocated]
 ) -> Iterator[Finding]:
     """Yield who has some units of what it holds, and another number of them than it holds."""
     by_holder: dict[tuple[Key, str], list[str]] = defaultdict(list)
@@ -682,6 +686,8 @@ def _count(inventory: Located[Amount], name: str, units: Collection[str]) -> int
     return unit_count(inventory, name, gone.symmetric_difference(units)) + len(gone)
 
 
-def _of_unit(kind: FindingKind, rows: Rows, unit: TakenUnit, other: str | None = None) -> Finding:
+def _of_unit(
+    kind: FindingKind, rows: RowsByProvider, unit: TakenUnit, other: str | None = None
+) -> Finding:
     where, name = unit.key
     return Finding(kind, rows.name(where), name, unit.consumer, unit.unit, other=other)
