@@ -108,11 +108,7 @@ def is_uuid(value: object) -> bool:
     >>> is_uuid("host0")
     False
     """
-    try:
-        uuid_text(value)
-    except exceptions.InvalidName:
-        return False
-    return True
+    return isinstance(value, uuid.UUID) or _uuid_match(value) is not None
 
 
 def consumer_name(value: object) -> str:
@@ -150,11 +146,15 @@ def uuid_text(value: object) -> str:
     """
     if isinstance(value, uuid.UUID):
         return str(value)
-    # uuid.UUID() would also read blanks, underscores, braces and hyphens anywhere
-    match = _UUID.match(value) if isinstance(value, str) and len(value) in (32, 36) else None
+    match = _uuid_match(value)
     if match is None:
         raise exceptions.InvalidName("uuid", value, "a uuid of 32 hexadecimal digits")
     return "-".join(match.groups()).lower()
+
+
+def _uuid_match(value: object) -> re.Match[str] | None:
+    # uuid.UUID() would also read blanks, underscores, braces and hyphens anywhere
+    return _UUID.match(value) if isinstance(value, str) and len(value) in (32, 36) else None
 
 
 def _printable(what: str, value: object, longest: int) -> str:

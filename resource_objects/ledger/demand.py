@@ -272,9 +272,10 @@ def _check_once(located: Iterable[_Given], what: str) -> None:
 
 def _requested(located: Iterable[_Given], counted: Iterable[_Given]) -> Request | None:
     """Return what is asked together with what lies over a tree, None if nothing of that is."""
-    asked = Amounts({o.resource_class: o.amount for o in located if not o.amount.is_negative})
-    if not asked:
+    taken = {o.resource_class: o.amount for o in located if not o.amount.is_negative}
+    if not taken:
         return None
+    asked = Amounts(taken)
     within = {name for amount in asked.values() for name in amount.located}
     for one in counted:
         if one.resource_class not in within and not one.amount.is_negative:

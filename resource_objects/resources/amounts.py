@@ -16,7 +16,7 @@ from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import text
 from resource_objects.resources.abstract import Amount, Resource
-from resource_objects.resources.catalog import ByResource, by_name, load_kinds
+from resource_objects.resources.catalog import ByResource, by_name, load_kinds, resource
 from resource_objects.resources.integer import IntegerAmount
 
 _NOTHING: Any = {}
@@ -24,8 +24,11 @@ _NOTHING: Any = {}
 
 def _amount_of(resource: Resource, value: Any) -> Amount:
     """Return an amount as it is, or made by its resource from a plain value."""
+    kind = resource.amount_kind
+    if type(value) is kind:  # most are; of an abstract class it takes longer to ask
+        return value
     amount = value if isinstance(value, Amount) else resource.make_amount(value)
-    return _of_kind(resource, amount, resource.amount_kind)
+    return _of_kind(resource, amount, kind)
 
 
 def _limit_of(resource: Resource, value: Any) -> Amount:
@@ -93,8 +96,8 @@ class _AmountMapping(base.Value, ByResource[Amount]):
         return super()._obj_from_primitive(context, objver, primitive)
 
     def _validate(self) -> None:
-        for resource in self:  # a class that is not known fails here, whichever way it came in
-            self._value_of(resource, self[resource])
+        for name, amount in self.by_name():
+            self._value_of(resource(name), amount)  # of a class that is not known it fails
 
     __contains__ = ByResource.__contains__  # not whether it has a field of that name
 

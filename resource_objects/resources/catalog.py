@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from typing import Any, TypeVar
 
 import os_resource_classes
@@ -71,9 +71,9 @@ def resource(name: str | Resource) -> Resource:
     Traceback (most recent call last):
     resource_objects.exceptions.UnknownResourceClass: resource class: got 'MEMORY', expected a ...
     """
-    if isinstance(name, Resource):
-        return name
-    return _by_name(names.resource_class_name(name))
+    if isinstance(name, str):  # asked first: of an abstract class it takes longer
+        return _by_name(name)
+    return name if isinstance(name, Resource) else _by_name(names.resource_class_name(name))
 
 
 def standard_resources() -> tuple[Resource, ...]:
@@ -96,6 +96,7 @@ def is_device(name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)  # names come from outside: they must not pile up
 def _by_name(name: str) -> Resource:
+    name = names.resource_class_name(name)
     if name in os_resource_classes.STANDARDS:
         return IntegerResource(name, *_STANDARD.get(name, ("", "units", "")))
     if name in plugins.names(PLUGIN_NAMESPACE):
@@ -184,6 +185,10 @@ class ByResource(Mapping[Resource, _T]):
 
     def __len__(self) -> int:
         return len(self._obj_by_class)
+
+    def values(self) -> ValuesView[_T]:
+        """Return the values, in order."""
+        return self._obj_by_class.values()
 
     def names(self) -> Iterable[str]:
         """Return the names of the resources, in order."""

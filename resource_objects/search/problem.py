@@ -257,6 +257,8 @@ def _pooled(
     is_free: Booleans,
 ) -> Sources | None:
     """Return the inventories of pools, None if there are none."""
+    if not fleet.pools:
+        return None
     entries = np.flatnonzero(np.isin(rows.provider, fleet.pools.providers))
     if not len(entries):
         return None
@@ -430,8 +432,7 @@ def direct(problem: Problem, is_plain: bool) -> Direct | None:
         at[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
         first.append(at)
         decides &= count > 0
-        parts = ask.own.allowed & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
-        is_only &= (count == 1) & (np.bincount(rows.tree[parts], minlength=len(decides)) < 2)
+        is_only &= (count == 1) & ~_may_split(ask, len(decides))
         if ask.pooled is not None:
             is_only &= ~amounts.from_pools(fleet, ask)
             decides[rows.tree[entries[fleet.is_pool[rows.provider[entries]]]]] = False
@@ -450,6 +451,16 @@ def direct(problem: Problem, is_plain: bool) -> Direct | None:
     if not is_plain:
         decides &= is_only
     return Direct(decides, is_only, tuple(first)) if decides.any() else None
+
+
+def _may_split(ask: FleetDemand, trees: int) -> Booleans:
+    """Return, by tree, whether several devices may share a class."""
+    rows = ask.rows
+    if not ask.is_device.any():
+        return np.zeros(trees, dtype=np.bool_)
+    parts = ask.own.allowed & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
+    several: Booleans = np.bincount(rows.tree[parts], minlength=trees) > 1
+    return several
 
 
 def _gives_units(problem: Problem) -> bool:

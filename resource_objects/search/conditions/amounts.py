@@ -417,13 +417,14 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
     sources = having(ask.own, trait)
     found[rows.tree[sources & alone(ask, slice(None))]] = True
     shares = sources & ask.is_device & (rows.low <= rows.high)
-    # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
-    parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
-    starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
-    together = np.add.reduceat(parts, starts)
-    if fleet.shares and shares.any():
-        together -= excess(fleet, ask, parts)[rows.tree[starts]]
-    found[rows.tree[starts[together >= ask.amount]]] = True
+    if shares.any():
+        # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
+        parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
+        starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
+        together = np.add.reduceat(parts, starts)
+        if fleet.shares:
+            together -= excess(fleet, ask, parts)[rows.tree[starts]]
+        found[rows.tree[starts[together >= ask.amount]]] = True
     if ask.pooled is not None:
         found |= from_pools(fleet, ask, trait)
     return found
