@@ -153,11 +153,19 @@ def _of_allocations(
     known = {
         one.provider_uuid: one.provider for one in allocations if one.provider_uuid is not None
     }
-    more: dict[str, Any] = {}
-    if candidate is not None:
-        more["definitions"], more["host"] = candidate.generations, candidate.host
-        more["required"] = _required(candidate, demand.uses, known)
-    return dataclasses.replace(demand, names=known, request=request or demand.request, **more)
+    asked = request or demand.request
+    if candidate is None:
+        return Demand(demand.uses, asked, names=known, located=demand.located)
+    required = _required(candidate, demand.uses, known)
+    return Demand(
+        demand.uses,
+        asked,
+        candidate.generations,
+        required,
+        known,
+        candidate.host,
+        demand.located,
+    )
 
 
 def demand_of(

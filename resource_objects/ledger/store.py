@@ -255,8 +255,8 @@ def any_limit(limit: object) -> int | None:
 
 
 def claim_of(record: ConsumerRecord) -> Claim:
-    """Return a kept claim as an object."""
-    return Claim(
+    """Return a kept claim as an object. It was checked when it was ordered."""
+    return Claim._as_kept(
         request=None if record.request is None else record.request.request,
         id=record.uuid,
         consumer=record.consumer,

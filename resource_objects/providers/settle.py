@@ -336,7 +336,7 @@ def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) ->
         return Settled(kept, renewed, ())
     if order.is_release:
         assert kept is not None
-        return Settled(kept, dataclasses.replace(kept, state=RELEASED), draft.changes)
+        return Settled(kept, kept.written(kept.generation, RELEASED), draft.changes)
     held = _held(() if kept is None else kept.held, draft.changes, names)
     said = _described(order, now)
     if not held:
@@ -381,7 +381,7 @@ def _held(
     for change in changes:
         uuid, kind = change.key
         units = held[change.key].units if change.key in held else ()
-        # sorted, as rows have no order
-        units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
+        if change.given or change.taken:  # sorted, as rows have no order
+            units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
         held[change.key] = Use(uuid, kind, change.after, units, names[uuid])
     return tuple(one for one in held.values() if one.amount)

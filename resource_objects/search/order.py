@@ -63,7 +63,8 @@ class Order:
         object.__setattr__(self, "preferred", _figures("preferred", self.preferred, -MOST))
         for name in self.weights:
             resource(name)
-        known_traits(list(self.preferred))
+        if self.preferred:
+            known_traits(list(self.preferred))
         if self.among is not None and (type(self.among) is not int or self.among < 1):
             raise exceptions.InvalidRequest("among", self.among, "an integer of 1 or more")
 

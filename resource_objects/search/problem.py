@@ -189,7 +189,7 @@ def lay(request: Request, fleet: Fleet) -> Problem:
 
 
 def _looked_at(
-    fleet: Fleet, having: Iterable[Integers], rules: Semantics
+    fleet: Fleet, having: Sequence[Integers], rules: Semantics
 ) -> tuple[Booleans, Booleans, Booleans]:
     """Return which trees may be found, which are explained if not, which have some of it.
 
@@ -199,16 +199,20 @@ def _looked_at(
     if fleet.within is not None:
         within[:] = False
         within[fleet.within] = True
-    has_any, has_all = np.zeros_like(within), np.ones_like(within)
+    has_any = np.zeros_like(within)
+    for trees in having:
+        has_any[trees] = True
+    if not fleet.pools:
+        return within.copy(), within, has_any
+    has_all = np.ones_like(within)
     for trees in having:
         has = np.zeros_like(within)
         has[trees] = True
-        has_any |= has
         has_all &= has
     is_pool = np.zeros_like(within)
     is_pool[list(fleet.pools.trees)] = True
     told = within & (has_all | ~is_pool)
-    if not rules.host_gives or not fleet.pools:
+    if not rules.host_gives:
         return within.copy(), told, has_any
     return within & np.where(is_pool, has_all, has_any), told, has_any
 

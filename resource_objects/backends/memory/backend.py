@@ -343,7 +343,7 @@ def _give_back(draft: Draft, settled: Settled) -> None:
 
 def _hold(draft: Draft, settled: Settled) -> ConsumerRecord:
     """Write what a consumer holds; return its claim."""
-    claim = dataclasses.replace(settled.claim, generation=draft.number)
+    claim = settled.claim.written(draft.number)
     draft.claims.put(claim.consumer, None if settled.is_gone else claim)
     if not settled.is_gone:
         if draft.claim_ids.get(claim.uuid) not in (None, claim.consumer):

@@ -268,7 +268,7 @@ class Draft:
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
         for table in vars(self).values():
-            if isinstance(table, _TABLES):
+            if isinstance(table, _TABLES) and table.changed:
                 table.apply()
 
     def top(self, uuid: str) -> ProviderRow:

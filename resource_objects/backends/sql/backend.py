@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
@@ -456,9 +455,7 @@ def _carry_out(
         numbers = claims.put(connection, settlement.consumers, kept, at, number)
     for order, settled in zip(write.orders, settlement.consumers, strict=True):
         _tell(order, settled, numbers[settled.claim.consumer], at, told)
-    return tuple(
-        [dataclasses.replace(one.claim, generation=number) for one in settlement.consumers]
-    )
+    return tuple([one.claim.written(number) for one in settlement.consumers])
 
 
 def _tell(
