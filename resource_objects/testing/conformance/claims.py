@@ -34,12 +34,8 @@ from resource_objects.testing.conformance.suite import (
     picture,
     release,
     told,
+    two_hosts,
 )
-
-
-def _two_hosts(backend: Backend) -> tuple[str, str]:
-    names = define(backend, host("host0"), host("host1"))
-    return names["host0"], names["host1"]
 
 
 class ClaimRules(Kit):
@@ -48,7 +44,7 @@ class ClaimRules(Kit):
     # --- claim ---
 
     def test_a_claim_is_told_in_full(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         before = datetime.datetime.now(datetime.UTC)
         wanted = deltas({here: "VCPU=2,MEMORY_MB=512", there: "VCPU=1"})
         order = ConsumerOrder.claim("job", wanted, uuid=str(uuids.uuid4()))
@@ -63,7 +59,7 @@ class ClaimRules(Kit):
         }
 
     def test_what_is_claimed_is_held(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         record = claim(backend, "job", {there: "VCPU=2", here: "MEMORY_MB=512,VCPU=1"})
         assert backend.held("job") == record
         assert picture(backend).allocations == {
@@ -73,12 +69,12 @@ class ClaimRules(Kit):
         }
 
     def test_nobody_holds_what_was_not_claimed(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         claim(backend, "job", {here: "VCPU=2"})
         assert backend.held("job-2") is None
 
     def test_the_request_is_kept_with_the_claim(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         text = json.dumps({"said": "Größe 大小 🖥 \\ \" ' % :x ?", "long": "x" * 200_000})
         request = StoredRequest(text)
         order = ConsumerOrder.claim("job", deltas({here: "VCPU=2"}), request=request)
@@ -98,7 +94,7 @@ class ClaimRules(Kit):
 
     @law(2)
     def test_a_refused_claim_changes_nothing(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "other", {there: "VCPU=8"})
         before = picture(backend)
         with pytest.raises(exceptions.CapacityException):
@@ -108,7 +104,7 @@ class ClaimRules(Kit):
 
     @law(6)
     def test_a_refusal_names_all_that_stands_against_it(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "other", {there: "VCPU=6"})
         with pytest.raises(exceptions.CapacityException) as refused:
             claim(backend, "job", {here: "VCPU=1,MEMORY_MB=16385", there: "VCPU=3,DISK_GB=1"})
@@ -120,7 +116,7 @@ class ClaimRules(Kit):
 
     @law(6)
     def test_a_refusal_names_the_largest_holders(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         for name, amount in (("b", 1), ("c", 3), ("a", 1), ("d", 2), ("e", 1)):
             claim(backend, name, {here: f"VCPU={amount}"})
         with pytest.raises(exceptions.CapacityException) as refused:
@@ -131,7 +127,7 @@ class ClaimRules(Kit):
 
     @law(6)
     def test_holders_are_those_of_today(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         for name in ("grows", "moves", "goes", "empties", "stays"):
             claim(backend, name, {here: "VCPU=1"})
         adjust(backend, "grows", {here: "VCPU=3"})
@@ -184,14 +180,14 @@ class ClaimRules(Kit):
         assert claim(backend, "job", {here: "VCPU=4"}).held[0].amount == 4
 
     def test_no_inventory_is_its_own_error(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         for resource_class in ("DISK_GB", "CUSTOM_NEVER_SEEN"):
             with pytest.raises(exceptions.InventoryNotFound):
                 claim(backend, "job", {here: f"{resource_class}=1"})
 
     @law(2)
     def test_an_unknown_provider_refuses_the_whole_claim(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         before = picture(backend)
         nobody = str(uuids.uuid4())
         with pytest.raises(exceptions.ProviderNotFound) as refused:
@@ -202,7 +198,7 @@ class ClaimRules(Kit):
     @law(2)
     @pytest.mark.parametrize("amount", [1, 9])
     def test_who_holds_something_cannot_claim(self, backend: Backend, amount: int) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "job", {here: "VCPU=1"})
         before = picture(backend)
         with pytest.raises(exceptions.ConsumerExists) as refused:
@@ -211,7 +207,7 @@ class ClaimRules(Kit):
         assert picture(backend) == before
 
     def test_claims_leave_definitions_alone(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         before = picture(backend).providers["host0"].generation
         claim(backend, "job", {here: "VCPU=1"})
         release(backend, "job")
@@ -250,13 +246,13 @@ class ClaimRules(Kit):
     # --- adjust ---
 
     def test_adjusting_makes_a_consumer(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         record = adjust(backend, "job", {here: "VCPU=2"})
         assert backend.held("job") == record
         assert record.held == (Use(here, "VCPU", 2, (), "host0"),)
 
     def test_adjusting_adds_and_gives_back_in_one(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claimed = claim(backend, "job", {here: "VCPU=4,MEMORY_MB=512"})
         record = adjust(backend, "job", {here: "VCPU=-4,MEMORY_MB=512", there: "VCPU=4"})
         assert record.state == HELD
@@ -269,7 +265,7 @@ class ClaimRules(Kit):
         assert record.created_at == claimed.created_at
 
     def test_who_gives_back_all_is_forgotten(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         before = picture(backend)
         claim(backend, "job", {here: "VCPU=4,MEMORY_MB=512"})
         record = adjust(backend, "job", {here: "VCPU=-4,MEMORY_MB=-512"})
@@ -282,7 +278,7 @@ class ClaimRules(Kit):
 
     @law(2)
     def test_a_refused_adjustment_changes_nothing(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "job", {here: "VCPU=4"})
         before = picture(backend)
         with pytest.raises(exceptions.CapacityException):
@@ -296,7 +292,7 @@ class ClaimRules(Kit):
 
     @law(4)
     def test_only_what_adds_is_held_to_the_capacity(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         claim(backend, "other", {here: "VCPU=4"})
         claim(backend, "job", {here: "VCPU=4"})
         with pytest.raises(exceptions.CapacityException) as refused:
@@ -308,7 +304,7 @@ class ClaimRules(Kit):
 
     @law(6)
     def test_nobody_gives_back_what_others_hold(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "other", {here: "VCPU=4", there: "VCPU=1"})
         claim(backend, "job", {here: "VCPU=2"})
         before = picture(backend)
@@ -354,7 +350,7 @@ class ClaimRules(Kit):
 
     @law(3)
     def test_there_and_back(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "other", {here: "VCPU=2", there: "MEMORY_MB=7"})
         before = picture(backend)
         record = claim(backend, "job", {here: "VCPU=1", there: "VCPU=2,MEMORY_MB=512"})
@@ -365,14 +361,14 @@ class ClaimRules(Kit):
         assert released.uuid == record.uuid
 
     def test_who_released_may_claim_again_as_somebody_new(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=8"})
         release(backend, "job")
         second = claim(backend, "job", {here: "VCPU=8"})
         assert first.uuid != second.uuid
 
     def test_who_holds_nothing_cannot_release(self, backend: Backend) -> None:
-        _two_hosts(backend)
+        two_hosts(backend)
         with pytest.raises(exceptions.ConsumerNotFound) as refused:
             release(backend, "job")
         assert refused.value.subject == "job"

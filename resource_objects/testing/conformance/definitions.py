@@ -30,6 +30,7 @@ from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
     Kit,
+    a_later_moment,
     adjust,
     change_names,
     changes_to,
@@ -760,7 +761,7 @@ class DescriptionRules(Kit):
     def test_stale_reports_are_listed(self, backend: Backend) -> None:
         names = define(backend, host("old"), host("new"), host("never"))
         backend.commit(Write(Operation(), "report", "old", reported=(names["old"],)))
-        middle = _a_later_moment()
+        middle = a_later_moment()
         backend.commit(Write(Operation(), "report", "new", reported=(names["new"],)))
 
         def before(moment: datetime.datetime) -> list[str]:
@@ -768,7 +769,7 @@ class DescriptionRules(Kit):
             return [listed.name for listed in backend.list_providers(wanted, 10)]
 
         assert before(middle) == ["old"]
-        assert before(_a_later_moment()) == ["old", "new"]
+        assert before(a_later_moment()) == ["old", "new"]
 
     # --- what a write demands ---
 
@@ -858,14 +859,6 @@ def _writes(backend: Backend) -> dict[str, int]:
         listed.name: listed.allocation_writes
         for listed in backend.list_providers(ProviderFilter(), 100)
     }
-
-
-def _a_later_moment() -> datetime.datetime:
-    """Return a moment that is later than all before, also on a clock of coarse ticks."""
-    began = now()
-    while (moment := now()) <= began:
-        pass
-    return moment
 
 
 # --- shares: what is taken in one place is used in others too (D2) ---

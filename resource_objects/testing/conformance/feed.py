@@ -42,6 +42,7 @@ from resource_objects.testing.conformance.suite import (
     TRAIT,
     Kit,
     Picture,
+    a_later_moment,
     adjust,
     change_names,
     changes_to,
@@ -388,7 +389,7 @@ class FeedRules(Kit):
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         middle = backend.cursor()
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
-        last, moment = backend.cursor(), _a_moment_later()
+        last, moment = backend.cursor(), a_later_moment()
         pruned = backend.prune(moment)
         assert pruned.changes == 2  # the last one of a shard stays: it tells which history it is
         for cursor in (_ZERO, old, middle):
@@ -402,7 +403,7 @@ class FeedRules(Kit):
     def test_a_cursor_that_needs_nothing_forgotten_is_good(self, backend: Backend) -> None:
         define(backend, host("host0"), host("host1"))
         cursor = backend.cursor()
-        backend.prune(_a_moment_later())
+        backend.prune(a_later_moment())
         assert backend.cursor() == cursor == backend.read().cursor
         assert backend.changes(cursor, 10) == ()
         change_names(backend, NameChange(AGGREGATE, NameAction.ENSURE, "rack"))
@@ -423,7 +424,7 @@ class FeedRules(Kit):
         release(backend, "gone")
         first = backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         before = picture(backend)
-        pruned = backend.prune(_a_moment_later())
+        pruned = backend.prune(a_later_moment())
         assert pruned.operations == 3  # the definition, a claim, the release; not the last one
         assert picture(backend) == before
         assert backend.held("job") == first
@@ -452,7 +453,7 @@ class FeedRules(Kit):
         first = Operation()
         backend.claim(first, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         backend.retain(datetime.timedelta(0))
-        _a_moment_later()
+        a_later_moment()
         for _ in range(1000):
             adjust(backend, "other", {here: "VCPU=1"})
             if backend.outcome(first) is None:
@@ -469,7 +470,7 @@ class FeedRules(Kit):
         for _ in range(3):
             seen.add(claim(backend, "job", {here: "VCPU=1"}).generation)
             release(backend, "job")
-            backend.prune(_a_moment_later())
+            backend.prune(a_later_moment())
         assert len(seen) == 3
 
     def test_nothing_younger_is_pruned(self, backend: Backend) -> None:
@@ -502,14 +503,6 @@ def _made(when: datetime.datetime) -> str:
     """Return an id of an operation that was made then."""
     milliseconds = int(when.timestamp() * 1000)
     return str(uuids.UUID(int=milliseconds << 80 | 7 << 76 | 2 << 62 | secrets.randbits(62)))
-
-
-def _a_moment_later() -> datetime.datetime:
-    """Return a moment after everything that was written, also on a clock of coarse ticks."""
-    began = now()
-    while (moment := now()) <= began:
-        pass
-    return moment
 
 
 # --- freshness ---

@@ -47,14 +47,10 @@ from resource_objects.testing.conformance.suite import (
     release,
     rename,
     told,
+    two_hosts,
 )
 
 _LATER = datetime.datetime(2100, 2, 28, 23, 59, 59, 123456, tzinfo=datetime.UTC)
-
-
-def _two_hosts(backend: Backend) -> tuple[str, str]:
-    names = define(backend, host("host0"), host("host1"))
-    return names["host0"], names["host1"]
 
 
 def _only(backend: Backend, one: ConsumerOrder) -> ConsumerRecord:
@@ -68,7 +64,7 @@ class OrderRules(Kit):
     # --- who consumes ---
 
     def test_a_consumer_is_told_in_full(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         wanted = ConsumerOrder.claim(
             "job",
             deltas({here: "VCPU=1"}),
@@ -83,14 +79,14 @@ class OrderRules(Kit):
         assert backend.held("job") == record
 
     def test_what_is_not_said_is_none(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         record = claim(backend, "job", {here: "VCPU=1"})
         said = record.project, record.user, record.consumer_type, record.expires_at, record.request
         assert said == (None,) * 5
         assert backend.held("job") == record
 
     def test_several_consumers_are_read_at_once(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         records = {
             name: told(claim(backend, name, {here: "VCPU=1", there: "MEMORY_MB=7"}, project=name))
             for name in ("a", "B", "b")
@@ -102,7 +98,7 @@ class OrderRules(Kit):
     # --- generations ---
 
     def test_every_write_of_a_consumer_moves_its_generation(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         steps: list[ConsumerOrder] = [
             ConsumerOrder.claim("job", deltas({here: "VCPU=1"})),
             ConsumerOrder.adjust("job", deltas({here: "VCPU=1"})),
@@ -120,7 +116,7 @@ class OrderRules(Kit):
 
     @law(4)
     def test_a_generation_is_never_repeated(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         seen = set()
         for _ in range(4):
             seen.add(claim(backend, "job", {here: "VCPU=1"}).generation)
@@ -136,7 +132,7 @@ class OrderRules(Kit):
     @law(2)
     @pytest.mark.parametrize("kind", ["adjust", "replace", "renew", "release"])
     def test_an_order_at_an_old_generation_is_refused(self, backend: Backend, kind: str) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         old = claim(backend, "job", {here: "VCPU=1"}).generation
         new = adjust(backend, "job", {here: "VCPU=1"}).generation
         before, record = picture(backend), backend.held("job")
@@ -150,7 +146,7 @@ class OrderRules(Kit):
     def test_a_consumer_that_holds_nothing_is_at_no_generation(
         self, backend: Backend, kind: str
     ) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         with pytest.raises(exceptions.StaleConsumer):
             order(backend, _order(kind, "job", here, 1))
         assert backend.held("job") is None
@@ -167,7 +163,7 @@ class OrderRules(Kit):
 
     @law(2)
     def test_the_id_of_a_claim_is_one_claims(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=1"})
         before = picture(backend)
         for again in (ConsumerOrder.claim, ConsumerOrder.adjust, ConsumerOrder.replace):
@@ -191,7 +187,7 @@ class OrderRules(Kit):
     # --- replacing ---
 
     def test_replacing_leaves_just_what_is_said(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "other", {here: "VCPU=1"})
         claimed = claim(backend, "job", {here: "VCPU=2,MEMORY_MB=512", there: "VCPU=1"})
         record = _only(
@@ -211,7 +207,7 @@ class OrderRules(Kit):
         assert found.used("host0", "VCPU") == 2
 
     def test_replacing_makes_a_consumer(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         wanted = ConsumerOrder.replace(
             "job",
             deltas({here: "VCPU=2"}),
@@ -226,7 +222,7 @@ class OrderRules(Kit):
         assert backend.held("job") == record
 
     def test_a_claim_that_is_replaced_stays_that_claim(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         first = claim(
             backend, "job", {here: "VCPU=2"}, project="p", user="u", request=StoredRequest("[1]")
         )
@@ -244,7 +240,7 @@ class OrderRules(Kit):
 
     @law(4, 6)
     def test_replacing_counts_what_is_given_back(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "other", {here: "VCPU=4", there: "VCPU=8"})
         claim(backend, "job", {here: "VCPU=4"})
         before = picture(backend)
@@ -272,7 +268,7 @@ class OrderRules(Kit):
     def test_replacing_with_the_same_changes_nothing_but_the_generation(
         self, backend: Backend
     ) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=8", there: "VCPU=1"})
         before = picture(backend)
         record = _only(
@@ -284,7 +280,7 @@ class OrderRules(Kit):
     # --- renewing ---
 
     def test_a_renewal_changes_expiry_and_state_and_nothing_else(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=2"}, project="p")
         before = picture(backend)
         steps = [(_LATER, HELD), (None, CONFIRMED), (_LATER, CONFIRMED), (None, HELD)]
@@ -296,7 +292,7 @@ class OrderRules(Kit):
         assert picture(backend) == before
 
     def test_a_renewal_may_demand_a_claim(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=2"})
         release(backend, "job")
         second = claim(backend, "job", {here: "VCPU=2"})
@@ -310,7 +306,7 @@ class OrderRules(Kit):
             ConsumerOrder.renew("job", None, RELEASED)
 
     def test_an_expired_claim_is_held_until_somebody_releases_it(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         past = now() - datetime.timedelta(days=1)
         record = claim(backend, "job", {here: "VCPU=8"}, expires_at=past)
         assert backend.held("job") == record
@@ -321,7 +317,7 @@ class OrderRules(Kit):
 
     @law(2)
     def test_many_consumers_are_written_at_once(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "goes", {here: "VCPU=8"})
         claim(backend, "grows", {there: "VCPU=1"})
         claim(backend, "moves", {there: "VCPU=6"})
@@ -354,7 +350,7 @@ class OrderRules(Kit):
         }
 
     def test_each_of_several_keeps_its_request(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         one, other = StoredRequest('{"n": 1}'), StoredRequest('{"n": 2}')
         requests = {"a": one, "b": None, "c": one, "d": other}
         operation = Operation()
@@ -370,7 +366,7 @@ class OrderRules(Kit):
     @law(2)
     @pytest.mark.parametrize("place", range(3))
     def test_one_refused_order_of_many_refuses_all(self, backend: Backend, place: int) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "goes", {here: "VCPU=1"})
         old = claim(backend, "changed", {here: "VCPU=1"}).generation
         adjust(backend, "changed", {here: "VCPU=1"})
@@ -405,7 +401,7 @@ class OrderRules(Kit):
 
     @law(4)
     def test_what_several_take_together_is_judged_together(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         claim(backend, "other", {here: "VCPU=2"})
         before = picture(backend)
         gang = [ConsumerOrder.claim(f"job-{n}", deltas({here: "VCPU=3"})) for n in range(3)]
@@ -420,7 +416,7 @@ class OrderRules(Kit):
 
     @law(4)
     def test_two_may_swap_full_places(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "a", {here: "VCPU=8"})
         claim(backend, "b", {there: "VCPU=8"})
         order(
@@ -435,7 +431,7 @@ class OrderRules(Kit):
 
     @law(4)
     def test_a_place_may_be_handed_over_and_no_more_than_it(self, backend: Backend) -> None:
-        here, there = _two_hosts(backend)
+        here, there = two_hosts(backend)
         claim(backend, "a", {here: "VCPU=8", there: "VCPU=6"})
         with pytest.raises(exceptions.CapacityException):
             order(
@@ -466,7 +462,7 @@ class OrderRules(Kit):
 
     @law(4)
     def test_over_full_several_may_make_it_no_worse(self, backend: Backend) -> None:
-        here, _ = _two_hosts(backend)
+        here, _ = two_hosts(backend)
         claim(backend, "a", {here: "VCPU=4"})
         claim(backend, "b", {here: "VCPU=4"})
         define(backend, host("host0", "VCPU=2,MEMORY_MB=16384"))

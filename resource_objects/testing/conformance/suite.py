@@ -126,6 +126,12 @@ def define(backend: Backend, *roots: Provider) -> dict[str, str]:
     return backend.uuids([provider.name for root in roots for provider in root.walk()])
 
 
+def two_hosts(backend: Backend) -> tuple[str, str]:
+    """Define two hosts that are alike; return their uuids."""
+    names = define(backend, host("host0"), host("host1"))
+    return names["host0"], names["host1"]
+
+
 def kept(backend: Backend, name: str) -> Provider:
     """Return the tree that a provider belongs to, as kept."""
     [root] = trees(backend.read(name))
@@ -153,7 +159,7 @@ def adjust(backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any
 
 
 def release(backend: Backend, consumer: str) -> ConsumerRecord:
-    """ConsumerOrder what a consumer holds."""
+    """Release what a consumer holds."""
     return backend.release(Operation(), consumer)
 
 
@@ -198,6 +204,14 @@ def told(record: ConsumerRecord | None) -> ConsumerRecord | None:
 def now() -> datetime.datetime:
     """Return the time, as everything that is kept tells it."""
     return datetime.datetime.now(datetime.UTC)
+
+
+def a_later_moment() -> datetime.datetime:
+    """Return a moment after everything that was written, also on a clock of coarse ticks."""
+    began = now()
+    while (moment := now()) <= began:
+        pass
+    return moment
 
 
 # --- pictures to compare ---
