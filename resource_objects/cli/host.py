@@ -80,7 +80,23 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class ShowHost(Lister):
+class _BriefLister(Lister):
+    """A list that is told in brief, or drawn, unless a format or columns are asked for."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List them, having noted whether in brief."""
+        self._is_brief = not parsed_args.formatter and not parsed_args.columns
+        parsed_args.formatter = parsed_args.formatter or "table"
+        return super().run(parsed_args)
+
+
+class ShowHost(_BriefLister):
     """Show this machine: what can be had of it, and facts.
 
     Resources are what `host sync` would keep. NUMA cells and PCI devices are facts; a --rule makes
@@ -97,7 +113,6 @@ class ShowHost(Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
         parser.add_argument(
             "--root", metavar="DIR", default="/", help="where /proc and /sys of a captured one are"
         )
@@ -118,12 +133,6 @@ class ShowHost(Lister):
             help="list the PCI devices, of this machine or of a host that is kept (name or uuid)",
         )
         return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Show it; cells are drawn, and devices told in brief, unless a list is asked for."""
-        self._is_brief = not parsed_args.formatter and not parsed_args.columns
-        parsed_args.formatter = parsed_args.formatter or "table"
-        return super().run(parsed_args)
 
     def take_action(
         self, parsed_args: argparse.Namespace
@@ -331,7 +340,7 @@ _SHOWN = (
 _RELATIVE = ("address", "resource_class", "type", "state", "holders")
 
 
-class ListDevices(Lister):
+class ListDevices(_BriefLister):
     """List PCI devices that are kept, and who holds them.
 
     A device is named HOST/ADDRESS. Its state is `available`; `claimed` or `allocated` if somebody
@@ -342,7 +351,6 @@ class ListDevices(Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
         parser.add_argument(
             "hosts", metavar="HOST", nargs="*", help="name or uuid (default: all hosts)"
         )
@@ -353,12 +361,6 @@ class ListDevices(Lister):
         which.add_argument("--free", action="store_true", help="those that can be had now")
         which.add_argument("--held", action="store_true", help="those that somebody holds")
         return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them; only what people look for, unless a format or columns are asked for."""
-        self._is_brief = not parsed_args.formatter and not parsed_args.columns
-        parsed_args.formatter = parsed_args.formatter or "table"
-        return super().run(parsed_args)
 
     def take_action(
         self, parsed_args: argparse.Namespace

@@ -190,16 +190,13 @@ class Claims:
             return _in_order(done.claims, [name])[0]
         demanded = self._demanded(unchanged)
 
-        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-            return _claim_orders(demands, until, said)
-
         def begin(expired: frozenset[str]) -> _Taking:
             return _Taking(
                 doing,
                 "claim",
                 name,
                 self._in_turn(name, found, expired),
-                orders,
+                functools.partial(_claim_orders, until, said),
                 new=(name,),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
@@ -227,9 +224,6 @@ class Claims:
         demanded = self._demanded(unchanged)
         resolve = self._resolving(wanted.values())
 
-        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-            return _claim_orders(demands, until, said)
-
         def begin(expired: frozenset[str]) -> _Taking:
             picture = functools.cache(lambda at: self._without(expired, at))
             ways: dict[str, list[Demand]] = {}
@@ -245,7 +239,7 @@ class Claims:
                 "claim",
                 subject,
                 Gang(ways, self._store.backend, leaving=expired),
-                orders,
+                functools.partial(_claim_orders, until, said),
                 new=tuple(wanted),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
@@ -777,7 +771,7 @@ def _found_at(demand: Demand) -> _Pairs:
 
 
 def _claim_orders(
-    demands: Mapping[str, Demand], until: Expiry, said: _Described
+    until: Expiry, said: _Described, demands: Mapping[str, Demand]
 ) -> Iterator[ConsumerOrder]:
     for name, demand in demands.items():
         asked = _stored(demand.request)

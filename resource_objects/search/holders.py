@@ -67,10 +67,11 @@ class Rows:
 
     __slots__ = ("_keys", "_laid", "_read")
 
-    def __init__(self, keys: Keys, place: Integers, columns: Sequence[Sequence[Any]]) -> None:
-        """:param place: of the provider of each row"""
+    def __init__(
+        self, columns: AllocationColumns | UnitColumns, place: PlaceIndex, keys: Keys
+    ) -> None:
         self._keys = keys
-        self._read = _Read(keys.at[place], columns)
+        self._read = _Read(keys.at[place.of(columns.provider_id)], _shared(columns[1:]))
         self._laid: Overlay[int, _Laid] = Overlay({})
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
@@ -178,9 +179,6 @@ class Allocations(Rows):
 
     __slots__ = ()
 
-    def __init__(self, columns: AllocationColumns, place: PlaceIndex, keys: Keys) -> None:
-        super().__init__(keys, place.of(columns.provider_id), _shared(columns[1:]))
-
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
         held = {(name, consumer): amount for name, consumer, amount in rows}
         for one in changes:
@@ -211,9 +209,6 @@ class Units(Rows):
     """Which units are taken, and by whom: ``(unit, resource class, consumer)``."""
 
     __slots__ = ()
-
-    def __init__(self, columns: UnitColumns, place: PlaceIndex, keys: Keys) -> None:
-        super().__init__(keys, place.of(columns.provider_id), _shared(columns[1:]))
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
         taken = {row[0]: row for row in rows}

@@ -71,6 +71,13 @@ def _from_one() -> itertools.count[int]:
     return itertools.count(1)
 
 
+def _top(providers: Mapping[str, ProviderRow] | Table[str, ProviderRow], uuid: str) -> ProviderRow:
+    kept = providers[uuid]
+    while kept.parent_uuid is not None:
+        kept = providers[kept.parent_uuid]
+    return kept
+
+
 @dataclasses.dataclass(slots=True)
 class State:
     """Everything a ledger keeps."""
@@ -100,10 +107,7 @@ class State:
 
     def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""
-        kept = self.providers[uuid]
-        while kept.parent_uuid is not None:
-            kept = self.providers[kept.parent_uuid]
-        return kept
+        return _top(self.providers, uuid)
 
     def find(self, key: str) -> ProviderRow | None:
         """Return the provider of a name, or else of a uuid."""
@@ -273,10 +277,7 @@ class Draft:
 
     def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""
-        kept = self.providers[uuid]
-        while kept.parent_uuid is not None:
-            kept = self.providers[kept.parent_uuid]
-        return kept
+        return _top(self.providers, uuid)
 
     def bumped(self, kept: ProviderRow) -> ProviderRow:
         """Return a provider at the generation after the one it was at: one write, one step."""

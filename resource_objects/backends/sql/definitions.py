@@ -486,17 +486,15 @@ _FIND_INVENTORIES = sa.select(
     _inventories.used,
     _inventories.shares,
     _inventories.writes,
-).where(_inventories.provider_id.in_(sa.bindparam("providers", expanding=True)))
+).where(_in(_inventories.provider_id, "providers"))
 # by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
 _LOCK_INVENTORIES = (
     sa.select(_inventories.id, _inventories.used, _inventories.shares)
-    .where(_inventories.id.in_(sa.bindparam("numbers", expanding=True)))
+    .where(_in(_inventories.id, "numbers"))
     .order_by(_inventories.id)
     .with_for_update()
 )
-_DROP = sa.delete(tables.inventories).where(
-    _inventories.id.in_(sa.bindparam("numbers", expanding=True))
-)
+_DROP = sa.delete(tables.inventories).where(_in(_inventories.id, "numbers"))
 
 
 class Figures:
@@ -671,15 +669,11 @@ _ALL = (
 )
 
 
-def _in_providers(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    return column.in_(sa.bindparam("providers", expanding=True))
-
-
-_FROM = sa.select(*_ALL).where(_in_providers(_shares.provider_id))
-_OF = sa.select(*_ALL).where(_in_providers(_shares.of_provider_id))
+_FROM = sa.select(*_ALL).where(_in(_shares.provider_id, "providers"))
+_OF = sa.select(*_ALL).where(_in(_shares.of_provider_id, "providers"))
 _ALLOCATED = (
     sa.select(_allocations.provider_id, _allocations.class_id, sa.func.sum(_allocations.used))
-    .where(_in_providers(_allocations.provider_id))
+    .where(_in(_allocations.provider_id, "providers"))
     .group_by(_allocations.provider_id, _allocations.class_id)
 )
 
@@ -693,7 +687,7 @@ def _of_trees() -> sa.Select[*tuple[Any, ...]]:
         sa.select(*_ALL[:4], sharer.c.root_id, target.c.root_id, sharer.c.name)
         .join_from(sharer, tables.shares, sharer.c.id == _shares.provider_id)
         .join(target, target.c.id == _shares.of_provider_id)
-        .where(sharer.c.root_id.in_(sa.bindparam("roots", expanding=True)))
+        .where(_in(sharer.c.root_id, "roots"))
     )
 
 

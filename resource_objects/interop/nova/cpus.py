@@ -21,7 +21,7 @@ list of vCPUs; one that begins with an exclusion (``^0-1``) means all but those.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from resource_objects import exceptions
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
@@ -85,6 +85,12 @@ _CPU_POLICIES = (SHARED, DEDICATED, MIXED)
 _FORBIDDEN = {SHARED: (DEDICATED, MIXED), MIXED: (DEDICATED,), DEDICATED: ()}
 
 
+def _check_policy(rule: NovaRule, key: str, policy: str, known: Collection[str]) -> None:
+    """Refuse a word that is no policy; none is said by ``""``."""
+    if policy and policy not in known:
+        raise NovaWordsError(rule, key, policy, f"one of {', '.join(known)}")
+
+
 def cpu_policy(words: FlavorWords) -> str:
     """Return the policy that ``cpu_policy`` says, ``""`` for none.
 
@@ -98,10 +104,7 @@ def cpu_policy(words: FlavorWords) -> str:
     """
     flavor, image = words.flavor("cpu_policy"), words.image("cpu_policy")
     for key, policy in (("hw:cpu_policy", flavor), ("hw_cpu_policy", image)):
-        if policy and policy not in _CPU_POLICIES:
-            raise NovaWordsError(
-                NovaRule.INVALID_CPU_POLICY, key, policy, f"one of {', '.join(_CPU_POLICIES)}"
-            )
+        _check_policy(NovaRule.INVALID_CPU_POLICY, key, policy, _CPU_POLICIES)
     if image in _FORBIDDEN.get(flavor, ()):
         raise NovaWordsError(
             NovaRule.CPU_POLICY_CONFLICT,
@@ -121,13 +124,8 @@ def emulator_policy(words: FlavorWords) -> str | None:
     'isolate'
     """
     policy = words.flavor("emulator_threads_policy")
-    if policy and policy not in EMULATOR_POLICIES:
-        raise NovaWordsError(
-            NovaRule.INVALID_EMULATOR_POLICY,
-            "hw:emulator_threads_policy",
-            policy,
-            f"one of {', '.join(EMULATOR_POLICIES)}",
-        )
+    key = "hw:emulator_threads_policy"
+    _check_policy(NovaRule.INVALID_EMULATOR_POLICY, key, policy, EMULATOR_POLICIES)
     return policy or None
 
 
@@ -229,10 +227,7 @@ def thread_policy(words: FlavorWords) -> str | None:
     """
     flavor, image = words.flavor("cpu_thread_policy"), words.image("cpu_thread_policy")
     for key, policy in (("hw:cpu_thread_policy", flavor), ("hw_cpu_thread_policy", image)):
-        if policy and policy not in THREAD_POLICIES:
-            raise NovaWordsError(
-                NovaRule.INVALID_THREAD_POLICY, key, policy, f"one of {', '.join(THREAD_POLICIES)}"
-            )
+        _check_policy(NovaRule.INVALID_THREAD_POLICY, key, policy, THREAD_POLICIES)
     if flavor in ("", PREFER):
         return flavor or image or None
     if image and image != flavor:

@@ -321,17 +321,9 @@ def _counts_pinned(used: int, minor: int, shared: tuple[int, ...], pinned: tuple
 
 def _of_plain(value: object) -> dict[Any, Any]:
     """Return a cell from before Liberty in the names of later ones."""
-    plain = primitive.mapping(value, "")
-    primitive.only(plain, _PLAIN_FIELDS)
-    memory = primitive.mapping(plain.get("mem", {}), "mem")
-    primitive.only(memory, _PLAIN_MEMORY, "mem.")
-    return {
-        "id": plain.get("id"),
-        "cpuset": primitive.cpu_list(plain.get("cpus", ""), "cpus"),
-        "cpu_usage": plain.get("cpu_usage", 0),
-        "memory": memory.get("total", 0),
-        "memory_usage": memory.get("used", 0),
-    }
+    cell, plain, memory = primitive.plain_cell(value, _PLAIN_FIELDS, _PLAIN_MEMORY)
+    used = {"cpu_usage": plain.get("cpu_usage", 0), "memory_usage": memory.get("used", 0)}
+    return {**cell, **used}
 
 
 def _mib_in(pages: Iterable[tuple[int, int]]) -> int:

@@ -312,16 +312,8 @@ def _one_of(known: tuple[str, ...], value: object, what: str) -> str | None:
 
 def _of_plain(value: object) -> dict[Any, Any]:
     """Return a cell from before Liberty in the names of later ones."""
-    plain = primitive.mapping(value, "")
-    primitive.only(plain, _PLAIN_FIELDS)
-    memory = primitive.mapping(plain.get("mem", {}), "mem")
-    primitive.only(memory, _PLAIN_MEMORY, "mem.")
-    return {
-        "id": plain.get("id"),
-        "cpuset": primitive.cpu_list(plain.get("cpus", ""), "cpus"),
-        "memory": memory.get("total", 0),
-        "pagesize": plain.get("pagesize"),
-    }
+    cell, plain, _ = primitive.plain_cell(value, _PLAIN_FIELDS, _PLAIN_MEMORY)
+    return {**cell, "pagesize": plain.get("pagesize")}
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -232,6 +232,25 @@ def only(data: Mapping[Any, Any], known: Collection[str], place: str = "") -> No
         raise InvalidPrimitive(f"{place}{name}", data[name], expected)
 
 
+def plain_cell(
+    value: object, known: Collection[str], known_memory: Collection[str]
+) -> tuple[dict[str, Any], Mapping[Any, Any], Mapping[Any, Any]]:
+    """Return a cell from before Liberty: what each has in the names of later ones, all, its memory.
+
+    :param known: the fields that it may have, ``known_memory`` those of its memory
+    """
+    plain = mapping(value, "")
+    only(plain, known)
+    memory = mapping(plain.get("mem", {}), "mem")
+    only(memory, known_memory, "mem.")
+    cell = {
+        "id": plain.get("id"),
+        "cpuset": cpu_list(plain.get("cpus", ""), "cpus"),
+        "memory": memory.get("total", 0),
+    }
+    return cell, plain, memory
+
+
 def cpu_list(value: object, what: str) -> tuple[int, ...]:
     """Return the CPUs of a list in text, as Nova wrote them before Liberty."""
     try:
