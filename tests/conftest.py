@@ -28,7 +28,7 @@ from resource_objects.backends.sql.backend import SQLBackend  # noqa: E402
 from tests import databases  # noqa: E402
 from tests.support import lengths  # noqa: E402
 
-pytest_plugins = ["resource_objects.testing.laws"]
+pytest_plugins = ["resource_objects.testing.laws", "pytester"]
 
 #: Files of tests go to memory where there is plenty: each commit waits for the disk else.
 _MEMORY, _PLENTY = Path("/dev/shm"), 2**30

@@ -7,7 +7,7 @@ import hypothesis.stateful
 import pytest
 
 from resource_objects.backends.memory import MemoryBackend
-from resource_objects.testing.conformance import BackendConformance, state_machine
+from resource_objects.testing.conformance import BackendConformance, Requirement, state_machine
 from tests.support.lengths import examples
 
 
@@ -16,8 +16,7 @@ class TestMemoryBackend(BackendConformance):
 
     backend_class = MemoryBackend
     backend_name = "memory"
-    persistent = False
-    multi_process = False
+    lacks = frozenset({Requirement.PERSISTENCE, Requirement.SHARING})
 
     @pytest.fixture
     def url(self) -> str:

@@ -17,12 +17,14 @@ Subclass :class:`BackendConformance`, name the backend, and override two fixture
             return f"mine://{tmp_path}/another"
 
 Both name ledgers that are empty and that nobody else uses; ``url`` must not be kept from one test
-to the next. What a backend cannot do is said by its capabilities, which are class attributes, never
-by its name; see :class:`~resource_objects.testing.conformance.suite.Kit`. Tests are marked with the
+to the next. What a backend cannot do it ``lacks``, a set of
+:class:`~resource_objects.testing.conformance.requirements.Requirement`; rules that require it are
+skipped, and no rule asks for a backend's name. Tests are marked with the
 laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 ["resource_objects.testing.laws"]``.
 
-One file per subject: ``suite`` (the fixtures, and short ways to say things), ``definitions``,
+One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
+ways to say things), ``definitions``,
 ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and devices), ``lists``, ``feed``,
 ``races``. Further, :func:`state_machine` of ``model`` compares a backend with a naive model of
 dicts, by Hypothesis.
@@ -44,6 +46,7 @@ _PARTS = (
     "names",
     "orders",
     "races",
+    "requirements",
     "suite",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
@@ -62,8 +65,9 @@ from resource_objects.testing.conformance.model import state_machine
 from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
+from resource_objects.testing.conformance.requirements import Requirement
 
-__all__ = ["BackendConformance", "state_machine"]
+__all__ = ["BackendConformance", "Requirement", "state_machine"]
 
 
 class BackendConformance(

@@ -26,6 +26,7 @@ from resource_objects.providers.orders import ConsumerOrder, NameKind, Operation
 from resource_objects.providers.provider import Share
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
@@ -543,8 +544,8 @@ class DefinitionRules(Kit):
         finally:
             other.close()
 
+    @requires(Requirement.PERSISTENCE)
     def test_what_is_kept_outlives_the_backend(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         names = define(backend, _tree())
         record = claim(backend, "job", {names["host0"]: "VCPU=2"})
         before = picture(backend)
@@ -556,8 +557,8 @@ class DefinitionRules(Kit):
         finally:
             again.close()
 
+    @requires(Requirement.SHARING)
     def test_two_backends_of_one_ledger_agree(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         other = self.backend_class.open(url)
         try:
             names = define(backend, host("host0", "VCPU=8,CUSTOM_NEW=1"))

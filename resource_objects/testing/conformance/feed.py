@@ -36,6 +36,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
@@ -483,8 +484,8 @@ class FeedRules(Kit):
         assert backend.outcome(operation) is not None
         assert len(everything(backend)) == 3
 
+    @requires(Requirement.PERSISTENCE)
     def test_changes_outlive_the_backend(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         define(backend, host("host0"))
         told = everything(backend)
         backend.close()

@@ -25,6 +25,7 @@ from resource_objects.testing.conformance.races import (
     processes,
     together,
 )
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     TOPOLOGY,
     Kit,
@@ -223,8 +224,8 @@ class TopologyRules(Kit):
         _take_by_threads(backend, TOPOLOGY, numa(dedicated=1), 8)
 
     @law(4)
+    @requires(Requirement.PROCESSES)
     def test_processes_never_get_one_cpu_twice(self, backend: Backend, url: str) -> None:
-        self.need("multi_process")
         _define(backend)
         with ProcessPoolExecutor(3, mp_context=processes()) as pool:
             futures: list[Future[dict[str, str]]] = [
@@ -418,8 +419,8 @@ class DeviceRules(Kit):
             assert len([unit for at, unit in found.units if at == where]) == parts + whole
 
     @law(4)
+    @requires(Requirement.PROCESSES)
     def test_processes_never_get_one_device_twice(self, backend: Backend, url: str) -> None:
-        self.need("multi_process")
         _define_devices(backend)
         with ProcessPoolExecutor(3, mp_context=processes()) as pool:
             futures: list[Future[dict[str, list[str]]]] = [

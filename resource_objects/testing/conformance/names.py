@@ -23,6 +23,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources.traits import standard_traits
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
@@ -273,8 +274,8 @@ class CatalogueRules(Kit):
 
     # --- other users of the same ledger ---
 
+    @requires(Requirement.SHARING)
     def test_others_see_a_new_name_at_once(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         names = define(backend, Provider("user", {"CUSTOM_A": 8}))
         other = self.backend_class.open(url)
         try:
@@ -292,8 +293,8 @@ class CatalogueRules(Kit):
         finally:
             other.close()
 
+    @requires(Requirement.SHARING)
     def test_others_see_that_a_name_is_gone(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         define(backend, _user("CUSTOM_A"))
         other = self.backend_class.open(url)
         try:
@@ -313,8 +314,8 @@ class CatalogueRules(Kit):
         finally:
             other.close()
 
+    @requires(Requirement.SHARING)
     def test_names_swapped_elsewhere_are_not_mixed_up(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         names = define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9}))
         other = self.backend_class.open(url)
         try:

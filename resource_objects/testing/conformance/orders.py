@@ -30,6 +30,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     CLASS,
     Kit,
@@ -713,8 +714,8 @@ class OperationRules(Kit):
         assert backend.commit(write) == first
         assert picture(backend) == before
 
+    @requires(Requirement.PERSISTENCE)
     def test_operations_outlive_the_backend(self, backend: Backend, url: str) -> None:
-        self.need("persistent")
         here = _host(backend)
         operation, order = Operation(), ConsumerOrder.claim("job", deltas({here: "VCPU=1"}))
         first = backend.claim(operation, order)

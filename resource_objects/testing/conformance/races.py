@@ -32,6 +32,7 @@ from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
 from resource_objects.resources.numa import numa
 from resource_objects.resources.pci import devices
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
@@ -293,8 +294,8 @@ class ConcurrencyRules(Kit):
         assert picture(backend).allocations == _allocations(holdings)
 
     @law(1, 4)
+    @requires(Requirement.PROCESSES)
     def test_processes_never_take_more_than_there_is(self, backend: Backend, url: str) -> None:
-        self.need("multi_process")
         [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
         with ProcessPoolExecutor(2, mp_context=processes()) as pool:
             futures = [
@@ -308,10 +309,10 @@ class ConcurrencyRules(Kit):
         assert found.used("hot", "VCPU") <= 20
 
     @law(2, 4)
+    @requires(Requirement.PROCESSES)
     def test_a_kill_at_any_instruction_loses_nothing_acknowledged(
         self, backend: Backend, url: str, tmp_path: Path
     ) -> None:
-        self.need("multi_process")
         names = define(
             backend, *(Provider(name, "VCPU=1000000,MEMORY_MB=3000000") for name in ("a", "b"))
         )
@@ -333,8 +334,8 @@ class ConcurrencyRules(Kit):
         # whoever comes next finds nothing locked
         claim(backend, "next", {uuids[0]: "VCPU=1"})
 
+    @requires(Requirement.PROCESSES)
     def test_one_of_many_first_starts_makes_the_ledger(self, new_url: str) -> None:
-        self.need("multi_process")
         context = processes()
         started = [
             context.Process(target=define_and_claim, args=(self.backend_class, new_url, number))

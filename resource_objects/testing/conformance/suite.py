@@ -31,6 +31,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
 )
 from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.testing.conformance.requirements import Requirement, lacking
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _K = TypeVar("_K")
@@ -44,17 +45,13 @@ class Kit:
         the class, whose ``open`` is given the URLs
     ``backend_name``
         its column in the published table of laws
-    ``persistent``
-        whether a ledger outlives the backend object: opening the same URL again, also while it is
-        open, finds it
-    ``multi_process``
-        whether several processes may use one URL at a time (needs ``persistent``)
+    ``lacks``
+        what it cannot do beyond the contract: rules that require it are skipped
     """
 
     backend_class: ClassVar[type[Backend]]
     backend_name: ClassVar[str]
-    persistent: ClassVar[bool] = True
-    multi_process: ClassVar[bool] = True
+    lacks: ClassVar[frozenset[Requirement]] = frozenset()
 
     @pytest.fixture
     def url(self) -> str:
@@ -78,10 +75,11 @@ class Kit:
         yield opened
         opened.close()
 
-    def need(self, capability: str) -> None:
-        """Skip a test that needs what the backend says it cannot do."""
-        if not getattr(self, capability):
-            pytest.skip(f"{self.backend_name} is not {capability}")
+    @pytest.fixture(autouse=True)
+    def required(self, request: pytest.FixtureRequest) -> None:
+        """Skip a rule that requires what the backend lacks, before anything is opened."""
+        for one in lacking(request.function, self.lacks):
+            pytest.skip(f"{self.backend_name} lacks {one.name.lower()}: {one.value}")
 
 
 def law(*numbers: int) -> Callable[[_F], _F]:
