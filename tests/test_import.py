@@ -7,6 +7,7 @@ the way. What it brings cannot be helped; what we add to it can, and is measured
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -32,7 +33,8 @@ ro.Inventories.obj_from_primitive(host.obj_to_primitive())
 """
 
 
-def loaded_by(program: str) -> set[str]:
+@functools.cache
+def loaded_by(program: str) -> frozenset[str]:
     """Return the names of the modules that are loaded after ``program``."""
     ran = subprocess.run(
         [
@@ -44,7 +46,7 @@ def loaded_by(program: str) -> set[str]:
         text=True,
         check=True,
     )
-    return set(json.loads(ran.stdout))
+    return frozenset(json.loads(ran.stdout))
 
 
 def test_importing_the_package_loads_nothing_but_itself() -> None:
@@ -138,13 +140,28 @@ def room_of(module: str) -> str:
     return module.split(".")[1]
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, module of ours) of every import, also inside functions.
+@functools.cache
+def house() -> House:
+    """Return the modules and who imports whom; all are parsed once, by the tests that ask."""
+    return House(PACKAGE.parent)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return house().modules[module_name(path).removesuffix(".__init__")].tree
+
+
+@functools.cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return (line, module of ours) of every import, also inside functions.
 
     What only a type checker reads does not count.
     """
+    return tuple(read_imports(path))
+
+
+def read_imports(path: Path) -> Iterator[tuple[int, str]]:
     package = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts[:-1])
-    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    todo: list[ast.AST] = [tree_of(path)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -189,7 +206,7 @@ def test_imports_point_downwards_only(path: Path) -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Neither by way of others, nor inside functions, nor for a type checker alone."""
-    assert HOUSE.circles() == []
+    assert house().circles() == []
 
 
 def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:
@@ -199,20 +216,44 @@ def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not()
     assert seen == {"resource_objects._ovo.fields"}
 
 
-HOUSE = House(PACKAGE.parent)
-
-
 def late_imports(path: Path) -> set[str]:
     """Return the modules of ours that functions of a module import."""
-    functions = HOUSE.modules[module_name(path).removesuffix(".__init__")].functions()
-    lines = {node.lineno for one in functions for node in ast.walk(one) if hasattr(node, "lineno")}
-    names = {name for line, name in imports(path) if line in lines}
-    return {name if name in HOUSE.modules else name.rpartition(".")[0] for name in names}
+    known = house().modules
+    functions = known[module_name(path).removesuffix(".__init__")].functions()
+    spans = [range(one.lineno, (one.end_lineno or one.lineno) + 1) for one in functions]
+    names = {name for line, name in imports(path) if any(line in span for span in spans)}
+    return {name if name in known else name.rpartition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", [one for one in modules() if late_imports(one)], ids=module_name)
-def test_an_import_inside_a_function_puts_off_what_is_not_loaded_yet(path: Path) -> None:
-    assert not late_imports(path) & loaded_by(f"import {module_name(path)}")
+#: Imports each module of a list alone, in a fork of a process that has what is not ours.
+EACH_ALONE = """
+import importlib, json, os, sys, warnings
+warnings.simplefilter("ignore")
+import alembic.command, cliff.app, numpy, oslo_db.sqlalchemy.enginefacade
+import oslo_versionedobjects.base
+assert not any(name.startswith("resource_objects") for name in sys.modules)
+for name in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        importlib.import_module(name)
+        ours = [one for one in sys.modules if one.startswith("resource_objects")]
+        print(json.dumps([name, ours]))
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{name} cannot be imported")
+"""
+
+
+def test_an_import_inside_a_function_puts_off_what_is_not_loaded_yet() -> None:
+    late = {module_name(path): found for path in modules() if (found := late_imports(path))}
+    assert "resource_objects.cli.tour" in late
+    ran = subprocess.run(
+        [sys.executable, "-c", EACH_ALONE, json.dumps(list(late))], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    loaded = dict(json.loads(line) for line in ran.stdout.splitlines())
+    assert {name: late[name] & set(loaded[name]) for name in late} == {name: set() for name in late}
 
 
 def test_the_rooms_of_the_algebra_are_pure() -> None:
@@ -221,9 +262,8 @@ def test_the_rooms_of_the_algebra_are_pure() -> None:
     forbidden |= {"time", "threading", "asyncio", "tempfile", "shutil"}
     pure = [path for path in modules() if room_of(module_name(path)) in ("resources", "requests")]
     for path in [*pure, PACKAGE / "names.py", PACKAGE / "ratio.py", PACKAGE / "fields.py"]:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         found = set()
-        for node in ast.walk(tree):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Import):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -233,10 +273,9 @@ def test_the_rooms_of_the_algebra_are_pure() -> None:
 
 def test_the_one_module_that_imports_versioned_objects_silences_it() -> None:
     for path in modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         direct = [
             node.lineno
-            for node in ast.walk(tree)
+            for node in ast.walk(tree_of(path))
             if (isinstance(node, ast.ImportFrom) and "oslo_versionedobjects" in (node.module or ""))
             or (
                 isinstance(node, ast.Import)
