@@ -60,11 +60,7 @@ class MakeClaim(Lister):
         parser.add_argument(
             "--at", metavar="PROVIDER", help="only at this provider and what is below it"
         )
-        parser.add_argument(
-            "--release-expired",
-            action="store_true",
-            help="release claims that have expired, if they are in the way",
-        )
+        add_release_expired(parser)
         add_whose(parser, "its {}")
         return parser
 
@@ -256,6 +252,7 @@ class SetAllocations(Lister):
             help="such as rp=host0,VCPU=2,MEMORY_MB=4096 (rp= may be left out); may be repeated",
         )
         add("--generation", metavar="N", type=int, help="refuse if it was changed since this one")
+        add_release_expired(parser)
         for name in ("project", "user", "consumer-type"):
             add(f"--{name}", metavar="NAME", help=f"its {name.replace('-', ' ')}")
         return parser
@@ -278,6 +275,7 @@ class SetAllocations(Lister):
                 parsed_args.consumer,
                 wanted,
                 generation=parsed_args.generation,
+                release_expired=parsed_args.release_expired,
                 project=parsed_args.project,
                 user=parsed_args.user,
                 consumer_type=parsed_args.consumer_type,
@@ -340,20 +338,26 @@ class MoveConsumer(Lister):
         add("consumer", metavar="CONSUMER")
         add("--to", metavar="PROVIDER", required=True, help="at this one or what is below it")
         add("--leaving", metavar="CONSUMER", help="who holds the old place until released")
+        add_release_expired(parser)
         return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search there for what it holds, and move it."""
-        consumer = parsed_args.consumer
+        consumer, release_expired = parsed_args.consumer, parsed_args.release_expired
         with self.open_ledger() as ledger:
             request = request_again(ledger, consumer)
+            asked = f"{parsed_args.to} cannot give {consumer} {request}"
             found = ledger.snapshot(parsed_args.to).candidates(request)
-            if not found:
-                asked = f"{parsed_args.to} cannot give {consumer} {request}"
+            if not found and not release_expired:
                 raise Refused(asked, str(found.explain()).splitlines())
-            claim = ledger.move(consumer, found, leaving=parsed_args.leaving)
+            try:
+                claim = ledger.move(
+                    consumer, found, leaving=parsed_args.leaving, release_expired=release_expired
+                )
+            except exceptions.NoCandidates as refusal:
+                raise Refused(asked, str(refusal.args[1]).splitlines()) from refusal
         return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
 
 
@@ -463,6 +467,15 @@ class ShowTotals(Lister):
         return ("group", "resource_class", "used", "consumers"), [
             (Maybe(one.group), one.resource_class, one.used, one.consumers) for one in found
         ]
+
+
+def add_release_expired(parser: argparse.ArgumentParser) -> None:
+    """Add the option to release expired claims of others."""
+    parser.add_argument(
+        "--release-expired",
+        action="store_true",
+        help="release claims that have expired, if they are in the way",
+    )
 
 
 def search_at(ledger: Ledger, request: Request, at: str | None = None) -> Candidates:

@@ -203,7 +203,7 @@ class Claims:
                 expired=expired,
             )
 
-        return _in_order(self._take_new(begin, release_expired), [name])[0]
+        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
 
     def claim_all(
         self,
@@ -246,7 +246,7 @@ class Claims:
                 expired=expired,
             )
 
-        return _in_order(self._take_new(begin, release_expired), wanted)
+        return _in_order(self._take_or_release(begin, release_expired, *wanted), wanted)
 
     def adjust(
         self,
@@ -254,17 +254,18 @@ class Claims:
         changes: Mapping[str, Any] | Sequence[Allocation],
         aggregate: bool,
         read_at: int | None,
+        release_expired: bool,
         operation: str | None,
     ) -> Claim:
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
         doing, done = self._store.begin(operation, "adjust", name)
-        if done is not None and done.claim is not None:
-            return claim_of(done.claim)
+        if done is not None:
+            return _in_order(done.claims, [name])[0]
         demand = demand_of(
             changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
         )
 
-        def begin() -> _Taking:
+        def begin(expired: frozenset[str]) -> _Taking:
             whole, at = demand, None
             if demand.request is not None and not aggregate:
                 whole, at = self._with_kept(name, demand)
@@ -280,10 +281,16 @@ class Claims:
                     )
 
             return _Taking(
-                doing, "adjust", name, _InTurn(name, iter([whole])), orders, reads=read_at is None
+                doing,
+                "adjust",
+                name,
+                _InTurn(name, iter([whole])),
+                orders,
+                reads=read_at is None,
+                expired=expired,
             )
 
-        return claim_of(self._take(begin)[0])
+        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
 
     def attribute(
         self,
@@ -332,12 +339,13 @@ class Claims:
         said: _Described,
         read_at: int | None,
         unchanged: Unchanged,
+        release_expired: bool,
         operation: str | None,
     ) -> Claim:
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
         doing, done = self._store.begin(operation, "replace", name)
-        if done is not None and done.claim is not None:
-            return claim_of(done.claim)
+        if done is not None:
+            return _in_order(done.claims, [name])[0]
         demanded = self._demanded(unchanged)
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
@@ -347,17 +355,20 @@ class Claims:
                     name, one.uses, request=asked, generation=read_at, **said
                 )
 
-        taking = _Taking(
-            doing,
-            "replace",
-            name,
-            self._in_turn(name, found),
-            orders,
-            leaving=(name,),
-            unchanged=demanded,
-            lost_by=_lost_by(unchanged),
-        )
-        return claim_of(self._take(lambda: taking)[0])
+        def begin(expired: frozenset[str]) -> _Taking:
+            return _Taking(
+                doing,
+                "replace",
+                name,
+                self._in_turn(name, found, expired),
+                orders,
+                leaving=(name,),
+                unchanged=demanded,
+                lost_by=_lost_by(unchanged),
+                expired=expired,
+            )
+
+        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
 
     def move(
         self,
@@ -365,17 +376,19 @@ class Claims:
         found: Found,
         leaving: str | None,
         unchanged: Unchanged,
+        release_expired: bool,
         operation: str | None,
     ) -> Claim:
         name = names.consumer_name(consumer)
         other = None if leaving is None else names.consumer_name(leaving)
-        subject = subject_of([name] if other is None else [name, other])
+        both = [name] if other is None else [name, other]
+        subject = subject_of(both)
         doing, done = self._store.begin(operation, "move", subject)
         if done is not None:
-            return claim_of(done.claims[0])
+            return _in_order(done.claims, [name])[0]
         demanded = self._demanded(unchanged)
 
-        def begin() -> _Taking:
+        def begin(expired: frozenset[str]) -> _Taking:
             (kept,) = self._store.held_by(name)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
@@ -398,15 +411,16 @@ class Claims:
                 doing,
                 "move",
                 subject,
-                self._in_turn(name, found),
+                self._in_turn(name, found, expired),
                 orders,
                 leaving=(name,) if other is None else (),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
                 reads=True,
+                expired=expired,
             )
 
-        return claim_of(self._take(begin)[0])
+        return _in_order(self._take_or_release(begin, release_expired, *both), [name])[0]
 
     def swap(self, consumer: str, other: str, operation: str | None) -> tuple[Claim, ...]:
         pair = [names.consumer_name(consumer), names.consumer_name(other)]
@@ -499,19 +513,20 @@ class Claims:
 
     # --- how all of them take ---
 
-    def _take_new(
-        self, begin: Callable[[frozenset[str]], _Taking], release_expired: bool
+    def _take_or_release(
+        self, begin: Callable[[frozenset[str]], _Taking], release_expired: bool, *own: str
     ) -> tuple[ConsumerRecord, ...]:
         """Take; if there is no room, and that is wanted, where only expired claims are in the way.
 
         :param begin: of the consumers whose claims may be released
+        :param own: the consumers that the orders are of, who are never released
         """
         try:
             return self._take(lambda: begin(frozenset()))
         except exceptions.CapacityException:
             if not release_expired:
                 raise
-            expired = frozenset(one.consumer for one in self.expired(None, None, None))
+            expired = frozenset(one.consumer for one in self.expired(None, None, None)) - set(own)
             if not expired:
                 raise
         return self._take(lambda: begin(expired))
@@ -620,7 +635,7 @@ class Claims:
                 there = ConsumerFilter(tree=reason.where, expires_before=now)
                 holders |= {one.consumer for page in self._store.consumers(there) for one in page}
         holders &= attempt.taking.expired - {one.consumer for one in attempt.released}
-        kept = backend.held_by(sorted(holders - attempt.demands.keys()))
+        kept = backend.held_by(sorted(holders))
         return tuple(one for one in kept.values() if one.expires_at and one.expires_at < now)
 
     def _without(self, consumers: Collection[str], at: str | None) -> Snapshot:

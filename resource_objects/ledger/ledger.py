@@ -310,6 +310,7 @@ class Ledger:
         *,
         aggregate: bool = False,
         generation: int | None = None,
+        release_expired: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
@@ -324,6 +325,8 @@ class Ledger:
 
         :param changes: by provider, or allocations, which may say units
         :param generation: the one the consumer was read at; None demands none
+        :param release_expired: True to release expired claims of others that are in the way, as
+            for :meth:`claim`
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
@@ -331,7 +334,9 @@ class Ledger:
         :raises UnitNotFound: as :meth:`claim`
         :raises InvalidAmount: as :meth:`claim`, or for a second topology
         """
-        return self._claims.adjust(consumer, changes, aggregate, generation, operation)
+        return self._claims.adjust(
+            consumer, changes, aggregate, generation, release_expired, operation
+        )
 
     def attribute(
         self,
@@ -382,6 +387,7 @@ class Ledger:
         consumer_type: str | None = None,
         unchanged: Unchanged = False,
         generation: int | None = None,
+        release_expired: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
@@ -391,6 +397,8 @@ class Ledger:
 
         :param found: what it shall hold, as for :meth:`claim`
         :param generation: the one the consumer was read at; None demands none
+        :param release_expired: True to release expired claims of others that are in the way, as
+            for :meth:`claim`
         :raises CapacityException: if it does not fit, with who holds what
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
         """
@@ -400,6 +408,7 @@ class Ledger:
             described(project, user, consumer_type),
             generation,
             unchanged,
+            release_expired,
             operation,
         )
 
@@ -410,6 +419,7 @@ class Ledger:
         *,
         leaving: str | None = None,
         unchanged: Unchanged = False,
+        release_expired: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold what was found instead of what it holds, in one transaction.
@@ -420,13 +430,15 @@ class Ledger:
 
         :param found: where to, as for :meth:`claim`
         :param leaving: who is to hold what the consumer held; it gets its project, user and type
+        :param release_expired: True to release expired claims of others that are in the way, as
+            for :meth:`claim`
         :returns: what the consumer holds now
         :raises ConsumerNotFound: if it holds nothing
         :raises ConsumerExists: if ``leaving`` holds something already
         :raises CapacityException: if it does not fit, with who holds what; nothing moved then
         :raises StaleConsumer: if others write the consumer again and again
         """
-        return self._claims.move(consumer, found, leaving, unchanged, operation)
+        return self._claims.move(consumer, found, leaving, unchanged, release_expired, operation)
 
     def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:
         """Let two consumers hold what the other holds, in one transaction; also on full hosts.

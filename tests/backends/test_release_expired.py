@@ -1,4 +1,4 @@
-"""Expired claims in the way of a claim are released in its transaction, if it says so."""
+"""Expired claims in the way of a write are released in the same transaction, if it says so."""
 
 from __future__ import annotations
 
@@ -54,13 +54,17 @@ def consumers(ledger: ro.Ledger) -> list[str]:
 
 
 def before_a_write(
-    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object], when: int
+    ledger: ro.Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[], object],
+    when: int,
+    kind: str = "claim",
 ) -> list[Write]:
-    """Let something happen before one of the writes that claim; return those."""
+    """Let something happen before one of the writes of a kind; return those."""
     commit, seen = ledger.backend.commit, []
 
     def late(write: Write) -> Any:
-        if write.kind == "claim":
+        if write.kind == kind:
             seen.append(write)
             if len(seen) == when:
                 happens()
@@ -250,3 +254,161 @@ def test_of_many_who_release_the_same_claim_one_takes_its_place(ledger: ro.Ledge
         done = list(threads.map(claim, range(8)))
     assert sum(done) == 1
     assert consumers(ledger) == sorted([f"job-{done.index(True)}", "old-1"])
+
+
+# --- who holds something already ------------------------------------------------------------------
+
+
+def replace(ledger: ro.Ledger, **how: Any) -> ro.Claim:
+    return ledger.replace("job", {"host0": "VCPU=2"}, **how)
+
+
+def move(ledger: ro.Ledger, **how: Any) -> ro.Claim:
+    return ledger.move("job", {"host0": "VCPU=2"}, **how)
+
+
+def adjust(ledger: ro.Ledger, **how: Any) -> ro.Claim:
+    return ledger.adjust("job", {"host0": "VCPU=2", "host1": "VCPU=-1"}, **how)
+
+
+HELD_AFTER = {
+    replace: "job holds VCPU=2 of host0",
+    move: "job holds VCPU=2 of host0",
+    adjust: "job holds VCPU=2 of host0",
+}
+
+
+def elsewhere(ledger: ro.Ledger, *expired: str) -> None:
+    """Let a job hold one of host1, and others all of host0; the claims of some have expired."""
+    at = dict.fromkeys(expired, LONG_AGO)
+    ledger.claim("job", {"host1": "VCPU=1"}, expires_at=at.get("job"))
+    for name in ("one", "two"):
+        ledger.claim(name, {"host0": "VCPU=2"}, expires_at=at.get(name))
+
+
+@pytest.mark.parametrize("verb", HELD_AFTER)
+def test_who_holds_something_takes_the_place_of_an_expired_claim(
+    ledger: ro.Ledger, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "two")
+    with pytest.raises(exceptions.CapacityException, match="VCPU asked 2, free 0"):
+        verb(ledger)
+    cursor, operation = ledger.feed.cursor(), new_operation()
+    claim = verb(ledger, release_expired=True, operation=operation)
+    assert str(claim) == HELD_AFTER[verb]
+    assert claim == ledger.held("job")
+    assert consumers(ledger) == ["job", "one"]
+    told = ledger.feed.changes(cursor).changes
+    assert {one.operation for one in told} == {operation}
+    assert {use.consumer for one in told for use in one.uses} == {"job", "two"}
+    assert verb(ledger, release_expired=True, operation=operation) == claim
+
+
+@pytest.mark.parametrize("verb", HELD_AFTER)
+@pytest.mark.law(2)
+def test_who_is_refused_all_the_same_releases_nobody(
+    ledger: ro.Ledger, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "job")
+    ledger.adjust("two", {"host0": "VCPU=-1"})
+    ledger.claim("small", {"host0": "VCPU=1"}, expires_at=LONG_AGO)
+    kept = [ledger.held(name) for name in ("job", "small")]
+    with pytest.raises(exceptions.CapacityException, match="VCPU asked"):
+        verb(ledger, release_expired=True)
+    assert [ledger.held(name) for name in ("job", "small")] == kept
+    assert consumers(ledger) == ["job", "one", "small", "two"]
+
+
+@pytest.mark.parametrize("verb", HELD_AFTER)
+def test_its_own_expired_claim_is_not_in_its_way(
+    ledger: ro.Ledger, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "job", "one")
+    before = ledger.held("job")
+    claim = verb(ledger, release_expired=True)
+    assert (claim.id, claim.expires_at) == (before.id, LONG_AGO)
+    assert consumers(ledger) == ["job", "two"]
+
+
+@pytest.mark.parametrize("verb", [replace, adjust])
+def test_at_an_old_generation_nobody_is_released(
+    ledger: ro.Ledger, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "two")
+    old = ledger.held("job").generation
+    ledger.confirm("job")
+    with pytest.raises(exceptions.StaleConsumer, match="job was changed"):
+        verb(ledger, release_expired=True, generation=old)
+    assert consumers(ledger) == ["job", "one", "two"]
+
+
+@pytest.mark.parametrize("verb", HELD_AFTER)
+def test_one_renewed_meanwhile_is_not_released_by_who_holds_something(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "two")
+    seen = before_a_write(
+        ledger,
+        monkeypatch,
+        lambda: ledger.renew("two", expires_in=HOUR),
+        3,
+        kind=verb.__name__,
+    )
+    with pytest.raises(exceptions.CapacityException):
+        verb(ledger, release_expired=True)
+    assert "two" in [order.consumer for order in seen[2].orders]
+    assert consumers(ledger) == ["job", "one", "two"]
+
+
+@pytest.mark.parametrize("verb", [ro.Ledger.replace, ro.Ledger.move])
+def test_candidates_of_who_holds_something_are_searched_without_the_expired(
+    ledger: ro.Ledger, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "one", "two")
+    ledger.claim("three", {"host1": "VCPU=3"})
+    searched = found(ledger, "VCPU=3")
+    assert not searched
+    claim = verb(ledger, "job", searched, release_expired=True)
+    assert str(claim) == "job holds VCPU=3 of host0"
+    assert consumers(ledger) == ["job", "three"]
+
+
+def test_what_a_move_leaves_behind_is_not_taken(ledger: ro.Ledger) -> None:
+    ledger.claim("job", {"host1": "VCPU=3"}, expires_at=LONG_AGO)
+    ledger.claim("one", {"host0": "VCPU=4"})
+    with pytest.raises(exceptions.NoCandidates):
+        ledger.move("job", found(ledger, "VCPU=2"), leaving="old", release_expired=True)
+    with pytest.raises(exceptions.CapacityException):
+        ledger.move("job", {"host1": "VCPU=2"}, leaving="old", release_expired=True)
+    assert consumers(ledger) == ["job", "one"]
+
+
+def test_who_is_to_hold_the_old_place_may_not_have_an_expired_claim(ledger: ro.Ledger) -> None:
+    elsewhere(ledger, "one", "two")
+    for asked in ("VCPU=2", "VCPU=4"):
+        with pytest.raises(exceptions.ConsumerExists, match="two holds"):
+            ledger.move("job", {"host0": asked}, leaving="two", release_expired=True)
+    assert consumers(ledger) == ["job", "one", "two"]
+    claim = ledger.move("job", {"host0": "VCPU=2"}, leaving="old", release_expired=True)
+    assert str(claim) == "job holds VCPU=2 of host0"
+    assert str(ledger.held("old")) == "old holds VCPU=1 of host1"
+
+
+def test_the_place_of_an_expired_topology_is_taken_by_who_holds_something(
+    ledger: ro.Ledger,
+) -> None:
+    ledger.sync(host_of("cells", small()))
+    asked = {"NUMA_TOPOLOGY": ro.numa(2, dedicated=8)}
+    ledger.claim("job", {"host0": "VCPU=1"})
+    for verb in (ledger.replace, ledger.move, ledger.adjust):
+        ledger.claim("old", {"cells": asked}, expires_at=LONG_AGO)
+        assert "PCPU=8" in str(verb("job", {"cells": asked}, release_expired=True).amounts)
+        assert consumers(ledger) == ["job"]
+        ledger.replace("job", {"host0": "VCPU=1"})
+
+
+def test_giving_back_more_than_is_held_releases_nobody(ledger: ro.Ledger) -> None:
+    elsewhere(ledger, "one")
+    with pytest.raises(exceptions.CapacityException):
+        ledger.adjust("job", {"host0": "VCPU=-1"}, release_expired=True)
+    assert consumers(ledger) == ["job", "one", "two"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import pytest
@@ -152,6 +153,28 @@ def test_allocations_are_set_listed_moved_and_swapped(lab, rows, refused):
     assert {row["provider"] for row in rows("allocation", "show", "job-2")} == {"host1"}
     lab("allocation", "delete", "old")
     assert len(rows("consumer", "list")) == 2
+
+
+def test_expired_claims_are_released_for_allocations_on_request(lab, rows, refused, url):
+    over = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    with ro.connect(url) as ledger:
+        ledger.claim("one", {"host0": "VCPU=8"}, expires_at=over)
+        ledger.claim("two", {"host1": "VCPU=8"}, expires_at=over)
+    wanted = ("allocation", "set", "job", "--allocation", "host0,VCPU=6")
+    assert "(one holds 8)" in refused(*wanted)
+    lab(*wanted, "--release-expired")
+    assert [row["consumer"] for row in rows("consumer", "list")] == ["job", "two"]
+    there = ("allocation", "move", "job", "--to", "host1")
+    assert "(two holds 8)" in refused(*there)
+    lab(*there, "--release-expired")
+    assert [row["consumer"] for row in rows("consumer", "list")] == ["job"]
+    assert {row["provider"] for row in rows("allocation", "show", "job")} == {"host1"}
+    lab("claim", "three", "VCPU=8", "--at", "host0")
+    why = refused("allocation", "move", "job", "--to", "host0", "--release-expired")
+    assert why == (
+        "resource-objects: host0 cannot give job VCPU=6:\n"
+        "  host0: VCPU asked 6, free 0 of 8 (three holds 8)\n"
+    )
 
 
 def test_consumers_are_listed_by_whose_they_are(lab, rows):

@@ -450,6 +450,36 @@ class OrderRules(Kit):
         )
         assert picture(backend).holds("b") == {("host0", "VCPU"): 8, ("host1", "VCPU"): 2}
 
+    @law(4)
+    @pytest.mark.parametrize("verb", ["claim", "replace", "adjust"])
+    def test_who_takes_has_what_others_release_in_the_same_write(
+        self, backend: Backend, verb: str
+    ) -> None:
+        here, there = two_hosts(backend)
+        taken = deltas({here: "VCPU=3"})
+        if verb != "claim":
+            claim(backend, "job", {there: "VCPU=1"})
+        take = {
+            "claim": ConsumerOrder.claim("job", taken),
+            "replace": ConsumerOrder.replace("job", taken),
+            "adjust": ConsumerOrder.adjust("job", taken),
+        }[verb]
+        claim(backend, "stays", {here: "VCPU=4"})
+        first = claim(backend, "goes", {here: "VCPU=4"})
+        order(backend, ConsumerOrder.renew("goes", _LATER))
+        before = picture(backend)
+        stale = ConsumerOrder.release("goes", generation=first.generation)
+        with pytest.raises(exceptions.StaleConsumer, match="goes"):
+            order(backend, take, stale)
+        assert picture(backend) == before
+        kept = backend.held("goes")
+        assert kept is not None
+        done = order(backend, take, ConsumerOrder.release("goes", generation=kept.generation))
+        assert {record.consumer for record in done} == {"job", "goes"}
+        assert backend.held("goes") is None
+        assert picture(backend).holds("job")["host0", "VCPU"] == 3
+        assert picture(backend).used("host0", "VCPU") == 7
+
     @law(5)
     def test_unit_rules_bind_each_of_several(self, backend: Backend) -> None:
         [here] = define(backend, host("host0", "VCPU=8:step_size=2:max_unit=4")).values()
