@@ -46,6 +46,8 @@ MAX_ELEMENTS = 2**17
 class FrozenDict(dict[Any, Any]):
     """A dict that cannot change and can be hashed if its values can."""
 
+    __slots__ = ()
+
     def _refuse(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise exceptions.FrozenValue("this mapping cannot change")
 

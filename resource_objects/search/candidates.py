@@ -111,8 +111,8 @@ class Candidate(base.Value):
         return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())
 
 
-#: A candidate, or what builds it when somebody looks at it.
-Hit: typing.TypeAlias = "Candidate | Callable[[], Candidate]"
+#: A candidate, or the number of the tree of which it is built when somebody looks at it.
+Hit: typing.TypeAlias = "Candidate | int"
 
 
 class Candidates(Sequence[Candidate]):
@@ -131,7 +131,7 @@ class Candidates(Sequence[Candidate]):
     """
 
     __slots__ = (
-        *("_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
+        *("_build", "_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
         *("at", "options", "request"),
     )
 
@@ -140,12 +140,14 @@ class Candidates(Sequence[Candidate]):
         found: Iterator[Hit],
         request: Request,
         *,
+        build: Callable[[int], Candidate],
         explain: Callable[[], Explanation],
         ended: Callable[[], tuple[int, bool]],
         options: Options,
         at: str | None = None,
     ) -> None:
-        """:param explain: why hosts were left out, when everything is found
+        """:param build: the candidate of a tree whose number was found
+        :param explain: why hosts were left out, when everything is found
         :param ended: the steps taken, and whether there may be more, when everything is found
         """
         self._rest = found
@@ -153,6 +155,7 @@ class Candidates(Sequence[Candidate]):
         self._is_done = False
         self._error: BaseException | None = None
         self._lock = threading.Lock()
+        self._build = build
         self._explain = explain
         self._ended = ended
         #: what was asked
@@ -213,7 +216,8 @@ class Candidates(Sequence[Candidate]):
     def _at(self, place: int) -> Candidate:
         hit = self._found[place]
         if not isinstance(hit, Candidate):
-            hit = self._found[place] = hit()  # two threads may both build it: they are equal
+            # two threads may both build it: they are equal
+            hit = self._found[place] = self._build(hit)
         return hit
 
     def __bool__(self) -> bool:
@@ -228,7 +232,7 @@ class Candidates(Sequence[Candidate]):
 
     def _every(self) -> Iterator[Candidate]:
         place = 0
-        while self._look(place + 1) > place:
+        while place < len(self._found) or self._look(place + 1) > place:
             yield self._at(place)
             place += 1
 

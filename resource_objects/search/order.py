@@ -71,7 +71,10 @@ class Order:
     @classmethod
     def of(cls, given: Any) -> Self:
         """Return ``given`` itself if it is an order already, else the one of that name."""
-        return given if isinstance(given, cls) else cls(given)
+        if isinstance(given, cls):
+            return given
+        kind: Any = cls  # classes hash
+        return _orders(kind)[given] if isinstance(given, str) and given in ORDERS else cls(given)
 
     @property
     def is_plain(self) -> bool:
@@ -83,6 +86,12 @@ class Order:
         if seed is None:
             return 1
         return AMONG if self.among is None else self.among
+
+
+@functools.cache
+def _orders(cls: type[Order]) -> dict[str, Any]:
+    """Return the orders that a name alone says."""
+    return {name: cls(name) for name in ORDERS}
 
 
 def check_seed(seed: object) -> int | None:

@@ -233,13 +233,16 @@ def _demand(
         [one.own[rows.provider] for one in laid.some],
         is_free & ~rows.is_part,
     )
+    is_device = _splitting(rows, one, rules)
     return FleetDemand(
         resource_class=name,
         whole=one.whole,
         amount=one.amount,
         units=one.units,
         rows=rows,
-        is_device=_splitting(rows, one, rules),
+        gives_all=amounts.alone(rows, one.amount),
+        is_device=is_device,
+        is_split=bool(is_device.any()),
         barriers=tuple((one.rule, one.label) for one in each),
         own=own,
         pooled=_pooled(fleet, rows, each, laid.some, is_free),
@@ -277,11 +280,11 @@ def _sources(
     numbers: range | Integers,
     is_barred: Sequence[Booleans],
     has_required: Sequence[Booleans],
-    is_free: Booleans,
+    allowed: Booleans,
 ) -> Sources:
-    allowed = is_free.copy()
+    """Return sources, ``allowed`` but for what bars them."""
     for barred in is_barred:
-        allowed &= ~barred
+        allowed = allowed & ~barred
     return Sources(numbers, tuple(is_barred), tuple(has_required), allowed)
 
 
@@ -392,7 +395,7 @@ def possible(problem: Problem) -> Integers:
     """
     passing = problem.is_host.copy()
     for condition in problem.conditions:
-        if passing.any():
+        if np.count_nonzero(passing):  # which costs a tenth of any(), and is asked often
             passing &= condition.mask()
     return np.flatnonzero(passing)
 
@@ -405,11 +408,16 @@ class Direct:
     """
 
     decides: Booleans
-    is_only: Booleans  #: that is the only way
+    is_only: Booleans | None  #: that is the only way; None where nobody asks for another
     first: tuple[Integers, ...]  #: by class, the number of the inventory that gives
+    provider: Integers  #: of inventories, by their number
+
+    def givers(self, tree: int) -> list[int]:
+        """Return the provider that gives each class to a tree."""
+        return [int(self.provider[first[tree]]) for first in self.first]
 
 
-def direct(problem: Problem, is_plain: bool) -> Direct | None:
+def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     """Return the trees that arrays decide, None if there are none.
 
     On these, what the exact decision does first is all it does: of each class the first provider
@@ -417,6 +425,7 @@ def direct(problem: Problem, is_plain: bool) -> Direct | None:
     and nobody draws on what another draws on.
 
     :param is_plain: whether who stands first comes first; else there is to be no choice
+    :param of_each: whether more than one candidate of a tree may be asked for
 
     Cost: a pass for each class, and each class and trait.
     """
@@ -424,21 +433,19 @@ def direct(problem: Problem, is_plain: bool) -> Direct | None:
     if not asks or problem.located or problem.named or _gives_units(problem):
         return None
     decides = np.ones(len(problem.is_host), dtype=np.bool_)
-    is_only = decides.copy()
+    is_only = np.ones_like(decides) if of_each or not is_plain else None
     answers = [np.zeros_like(decides) for _ in problem.required]
     first = []
     for ask in asks:
         rows = ask.rows
-        gives = ask.own.allowed & amounts.alone(ask, slice(None))
-        entries = np.flatnonzero(gives)
-        count = np.bincount(rows.tree[entries], minlength=len(decides))
+        (entries,) = (ask.own.allowed & ask.gives_all).nonzero()
         at = np.full(len(decides), -1)
         at[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
         first.append(at)
-        decides &= count > 0
-        is_only &= (count == 1) & ~_may_split(ask, len(decides))
+        decides &= at >= 0
+        if is_only is not None:
+            is_only &= _gives_alone(fleet, ask, entries)
         if ask.pooled is not None:
-            is_only &= ~amounts.from_pools(fleet, ask)
             decides[rows.tree[entries[fleet.is_pool[rows.provider[entries]]]]] = False
         for number, has in enumerate(ask.own.has_required):
             if ask.pooled is None:
@@ -448,23 +455,31 @@ def direct(problem: Problem, is_plain: bool) -> Direct | None:
     for answered_for in answers:
         decides &= answered_for
     if len(asks) > 1 and fleet.shares:
-        met = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
-        met[fleet.shares.source] = met[fleet.shares.targets] = True
-        for at in first:
-            decides &= ~met[at]
-    if not is_plain:
+        decides &= ~_may_meet(fleet, first)
+    if is_only is not None and not is_plain:
         decides &= is_only
-    return Direct(decides, is_only, tuple(first)) if decides.any() else None
+    provider = fleet.inventories.provider
+    return Direct(decides, is_only, tuple(first), provider) if decides.any() else None
 
 
-def _may_split(ask: FleetDemand, trees: int) -> Booleans:
-    """Return, by tree, whether several devices may share a class."""
-    rows = ask.rows
-    if not ask.is_device.any():
-        return np.zeros(trees, dtype=np.bool_)
-    parts = ask.own.allowed & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
-    several: Booleans = np.bincount(rows.tree[parts], minlength=trees) > 1
-    return several
+def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
+    """Return the trees where an inventory that gives shares, or is drawn on by another."""
+    met = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
+    met[fleet.shares.source] = met[fleet.shares.targets] = True
+    found: Booleans = np.logical_or.reduce([met[at] for at in first])
+    return found
+
+
+def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
+    """Return, by tree, whether there is one way to give a class: one of its entries gives all."""
+    rows, trees = ask.rows, len(fleet.hosts)
+    found: Booleans = np.bincount(rows.tree[entries], minlength=trees) == 1
+    if ask.is_split:
+        parts = ask.own.allowed & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
+        found &= np.bincount(rows.tree[parts], minlength=trees) < 2
+    if ask.pooled is not None:
+        found &= ~amounts.from_pools(fleet, ask)
+    return found
 
 
 def _gives_units(problem: Problem) -> bool:

@@ -16,7 +16,6 @@ before the first can be given.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -30,7 +29,7 @@ from resource_objects.search.explain import Explanation, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Direct, Problem, direct, lay, possible
-from resource_objects.search.tree_search import ClassShare, TreeSearch, candidate
+from resource_objects.search.tree_search import TreeSearch, counted_candidate
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -42,13 +41,14 @@ def search(
     """Return the candidates of a request, to be found when somebody looks at them.
 
     Cost: a vectorised pass over the fleet; then a microsecond per host that arrays decide and some
-    20 to build its candidate when it is looked at, some 200 for each other that may hold it where
+    8 to build its candidate when it is looked at, some 200 for each other that may hold it where
     the decision is easy; never more than ``budget`` steps.
     """
     run = _Run(lay(request, fleet), options)
     return Candidates(
         run.hits(),
         request,
+        build=run.build,
         explain=run.explain,
         ended=run.ended,
         options=options,
@@ -66,7 +66,7 @@ class _Run:
         self.preference = Preference(problem.fleet, problem.request, options.order, options.seed)
         self.budget = Budget(options.budget)
         self.possible = possible(problem)
-        self.direct = direct(problem, self.preference.is_plain)
+        self.direct = direct(problem, self.preference.is_plain, of_each=self.per_host != 1)
         self.count = 0
         self.found: set[int] = set()  # trees with a candidate
         self.seen: set[int] = set()  # trees of which it is known whether they have a candidate
@@ -105,6 +105,11 @@ class _Run:
             yield from self._further(sorted(self.waiting, key=self.place.__getitem__))
             turn += 1
 
+    def build(self, tree: int) -> Candidate:
+        """Return the candidate of a tree that arrays decided."""
+        assert self.direct is not None, "arrays decided some"
+        return counted_candidate(self.problem, tree, self.direct.givers(tree))
+
     def ended(self) -> tuple[int, bool]:
         """Return the steps that were taken, and whether some host may have more than was found."""
         return self.budget.spent, bool(self.undecided) or self.is_cut_short
@@ -138,7 +143,8 @@ class _Run:
                 continue
             place = self.place.setdefault(tree, len(self.place))
             if direct is not None and direct.decides[tree]:
-                yield place, self._hit(tree, direct)
+                self._note(tree, direct)
+                yield place, tree
                 continue
             if not self.budget.left:
                 self.undecided.extend(trees[number:])
@@ -163,14 +169,13 @@ class _Run:
             self.waiting[tree] = hosting
         return hit
 
-    def _hit(self, tree: int, direct: Direct) -> Hit:
-        """Return the first candidate of a tree that arrays decide; it is built when looked at."""
+    def _note(self, tree: int, direct: Direct) -> None:
+        """Count the first candidate of a tree that arrays decide; it is built when looked at."""
         self.seen.add(tree)
         self.found.add(tree)
         self.count += 1
-        if self.per_host != 1 and not direct.is_only[tree]:
+        if direct.is_only is not None and self.per_host != 1 and not direct.is_only[tree]:
             self.waiting[tree] = None
-        return functools.partial(_build, self.problem, direct, tree)
 
     def _is_served_alike(self, tree: int) -> bool:
         """Return whether a tree finds what one before it finds, because only pools give.
@@ -227,13 +232,3 @@ class _Run:
         if tree not in self.found and not is_of_others:
             self.refused.append(tree)
         return None
-
-
-def _build(problem: Problem, direct: Direct, tree: int) -> Candidate:
-    """Return the candidate of a tree that arrays decided."""
-    provider = problem.fleet.inventories.provider
-    parts = [
-        ClassShare(number, -1, int(provider[first[tree]]), ask.amount)
-        for number, (ask, first) in enumerate(zip(problem.demands, direct.first, strict=True))
-    ]
-    return candidate(problem, tree, parts)

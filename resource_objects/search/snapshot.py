@@ -148,7 +148,7 @@ class Snapshot:
         Providers that are equal are considered once: which of eight equal devices is taken makes
         no candidate of its own. The same snapshot, request and options give the same answer.
         Cost: milliseconds for the hosts that cannot, however many. For each that can, where counts
-        alone are asked for, a microsecond and some 20 to build the candidate when it is looked at;
+        alone are asked for, a microsecond and some 8 to build the candidate when it is looked at;
         some 200 where devices share an amount, traits meet or groups are named; half a millisecond
         where a topology is looked at. It grows with
         the limit, not with the number of candidates that there might be.

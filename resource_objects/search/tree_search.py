@@ -504,13 +504,39 @@ def candidate(
     )
 
 
+def counted_candidate(problem: Problem, tree: int, givers: Sequence[int]) -> Candidate:
+    """Return the candidate of a tree where one provider gives all of each class, none by unit.
+
+    It is what :func:`candidate` returns, where nothing is to be summed, placed or chosen.
+
+    Cost: some 6 microseconds for three classes.
+
+    :param givers: for each class, the place of the provider that gives it
+    """
+    fleet = problem.fleet
+    return Candidate._as_kept(
+        host=fleet.hosts[tree],
+        allocations=tuple(
+            [
+                _allocation(fleet, provider, ask.resource_class, ask.amount, ask.whole, ask.units)
+                for ask, provider in zip(problem.demands, givers, strict=True)
+            ]
+        ),
+        generations=tuple(_generations(fleet, givers)),
+        located=_NO_AMOUNTS,
+        mappings=_mappings(problem, givers, ()),
+    )
+
+
 def _mappings(
-    problem: Problem, of_unnamed: Iterable[int], given: Iterable[tuple[int, int]]
+    problem: Problem, of_unnamed: Iterable[int], given: Sequence[tuple[int, int]]
 ) -> FrozenDict:
     """Return who gives each group, by its suffix."""
     names = problem.fleet.names
-    every = tuple(names[place] for place in dict.fromkeys(of_unnamed))
+    every = tuple([names[place] for place in dict.fromkeys(of_unnamed)])
     found = {"": every} if every else {}
+    if not given:
+        return FrozenDict(found)
     suffixes = [iter(kind.suffixes) for kind in problem.named.kinds]
     for number, provider in given:
         found[next(suffixes[number])] = (names[provider],)
@@ -562,7 +588,7 @@ def _counted(
             units = _units(fleet, kind, count, gone.get(count.provider, ()))
         if units:
             gone.setdefault(count.provider, set()).update(units)
-        yield _allocation(fleet, count, units)
+        yield _allocation(fleet, *count[2:6], units)
 
 
 def _units(fleet: Fleet, kind: str, count: _Count, gone: Iterable[str]) -> tuple[str, ...]:
@@ -581,13 +607,19 @@ def _units(fleet: Fleet, kind: str, count: _Count, gone: Iterable[str]) -> tuple
     return found
 
 
-def _allocation(fleet: Fleet, count: _Count, units: tuple[str, ...]) -> Allocation:
-    name, whole = count.resource_class, count.whole
+def _allocation(
+    fleet: Fleet,
+    provider: int,
+    name: str,
+    amount: int,
+    whole: Amount | None,
+    units: tuple[str, ...],
+) -> Allocation:
     return Allocation._as_kept(
-        provider=fleet.names[count.provider],
-        provider_uuid=fleet.uuids[count.provider],
+        provider=fleet.names[provider],
+        provider_uuid=fleet.uuids[provider],
         resource_class=name,
-        amount=resource(name).make_amount(count.amount) if whole is None else whole,
+        amount=resource(name).make_amount(amount) if whole is None else whole,
         units=units,
     )
 
@@ -607,6 +639,8 @@ def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
 
 def _generations(fleet: Fleet, sources: Iterable[int]) -> Iterator[tuple[str, int]]:
     """Yield (uuid, generation) of some providers and of all above them, each once."""
-    several = (above for source in dict.fromkeys(sources) for above in fleet.upwards(source))
-    for provider in dict.fromkeys(several):
+    found = dict.fromkeys(sources)
+    if fleet.height > 1 or fleet.above:
+        found = dict.fromkeys(above for source in found for above in fleet.upwards(source))
+    for provider in found:
         yield fleet.uuids[provider], int(fleet.generation[provider])

@@ -138,7 +138,9 @@ class FleetDemand:
     amount: int  #: the same as a count
     units: tuple[str, ...]  #: asked for by name
     rows: ClassRows
+    gives_all: Booleans  #: could give all of it by itself; parallel to rows
     is_device: Booleans  #: may give a part, while other devices give the rest; parallel to rows
+    is_split: bool  #: whether any of them may
     barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
     own: Sources  #: all of them, to their own trees; parallel to rows
     pooled: Sources | None  #: those of pools, to other trees; None if there are none
@@ -348,11 +350,9 @@ class Shortage:
         return sum(column[rows].tolist())
 
 
-def alone(ask: FleetDemand, entries: Any) -> Booleans:
-    """Return which of some entries of a class could give all of it by themselves."""
-    rows = ask.rows
-    fits = (rows.low[entries] <= ask.amount) & (ask.amount <= rows.high[entries])
-    found: Booleans = fits & (ask.amount % rows.step_size[entries] == 0)
+def alone(rows: ClassRows, amount: int) -> Booleans:
+    """Return which entries of a class could give all of an amount by themselves."""
+    found: Booleans = (rows.low <= amount) & (amount <= rows.high) & (amount % rows.step_size == 0)
     return found
 
 
@@ -366,7 +366,7 @@ def from_pools(fleet: Fleet, ask: FleetDemand, trait: int | None = None) -> Bool
     if ask.pooled is None:
         return np.zeros(len(fleet.hosts), dtype=np.bool_)
     entries: Any = np.asarray(ask.pooled.numbers) - ask.rows.first
-    able = having(ask.pooled, trait) & alone(ask, entries)
+    able = having(ask.pooled, trait) & ask.gives_all[entries]
     pools = ask.rows.provider[entries][able]
     return fleet.pools.linked_to(pools, len(fleet.hosts))
 
@@ -415,9 +415,9 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
     if not len(rows.tree):
         return found
     sources = having(ask.own, trait)
-    found[rows.tree[sources & alone(ask, slice(None))]] = True
-    shares = sources & ask.is_device & (rows.low <= rows.high)
-    if shares.any():
+    found[rows.tree[sources & ask.gives_all]] = True
+    if ask.is_split:
+        shares = sources & ask.is_device & (rows.low <= rows.high)
         # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
         parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
         starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
@@ -482,7 +482,7 @@ class ClassCondition:
     @property
     def is_of_devices(self) -> bool:
         """Whether it is a class of devices, or devices share it."""
-        return is_device(self.demand.resource_class) or bool(self.demand.is_device.any())
+        return is_device(self.demand.resource_class) or self.demand.is_split
 
     # --- on one host ---
 

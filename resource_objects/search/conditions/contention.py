@@ -17,7 +17,6 @@ from resource_objects.search.conditions.amounts import (
     Supply,
     TreeDemand,
     _left,
-    alone,
     from_pools,
     members,
 )
@@ -56,7 +55,7 @@ def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
     """Return how much of a class is asked for, and who may give: which of its inventories."""
     rows = ask.rows
     shares = ask.is_device & (rows.low <= rows.high)
-    able = ask.own.allowed & (shares | alone(ask, slice(None)))
+    able = ask.own.allowed & (shares | ask.gives_all)
     return ask.amount, rows, able & ~from_pools(fleet, ask)[rows.tree]
 
 
