@@ -25,6 +25,8 @@ class Case(NamedTuple):
     under: float | None = None  #: milliseconds
     holds: bool = True
     capped: bool = True  #: whether Placement is also asked with its caps
+    every: bool = False  #: whether each candidate is built, and its host and allocations are read
+    times: float | None = None  #: at most so many times what Placement takes
     #: of a host with devices: how many, and of groups
     point: tuple[int, int] | None = None
 
@@ -120,6 +122,13 @@ def of_kinds(one: int, other: int) -> str:
     return words(*[(1, KINDS[0])] * one, *[(1, KINDS[1])] * other)
 
 
+def _all_of_flat() -> Case:
+    """Return the request of :func:`flat` that has a candidate for each host."""
+    name = f"all 10,000 candidates of 10,000 providers of {CLASSES} classes"
+    said = f"resources={amounts()}"
+    return Case(name, said, capped=False, every=True, times=0.2)
+
+
 def _alone(count: int, *groups: int, under: float | None = None) -> Iterator[Case]:
     for asked in groups:
         name = f"a host with {count} equal devices, {asked} isolated groups"
@@ -130,7 +139,10 @@ def _alone(count: int, *groups: int, under: float | None = None) -> Iterator[Cas
 FLEETS = (
     Fleet(
         lambda: flat(10_000),
-        (Case(f"10,000 providers of {CLASSES} classes", words(), 5, capped=False),),
+        (
+            Case(f"10,000 providers of {CLASSES} classes", words(), 5, capped=False),
+            _all_of_flat(),
+        ),
     ),
     Fleet(
         lambda: trees(TREES),

@@ -45,12 +45,13 @@ def _some(roots: Iterable[ro.Provider], count: int) -> Iterator[list[ro.Provider
 def compared(ledger: ro.Ledger, theirs: Process, case: Case) -> Iterator[Row]:
     """Yield a row per way to ask Placement, and one of our own semantics."""
     asked = query.parse(case.words)
-    once = searching(ledger, asked.request, asked.limit, holds=case.holds)
+    once = searching(ledger, asked.request, asked.limit, case.holds, every=case.every)
     ways = {peer.NAME: DEFAULT, **({CAPS: CAPPED} if case.capped else {})}
     for place, (name, options) in enumerate(ways.items()):
         found = _row(case, once, lambda options=options: theirs.ask(case.words, PATIENCE, options))
         yield dataclasses.replace(found, peer_name=name, **(_NO_TARGET if place else {}))
-    own = searching(ledger, asked.request.replace(compatibility=None), asked.limit, case.holds)
+    request = asked.request.replace(compatibility=None)
+    own = searching(ledger, request, asked.limit, case.holds, every=case.every)
     yield alone(f"{case.name}, our semantics", own, case.under)
 
 
@@ -68,10 +69,14 @@ def _row(case: Case, once: Callable[[], Any], theirs: Callable[[], Any]) -> Row:
             raise AssertionError(f"placement finds {answer.candidates} for {case.words}")
         rounds.append((mine, (PATIENCE if answer is None else answer.seconds) * 1e3))
     found = judged(case.name, statistics.median(mine for mine, _ in rounds), case.under)
+    ratio = statistics.median(mine / other for mine, other in rounds)
+    if case.times is not None:
+        said = f"at most {case.times:g} times"
+        found = dataclasses.replace(found, target=said, met=ratio <= case.times)
     return dataclasses.replace(
         found,
         peer=statistics.median(other for _, other in rounds),
-        ratio=statistics.median(mine / other for mine, other in rounds),
+        ratio=ratio,
         point=case.point,
         axes=None if case.point is None else ("devices", "group"),
         stopped=stopped,
@@ -79,12 +84,24 @@ def _row(case: Case, once: Callable[[], Any], theirs: Callable[[], Any]) -> Row:
 
 
 def searching(
-    ledger: ro.Ledger, request: Request, limit: int | None, holds: bool, **options: Any
+    ledger: ro.Ledger,
+    request: Request,
+    limit: int | None,
+    holds: bool,
+    *,
+    every: bool = False,
+    **options: Any,
 ) -> Callable[[], None]:
-    """Return what asks for a fresh snapshot and searches it."""
+    """Return what asks for a fresh snapshot and searches it.
+
+    :param every: whether each candidate is built, and its host and allocations are read
+    """
 
     def once() -> None:
-        if bool(ledger.snapshot().candidates(request, limit=limit, **options)) is not holds:
+        found = ledger.snapshot().candidates(request, limit=limit, **options)
+        if every and not all(one.host and one.allocations for one in found):
+            raise AssertionError(f"{request}: a candidate without allocations")
+        if bool(found) is not holds:
             raise AssertionError(f"{request} {'does not fit' if holds else 'fits'}")
 
     once()
