@@ -34,6 +34,7 @@ from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.dry_run import without_consumers
+from resource_objects.providers.feed import Cursor
 from resource_objects.providers.given import Expiry, any_generation, generation
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
@@ -662,19 +663,27 @@ class Claims:
             latest = found
             if expired and isinstance(latest, Candidates):
                 latest = picture(latest.at).searched(latest.request, latest.options)
-            left = self._store.retries.searches if isinstance(latest, Candidates) else 0
+            retries, searched = self._store.retries, 0
+            until = retries.clock() + retries.seconds
+            read: Cursor | None = None
             while True:
                 if isinstance(latest, Candidates) and not latest:
                     why = latest.explain()
                     told = f"no candidate for {consumer}"
                     raise exceptions.NoCandidates(told, why, why.reasons)
                 yield from demands_of(latest, self._store.uuids, "claim")
-                if not left or not isinstance(latest, Candidates):
+                if not isinstance(latest, Candidates) or searched >= retries.searches:
                     return
-                left -= 1
-                chance = int(self._store.retries.uniform(0, 2**32))
-                again = latest.options.again(chance)
-                latest = picture(latest.at).searched(latest.request, again)
+                if searched:
+                    retries.pause(searched)
+                if retries.clock() >= until:
+                    return
+                snapshot = picture(latest.at)
+                if snapshot.cursor is not None and snapshot.cursor == read:
+                    return  # nobody was faster: it is about something else
+                read, searched = snapshot.cursor, searched + 1
+                again = latest.options.again(int(retries.uniform(0, 2**32)))
+                latest = snapshot.searched(latest.request, again)
 
         return _InTurn(consumer, demands())
 

@@ -218,7 +218,7 @@ class Ledger:
     ) -> Claim:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
 
-        :param found: candidates (the next one on a lost race, then a fresh search, as often as the
+        :param found: candidates (the next one on a lost race, then a fresh search, as long as the
             ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice, of
             which the first that is still free is taken; allocations, with their units; or
             ``{provider: amounts}``, providers by name or uuid, by whoever decides elsewhere. An

@@ -33,6 +33,8 @@ _T = TypeVar("_T")
 
 #: Seconds: the longest of the pauses before an amount is placed again, and that before the first.
 _LONGEST_PAUSE, _FIRST_PAUSE = 0.25, 0.002
+#: After so many tries the longest pause is reached: no float is large enough for every power of 2.
+_MOST_DOUBLED = 16
 
 #: How many rows of a list are read at once, and how many trees.
 PAGE, TREE_PAGE = 500, 100
@@ -42,8 +44,11 @@ PAGE, TREE_PAGE = 500, 100
 class RetryPolicy:
     """How often a write is tried again after somebody else was faster.
 
-    ``searches``: how many times ``claim`` looks for candidates afresh after all it was given are
-    gone; such a search is shuffled among the best, or those who met once would meet again.
+    ``searches`` and ``seconds``: how many times at most, and for how long, ``claim`` looks for
+    candidates afresh after all it was given are gone. Such a search is shuffled among the best, and
+    from the second one on waits a short time at random before, or those who met once would meet
+    again. By these defaults the seconds are over first: as long as others leave room, a claim that
+    asks for candidates gets some of it. It ends earlier where nobody wrote since the last search.
     ``fits``: how many times the ledger places an amount afresh that it puts somewhere itself
     (a topology that is not assigned, units that are named) after somebody took of that host in
     between; before each it waits a short time at random, growing to a quarter of a second, for the
@@ -52,12 +57,14 @@ class RetryPolicy:
     ``reshape`` is worked out again, ``adjust``, ``move``, ``swap`` and ``renew`` read the consumer
     again. ``apply`` is not tried again: its plan holds for what it was made from.
 
-    :raises InvalidField: for what is no count from 0
+    :raises InvalidField: for what is no count from 0, or no time from 0
     """
 
-    searches: int = 3
+    searches: int = 1000
     definitions: int = 5
     fits: int = 20
+    seconds: float = 30.0
+    clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     uniform: Callable[[float, float], float] = random.uniform
 
@@ -66,6 +73,8 @@ class RetryPolicy:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise exceptions.InvalidField(f"RetryPolicy.{name}", value, "an integer from 0")
+        if not isinstance(self.seconds, int | float) or not self.seconds >= 0:  # nor NaN
+            raise exceptions.InvalidField("RetryPolicy.seconds", self.seconds, "seconds from 0")
 
     def pause(self, tried: int) -> None:
         """Wait before something is tried again that was tried so often.
@@ -73,7 +82,8 @@ class RetryPolicy:
         >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
         0.008
         """
-        self.sleep(self.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tried)))
+        longest = _FIRST_PAUSE * 2 ** min(tried, _MOST_DOUBLED)
+        self.sleep(self.uniform(0, min(_LONGEST_PAUSE, longest)))
 
 
 def new_operation() -> str:

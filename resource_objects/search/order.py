@@ -173,7 +173,7 @@ class Preference:
         ordered = possible[np.lexsort(keys)]
         block = self._order.block(self._seed)
         if block > 1 and self._order.by != "random":
-            places = np.arange(len(ordered)) // block
+            places = np.arange(len(ordered)) // min(block, len(ordered))
             ordered = ordered[np.lexsort((rng.random(len(ordered)), places))]
         return ordered.tolist()  # type: ignore[no-any-return]
 

@@ -313,6 +313,13 @@ def test_tries_and_time_are_bounded() -> None:
         late.run(_failing(2))
 
 
+def test_it_may_be_tried_as_often_as_one_likes() -> None:
+    slept: list[float] = []
+    retries = Retries(tries=5000, sleep=slept.append, uniform=lambda least, most: most)
+    assert retries.run(_failing(4000)) == 4001
+    assert max(slept) == 0.25
+
+
 def test_what_is_not_transient_is_not_tried_again() -> None:
     tries = itertools.count(1)
 

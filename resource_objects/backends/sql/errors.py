@@ -31,6 +31,9 @@ from resource_objects.exceptions import InvalidField, LedgerError
 
 T = TypeVar("T")
 
+#: After so many tries the longest sleep is reached: no float is large enough for every power of 2.
+_MOST_DOUBLED = 60
+
 
 class Transient(Exception):
     """A transaction was rolled back and may be tried again; ``final`` is raised at the end."""
@@ -81,7 +84,8 @@ class Retries:
             except Transient as error:
                 if tried == self.tries or self.clock() - began >= self.seconds:
                     raise error.final from error.__cause__
-            self.sleep(self.uniform(0, min(self.longest_sleep, self.first_sleep * 2**tried)))
+            longest = self.first_sleep * 2 ** min(tried, _MOST_DOUBLED)
+            self.sleep(self.uniform(0, min(self.longest_sleep, longest)))
         raise AssertionError("tries is at least 1")
 
 
