@@ -27,7 +27,7 @@ from resource_objects.ledger.demand import (
 from resource_objects.ledger.feed import Snapshots
 from resource_objects.ledger.gang import Gang
 from resource_objects.ledger.placing import Placer
-from resource_objects.ledger.store import Store, any_limit, claim_of
+from resource_objects.ledger.store import Store, any_limit, claim_of, new_claim_of
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
@@ -204,7 +204,8 @@ class Claims:
                 expired=expired,
             )
 
-        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
+        taken = self._take_or_release(begin, release_expired, name)
+        return _in_order(taken, [name], new_claim_of)[0]
 
     def claim_all(
         self,
@@ -247,7 +248,8 @@ class Claims:
                 expired=expired,
             )
 
-        return _in_order(self._take_or_release(begin, release_expired, *wanted), wanted)
+        taken = self._take_or_release(begin, release_expired, *wanted)
+        return _in_order(taken, wanted, new_claim_of)
 
     def adjust(
         self,
@@ -291,7 +293,8 @@ class Claims:
                 expired=expired,
             )
 
-        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
+        taken = self._take_or_release(begin, release_expired, name)
+        return _in_order(taken, [name], new_claim_of)[0]
 
     def attribute(
         self,
@@ -369,7 +372,8 @@ class Claims:
                 expired=expired,
             )
 
-        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
+        taken = self._take_or_release(begin, release_expired, name)
+        return _in_order(taken, [name], new_claim_of)[0]
 
     def move(
         self,
@@ -802,10 +806,14 @@ def _claim_orders(
         yield ConsumerOrder.claim(name, demand.uses, request=asked, **until, **said)
 
 
-def _in_order(records: Iterable[ConsumerRecord], consumers: Iterable[str]) -> tuple[Claim, ...]:
+def _in_order(
+    records: Iterable[ConsumerRecord],
+    consumers: Iterable[str],
+    claim: Callable[[ConsumerRecord], Claim] = claim_of,
+) -> tuple[Claim, ...]:
     """Return claims in the order of their consumers."""
     by_name = {record.consumer: record for record in records}
-    return tuple(claim_of(by_name[name]) for name in consumers)
+    return tuple(claim(by_name[name]) for name in consumers)
 
 
 def _release(kept: ConsumerRecord) -> ConsumerOrder:

@@ -12,7 +12,7 @@ import functools
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
@@ -265,21 +265,33 @@ def any_limit(limit: object) -> int | None:
 
 
 def claim_of(record: ConsumerRecord) -> Claim:
-    """Return a kept claim as an object. It was checked when it was ordered."""
-    return Claim._as_kept(
-        request=None if record.request is None else record.request.request,
-        id=record.uuid,
-        consumer=record.consumer,
-        consumer_uuid=record.uuid,
-        state=record.state,
-        created_at=record.created_at,
-        generation=record.generation,
-        project=record.project,
-        user=record.user,
-        consumer_type=record.consumer_type,
-        expires_at=record.expires_at,
-        allocations=tuple([_allocation(held) for held in record.held]),
-    )
+    """Return a kept claim as an object.
+
+    :raises InvalidInput: if it is none: another program, or another version, wrote the rows
+    """
+    return Claim(**_fields_of(record))
+
+
+def new_claim_of(record: ConsumerRecord) -> Claim:
+    """Return a claim that was just made as an object; it was checked when it was ordered."""
+    return Claim._as_kept(**_fields_of(record))
+
+
+def _fields_of(record: ConsumerRecord) -> dict[str, Any]:
+    return {
+        "request": None if record.request is None else record.request.request,
+        "id": record.uuid,
+        "consumer": record.consumer,
+        "consumer_uuid": record.uuid,
+        "state": record.state,
+        "created_at": record.created_at,
+        "generation": record.generation,
+        "project": record.project,
+        "user": record.user,
+        "consumer_type": record.consumer_type,
+        "expires_at": record.expires_at,
+        "allocations": tuple([_allocation(held) for held in record.held]),
+    }
 
 
 @functools.lru_cache(maxsize=4096)

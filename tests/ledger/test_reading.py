@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -506,3 +509,23 @@ def test_what_is_over_full_is_told_of_one_tree_too(busy: ro.Ledger) -> None:
     everywhere = list(busy.usage(over_capacity=True))
     assert list(busy.usage("host0", over_capacity=True)) == everywhere
     assert set(busy.usage(over_capacity=True).consumers) <= {"a", "b", "c", "d"}
+
+
+# --- rows that another program wrote ---
+
+
+@pytest.mark.law(8)
+@pytest.mark.parametrize(
+    ("damage", "said"), [("state = 'odd'", "Claim.state.*'odd'"), ("uuid = 'odd'", "'odd'")]
+)
+def test_a_row_that_is_no_claim_is_refused_where_it_is_read(
+    sqlite_url: Callable[[str], str], tmp_path: Path, damage: str, said: str
+) -> None:
+    with ro.connect(sqlite_url("ledger.db")) as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ledger.claim("job", {"host0": "VCPU=1"})
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as rows, rows:
+            rows.execute(f"UPDATE consumers SET {damage}")
+        for read in (lambda: ledger.held("job"), lambda: list(ledger.consumers())):
+            with pytest.raises(exceptions.InvalidInput, match=said):
+                read()
