@@ -542,13 +542,13 @@ class SearchLimitReached(ResourceObjectsError):
 class Undetermined(ResourceObjectsError):
     """Counts of devices do not tell whether they can be had at once: neither yes nor no (D4)."""
 
-    def __init__(self, asked: object) -> None:
-        super().__init__(asked)
-        self.asked = asked
+    def __init__(self, amount: object) -> None:
+        super().__init__(amount)
+        self.amount = amount
 
     def __str__(self) -> str:
         unknown = "pools do not tell which functions are of one device"
-        return f"{self.asked}: {unknown}: neither yes nor no"
+        return f"{self.amount}: {unknown}: neither yes nor no"
 
 
 class NoCandidates(CapacityException):

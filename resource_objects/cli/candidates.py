@@ -59,12 +59,12 @@ class ListCandidates(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search, and claim if that is said."""
         with misused():
-            asked = arguments.parse_request(parsed_args)
-            options = _options(parsed_args, asked.limit)
+            parsed = arguments.parse_request(parsed_args)
+            options = _options(parsed_args, parsed.limit)
         with self.open_ledger() as ledger:
             snapshot = ledger.snapshot(parsed_args.at)
             with misused():
-                found = snapshot.candidates(asked.request, **options)
+                found = snapshot.candidates(parsed.request, **options)
             listed = _listed(found)
             self._check(found, listed, parsed_args)
             claim = None

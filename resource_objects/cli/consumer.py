@@ -77,7 +77,7 @@ class MakeClaim(Lister):
             forbidden=parsed_args.forbidden,
         )
         with self.open_ledger() as ledger:
-            asked = f"nobody can give {parsed_args.consumer} {request}"
+            refused = f"nobody can give {parsed_args.consumer} {request}"
             try:
                 done = claim_at(
                     ledger,
@@ -88,9 +88,9 @@ class MakeClaim(Lister):
                     **whose(parsed_args),
                 )
             except exceptions.NoCandidates as refusal:
-                raise Refused(asked, str(refusal.args[1]).splitlines()) from refusal
+                raise Refused(refused, str(refusal.args[1]).splitlines()) from refusal
             if not isinstance(done, Claim):
-                raise Refused(asked, str(done.explain()).splitlines())
+                raise Refused(refused, str(done.explain()).splitlines())
             return COLUMNS, allocation_rows(done.consumer, done.allocations)
 
 
@@ -268,8 +268,8 @@ class SetAllocations(Lister):
             name, _, amounts = given.removeprefix("rp=").partition(",")
             if not amounts:
                 raise exceptions.InvalidText("allocation", given, "rp=PROVIDER,CLASS=AMOUNT,...")
-            asked = Amounts.of(amounts)
-            wanted[name] = wanted[name] + asked if name in wanted else asked
+            more = Amounts.of(amounts)
+            wanted[name] = wanted[name] + more if name in wanted else more
         with self.open_ledger() as ledger:
             claim = ledger.replace(
                 parsed_args.consumer,
@@ -348,16 +348,16 @@ class MoveConsumer(Lister):
         consumer, release_expired = parsed_args.consumer, parsed_args.release_expired
         with self.open_ledger() as ledger:
             request = request_again(ledger, consumer)
-            asked = f"{parsed_args.to} cannot give {consumer} {request}"
+            refused = f"{parsed_args.to} cannot give {consumer} {request}"
             found = ledger.snapshot(parsed_args.to).candidates(request)
             if not found and not release_expired:
-                raise Refused(asked, str(found.explain()).splitlines())
+                raise Refused(refused, str(found.explain()).splitlines())
             try:
                 claim = ledger.move(
                     consumer, found, leaving=parsed_args.leaving, release_expired=release_expired
                 )
             except exceptions.NoCandidates as refusal:
-                raise Refused(asked, str(refusal.args[1]).splitlines()) from refusal
+                raise Refused(refused, str(refusal.args[1]).splitlines()) from refusal
         return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
 
 

@@ -118,10 +118,10 @@ def parse_request(said: argparse.Namespace) -> ParsedQuery:
         if getattr(said, name):
             expected = "no other word about what is asked"
             raise exceptions.InvalidRequest("beside --query", _word(name, said), expected)
-    asked = query.parse(said.query)
+    parsed = query.parse(said.query)
     if said.compatibility == _OURS:
-        return query.ParsedQuery(asked.request.replace(compatibility=None), asked.limit)
-    return asked
+        return query.ParsedQuery(parsed.request.replace(compatibility=None), parsed.limit)
+    return parsed
 
 
 def _word(name: str, said: argparse.Namespace) -> str:

@@ -154,8 +154,8 @@ def _inventories(
         figures["MEMORY_MB"]["reserved"] = min(kept_mb, totals["MEMORY_MB"])
     for kind, amount in Amounts.of(reserved).items():
         _require_offered("reserved", kind.name, totals)
-        asked = sum(record.amount for record in amount.to_records(kind.name))
-        figures[kind.name]["reserved"] = figures[kind.name].get("reserved", 0) + asked
+        more = sum(record.amount for record in amount.to_records(kind.name))
+        figures[kind.name]["reserved"] = figures[kind.name].get("reserved", 0) + more
     for name, ratio in ratios.items():
         _require_offered("ratios", name, totals)
         if name == "PCPU":

@@ -407,19 +407,19 @@ def _reasons(binding: Binding, host: Host, pending: Pending) -> Iterator[Reason]
     where = host.name
     in_parts = of_host(amount for some in pending.located.values() for amount in some)
     for name in pending.amounts.names():
-        asked, in_cells = units(pending.amounts, name), in_parts[name]
+        requested, in_cells = units(pending.amounts, name), in_parts[name]
         holders = host.holders(name)
         holds = dict(holders).get(binding.consumer, 0)
         inventory = host.count(name)
-        if holds + asked - in_cells < 0:
-            yield decision.not_held(name, asked - in_cells, holds, where)
+        if holds + requested - in_cells < 0:
+            yield decision.not_held(name, requested - in_cells, holds, where)
         elif inventory is None:
-            yield decision.absent(name, asked, where)
+            yield decision.absent(name, requested, where)
         else:
             (record,) = inventory.to_records()
             # unit rules bind what is held at one place: not what cells give together with the host
             aggregate = binding.aggregate or bool(in_cells)
-            for reason in decision.refusals(record, asked, where, holds, aggregate=aggregate):
+            for reason in decision.refusals(record, requested, where, holds, aggregate=aggregate):
                 yield decision.held_by(reason, holders)
 
 
@@ -609,8 +609,10 @@ def _at_parts(
     if binding.aggregate:
         return _of_parts(located, amounts)
     if cell_map_of(located.inventory) is None:
-        asked = located.inventory.joined(amounts)
-        return _of_parts(located, amounts) if asked is None else _at_host(binding, [(kind, asked)])
+        joined = located.inventory.joined(amounts)
+        return (
+            _of_parts(located, amounts) if joined is None else _at_host(binding, [(kind, joined)])
+        )
     taken = [one for one in amounts if not one.is_negative]
     if len(taken) > 1:
         raise exceptions.InvalidAmount(
@@ -690,12 +692,12 @@ def _needs_two(binding: Binding, kind: str, amounts: Sequence[Amount]) -> bool:
     if located is None or len(back) in (0, len(amounts)):
         return False
     has_cells = cell_map_of(located.inventory) is not None
-    if not binding.aggregate and (has_cells or not _stays_asked(amounts)):
+    if not binding.aggregate and (has_cells or not _is_exchange(amounts)):
         return True
     return any(change.taken and change.given for change in _net(located, amounts).values())
 
 
-def _stays_asked(amounts: Iterable[Amount]) -> bool:
+def _is_exchange(amounts: Iterable[Amount]) -> bool:
     """Return whether as much of each kind comes as goes."""
     counts: Counter[Amount] = Counter()
     for amount in amounts:

@@ -276,7 +276,7 @@ def _idle(view: LocatedView, consumers: Iterable[Consumer]) -> dict[str, frozens
     """Return the CPUs that each consumer has left empty, as its request explains what it holds."""
     found = {}
     for consumer in consumers:
-        amount = _asked(consumer)
+        amount = _topology_of(consumer)
         if amount is None:
             continue
         try:
@@ -288,12 +288,12 @@ def _idle(view: LocatedView, consumers: Iterable[Consumer]) -> dict[str, frozens
     return found
 
 
-def _asked(consumer: Consumer) -> NUMATopologyAmount | None:
+def _topology_of(consumer: Consumer) -> NUMATopologyAmount | None:
     """Return the topology that a consumer asked for, None if that is not known."""
     if consumer.request is None:
         return None
-    asked = located_amounts(consumer.request.resources).get(NUMA_TOPOLOGY.name)
-    return asked.unassigned() if isinstance(asked, NUMATopologyAmount) else None
+    amount = located_amounts(consumer.request.resources).get(NUMA_TOPOLOGY.name)
+    return amount.unassigned() if isinstance(amount, NUMATopologyAmount) else None
 
 
 def _held_at(consumer: Consumer) -> Iterator[Use]:

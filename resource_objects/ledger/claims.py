@@ -293,8 +293,7 @@ class Claims:
                 expired=expired,
             )
 
-        taken = self._take_or_release(begin, release_expired, name)
-        return _in_order(taken, [name], new_claim_of)[0]
+        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
 
     def attribute(
         self,
@@ -320,9 +319,9 @@ class Claims:
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 for one in demands.values():
-                    asked, uses = _stored(one.request), _with_units_of(kept, one.uses)
+                    request, uses = _stored(one.request), _with_units_of(kept, one.uses)
                     yield ConsumerOrder.adjust(
-                        name, uses, generation=at, request=asked, adopts=True, **said
+                        name, uses, generation=at, request=request, adopts=True, **said
                     )
                     given = tuple(dataclasses.replace(use, amount=-use.amount) for use in uses)
                     yield ConsumerOrder.adjust(
@@ -354,9 +353,9 @@ class Claims:
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
             for one in demands.values():
-                asked = _stored(one.request)
+                request = _stored(one.request)
                 yield ConsumerOrder.replace(
-                    name, one.uses, request=asked, generation=read_at, **said
+                    name, one.uses, request=request, generation=read_at, **said
                 )
 
         def begin(expired: frozenset[str]) -> _Taking:
@@ -398,9 +397,9 @@ class Claims:
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 for one in demands.values():
-                    asked = _stored(one.request)
+                    request = _stored(one.request)
                     yield ConsumerOrder.replace(
-                        name, one.uses, request=asked, generation=kept.generation
+                        name, one.uses, request=request, generation=kept.generation
                     )
                 if other is not None:
                     yield ConsumerOrder.claim(
@@ -720,12 +719,12 @@ class Claims:
             return _found_at
         if not isinstance(unchanged, Mapping):
             raise exceptions.InvalidField("unchanged", unchanged, _UNCHANGED)
-        asked = {
+        generations = {
             names.provider_key(name): generation(number, "unchanged")
             for name, number in unchanged.items()
         }
-        uuids = self._store.uuids(asked)
-        pairs = tuple((uuids[key], number) for key, number in asked.items())
+        uuids = self._store.uuids(generations)
+        pairs = tuple((uuids[key], number) for key, number in generations.items())
         return lambda demand: pairs
 
     def _known(self, consumer: str, demand: Demand, demanded: Callable[[Demand], _Pairs]) -> Demand:
@@ -735,8 +734,8 @@ class Claims:
 
     def _resolving(self, found: Iterable[Found]) -> Resolve:
         """Return a function that gives uuids, read at once for all providers that are named."""
-        asked = dict.fromkeys(key for one in found for key in providers_in(one))
-        missing = [key for key in asked if not names.is_uuid(key)]
+        named = dict.fromkeys(key for one in found for key in providers_in(one))
+        missing = [key for key in named if not names.is_uuid(key)]
         known = self._store.backend.uuids(missing) if missing else {}
 
         def resolve(keys: Collection[str]) -> dict[str, str]:
@@ -802,8 +801,8 @@ def _claim_orders(
     until: Expiry, said: _Described, demands: Mapping[str, Demand]
 ) -> Iterator[ConsumerOrder]:
     for name, demand in demands.items():
-        asked = _stored(demand.request)
-        yield ConsumerOrder.claim(name, demand.uses, request=asked, **until, **said)
+        request = _stored(demand.request)
+        yield ConsumerOrder.claim(name, demand.uses, request=request, **until, **said)
 
 
 def _in_order(

@@ -117,10 +117,10 @@ def _of_candidates(
     for one in candidates:
         if not isinstance(one, Candidate):
             raise exceptions.InvalidAmount("claim", one, "a candidate")
-        yield _of_allocations(one.allocations, resolve, "claim", request or _asked_by(one), one)
+        yield _of_allocations(one.allocations, resolve, "claim", request or _request_of(one), one)
 
 
-def _asked_by(one: Candidate) -> Request | None:
+def _request_of(one: Candidate) -> Request | None:
     """Return what a candidate of one's own choice located, so that it can be assigned again."""
     located = {kind: amount.unassigned() for kind, amount in one.located.items()}
     return Request(located) if located else None
@@ -153,13 +153,13 @@ def _of_allocations(
     known = {
         one.provider_uuid: one.provider for one in allocations if one.provider_uuid is not None
     }
-    asked = request or demand.request
+    whole = request or demand.request
     if candidate is None:
-        return Demand(demand.uses, asked, names=known, located=demand.located)
+        return Demand(demand.uses, whole, names=known, located=demand.located)
     required = _required(candidate, demand.uses, known)
     return Demand(
         demand.uses,
-        asked,
+        whole,
         candidate.generations,
         required,
         known,
@@ -237,12 +237,12 @@ class _Given(NamedTuple):
 
 def _of_mapping(given: Mapping[Any, Any], what: str) -> Iterator[_Given]:
     seen: set[str] = set()
-    for name, asked in given.items():
+    for name, there in given.items():
         key = names.provider_key(name)
         if key in seen:
             raise exceptions.DuplicateKey(what, name, "each provider once")
         seen.add(key)
-        for kind, amount in Amounts.of(asked).bare().by_name():
+        for kind, amount in Amounts.of(there).bare().by_name():
             yield _Given(key, kind, amount)
 
 
@@ -283,12 +283,12 @@ def _requested(located: Iterable[_Given], counted: Iterable[_Given]) -> Request 
     taken = {o.resource_class: o.amount for o in located if not o.amount.is_negative}
     if not taken:
         return None
-    asked = Amounts(taken)
-    within = {name for amount in asked.values() for name in amount.located}
+    requested = Amounts(taken)
+    within = {name for amount in requested.values() for name in amount.located}
     for one in counted:
         if one.resource_class not in within and not one.amount.is_negative:
-            asked += Amounts({one.resource_class: one.amount})
-    return Request(asked)
+            requested += Amounts({one.resource_class: one.amount})
+    return Request(requested)
 
 
 def merged_request(before: Request | None, more: Request, goes: Collection[str] = ()) -> Request:
@@ -301,12 +301,12 @@ def merged_request(before: Request | None, more: Request, goes: Collection[str] 
     """
     if before is None:
         return more
-    group, asked = before.unnamed, more.unnamed.resources
-    gone = {*goes, *(name for name, amount in asked.by_name() if amount.locates)}
-    counted = {name for amount in asked.values() for name in amount.located}
+    group, added = before.unnamed, more.unnamed.resources
+    gone = {*goes, *(name for name, amount in added.by_name() if amount.locates)}
+    counted = {name for amount in added.values() for name in amount.located}
     joint = amounts.split(group.resources)
     others = dict(group.resources.by_name()) if joint is None else {**joint.others, **joint.located}
     stays = Amounts({n: one for n, one in others.items() if n not in counted and n not in gone})
-    resources = asked + stays
+    resources = added + stays
     traits_of = tuple(one for one in group.traits_of if one[0] in resources.names())
     return before.with_unnamed(group.replace(resources=resources, traits_of=traits_of))

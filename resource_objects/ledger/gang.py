@@ -102,14 +102,14 @@ class Gang:
         self._picked = {}
         for name, ways in self._left.items():
             for way in ways:
-                asked, wanted = self._asked(way), _units(way) if self._looked else set()
+                uses, wanted = self._taken_by(way), _units(way) if self._looked else set()
                 if units.isdisjoint(wanted) and all(
                     taken[key] + more <= self._free.get(key, more + taken[key])
-                    for key, more in asked.items()
+                    for key, more in uses.items()
                 ):
                     self._picked[name] = way
                     units |= wanted
-                    for key, more in asked.items():
+                    for key, more in uses.items():
                         taken[key] += more
                     break
             else:
@@ -137,9 +137,9 @@ class Gang:
         key = where, reason.resource
         if reason.rule in UNIT_RULES:
             return self._drop_amounts(key, reason.requested)
-        asked = sum(self._asked(way).get(key, 0) for way in self._picked.values())
+        requested = sum(self._taken_by(way).get(key, 0) for way in self._picked.values())
         free = reason.free + self._given_back[key]
-        if reason.rule not in (Rule.CAPACITY, Rule.NO_INVENTORY) or asked <= free:
+        if reason.rule not in (Rule.CAPACITY, Rule.NO_INVENTORY) or requested <= free:
             return False
         self._free[key] = free
         return True
@@ -154,7 +154,7 @@ class Gang:
         involved = [
             name
             for name, way in self._picked.items()
-            if not places.isdisjoint(uuid for uuid, _ in self._asked(way))
+            if not places.isdisjoint(uuid for uuid, _ in self._taken_by(way))
         ]
         for name in reversed(involved or list(self._picked)):
             if len(self._left[name]) > 1:
@@ -172,7 +172,7 @@ class Gang:
         self._left = {name: [w for w in ways if wanted(w)] for name, ways in self._left.items()}
         return sum(map(len, self._left.values())) < before
 
-    def _asked(self, way: Demand) -> dict[Key, int]:
+    def _taken_by(self, way: Demand) -> dict[Key, int]:
         """Return what a demand uses of each inventory, through shares too."""
         found: dict[Key, int] = defaultdict(int)
         for use in way.uses:

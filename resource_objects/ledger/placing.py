@@ -125,7 +125,7 @@ class Placer:
     def assigned(self, record: ConsumerRecord) -> dict[str, Amounts]:
         """Return what a consumer holds and where, by provider name, as it can be claimed again."""
         claim = claim_of(record)
-        if not _asked_of(claim):
+        if not _located_in(claim):
             return claim.by_provider()
         places = dict.fromkeys(one.provider_uuid for one in record.held)
         return assigned_amounts(record, self._store.backend.read(*places, allocations=False))
@@ -164,11 +164,11 @@ class _Placing:
         by_host: dict[str, list[LocatedDemand]] = defaultdict(list)
         for one in demand.located:
             by_host[one.host].append(one)
-        for asked in by_host.values():
-            views = {one.resource_class: self._view(one) for one in asked}
-            for one in asked:
+        for here in by_host.values():
+            views = {one.resource_class: self._view(one) for one in here}
+            for one in here:
                 self._check_apart(one, views[one.resource_class], demand)
-            for name, amount in self._assigned(asked, views, demand, leaving).items():
+            for name, amount in self._assigned(here, views, demand, leaving).items():
                 changes = views[name].deltas(amount)
                 self._check_elsewhere(views[name], changes)
                 uses += changes
@@ -179,34 +179,34 @@ class _Placing:
             demand, uses=tuple(uses), located=(), required=tuple(required.items())
         )
 
-    def _view(self, asked: LocatedDemand) -> LocatedView:
-        number = self._numbers.get(asked.host)
+    def _view(self, one: LocatedDemand) -> LocatedView:
+        number = self._numbers.get(one.host)
         if number is None:
-            raise exceptions.ProviderNotFound(asked.host)
+            raise exceptions.ProviderNotFound(one.host)
         if self._roots[number] != number:
             host = self._names[self._roots[number]]
             raise exceptions.InvalidAmount(
-                f"{asked.resource_class} of {self._names[number]}",
-                asked.amount,
+                f"{one.resource_class} of {self._names[number]}",
+                one.amount,
                 f"it to be asked of the host, {host}: its whole tree gives it",
             )
-        view = self._views.of_tree(number, asked.resource_class)
+        view = self._views.of_tree(number, one.resource_class)
         if view is None:
-            sign = -1 if asked.amount.is_negative else 1
-            reason = absent(asked.resource_class, sign, self._names[number])
+            sign = -1 if one.amount.is_negative else 1
+            reason = absent(one.resource_class, sign, self._names[number])
             raise exceptions.CapacityException.of([reason])
         return view
 
-    def _check_apart(self, asked: LocatedDemand, view: LocatedView, demand: Demand) -> None:
+    def _check_apart(self, one: LocatedDemand, view: LocatedView, demand: Demand) -> None:
         """Refuse to change a part's counts in the write that changes the amount over it."""
         names = {spot.uuid: spot.name for spot in view.spots}
         for use in demand.uses:
             is_part = use.provider_uuid in names  # else it is of another tree
-            if is_part and use.key in self._kept_as[asked.resource_class]:
+            if is_part and use.key in self._kept_as[one.resource_class]:
                 raise exceptions.InvalidAmount(
                     f"{use.resource_class} of {names[use.provider_uuid]}",
                     use.amount,
-                    f"nothing beside {asked.resource_class}, which says what of it is taken",
+                    f"nothing beside {one.resource_class}, which says what of it is taken",
                 )
 
     def _check_elsewhere(self, view: LocatedView, uses: Collection[Use]) -> None:
@@ -237,18 +237,18 @@ class _Placing:
         gives = {one.resource_class: one.amount for one in asks if one.amount.is_negative}
         for name, amount in gives.items():
             self._take_assigned(amount, views[name])
-        asked = {one.resource_class: one.amount for one in asks if not one.amount.is_negative}
-        if not asked:
+        amounts = {one.resource_class: one.amount for one in asks if not one.amount.is_negative}
+        if not amounts:
             return gives
         every = self._over(asks, views, demand)
-        held = _held(demand, every, {*gives, *asked})
-        if all(amount.is_assigned for amount in asked.values()):
-            if len(asked) + len(held) > 1:
-                self._check_near(asked, every, held)
-            for name, amount in asked.items():
+        held = _held(demand, every, {*gives, *amounts})
+        if all(amount.is_assigned for amount in amounts.values()):
+            if len(amounts) + len(held) > 1:
+                self._check_near(amounts, every, held)
+            for name, amount in amounts.items():
                 self._take_assigned(amount, views[name])
-            return {**gives, **asked}
-        found = self._fitted(asked, every, held, leaving)
+            return {**gives, **amounts}
+        found = self._fitted(amounts, every, held, leaving)
         for name, amount in found.items():
             views[name].inventory.take(amount)
         return {**gives, **found}
@@ -264,36 +264,36 @@ class _Placing:
 
     def _fitted(
         self,
-        asked: Mapping[str, Amount],
+        amounts: Mapping[str, Amount],
         views: Mapping[str, LocatedView],
         held: Mapping[str, Amount],
         leaving: str | None,
     ) -> dict[str, Amount]:
         """Return the assigned amounts; what the consumer has already stays where it can."""
-        stays = {} if leaving is None else self._staying(asked, views, leaving)
+        stays = {} if leaving is None else self._staying(amounts, views, leaving)
         for count in range(len(stays), 0, -1):  # the last ones, which are near something, go first
             some = {name: stays[name] for name in list(stays)[:count]}
             with contextlib.suppress(exceptions.CapacityException):
-                return fit_jointly({**asked, **some}, views, held=held)
+                return fit_jointly({**amounts, **some}, views, held=held)
         try:
-            return fit_jointly(asked, views, held=held)
+            return fit_jointly(amounts, views, held=held)
         except exceptions.CapacityException as refusal:
-            told = [views[name] for name in asked]
-            raise with_holders(refusal, told, self._ground, asked) from refusal
+            told = [views[name] for name in amounts]
+            raise with_holders(refusal, told, self._ground, amounts) from refusal
 
     def _check_near(
         self,
-        asked: Mapping[str, Amount],
+        amounts: Mapping[str, Amount],
         views: Mapping[str, LocatedView],
         held: Mapping[str, Amount],
     ) -> None:
         """Refuse assigned amounts that are not near each other; who has them the write says."""
         try:
-            fit_jointly(asked, views, held=held)
+            fit_jointly(amounts, views, held=held)
         except exceptions.ForeignAmount:
             return
         except exceptions.CapacityException as refusal:
-            self._decided_here(refusal, [views[name] for name in asked], asked)
+            self._decided_here(refusal, [views[name] for name in amounts], amounts)
 
     def _take_assigned(self, amount: Amount, view: LocatedView) -> None:
         """Let the view know that an assigned amount is taken.
@@ -312,23 +312,23 @@ class _Placing:
         self,
         refusal: exceptions.CapacityException,
         views: Collection[LocatedView],
-        asked: Mapping[str, Amount],
+        amounts: Mapping[str, Amount],
     ) -> None:
         """Raise a refusal unless it is one that the write decides."""
         if any(reason.rule not in _DECIDED_BY_THE_WRITE for reason in refusal.reasons):
-            raise with_holders(refusal, views, self._ground, asked) from refusal
+            raise with_holders(refusal, views, self._ground, amounts) from refusal
 
     def _staying(
-        self, asked: Mapping[str, Amount], views: Mapping[str, LocatedView], consumer: str
+        self, amounts: Mapping[str, Amount], views: Mapping[str, LocatedView], consumer: str
     ) -> dict[str, Amount]:
         """Return where a consumer has amounts already that can be there now."""
         held = list(held_in(self._kept, consumer))
-        where = {name: amount for name, amount in asked.items() if amount.is_assigned}
+        where = {name: amount for name, amount in amounts.items() if amount.is_assigned}
         found: dict[str, Amount] = {}
-        for name in cells_first(asked.keys() - where.keys(), views):
+        for name in cells_first(amounts.keys() - where.keys(), views):
             near = near_to({**where, **found}, views)
             try:
-                stays = views[name].placed(asked[name], held, near)
+                stays = views[name].placed(amounts[name], held, near)
                 if views[name].inventory.can_provide(stays):
                     found[name] = stays
             except exceptions.ForeignAmount:  # or a CPU of it is offline, or serves others
@@ -544,7 +544,7 @@ def _shown(units: Collection[str]) -> str:
 # --- from what is held to assigned amounts --------------------------------------------------------
 
 
-def _asked_of(claim: Claim) -> dict[str, Amount]:
+def _located_in(claim: Claim) -> dict[str, Amount]:
     """Return the amounts of a claim's request that lie over a tree."""
     return {} if claim.request is None else located_amounts(claim.request.unnamed.resources)
 
@@ -554,12 +554,12 @@ def assigned_amounts(record: ConsumerRecord, columns: Columns) -> dict[str, Amou
 
     :param columns: the trees of the providers it holds something of
     """
-    asked, left = _asked_of(claim_of(record)), list(record.held)
+    located, left = _located_in(claim_of(record)), list(record.held)
     views, keys = LocatedViews(columns), _kept_as(columns)
     found: dict[str, Amounts] = {}
     cells: dict[str, ChosenCells] = {}
-    for kind in sorted(asked, key=lambda name: not _has_cells(name, views)):
-        laid = _assigned(kind, asked[kind], left, views, keys[kind], cells)
+    for kind in sorted(located, key=lambda name: not _has_cells(name, views)):
+        laid = _assigned(kind, located[kind], left, views, keys[kind], cells)
         if laid is not None:
             found[laid.host] = found.get(laid.host, Amounts()) + Amounts({kind: laid.amount})
             left = laid.rest

@@ -311,12 +311,12 @@ def _state(given: object) -> str:
 
 
 def _room(given: Any) -> tuple[tuple[str, int], ...]:
-    asked = Amounts.of(given)
-    for kind, amount in asked.by_name():
+    amounts = Amounts.of(given)
+    for kind, amount in amounts.by_name():
         if amount.is_negative:
             raise exceptions.NegativeAmount(kind, amount, "0 or more: what has room for less?")
     return tuple(
         (record.resource_class, record.amount)
-        for kind, amount in asked.by_name()
+        for kind, amount in amounts.by_name()
         for record in amount.to_records(kind)
     )

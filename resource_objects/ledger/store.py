@@ -136,9 +136,9 @@ class Store:
         :raises ProviderNotFound: if there is no provider of a name
         """
         found = {key: key for key in keys if names.is_uuid(key)}
-        asked = [key for key in keys if key not in found]
-        if asked:
-            found |= self.backend.uuids(asked)
+        named = [key for key in keys if key not in found]
+        if named:
+            found |= self.backend.uuids(named)
         for key in keys:
             if key not in found:
                 raise exceptions.ProviderNotFound(key)
@@ -241,12 +241,12 @@ def pages_of(
     """
     left = limit
     while left is None or left > 0:
-        asked = page if left is None else min(page, left)
-        found = read(asked, after)
+        wanted = page if left is None else min(page, left)
+        found = read(wanted, after)
         if found:
             yield found
             after = last(found[-1])
-        if len(found) < asked:
+        if len(found) < wanted:
             return
         left = None if left is None else left - len(found)
 

@@ -36,7 +36,7 @@ def with_holders(
     refusal: CapacityException,
     located: LocatedView | Collection[LocatedView],
     columns: Columns,
-    asked: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
+    refused: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
 ) -> CapacityException:
     """Return a refusal of ``located`` whose reasons name the host, and who holds what is missing.
 
@@ -44,11 +44,11 @@ def with_holders(
 
     :param located: what was asked, all of one tree
     :param columns: those that the view was made of
-    :param asked: what was refused, by resource: units that are in the way are named then
+    :param refused: what was refused, by resource: units that are in the way are named then
     """
     views = [located] if isinstance(located, LocatedView) else list(located)
     reasons = (
-        _attributed(reason, _about(reason, views), columns, asked) for reason in refusal.reasons
+        _attributed(reason, _about(reason, views), columns, refused) for reason in refusal.reasons
     )
     return CapacityException.of(reasons)
 
@@ -59,12 +59,12 @@ def _about(reason: Reason, views: Sequence[LocatedView]) -> LocatedView:
 
 
 def _attributed(
-    reason: Reason, located: LocatedView, columns: Columns, asked: Mapping[str, Amount]
+    reason: Reason, located: LocatedView, columns: Columns, refused: Mapping[str, Amount]
 ) -> Reason:
     reason = dataclasses.replace(reason, where=reason.where or located.host)
     if reason.resource is None or reason.holders:
         return reason
-    amount = asked.get(located.resource.name)
+    amount = refused.get(located.resource.name)
     units = {} if amount is None else located.blocking_units(amount, reason)
     if units:
         numbers = {spot.number: some for spot, some in units.items()}

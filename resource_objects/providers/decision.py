@@ -34,16 +34,16 @@ def refusals(
     host0: VCPU asked 3, free 2 of 8
     """
     kind = resource(record.resource_class)
-    asked, used = amount, record.used
+    requested, used = amount, record.used
     if amount > 0 and not aggregate:
-        asked, used = held + amount, record.used - held
-    if kind.surely_fits(record, asked, used):  # what all rules allow, fewer do
+        requested, used = held + amount, record.used - held
+    if kind.surely_fits(record, requested, used):  # what all rules allow, fewer do
         return ()
     others = dataclasses.replace(record, used=used)
     if aggregate:
         others = dataclasses.replace(others, min_unit=1, max_unit=None, step_size=1)
     try:
-        kind.inventory_from_records((others,)).fit(kind.make_amount(asked))
+        kind.inventory_from_records((others,)).fit(kind.make_amount(requested))
     except exceptions.CapacityException as refusal:
         return tuple(_told(reason, record, amount, where) for reason in refusal.reasons)
     return ()

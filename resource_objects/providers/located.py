@@ -325,14 +325,14 @@ _NOTHING: Mapping[str, object] = fields.FrozenDict()
 
 
 def fit_jointly(
-    asked: Mapping[str, Amount],
+    amounts: Mapping[str, Amount],
     views: Mapping[str, LocatedView],
     within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]  # it is empty
     held: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]
 ) -> dict[str, Amount]:
     """Return the assigned amounts: where all of them would go together. Nothing changes.
 
-    :param asked: by resource; each has a view
+    :param amounts: by resource; each has a view
     :param views: what lies over the tree, also what is not asked for: it is left to others
     :param within: by resource, places of the spots that may be used; absent is all
     :param held: other resources that who asks holds there already, assigned: what is asked has to
@@ -346,14 +346,14 @@ def fit_jointly(
         inventories[name] = inventories[name].without(amount)
     ids = {name: _ids(views[name], places) for name, places in within.items()}
     try:
-        found = fit_together({**asked, **held}, inventories, within=ids)
+        found = fit_together({**amounts, **held}, inventories, within=ids)
     except exceptions.CapacityException as refusal:
-        more = _on_cells_near({**asked, **held}, inventories, ids, refusal)
+        more = _on_cells_near({**amounts, **held}, inventories, ids, refusal)
         reasons = (*refusal.reasons, *more)
-        raise _at_host(reasons, views[next(iter(asked))].host) from refusal
+        raise _at_host(reasons, views[next(iter(amounts))].host) from refusal
     for name, places in within.items():
         _check_within(views[name], found[name], places)
-    return {name: found[name] for name in asked}
+    return {name: found[name] for name in amounts}
 
 
 def _at_host(reasons: Iterable[Reason], host: str) -> exceptions.CapacityException:
@@ -364,7 +364,7 @@ def _at_host(reasons: Iterable[Reason], host: str) -> exceptions.CapacityExcepti
 
 
 def _on_cells_near(
-    asked: Mapping[str, Amount],
+    amounts: Mapping[str, Amount],
     inventories: Mapping[str, Inventory],
     within: Mapping[str, Collection[int]],
     refusal: exceptions.CapacityException,
@@ -373,8 +373,8 @@ def _on_cells_near(
 
     Each could be had by itself; the cells that are near enough may be what others hold.
     """
-    base = next((name for name in asked if cell_map_of(inventories[name]) is not None), None)
-    if base is None or asked[base].is_assigned:
+    base = next((name for name in amounts if cell_map_of(inventories[name]) is not None), None)
+    if base is None or amounts[base].is_assigned:
         return
     if any(reason.rule is not Rule.AFFINITY for reason in refusal.reasons):
         return
@@ -382,7 +382,7 @@ def _on_cells_near(
     assert cells is not None, "it has some"
     nears = [
         near
-        for name, amount in asked.items()
+        for name, amount in amounts.items()
         if name != base
         and isinstance(other := inventories[name], Affine)
         and (near := other.affinity(amount, cells, within.get(name))) is not None
@@ -391,7 +391,7 @@ def _on_cells_near(
     try:
         able = [c for c in cells.sockets if c in some and all(near.is_met([c]) for near in nears)]
         if able:
-            inventories[base].fit(asked[base], None, Context(allowed=able))
+            inventories[base].fit(amounts[base], None, Context(allowed=able))
     except exceptions.CapacityException as more:
         yield from more.reasons
     except exceptions.SearchLimitReached:

@@ -58,7 +58,7 @@ def select_providers(
             and _is_qualified(row, wanted)
             and _is_reported_before(row, wanted)
             and not (wanted.over_capacity and not _is_over(row))
-            and all(_has_room(row, *asked, place_of) for asked in wanted.room)
+            and all(_has_room(row, *amount, place_of) for amount in wanted.room)
         ):
             yield row
 

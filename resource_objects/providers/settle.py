@@ -182,8 +182,8 @@ def _added(consumer: str, use: Use, held: Use | None) -> Change:
         return Change(consumer, use.key, before, after, taken=use.units)
     _check_held(use.units, units)
     if units and after > 0 and not use.units:
-        asked = "the units that are given back, by name"
-        raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, asked)
+        expected = "the units that are given back, by name"
+        raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, expected)
     given = units if after == 0 else use.units
     return Change(consumer, use.key, before, after, given=given)
 
@@ -229,7 +229,7 @@ def _refuse(
 ) -> None:
     """Raise if anything of all drafts does not fit, with every reason."""
     reasons: dict[tuple[Key, Reason], None] = {}
-    asked: set[Key] = set()
+    decided: set[Key] = set()
     for draft in drafts:
         for change in draft.changes:
             if change.key[0] not in names:
@@ -238,12 +238,12 @@ def _refuse(
             for reason in _refusals(draft.order, change, places.get(change.key), names, alone):
                 reasons[change.key, reason] = None
             if alone:
-                asked.add(change.key)
+                decided.add(change.key)
     judged = nets
     if any(draft.order.adopts for draft in drafts):
         judged = _nets((draft for draft in drafts if not draft.order.adopts), places)
     for key, net in judged.items():
-        if key not in asked and key in places:
+        if key not in decided and key in places:
             reasons.update(((key, reason), None) for reason in _over(places[key], net))
     if reasons:
         raise CapacityException.of(_with_holders(reasons, holders))

@@ -115,9 +115,9 @@ def parse(given: str | Iterable[tuple[str, str]]) -> ParsedQuery:
     groups = []
     total = Counter(amounts)
     for suffix, said in by_suffix.items():
-        asked, on_whom = read_group(suffix, said)
-        add_up(f"resources{suffix}", total, asked)
-        groups.append(RequestGroup(asked, suffix=suffix, **on_whom))
+        resources, on_whom = read_group(suffix, said)
+        add_up(f"resources{suffix}", total, resources)
+        groups.append(RequestGroup(resources, suffix=suffix, **on_whom))
     of_all = read_wide(wide)
     request = Request(amounts, groups=groups, compatibility="placement", **conditions, **of_all)
     limit = wide.get("limit")

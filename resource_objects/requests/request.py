@@ -416,10 +416,10 @@ class RequestGroup(base.Value):
             ) from error
 
     def _check_classes(self, where: str) -> None:
-        asked = {name for name, _ in self.resources.by_name()}
+        classes = {name for name, _ in self.resources.by_name()}
         seen: set[str] = set()
         for name, required, forbidden in self.traits_of:
-            if resource(name).name not in asked or name in seen:
+            if resource(name).name not in classes or name in seen:
                 raise exceptions.InvalidRequest(
                     f"{where}traits_of", name, "classes that the group asks for, each once"
                 )

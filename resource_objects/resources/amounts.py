@@ -307,7 +307,7 @@ def said(joint: Joint) -> Iterator[tuple[str, Amount]]:
 
 def absent(name: str, amount: Amount) -> Reason:
     """Return why an amount does not fit where there is no inventory of its class."""
-    asked = int(amount) if hasattr(amount, "__int__") else 1
+    requested = int(amount) if hasattr(amount, "__int__") else 1
     if amount.is_negative:
-        return Reason(Rule.USED_BELOW_ZERO, asked, bound=0, used=0, resource=name)
-    return Reason(Rule.NO_INVENTORY, asked, bound=0, used=0, resource=name)
+        return Reason(Rule.USED_BELOW_ZERO, requested, bound=0, used=0, resource=name)
+    return Reason(Rule.NO_INVENTORY, requested, bound=0, used=0, resource=name)

@@ -242,11 +242,11 @@ class IntegerInventory(abstract.Inventory):
         """
         if amount.__class__ is not IntegerAmount:  # a call of _value_of would cost a sixth
             raise _wrong_kind(amount)
-        asked = amount._obj_value
-        if asked < 0:
-            raise exceptions.NegativeAmount("amount", asked, "0 or more; give back by consume")
+        requested = amount._obj_value
+        if requested < 0:
+            raise exceptions.NegativeAmount("amount", requested, "0 or more; give back by consume")
         bound = self.ceiling if limit is None else self._bound(limit)
-        return self._broken_rule(asked, bound) is None
+        return self._broken_rule(requested, bound) is None
 
     def _bound(self, limit: abstract.Amount) -> int:
         """Return the tighter one of a limit and the ceiling; most ask without a limit."""
@@ -266,47 +266,47 @@ class IntegerInventory(abstract.Inventory):
         """
         if amount.__class__ is not IntegerAmount:
             raise _wrong_kind(amount)
-        asked = amount._obj_value
+        requested = amount._obj_value
         bound = self.ceiling if limit is None else self._bound(limit)
         if context is ANYWHERE or not context.in_part:  # the first is the cheaper question
-            rule = self._broken_rule(asked, bound)
+            rule = self._broken_rule(requested, bound)
         else:
-            rule = self._broken_total(asked, bound)
+            rule = self._broken_total(requested, bound)
         if rule is not None:
-            raise exceptions.CapacityException.of([self._reason(rule, asked, bound)])
+            raise exceptions.CapacityException.of([self._reason(rule, requested, bound)])
         return amount
 
     def take(self, assigned: abstract.Amount) -> None:
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
         self._changed_fields.add("used")
 
-    def _broken_rule(self, asked: int, limit: int | None) -> Rule | None:
+    def _broken_rule(self, requested: int, limit: int | None) -> Rule | None:
         """Return the first rule that ``asked`` breaks: the one place where it is decided."""
-        if asked <= 0:
-            return Rule.USED_BELOW_ZERO if self._obj_used + asked < 0 else None
-        if asked < self._obj_min_unit:
+        if requested <= 0:
+            return Rule.USED_BELOW_ZERO if self._obj_used + requested < 0 else None
+        if requested < self._obj_min_unit:
             return Rule.MIN_UNIT
-        if self._obj_max_unit is not None and asked > self._obj_max_unit:
+        if self._obj_max_unit is not None and requested > self._obj_max_unit:
             return Rule.MAX_UNIT
-        if asked % self._obj_step_size:
+        if requested % self._obj_step_size:
             return Rule.STEP_SIZE
-        after = self._obj_used + asked
+        after = self._obj_used + requested
         if after > self._capacity:
             return Rule.CAPACITY
         if limit is not None and after > limit:
             return Rule.LIMIT
         return None
 
-    def _broken_total(self, asked: int, limit: int | None) -> Rule | None:
+    def _broken_total(self, requested: int, limit: int | None) -> Rule | None:
         """Return the first rule of totals that ``asked`` breaks."""
-        after = self._obj_used + asked
+        after = self._obj_used + requested
         if after < 0:
             return Rule.USED_BELOW_ZERO
-        if asked > 0 and after > self._capacity:
+        if requested > 0 and after > self._capacity:
             return Rule.CAPACITY
-        return Rule.LIMIT if asked > 0 and limit is not None and after > limit else None
+        return Rule.LIMIT if requested > 0 and limit is not None and after > limit else None
 
-    def _reason(self, rule: Rule, asked: int, limit: int | None) -> Reason:
+    def _reason(self, rule: Rule, requested: int, limit: int | None) -> Reason:
         bounds = {
             Rule.USED_BELOW_ZERO: 0,
             Rule.MIN_UNIT: self._obj_min_unit,
@@ -315,7 +315,7 @@ class IntegerInventory(abstract.Inventory):
             Rule.CAPACITY: self._capacity,
             Rule.LIMIT: limit,
         }
-        return Reason(rule, asked, bounds[rule] or 0, self._obj_used, self._obj_resource_class)
+        return Reason(rule, requested, bounds[rule] or 0, self._obj_used, self._obj_resource_class)
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return the one record of this inventory."""

@@ -206,11 +206,11 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         :raises NegativeAmount: for an amount that gives back
         :raises WrongAmountKind: for an amount of another kind than its inventory
         """
-        asked = Amounts.of(amounts)
-        for name, amount in asked.by_name():
+        wanted = Amounts.of(amounts)
+        for name, amount in wanted.by_name():
             if amount.is_negative:
                 raise exceptions.NegativeAmount(name, amount, "0 or more; give back by consume")
-        return not self.refusals(asked, limits)
+        return not self.refusals(wanted, limits)
 
     def fit(self, amounts: Any, limits: Any = None) -> Amounts:
         """Return the assigned amounts: where all of ``amounts`` would go. Nothing changes.
@@ -241,13 +241,13 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
         bounds = _NO_LIMITS if limits is None else Limits.of(limits)
-        asked = Amounts.of(amounts)
-        joint = split(asked)
+        wanted = Amounts.of(amounts)
+        joint = split(wanted)
         decision = _Decision(self._obj_by_class, bounds)
         if joint is None:
-            decision.of_each(asked.by_name())
+            decision.of_each(wanted.by_name())
         else:
-            decision.of_joint(joint, asked.counted())
+            decision.of_joint(joint, wanted.counted())
         return decision.assigned, tuple(decision.reasons)
 
     __contains__ = ByResource.__contains__  # not whether it has a field of that name
@@ -294,16 +294,16 @@ class _Decision:
             except exceptions.CapacityException as refusal:
                 self.reasons += refusal.reasons
 
-    def of_joint(self, joint: Joint, asked: Amounts) -> None:
+    def of_joint(self, joint: Joint, counted: Amounts) -> None:
         """Decide amounts of which some say where others are: what locates comes first (D1), all of
         it at once (D13).
 
         What it takes of the host as a whole is taken of the counts that are here; a count that is
         not here is missed only if it was stated.
 
-        :param asked: the same, counted: each count is stated once, and stands beside what locates
+        :param counted: the same, counted: each count is stated once, and stands beside what locates
         """
-        located = {name: asked[name] for name in joint.located}
+        located = {name: counted[name] for name in joint.located}
         limits = {n: limit for n in located if (limit := self._limit(n)) is not None}
         room = {n: left for one in located.values() for n, left in self._room(one, joint)}
         try:
@@ -313,16 +313,16 @@ class _Decision:
             self.of_each(joint.others.items())
             return
         for amount in found.values():
-            self._count(amount, joint, asked)
+            self._count(amount, joint, counted)
         self.of_each((n, one) for n, one in joint.others.items() if n not in self.assigned)
         self.assigned.update(found)
 
-    def _count(self, assigned: Amount, joint: Joint, asked: Amounts) -> None:
+    def _count(self, assigned: Amount, joint: Joint, counted: Amounts) -> None:
         """Decide the counts beside an assigned amount with what it draws on them itself."""
         draws = assigned.draws
         for name in dict.fromkeys((*assigned.said, *draws)):
             if name in self._inventories or name in joint.stated:
-                stated = dict(asked.by_name()).get(name)
+                stated = dict(counted.by_name()).get(name)
                 said = int(stated) if isinstance(stated, IntegerAmount) else 0
                 self.of_each([(name, IntegerAmount(said + draws.get(name, 0)))], are_located=True)
                 self.assigned.pop(name, None)

@@ -320,7 +320,7 @@ _UNKNOWN = (SearchLimitReached, Undetermined)
 
 
 def fit_together(
-    asked: Mapping[str, Amount],
+    amounts: Mapping[str, Amount],
     inventories: Mapping[str, Inventory],
     limits: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
     room: Mapping[str, int] = _NOTHING,  # type: ignore[assignment]
@@ -328,7 +328,7 @@ def fit_together(
 ) -> dict[str, Amount]:
     """Return the assigned amounts: where all that is asked of one place would go. Nothing changes.
 
-    :param asked: amounts that say where something is, by resource class
+    :param amounts: amounts that say where something is, by resource class
     :param inventories: what there is in the place, also of what is not asked for
     :param limits: totals set from outside for this one claim
     :param room: what the place as a whole has left, by class
@@ -347,11 +347,11 @@ def fit_together(
     '2-3'
     """
     place = _Place(inventories, limits, room, within)
-    for name, amount in asked.items():
+    for name, amount in amounts.items():
         cells = None if amount.is_negative else cell_map_of(inventories.get(name))
-        if cells is not None and inventories.keys() >= asked.keys():
-            return _Joint(place, asked, name, cells).fit()
-    return place.fit_each(asked)
+        if cells is not None and inventories.keys() >= amounts.keys():
+            return _Joint(place, amounts, name, cells).fit()
+    return place.fit_each(amounts)
 
 
 class _Place(NamedTuple):
@@ -362,11 +362,11 @@ class _Place(NamedTuple):
     room: Mapping[str, int]
     within: Mapping[str, Collection[int]]
 
-    def fit_each(self, asked: Mapping[str, Amount]) -> dict[str, Amount]:
+    def fit_each(self, amounts: Mapping[str, Amount]) -> dict[str, Amount]:
         """Return amounts assigned that have nothing to do with each other."""
         found: dict[str, Amount] = {}
         answers = _Answers()
-        for name, amount in asked.items():
+        for name, amount in amounts.items():
             with answers:
                 found[name] = self.fit_alone(name, amount)
         answers.check()
@@ -404,14 +404,14 @@ class _Joint(NamedTuple):
     """Amounts of which one is on host cells and the others may be near these."""
 
     place: _Place
-    asked: Mapping[str, Amount]
+    amounts: Mapping[str, Amount]
     base: str  #: who is on host cells
     cells: CellMap
 
     def fit(self) -> dict[str, Amount]:
         nears = {
             name: near
-            for name, amount in self.asked.items()
+            for name, amount in self.amounts.items()
             if name != self.base
             and (near := self.place.affinity(name, amount, self.cells)) is not None
         }
@@ -428,7 +428,7 @@ class _Joint(NamedTuple):
         """Return all amounts assigned, given the one on host cells."""
         every: dict[str, Amount] = {}
         answers = _Answers()
-        for name, amount in self.asked.items():
+        for name, amount in self.amounts.items():
             with answers:
                 if name == self.base:
                     every[name] = found
@@ -440,11 +440,11 @@ class _Joint(NamedTuple):
         return every
 
     def _among(self, nears: Iterable[AffinityConstraint]) -> Amount:
-        return self.place.fit_cells(self.base, self.asked[self.base], nears)
+        return self.place.fit_cells(self.base, self.amounts[self.base], nears)
 
     def _near(self, name: str, found: Amount) -> Amount:
         return self.place.fit_near(
-            name, self.asked[name], ChosenCells(self.cells, found.host_cells)
+            name, self.amounts[name], ChosenCells(self.cells, found.host_cells)
         )
 
     # --- why not ---
@@ -452,7 +452,7 @@ class _Joint(NamedTuple):
     def _check_each(self) -> None:
         """Raise if anything asked is refused even alone."""
         answers = _Answers()
-        for name, amount in self.asked.items():
+        for name, amount in self.amounts.items():
             with answers:
                 self.place.fit_alone(name, amount)
         if answers.reasons:
@@ -464,7 +464,7 @@ class _Joint(NamedTuple):
         """Return what stands against each alone, or if there is nothing, who is not near."""
         answers = _Answers()
         is_joint = all(reason.rule is Rule.AFFINITY for reason in refusal.reasons)
-        for name, amount in self.asked.items():
+        for name, amount in self.amounts.items():
             if name != self.base:
                 with answers:
                     self.place.fit_alone(name, amount)

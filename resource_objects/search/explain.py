@@ -170,7 +170,7 @@ class Stage:
     after: int
     resource: str | None = None
     label: str | None = None
-    asked: int | None = None
+    requested: int | None = None
     most: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +182,9 @@ class Stage:
         told = " ".join(
             part for part in (self.rule.value.replace("_", " "), self.resource, self.label) if part
         )
-        figures = "" if self.asked is None else f" (asked {self.asked}, most free {self.most})"
+        figures = (
+            "" if self.requested is None else f" (asked {self.requested}, most free {self.most})"
+        )
         return f"{where}{told}{figures}: {self.before} -> {self.after} hosts"
 
 
@@ -205,7 +207,7 @@ def stages(problem: Problem, refused: Integers) -> Iterator[Stage]:
             after=int(np.count_nonzero(left)),
             resource=cut.resource,
             label=cut.label,
-            asked=cut.amount,
+            requested=cut.amount,
             most=most,
         )
 

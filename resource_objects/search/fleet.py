@@ -171,8 +171,8 @@ class Fleet:
         if self.within == self.tree[provider]:
             yield from self.above
 
-    def is_asked(self, tree: int) -> bool:
-        """Return whether a tree is one that is asked about."""
+    def is_within(self, tree: int) -> bool:
+        """Return whether a tree is of what is asked about."""
         return self.within is None or self.within == tree
 
     def class_of(self, inventory: int) -> str:

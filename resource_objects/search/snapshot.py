@@ -165,15 +165,15 @@ class Snapshot:
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
         :raises ProviderNotFound: for a request in the tree of a provider that is not there
         """
-        asked = Request.of(request)
+        wanted = Request.of(request)
         options = Options(
             None if limit is None else _check("limit", limit),
-            semantics_of(asked).per_host if per_host is None else _check("per_host", per_host),
+            semantics_of(wanted).per_host if per_host is None else _check("per_host", per_host),
             Order.of(order),
             check_seed(seed),
             _check("budget", budget),
         )
-        return search.search(self._fleet, asked, options, at=self.at)
+        return search.search(self._fleet, wanted, options, at=self.at)
 
     def searched(self, request: Request, options: Options) -> Candidates:
         """Return who could hold a request, searched as another search was."""
@@ -186,7 +186,7 @@ class Snapshot:
         return tuple(
             name
             for tree, name in enumerate(fleet.hosts)
-            if fleet.is_asked(tree) and tree not in fleet.pools.trees
+            if fleet.is_within(tree) and tree not in fleet.pools.trees
         )
 
     @property
@@ -194,7 +194,7 @@ class Snapshot:
         """The names of the pools, sorted: the providers whose classes other trees may take."""
         fleet = self._fleet
         places = fleet.pools.providers.tolist()
-        return tuple(sorted(fleet.names[p] for p in places if fleet.is_asked(int(fleet.tree[p]))))
+        return tuple(sorted(fleet.names[p] for p in places if fleet.is_within(int(fleet.tree[p]))))
 
     def capacity(self, key: Resource | str) -> int:
         """Return how much of a resource there is, over all providers.
@@ -243,8 +243,8 @@ class Snapshot:
 
     def __repr__(self) -> str:
         fleet = self._fleet
-        is_asked = True if fleet.within is None else fleet.tree == fleet.within
-        count = np.count_nonzero(np.broadcast_to(is_asked, fleet.tree.shape))
+        is_within = True if fleet.within is None else fleet.tree == fleet.within
+        count = np.count_nonzero(np.broadcast_to(is_within, fleet.tree.shape))
         return f"<Snapshot: {len(self.hosts)} hosts, {count} providers>"
 
 

@@ -86,7 +86,14 @@ def test_the_stage_that_left_nobody_is_named(request_, emptied):
         assert found is None
         return
     assert isinstance(found, Stage)
-    shown = (found.group, found.rule.value, found.resource, found.label, found.asked, found.most)
+    shown = (
+        found.group,
+        found.rule.value,
+        found.resource,
+        found.label,
+        found.requested,
+        found.most,
+    )
     assert shown == (*emptied, *[None] * (6 - len(emptied)))
     assert found.before > 0 and found.after == 0
 
@@ -114,6 +121,6 @@ def test_they_are_plain_data():
         "after": 0,
         "resource": "VCPU",
         "label": None,
-        "asked": 9,
+        "requested": 9,
         "most": 8,
     }

@@ -531,14 +531,14 @@ def _settlement(
 
 def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, ConsumerRow]) -> None:
     """Look at consumers again before a refusal: it must be about what they hold now."""
-    asked = [order.consumer for order in write.orders]
+    names = [order.consumer for order in write.orders]
     if _is_one_claim(write):
-        if consumers.is_there(connection, asked[0]):
-            raise exceptions.ConsumerExists(asked[0]) from None
+        if consumers.is_there(connection, names[0]):
+            raise exceptions.ConsumerExists(names[0]) from None
         return
     is_alone = connection.dialect.name == "sqlite"
-    if not is_alone and not consumers.are_unchanged(connection, asked, kept):
-        raise Transient(exceptions.DatabaseBusy(asked[0], "somebody else changes it all the time"))
+    if not is_alone and not consumers.are_unchanged(connection, names, kept):
+        raise Transient(exceptions.DatabaseBusy(names[0], "somebody else changes it all the time"))
 
 
 def _nets(settlement: Settlement, at: Places) -> dict[int, int]:

@@ -182,8 +182,8 @@ def _counted_up(
     return dict(_COUNT_UP_RETURNING.rows(connection, values, shards=shards))
 
 
-def _no_head(asked: int, counted: int) -> exceptions.DatabaseUnavailable:
-    missing = f"{asked - counted} of its shards have no head"
+def _no_head(expected: int, counted: int) -> exceptions.DatabaseUnavailable:
+    missing = f"{expected - counted} of its shards have no head"
     return exceptions.DatabaseUnavailable("change feed", missing)
 
 

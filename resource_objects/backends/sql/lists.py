@@ -322,12 +322,12 @@ def _has_room(resource_class: str, amount: int) -> _Condition:
         .where(~_lacks_shared(amount).exists())
     )
     if amount:
-        asked = sa.literal(amount, sa.BigInteger)
+        requested = sa.literal(amount, sa.BigInteger)
         query = query.where(
-            _inventories.capacity - _inventories.used >= asked,
-            _inventories.min_unit <= asked,
-            sa.or_(_inventories.max_unit.is_(None), _inventories.max_unit >= asked),
-            asked % _inventories.step_size == 0,
+            _inventories.capacity - _inventories.used >= requested,
+            _inventories.min_unit <= requested,
+            sa.or_(_inventories.max_unit.is_(None), _inventories.max_unit >= requested),
+            requested % _inventories.step_size == 0,
         )
     return _providers.id.in_(query)
 

@@ -80,7 +80,7 @@ def _take_query(uuids: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
     # A place that is asked twice is locked once; one that is not there is looked for afterwards.
     sharing = tables.shares.alias()
     target = tables.inventories.alias()
-    asked = (
+    claimed = (
         sa.select(_inventories.id, _inventories.provider_id, _inventories.class_id)
         .join_from(
             tables.resource_providers,
@@ -96,15 +96,15 @@ def _take_query(uuids: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
                 ]
             )
         )
-    ).cte("asked")
+    ).cte("claimed")
     shared = (
         sa.select(target.c.id)
         .join_from(
-            asked,
+            claimed,
             sharing,
             sa.and_(
-                sharing.c.provider_id == asked.c.provider_id,
-                sharing.c.class_id == asked.c.class_id,
+                sharing.c.provider_id == claimed.c.provider_id,
+                sharing.c.class_id == claimed.c.class_id,
             ),
         )
         .join(
@@ -123,7 +123,7 @@ def _take_query(uuids: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
             _providers.id == _inventories.provider_id,
         )
         .join(tables.resource_classes, _classes.id == _inventories.class_id)
-        .where(_inventories.id.in_(sa.union_all(sa.select(asked.c.id), shared)))
+        .where(_inventories.id.in_(sa.union_all(sa.select(claimed.c.id), shared)))
         .order_by(_inventories.id)
         # a plain FOR UPDATE would wait for those who insert allocations of it
         .with_for_update(of=tables.inventories, key_share=True)
@@ -259,18 +259,18 @@ def numbers_of_places(connection: Connection, keys: Collection[Key]) -> set[int]
 def _take(connection: Connection, at: Places, keys: Collection[Key]) -> None:
     """Find and lock in one statement, what is shared included; see PostgreSQL's ``_take_query``."""
     at.by_key.clear()  # what was read with consumers was not locked
-    asked = list(keys)
+    wanted = list(keys)
     locked: dict[int, Found] = {}
-    for part in chunks(asked, MOST // 2):
+    for part in chunks(wanted, MOST // 2):
         uuids, classes = [uuid for uuid, _ in part], [name for _, name in part]
         for now, *row in _TAKE.rows(connection, uuids=uuids, classes=classes):
             found = at.add(row)
             assert found is not None  # the join is an inner one
             at.now = from_moment(now)
             locked[found.inventory_id] = at.by_key[found.key] = found
-    if any(key not in at.by_key for key in asked):
+    if any(key not in at.by_key for key in wanted):
         missing = Places()
-        _look(connection, missing, [key for key in asked if key not in at.by_key])
+        _look(connection, missing, [key for key in wanted if key not in at.by_key])
         if missing.by_key:
             raise Transient(exceptions.DatabaseBusy("inventory", "it was made in between"))
         at.names |= missing.names
@@ -289,12 +289,12 @@ def _look(connection: Connection, at: Places, keys: Collection[Key]) -> list[Fou
     """Add to ``at`` what is missing in it, with what is shared; return all that shares."""
     missing = [key for key in keys if key not in at.by_key]
     classes = list(dict.fromkeys(name for _, name in missing))
-    asked = set(missing)
+    unread = set(missing)
     for part in chunks(list(dict.fromkeys(uuid for uuid, _ in missing))):
         for now, *row in _FIND.rows(connection, uuids=part, classes=classes):
             at.now = None if now is None else from_moment(now)
             found = at.add(row)
-            if found is not None and found.key in asked:
+            if found is not None and found.key in unread:
                 at.by_key[found.key] = found
     sharers = [place for place in at.by_key.values() if place.declared]
     if sharers:
@@ -385,8 +385,8 @@ def change_used(connection: Connection, nets: Mapping[int, int], *, adopts: bool
         )
 
 
-def _refused(asked: int, changed: int) -> Transient:
-    refused = f"{asked - changed} inventories refused a change"
+def _refused(written: int, changed: int) -> Transient:
+    refused = f"{written - changed} inventories refused a change"
     return Transient(exceptions.DatabaseBusy("used", refused))
 
 
@@ -509,11 +509,11 @@ def holders(
         for provider, class_ in _SHARED.rows(connection, providers=part, classes=classes):
             shared.add((provider, class_))
     found: dict[Key, set[tuple[str, int]]] = {key: set() for key in full}
-    for query, asked in (
+    for query, full_there in (
         (_HOLDERS, [numbers for numbers in keys if numbers not in shared]),
         (_DRAWERS, [numbers for numbers in keys if numbers in shared]),
     ):
-        for some in chunks(asked, _MOST_PLACES):
+        for some in chunks(full_there, _MOST_PLACES):
             for provider, class_, name, used in query.rows(connection, **_as_lists(some)):
                 found[keys[provider, class_]].add((name, int(used)))
     return {key: list(holders) for key, holders in found.items()}

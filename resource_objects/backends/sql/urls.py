@@ -341,10 +341,10 @@ class _Server(NamedTuple):
 
 def _places(url: str, given: URL, hosts: list[str], query: dict[str, Any]) -> list[_Server]:
     """Return the hosts that a URL names before its path or, taken out of them, in its options."""
-    asked, ports = _all_of(query.pop("host", ())), _all_of(query.pop("port", ()))
-    if asked and given.host:
+    others, ports = _all_of(query.pop("host", ())), _all_of(query.pop("port", ()))
+    if others and given.host:
         raise _refuse(url, "hosts in one place")
-    hosts = hosts or asked
+    hosts = hosts or others
     if not hosts:
         return [_Server(given.host, given.port)] if given.host else []
     if len(ports) not in (0, 1, len(hosts)):

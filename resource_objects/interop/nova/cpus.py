@@ -162,10 +162,10 @@ def policy_with_resources(words: FlavorWords, policy: str, emulator: str | None)
     'dedicated'
     """
     counts = _resource_counts(words)
-    asked = {name: count for name, count in counts.items() if count}
-    if not asked:
+    requested = {name: count for name, count in counts.items() if count}
+    if not requested:
         return policy
-    shown = ", ".join(f"{name}={count}" for name, count in asked.items())
+    shown = ", ".join(f"{name}={count}" for name, count in requested.items())
     if policy:
         raise NovaWordsError(
             NovaRule.RESOURCES_WITH_POLICY,
@@ -173,22 +173,22 @@ def policy_with_resources(words: FlavorWords, policy: str, emulator: str | None)
             shown,
             f"none, for cpu_policy says {policy}",
         )
-    if len(asked) > 1:
+    if len(requested) > 1:
         raise NovaWordsError(
             NovaRule.RESOURCES_OF_BOTH_KINDS, "resources:VCPU, resources:PCPU", shown, "one of them"
         )
-    if "VCPU" in asked:
+    if "VCPU" in requested:
         return SHARED
-    _check_pcpus(words.vcpus, asked["PCPU"], emulator)
+    _check_pcpus(words.vcpus, requested["PCPU"], emulator)
     return DEDICATED
 
 
-def _check_pcpus(vcpus: int, asked: int, emulator: str | None) -> None:
+def _check_pcpus(vcpus: int, requested: int, emulator: str | None) -> None:
     extra = emulator == ISOLATE
-    if asked != vcpus + extra:
+    if requested != vcpus + extra:
         why = f"{vcpus} of the flavor" + (" and 1 for the emulator" if extra else "")
         raise NovaWordsError(
-            NovaRule.PCPU_COUNT_MISMATCH, "resources:PCPU", asked, f"{vcpus + extra}: {why}"
+            NovaRule.PCPU_COUNT_MISMATCH, "resources:PCPU", requested, f"{vcpus + extra}: {why}"
         )
 
 

@@ -105,10 +105,10 @@ class FlavorTopology:
         >>> flavor_topology(4, 2048).resources
         Amounts('VCPU=4,MEMORY_MB=2048')
         """
-        asked: dict[str, Any] = {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb}
+        amounts: dict[str, Any] = {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb}
         if self.amount is not None:
-            asked = {**self.amount.located, "NUMA_TOPOLOGY": self.amount}
-        return Amounts.of({**asked, **self.pmem})
+            amounts = {**self.amount.located, "NUMA_TOPOLOGY": self.amount}
+        return Amounts.of({**amounts, **self.pmem})
 
 
 def flavor_topology(

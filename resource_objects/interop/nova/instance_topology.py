@@ -114,7 +114,7 @@ def load_instance_numa_topology(
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidPrimitive: numa_topology.cells: got (0,), expected ...
     """
-    asked_size = page_size if page_size in (None, "") else parse_page_size(page_size)
+    requested_size = page_size if page_size in (None, "") else parse_page_size(page_size)
     data, found = primitive.cells_of(source, GUEST, GUEST_CELL, _FIELDS, _of_plain)
     cells = []
     for place, (raw, _) in enumerate(found):
@@ -128,7 +128,7 @@ def load_instance_numa_topology(
             _read_emulator_policy(data.get("emulator_threads_policy")),
             host,
             assigned,
-            asked_size,
+            requested_size,
         )
     except InvalidInput as error:
         primitive.at(primitive.ROOT, error)
@@ -168,20 +168,20 @@ def dump_instance_numa_topology(
     Traceback (most recent call last):
     resource_objects.exceptions.CannotDowngrade: InstanceNUMACell cannot be said in version 1.6: ...
     """
-    asked = given(amount)
+    topology = given(amount)
     allowed = primitive.left_out(leave_out, _OPTIONAL)
-    if asked.gives_back:
+    if topology.gives_back:
         raise primitive.cannot_say(GUEST_CELL, "it is given back")
     for name in _OPTIONAL:
-        if getattr(asked, name) and name not in allowed:
+        if getattr(topology, name) and name not in allowed:
             raise primitive.cannot_say(GUEST_CELL, f"it has {name}")
     cells = [
-        _written_cell(asked, place, _written_size(asked, place, host))
-        for place in range(len(asked.cells))
+        _written_cell(topology, place, _written_size(topology, place, host))
+        for place in range(len(topology.cells))
     ]
     data: dict[str, Any] = {
         "cells": cells,
-        "emulator_threads_policy": asked.emulator_policy,
+        "emulator_threads_policy": topology.emulator_policy,
     }
     if instance_uuid is not None:
         data["instance_uuid"] = uuid_text(instance_uuid)
@@ -532,15 +532,15 @@ def _page_size(cells: Sequence[_Cell], placed: Sequence[PlacedCell], stated: str
     return stated
 
 
-def _agrees(asked: str, cell: _Cell, placed: PlacedCell | None) -> bool:
+def _agrees(requested: str, cell: _Cell, placed: PlacedCell | None) -> bool:
     """Return whether a page size that was asked may have led to what a cell has."""
-    if asked == cell.page_size:
+    if requested == cell.page_size:
         return True
-    if cell.size_kib is None or not asked or asked.isdecimal():
+    if cell.size_kib is None or not requested or requested.isdecimal():
         return False
-    if placed is None or asked == ANY:
+    if placed is None or requested == ANY:
         return True
-    return (placed.page_size_kib is None) == (asked == SMALL)
+    return (placed.page_size_kib is None) == (requested == SMALL)
 
 
 def _written_size(
@@ -550,14 +550,14 @@ def _written_size(
 
     :raises CannotDowngrade: if it is not known, or not what was asked
     """
-    asked, guest = amount.page_size, amount.cells[place]
-    said = int(asked) if asked.isdecimal() else None
+    requested, guest = amount.page_size, amount.cells[place]
+    said = int(requested) if requested.isdecimal() else None
     if not amount.placed:
-        return _PAGE_NUMBERS.get(asked, said)
+        return _PAGE_NUMBERS.get(requested, said)
     if not guest.memory_mb:
         return said
     size = amount.placed[place].page_size_kib
-    if size is not None or not asked:
+    if size is not None or not requested:
         return size
     base = host.cell(amount.placed[place].cell).base_kib if host else said
     is_known_huge = host is None and base is not None and base >= _HUGE_KIB

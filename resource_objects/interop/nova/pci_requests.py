@@ -275,9 +275,9 @@ def read_specs(
     return tuple(found)
 
 
-def _open_types(asked: Collection[str | None]) -> tuple[str, ...]:
+def _open_types(requested: Collection[str | None]) -> tuple[str, ...]:
     """Return the types that do for a spec that says none, beside specs that say these."""
-    return tuple(kind for kind in TYPES if kind not in _ASKED_FOR or kind in asked)
+    return tuple(kind for kind in TYPES if kind not in _ASKED_FOR or kind in requested)
 
 
 def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any]:
@@ -384,8 +384,8 @@ def _types_to_say(specs: Sequence[DeviceSpec]) -> list[tuple[str | None, ...]]:
     """
     saying: set[int] = set()
     while True:
-        asked = {kind for place in saying for kind in specs[place].wanted_types}
-        open_types = {*_open_types(asked)}
+        requested = {kind for place in saying for kind in specs[place].wanted_types}
+        open_types = {*_open_types(requested)}
         more = {n for n, spec in enumerate(specs) if {*spec.wanted_types} != open_types}
         if more <= saying:
             return [spec.wanted_types if n in saying else (None,) for n, spec in enumerate(specs)]

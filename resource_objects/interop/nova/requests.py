@@ -139,7 +139,7 @@ def request(
     topology = flavor_topology(
         flavor.vcpus, flavor.memory_mb, extra_specs=flavor.extra_specs, image=image
     )
-    asked = flavor_request(
+    of_flavor = flavor_request(
         flavor.vcpus,
         flavor.memory_mb,
         root_gb=flavor.root_gb,
@@ -157,7 +157,7 @@ def request(
     if unread and refuse_unread:
         expected = "keys that have a meaning here; refuse_unread=False leaves others aside"
         raise NovaWordsError(NovaRule.UNREAD_KEY, "flavor and image", list(unread), expected)
-    return NovaRequest(asked, topology, unread)
+    return NovaRequest(of_flavor, topology, unread)
 
 
 def _unread(

@@ -266,14 +266,14 @@ class NUMATopologyAmount(abstract.Amount):
         return f"NUMATopologyAmount.parse({str(self)!r})"
 
     def __str__(self) -> str:
-        asked = text.format_request(_as_asked(self))
+        request = text.format_request(_numa_arguments(self))
         if not self.placed:
-            return asked
+            return request
         cpus = [cpu for placed in self.placed for cpu in placed.pinned]
         cpus += [] if self.emulator_cpu is None else [self.emulator_cpu]
         taken = f":cpus={format_cpus(cpus, '+')}" if cpus else ""
         cells = "+".join(str(placed.cell) for placed in self.placed)
-        return f"{'-' if self.gives_back else ''}{asked}:on={cells}{taken}"
+        return f"{'-' if self.gives_back else ''}{request}:on={cells}{taken}"
 
     @classmethod
     def parse(cls, text_form: str) -> NUMATopologyAmount:
@@ -377,7 +377,7 @@ def _even(cells: int, shared: int, dedicated: int, memory_mb: int) -> Iterator[G
         )
 
 
-def _as_asked(amount: NUMATopologyAmount) -> Mapping[str, Any]:
+def _numa_arguments(amount: NUMATopologyAmount) -> Mapping[str, Any]:
     """Return what :func:`numa` makes the amount of: counts if its guest cells have equal parts."""
     said = {name: getattr(amount, name) for name in amount.fields}
     counts = {
@@ -592,7 +592,7 @@ def _check_placed(amount: NUMATopologyAmount) -> None:
         raise InvalidAmount("CPUs", sorted(taken), "each CPU once")
 
 
-def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, asked: str) -> None:
+def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, page_size: str) -> None:
     pinned = tuple(vcpu for vcpu, _ in placed.pins)
     if pinned != guest.dedicated:
         raise InvalidAmount(f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}")
@@ -602,21 +602,21 @@ def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, asked:
             placed.shared,
             "some if, and only if, it has shared vCPUs",
         )
-    if not _is_of_size(placed.page_size_kib, asked, guest.memory_mb):
+    if not _is_of_size(placed.page_size_kib, page_size, guest.memory_mb):
         raise InvalidAmount(
             f"page size of guest cell {number}",
             placed.page_size_kib,
-            f"what was asked: {asked or 'ordinary memory'}",
+            f"what was asked: {page_size or 'ordinary memory'}",
         )
 
 
-def _is_of_size(size: int | None, asked: str, memory_mb: int) -> bool:
+def _is_of_size(size: int | None, page_size: str, memory_mb: int) -> bool:
     """Return whether pages of a size are what was asked; which size is ordinary, a host knows."""
     if size is None:
-        return asked != LARGE or not memory_mb
-    if asked in (LARGE, ANY):
+        return page_size != LARGE or not memory_mb
+    if page_size in (LARGE, ANY):
         return memory_mb > 0
-    return str(size) == asked and memory_mb > 0
+    return str(size) == page_size and memory_mb > 0
 
 
 # --- where an assigned amount is, for taskset, numactl and cgroups ---

@@ -62,7 +62,7 @@ class Failure(NamedTuple):
 
     rule: Rule
     resource: str
-    asked: int
+    requested: int
     bound: int
     used: int
     word: str | None = None
@@ -168,12 +168,12 @@ def _dedicated(cell: Cell, need: CellDemand) -> Iterator[Failure]:
 
 def _left_shared(cell: Cell, need: CellDemand, taken: int) -> Iterator[Failure]:
     """Yield what is wrong if CPUs are taken that serve either way: what others need is not."""
-    asked, used = need.shared, cell.shared_used
+    requested, used = need.shared, cell.shared_used
     there, capacity = cell.shared_cpus(taken).bit_count(), cell.shared_capacity(taken)
-    if asked > there:
-        yield Failure(Rule.MAX_UNIT, "VCPU", asked, there, used)
-    elif used + asked > capacity and asked:
-        yield Failure(Rule.CAPACITY, "VCPU", asked, capacity, used)
+    if requested > there:
+        yield Failure(Rule.MAX_UNIT, "VCPU", requested, there, used)
+    elif used + requested > capacity and requested:
+        yield Failure(Rule.CAPACITY, "VCPU", requested, capacity, used)
     elif used > capacity:
         total, free = cell.facts.dedicated.bit_count(), _unneeded(cell)
         yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
@@ -192,45 +192,45 @@ def possible_sizes(cell: Cell, need: CellDemand) -> list[int | None]:
 
     None is ordinary memory.
     """
-    asked, base = need.page_size, cell.facts.base_kib
-    if not asked:
+    requested, base = need.page_size, cell.facts.base_kib
+    if not requested:
         return [None]
     if base is None:
         return []
-    if asked == SMALL or asked == str(base):
+    if requested == SMALL or requested == str(base):
         return [None]
     sizes: list[int | None] = [size for size, _ in cell.facts.huge]
-    if asked == LARGE:
+    if requested == LARGE:
         return sizes
-    if asked == ANY:
+    if requested == ANY:
         return [*sizes, None]
-    return [size for size in sizes if str(size) == asked]
+    return [size for size in sizes if str(size) == requested]
 
 
 def _memory(cell: Cell, need: CellDemand, bounds: Bounds, size: int | None) -> Iterator[Failure]:
-    asked = need.memory_mb
+    requested = need.memory_mb
     if size is not None:
-        yield from _pages(cell, asked, size)
+        yield from _pages(cell, requested, size)
         return
     facts, used = cell.facts, cell.memory_used
-    if facts.base_kib is not None and asked * KIB % facts.base_kib:
-        yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", asked, facts.base_kib, used)
+    if facts.base_kib is not None and requested * KIB % facts.base_kib:
+        yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", requested, facts.base_kib, used)
     if not need.overcommits:
-        if used + asked > facts.ordinary_mb:
-            yield Failure(Rule.PHYSICAL, "MEMORY_MB", asked, facts.ordinary_mb, used)
-    elif asked > facts.ordinary_mb:
-        yield Failure(Rule.MAX_UNIT, "MEMORY_MB", asked, facts.ordinary_mb, used)
-    if used + asked > facts.memory_capacity:
-        yield Failure(Rule.CAPACITY, "MEMORY_MB", asked, facts.memory_capacity, used)
-    elif bounds[1] is not None and used + asked > bounds[1]:
-        yield Failure(Rule.LIMIT, "MEMORY_MB", asked, bounds[1], used)
+        if used + requested > facts.ordinary_mb:
+            yield Failure(Rule.PHYSICAL, "MEMORY_MB", requested, facts.ordinary_mb, used)
+    elif requested > facts.ordinary_mb:
+        yield Failure(Rule.MAX_UNIT, "MEMORY_MB", requested, facts.ordinary_mb, used)
+    if used + requested > facts.memory_capacity:
+        yield Failure(Rule.CAPACITY, "MEMORY_MB", requested, facts.memory_capacity, used)
+    elif bounds[1] is not None and used + requested > bounds[1]:
+        yield Failure(Rule.LIMIT, "MEMORY_MB", requested, bounds[1], used)
 
 
-def _pages(cell: Cell, asked: int, size: int) -> Iterator[Failure]:
-    pages, rest = divmod(asked * KIB, size)
+def _pages(cell: Cell, requested: int, size: int) -> Iterator[Failure]:
+    pages, rest = divmod(requested * KIB, size)
     total, used = dict(cell.facts.huge)[size], cell.pages_used.get(size, 0)
     if rest:
-        yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", asked, size, used)
+        yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", requested, size, used)
     elif used + pages > total:
         yield Failure(Rule.CAPACITY, page_class(size), pages, total, used)
 

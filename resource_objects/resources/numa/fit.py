@@ -226,14 +226,14 @@ def put(
         cell.facts.cores, found.taken, need.dedicated, need.thread_policy, need.has_emulator
     )
     assert laid is not None, "what was chosen can be laid out"
-    asked, shared = amount.cells[guest], cell.facts.shared_ids
-    if asked.shared and cell.serves_either_way:
+    requested, shared = amount.cells[guest], cell.facts.shared_ids
+    if requested.shared and cell.serves_either_way:
         shared = cpus_of(cell.shared_cpus(found.taken))
     placed = PlacedCell._as_kept(
         cell=cell.facts.id,
-        pins=tuple(zip(asked.dedicated, laid.vcpus, strict=True)),
+        pins=tuple(zip(requested.dedicated, laid.vcpus, strict=True)),
         idle=laid.idle,
-        shared=shared if asked.shared else (),
+        shared=shared if requested.shared else (),
         page_size_kib=found.page_size_kib,
     )
     return placed, laid.emulator
@@ -249,8 +249,8 @@ def reasons(problem: CellProblem) -> tuple[Reason, ...]:
     keeps them from fitting all at once.
     """
     found = list(_too_few(problem)) or list(_nowhere(problem)) or list(_not_together(problem))
-    asked = len(problem.needs)
-    return tuple(found) or (Reason(Rule.TOGETHER, asked, asked - 1, 0, TOPOLOGY),)
+    requested = len(problem.needs)
+    return tuple(found) or (Reason(Rule.TOGETHER, requested, requested - 1, 0, TOPOLOGY),)
 
 
 def far(constraints: Sequence[AffinityConstraint], met: int = 0) -> tuple[Reason, ...]:
@@ -260,8 +260,8 @@ def far(constraints: Sequence[AffinityConstraint], met: int = 0) -> tuple[Reason
 
     :param met: how many of them are near enough, at most
     """
-    asked = len(constraints)
-    return (Reason(Rule.AFFINITY, asked, min(met, asked - 1), 0, TOPOLOGY),)
+    requested = len(constraints)
+    return (Reason(Rule.AFFINITY, requested, min(met, requested - 1), 0, TOPOLOGY),)
 
 
 def far_from(
@@ -273,9 +273,9 @@ def far_from(
 
 
 def _too_few(problem: CellProblem) -> Iterator[Reason]:
-    there, asked = problem.allowed.bit_count(), len(problem.needs)
-    if there < asked:
-        yield Reason(Rule.HOST_CELLS, asked, there, 0, TOPOLOGY)
+    there, requested = problem.allowed.bit_count(), len(problem.needs)
+    if there < requested:
+        yield Reason(Rule.HOST_CELLS, requested, there, 0, TOPOLOGY)
 
 
 def _nowhere(problem: CellProblem) -> Iterator[Reason]:
@@ -294,7 +294,7 @@ def _of_need(problem: CellProblem, need: CellDemand) -> Iterator[Reason]:
         for failed in cell_failures(cell, need, problem.bounds[place]):
             yield Reason(
                 failed.rule,
-                failed.asked,
+                failed.requested,
                 failed.bound,
                 failed.used,
                 failed.resource,
@@ -305,11 +305,11 @@ def _of_need(problem: CellProblem, need: CellDemand) -> Iterator[Reason]:
 
 
 def _not_together(problem: CellProblem) -> Iterator[Reason]:
-    asked = len(problem.needs)
+    requested = len(problem.needs)
     may = problem.may(problem.allowed)
     most = len(matching.best(may, range(len(problem.cells))))
-    if most < asked:
-        yield Reason(Rule.TOGETHER, asked, most, 0, TOPOLOGY)
+    if most < requested:
+        yield Reason(Rule.TOGETHER, requested, most, 0, TOPOLOGY)
         for need in problem.choices:
             yield from _of_need(problem, need)
         return
@@ -347,21 +347,21 @@ def _too_much(problem: CellProblem, within: int) -> Iterator[Reason]:
 
 
 def _networks_and_sockets(problem: CellProblem) -> Iterator[Reason]:
-    asked = len(problem.needs)
+    requested = len(problem.needs)
     for name, places in problem.networks.items():
         able = problem.may(places)
         if not any(able):
-            yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=name)
+            yield Reason(Rule.NETWORK, requested, 0, 0, TOPOLOGY, unit=name)
             return
     sockets = _sockets(problem)
     every = range(len(problem.cells))
     most = max((len(matching.best(problem.may(its), every)) for its in sockets), default=1)
-    if problem.one_socket and most < asked:
+    if problem.one_socket and most < requested:
         cells = [problem.cells[place] for place in cpus_of(problem.allowed)]
-        yield from not_in_one_socket(cells, asked, most)
+        yield from not_in_one_socket(cells, requested, most)
     elif problem.networks:
         names = f"each of {', '.join(problem.networks)}"
-        yield Reason(Rule.NETWORK, asked, 0, 0, TOPOLOGY, unit=names)
+        yield Reason(Rule.NETWORK, requested, 0, 0, TOPOLOGY, unit=names)
     else:
         yield from (reason for places in sockets for reason in _too_much(problem, places))
 

@@ -173,21 +173,21 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         Cost: per kind of guest cell and host cell some 2 microseconds where counts decide, and up
         to 1 for each core where threads are chosen.
         """
-        asked = given(amount)
+        wanted = given(amount)
         bounds = given_limit(limit)
         room = self._least_room(context.room)
-        if asked.placed:
-            asked = usage.refreshed(self._working, asked)
-            usage.check(self._working, room, asked, bounds, context.allowed)
-            far = far_from(context.near, asked.host_cells)
+        if wanted.placed:
+            wanted = usage.refreshed(self._working, wanted)
+            usage.check(self._working, room, wanted, bounds, context.allowed)
+            far = far_from(context.near, wanted.host_cells)
             if far:
                 raise exceptions.CapacityException.of(far)
-            return asked
-        found = place(self._working, asked, bounds, room, context)
-        if not asked.has_emulator or len(asked.cells) == 1:
+            return wanted
+        found = place(self._working, wanted, bounds, room, context)
+        if not wanted.has_emulator or len(wanted.cells) == 1:
             return found
         # the CPUs kept may be read in two ways, as an emulator's or a vCPU's: there is one answer
-        return self.from_allocations(asked, dict(self.to_allocations(found)))
+        return self.from_allocations(wanted, dict(self.to_allocations(found)))
 
     def _least_room(self, room: Mapping[str, int]) -> Mapping[str, int] | None:
         """Return what the host as a whole has left, of which somebody else knows ``room``."""

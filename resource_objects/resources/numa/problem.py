@@ -132,15 +132,15 @@ def networks_of(cells: Sequence[Cell], amount: NUMATopologyAmount) -> dict[str, 
     return {name: places for name, places in found.items() if places}
 
 
-def not_in_one_socket(cells: Iterable[Cell], asked: int, most: int) -> Iterator[Reason]:
+def not_in_one_socket(cells: Iterable[Cell], requested: int, most: int) -> Iterator[Reason]:
     """Yield that guest cells are not in one socket, and each host cell whose socket nobody knows.
 
     :param most: how many guest cells are
     """
-    yield Reason(Rule.ONE_SOCKET, asked, most, 0, TOPOLOGY)
+    yield Reason(Rule.ONE_SOCKET, requested, most, 0, TOPOLOGY)
     for cell in cells:
         if cell.facts.socket is None:
-            yield Reason(Rule.SOCKET_UNKNOWN, asked, 0, 0, TOPOLOGY, cell=cell.facts.id)
+            yield Reason(Rule.SOCKET_UNKNOWN, requested, 0, 0, TOPOLOGY, cell=cell.facts.id)
 
 
 # --- what a placement uses of the host as a whole -------------------------------------------------

@@ -33,9 +33,9 @@ class NUMATopologyResource(abstract.Resource):
     is_located = True
 
     @on_class_or_instance
-    def make_amount(this: Any, /, *args: Any, **asked: Any) -> NUMATopologyAmount:  # noqa: N805
+    def make_amount(this: Any, /, *args: Any, **words: Any) -> NUMATopologyAmount:  # noqa: N805
         """Return the amount that :func:`~resource_objects.resources.numa.amount.numa` makes."""
-        return numa(*args, **asked)
+        return numa(*args, **words)
 
     @on_class_or_instance
     def make_inventory(

@@ -153,11 +153,11 @@ def _refused(
         capacity = cell.shared_capacity(part.cpus)
         yield from _over("VCPU", part.shared, cell.shared_used, capacity, most, ident)
     if part.memory_mb:
-        asked, used, there = part.memory_mb, cell.memory_used, facts.ordinary_mb
-        if is_physical and used + asked > there:
-            yield Reason(Rule.PHYSICAL, asked, there, used, "MEMORY_MB", cell=ident)
-        elif asked > there:
-            yield Reason(Rule.MAX_UNIT, asked, there, used, "MEMORY_MB", cell=ident)
+        requested, used, there = part.memory_mb, cell.memory_used, facts.ordinary_mb
+        if is_physical and used + requested > there:
+            yield Reason(Rule.PHYSICAL, requested, there, used, "MEMORY_MB", cell=ident)
+        elif requested > there:
+            yield Reason(Rule.MAX_UNIT, requested, there, used, "MEMORY_MB", cell=ident)
         yield from _over(
             "MEMORY_MB", part.memory_mb, cell.memory_used, facts.memory_capacity, memory, ident
         )
@@ -169,12 +169,12 @@ def _refused(
 
 
 def _over(
-    name: str, asked: int, used: int, capacity: int, limit: int | None, cell: int
+    name: str, requested: int, used: int, capacity: int, limit: int | None, cell: int
 ) -> Iterator[Reason]:
-    if used + asked > capacity:
-        yield Reason(Rule.CAPACITY, asked, capacity, used, name, cell=cell)
-    elif limit is not None and used + asked > limit:
-        yield Reason(Rule.LIMIT, asked, limit, used, name, cell=cell)
+    if used + requested > capacity:
+        yield Reason(Rule.CAPACITY, requested, capacity, used, name, cell=cell)
+    elif limit is not None and used + requested > limit:
+        yield Reason(Rule.LIMIT, requested, limit, used, name, cell=cell)
 
 
 def _short(room: Mapping[str, int] | None, amount: NUMATopologyAmount) -> list[Reason]:

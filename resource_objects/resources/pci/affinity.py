@@ -115,22 +115,22 @@ class RequestedDevices:
             return
         if node in sockets:
             yield node
-        if demand.asked.affinity == SOCKET and sockets.get(node) is not None:
+        if demand.wanted.affinity == SOCKET and sockets.get(node) is not None:
             yield from (cell for cell, socket in sockets.items() if socket == sockets[node])
 
     def symmetry_key(self, cell: int) -> Hashable:
         """Return what host cells have in common that can stand for each other."""
         groups = [
-            (*self._asked_by(group), len(some), self._relatives(group))
+            (*self._demands_served(group), len(some), self._relatives(group))
             for group, some in self._free.items()
             if some and self._shelf.groups[group].node == cell
         ]
         counts = Counter(groups)
-        by_socket = any(demand.asked.affinity == SOCKET for demand in self._demands)
+        by_socket = any(demand.wanted.affinity == SOCKET for demand in self._demands)
         socket = self._cells.sockets.get(cell) if by_socket else None
         return frozenset(counts.items()), socket
 
-    def _asked_by(self, group: int) -> tuple[int, ...]:
+    def _demands_served(self, group: int) -> tuple[int, ...]:
         return tuple(n for n, demand in enumerate(self._demands) if group in demand.serving)
 
     def _relatives(self, group: int) -> Hashable:
@@ -143,7 +143,7 @@ class RequestedDevices:
         return tuple(
             sorted(
                 (
-                    self._asked_by(n),
+                    self._demands_served(n),
                     len(self._free.get(n, ())),
                     n == group,
                     n == whole,

@@ -208,10 +208,10 @@ class PCIAmount(abstract.Amount):
 
     def _check_placed(self) -> None:
         counts = Counter(device.request for device in self.placed)
-        asked = {number: request.count for number, request in enumerate(self.requests)}
-        if counts != asked:
+        requested = {number: request.count for number, request in enumerate(self.requests)}
+        if counts != requested:
             raise exceptions.InvalidAmount(
-                "devices by request", dict(counts), f"as many as asked: {asked}"
+                "devices by request", dict(counts), f"as many as asked: {requested}"
             )
         units = Counter(unit for device in self.placed for unit in device.units)
         twice = sorted(unit for unit, count in units.items() if count > 1)
@@ -227,10 +227,10 @@ class PCIAmount(abstract.Amount):
         return f"PCIAmount.parse({str(self)!r})"
 
     def __str__(self) -> str:
-        asked = "/".join(map(str, self.requests))
+        requests = "/".join(map(str, self.requests))
         if not self.placed:
-            return asked
-        return f"{'-' if self.gives_back else ''}{asked}@on={'+'.join(self.addresses)}"
+            return requests
+        return f"{'-' if self.gives_back else ''}{requests}@on={'+'.join(self.addresses)}"
 
     @classmethod
     def parse(cls, text_form: str) -> PCIAmount:

@@ -292,8 +292,8 @@ def tag_matches(has: str, wanted: str) -> bool:
     if not (has.startswith("[") and wanted.startswith("[")):
         return False
     try:
-        there, asked = json.loads(has.lower()), json.loads(wanted.lower())
-        return all(item in there for item in asked)
+        there, named = json.loads(has.lower()), json.loads(wanted.lower())
+        return all(item in there for item in named)
     except (ValueError, RecursionError):  # no list, or one nested deeper than can be read
         return False
 

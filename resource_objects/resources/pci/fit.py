@@ -97,7 +97,7 @@ def _in_order(
 
     :param groups: the group of each device
     """
-    far = rings(demand.asked.affinity, where)
+    far = rings(demand.wanted.affinity, where)
     keys = {
         group: (distance, shelf.groups[group].cost)
         for group in set(groups).intersection(demand.serving)
@@ -131,7 +131,7 @@ class DeviceDemand(NamedTuple):
     """What one request needs of the shelf."""
 
     request: int  #: its place in the amount
-    asked: DeviceRequest
+    wanted: DeviceRequest
     needed: int  #: how many devices
     serving: tuple[int, ...]  #: groups of which it may have some, wherever they are
 
@@ -196,7 +196,7 @@ def _ranked(
     break no physical function that is whole, then the group with the fewest that will do, else the
     one with the most, so that the fewest functions are broken; then by address.
     """
-    far = rings(demand.asked.affinity, where)
+    far = rings(demand.wanted.affinity, where)
     keyed: list[tuple[Any, ...]] = []
     for group in demand.serving:
         some = free[group]
@@ -335,8 +335,8 @@ def _kind(problem: DeviceProblem, group: int) -> Hashable:
     shelf = problem.shelf
 
     def seen(number: int) -> tuple[Hashable, ...]:
-        asked = tuple(n for n, may in enumerate(problem.may) if number in may)
-        return (len(problem.free.get(number, ())), asked)
+        served = tuple(n for n, may in enumerate(problem.may) if number in may)
+        return (len(problem.free.get(number, ())), served)
 
     return (seen(group), tuple(sorted(map(seen, shelf.parts[group]))))
 
@@ -526,17 +526,17 @@ def reasons(problem: DeviceProblem, where: ChosenCells | None) -> tuple[Reason, 
     if found:
         return tuple(found)
     flow = relaxed(problem)
-    asked = sum(problem.counts)
-    most = asked - sum(flow.missing) - flow.is_complete
-    return (Reason(Rule.AT_ONCE, asked, most, 0, ANY_CLASS),)
+    requested = sum(problem.counts)
+    most = requested - sum(flow.missing) - flow.is_complete
+    return (Reason(Rule.AT_ONCE, requested, most, 0, ANY_CLASS),)
 
 
 def _alone(
     problem: DeviceProblem, demand: DeviceDemand, where: ChosenCells | None
 ) -> Iterator[Reason]:
     """Yield what stands against one request, if it were alone."""
-    name = demand.asked.resource_class or ANY_CLASS
-    kind: str | None = demand.asked.kinds
+    name = demand.wanted.resource_class or ANY_CLASS
+    kind: str | None = demand.wanted.kinds
     kind = None if kind == name else kind
     shelf = problem.shelf
     every = sum(shelf.size(group) for group in demand.serving)
@@ -547,7 +547,7 @@ def _alone(
     if free < demand.needed:
         yield Reason(Rule.CAPACITY, demand.needed, every, every - free, name, unit=kind)
         return
-    far = rings(demand.asked.affinity, where)
+    far = rings(demand.wanted.affinity, where)
     near = sum(
         len(problem.free[group])
         for group in demand.serving

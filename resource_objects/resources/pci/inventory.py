@@ -178,7 +178,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
         Cost: 10 to 30 microseconds and some 2 for each group of devices that would do.
         """
-        asked = given(amount)
+        wanted = given(amount)
         if limit is not None:
             raise exceptions.WrongAmountKind(
                 "limit of devices", limit, "none: devices have no limit"
@@ -186,29 +186,29 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         where = context.chosen
         within = None if context.allowed is None else self._addresses(context.allowed)
         if isinstance(self._shelf, PooledGroups):
-            return self._fit_pools(self._shelf, asked, where)
-        if asked.placed:
-            usage.check_assigned(self._known, asked, where, within)
-            return asked
-        return place(self._known, asked, where, within)
+            return self._fit_pools(self._shelf, wanted, where)
+        if wanted.placed:
+            usage.check_assigned(self._known, wanted, where, within)
+            return wanted
+        return place(self._known, wanted, where, within)
 
     def _fit_pools(
-        self, shelf: PooledGroups, asked: PCIAmount, where: ChosenCells | None
+        self, shelf: PooledGroups, wanted: PCIAmount, where: ChosenCells | None
     ) -> PCIAmount:
         """Return the amount if pools tell that it can be had: as if nothing were known to exclude
         anything that is not known, which is a yes only where nothing could."""
-        if asked.placed:
+        if wanted.placed:
             raise exceptions.NotAssigned(
                 "devices", "pools", "devices by address: only those are had"
             )
-        if names_addresses(asked):
-            raise exceptions.Undetermined(asked)
-        problem = lay(shelf, demands_of(shelf, asked), where)
+        if names_addresses(wanted):
+            raise exceptions.Undetermined(wanted)
+        problem = lay(shelf, demands_of(shelf, wanted), where)
         if divide(problem) is None:
             raise exceptions.CapacityException.of(reasons(problem, where))
         if shelf.is_vague({group for may in problem.may for group in may}):
-            raise exceptions.Undetermined(asked)
-        return asked
+            raise exceptions.Undetermined(wanted)
+        return wanted
 
     def consume(
         self,
@@ -332,18 +332,18 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
         :param allowed: ids of the parts that may be used, None for all
         """
-        asked = given(amount)
-        if asked.gives_back:
+        wanted = given(amount)
+        if wanted.gives_back:
             return None
-        if asked.placed:
-            return AssignedDevices(asked, cells)
+        if wanted.placed:
+            return AssignedDevices(wanted, cells)
         shelf = self._shelf if allowed is None else self._known
-        if names_addresses(asked):
+        if names_addresses(wanted):
             if not isinstance(shelf, Devices):
                 return None  # pools do not tell, wherever who asks is
             shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
         return RequestedDevices(
-            shelf, asked, cells, None if allowed is None else self._addresses(allowed)
+            shelf, wanted, cells, None if allowed is None else self._addresses(allowed)
         )
 
     def device_counts(self) -> Mapping[int, int]:

@@ -34,9 +34,9 @@ class PCIResource(abstract.Resource):
     is_located = True
 
     @on_class_or_instance
-    def make_amount(this: Any, /, *args: Any, **asked: Any) -> PCIAmount:  # noqa: N805
+    def make_amount(this: Any, /, *args: Any, **words: Any) -> PCIAmount:  # noqa: N805
         """Return the amount that :func:`~resource_objects.resources.pci.amount.devices` makes."""
-        return devices(*args, **asked)
+        return devices(*args, **words)
 
     @on_class_or_instance
     def make_inventory(
