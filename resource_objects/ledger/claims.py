@@ -371,8 +371,7 @@ class Claims:
                 expired=expired,
             )
 
-        taken = self._take_or_release(begin, release_expired, name)
-        return _in_order(taken, [name], new_claim_of)[0]
+        return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
 
     def move(
         self,
