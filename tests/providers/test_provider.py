@@ -84,6 +84,98 @@ def test_an_add_checks_no_other_child_anew() -> None:
     assert _calls(lambda: host.add("host0/last")) == first
 
 
+def _steps(task: Callable[[], object]) -> int:
+    """Return how many lines of the module of providers a task runs."""
+    made = 0
+
+    def trace(frame: FrameType, event: str, _arg: Any) -> Any:
+        nonlocal made
+        if frame.f_globals.get("__name__") != Provider.__module__:
+            return None
+        made += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        task()
+    finally:
+        sys.settrace(before)
+    return made
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_an_add_takes_as_many_steps_in_a_large_tree(below: bool) -> None:
+    """Also where children get children in turn, as physical functions do."""
+    host = Provider("host0", {})
+
+    def add(name: str) -> None:
+        child = host.add(name)
+        if below:
+            child.add(f"{name}/part")
+
+    add("host0/warm")
+    first = _steps(lambda: add("host0/first"))
+    for n in range(500):
+        add(f"host0/gpu{n}")
+    assert _steps(lambda: add("host0/last")) == first
+
+
+def test_a_tree_that_was_read_takes_children_as_quickly() -> None:
+    ledger = ro.connect("memory://")
+    host = Provider("host0", {})
+    for n in range(200):
+        host.add(f"host0/gpu{n}")
+    ledger.sync(host)
+    kept = ledger.provider("host0")
+    kept.add("host0/warm")
+    assert _steps(lambda: kept.add("host0/more")) < 100
+    with pytest.raises(exceptions.InvalidTree, match="host0/gpu7"):
+        kept.add("host0/gpu7")
+
+
+def test_a_child_of_two_trees_is_looked_at_in_both() -> None:
+    one = _tree()
+    shelf = one.find("host0/shelf")
+    other = Provider("host1", {}, children=[shelf])
+    other.add("host1/gpu0")
+    shelf.add("host0/new")
+    for tree in (one, other):
+        with pytest.raises(exceptions.InvalidTree, match="host0/new"):
+            tree.add("host0/new")
+    one.add("host1/gpu0")
+    other.update(children=())
+    other.add("host0/new")
+    shelf.add("host0/newer")
+    with pytest.raises(exceptions.InvalidTree, match="host0/newer"):
+        one.add("host0/newer")
+    other.add("host0/newer")
+
+
+def test_what_was_taken_out_or_in_counts_at_the_next_add() -> None:
+    host = _tree()
+    [shelf, gpu] = host.children
+    host.update(children=[shelf])
+    assert host.add("host0/gpu1") is host.children[-1]
+    shelf.update(children=[*shelf.children, Provider("host0/deep")])
+    with pytest.raises(exceptions.InvalidTree, match="host0/deep"):
+        host.add("host0/deep")
+    twin = host.obj_clone()
+    twin.add("host0/twin")
+    assert gpu.add("host0/gpu0") and host.add("host0/twin")
+    with pytest.raises(exceptions.InvalidTree, match="host0/twin"):
+        copy.deepcopy(twin).add("host0/twin")
+
+
+def test_a_refused_change_of_a_child_leaves_its_name_taken() -> None:
+    host = _tree()
+    child = host.find("host0/gpu0")
+    with pytest.raises(exceptions.InvalidName):
+        child.update(name=" ")
+    with pytest.raises(exceptions.InvalidTree, match="host0/gpu0"):
+        host.add("host0/gpu0")
+
+
 def test_a_name_given_twice_in_different_branches_is_refused_by_sync() -> None:
     host = _tree()
     host.find("host0/shelf").add("host0/gpu1", "PGPU=1")  # the shelf does not know its siblings
