@@ -14,9 +14,9 @@ database in :data:`KINDS`:
     must not change the schema.
 
 Servers are found through ``RO_TEST_POSTGRESQL`` and ``RO_TEST_MYSQL``, SQLAlchemy URLs of somebody
-who may create databases. Without them, a local server is tried: over TCP as its administrator,
-then over its socket as the current user. Where none answers, the tests that need it are skipped
-and say so; with ``CI=true`` or ``RO_TEST_REQUIRE_DATABASES=1`` they fail.
+who may create databases. Without them, a local server is tried, without TLS: over TCP as its
+administrator, then over its socket as the current user. Where none answers, the tests that need it
+are skipped and say so; with ``CI=true`` or ``RO_TEST_REQUIRE_DATABASES=1`` they fail.
 
 Names of scratch databases hold the process id and a random part, so test processes side by side
 (pytest-xdist), also of several machines, do not meet. A killed process leaves its databases, named
@@ -181,18 +181,25 @@ def _find_server(kind: str, given: str | None) -> Server | str:
 
 
 def _local_servers(kind: str) -> list[URL]:
+    """Return where a server of this machine may answer.
+
+    Without TLS: a driver that may use it reads the certificates of the machine for each connection,
+    which takes longer than what most tests do on one.
+    """
     me = getpass.getuser()
     if kind == "postgresql":
-        driver, base = "postgresql+psycopg", "postgres"
-        return [
+        driver, base, plain = "postgresql+psycopg", "postgres", {"sslmode": "disable"}
+        found = [
             URL.create(driver, "postgres", host="127.0.0.1", port=5432, database=base),
             URL.create(driver, me, database=base, query={"host": _POSTGRESQL_SOCKETS}),
         ]
-    driver = "mysql+pymysql"
-    return [
-        URL.create(driver, "root", host="127.0.0.1", port=3306, database=""),
-        URL.create(driver, me, database="", query={"unix_socket": _MYSQL_SOCKET}),
-    ]
+    else:
+        driver, plain = "mysql+pymysql", {"ssl_disabled": "true"}
+        found = [
+            URL.create(driver, "root", host="127.0.0.1", port=3306, database=""),
+            URL.create(driver, me, database="", query={"unix_socket": _MYSQL_SOCKET}),
+        ]
+    return [url.update_query_dict(plain) for url in found]
 
 
 @dataclasses.dataclass(frozen=True)

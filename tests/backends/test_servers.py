@@ -430,7 +430,7 @@ def test_a_certificate_that_is_none_is_named(
     path.write_text("no certificate")
     options = {
         "postgresql": {"sslmode": "verify-full", "sslrootcert": str(path)},
-        "mysql": {"ssl_ca": str(path)},
+        "mysql": {"ssl_disabled": "false", "ssl_ca": str(path)},
     }[database_kind]
     with pytest.raises(exceptions.DatabaseUnavailable) as refused:
         SQLBackend.open(_with(ledger_url, **options))
