@@ -146,6 +146,13 @@ def house() -> House:
     return House(PACKAGE.parent)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Keep the trees no longer than the tests of this file run: they are large."""
+    yield
+    house.cache_clear()
+
+
 def tree_of(path: Path) -> ast.Module:
     return house().modules[module_name(path).removesuffix(".__init__")].tree
 

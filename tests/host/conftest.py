@@ -14,6 +14,8 @@ from types import ModuleType
 import pytest
 
 import resource_objects as ro
+from resource_objects.host.facts import Machine
+from resource_objects.host.linux import read_machine
 from tests.host.views import HOST
 
 _HERE = pathlib.Path(__file__).parent
@@ -90,6 +92,17 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathli
         return unpacked(_data(f"hwloc-linux/{name}.tar.bz2"), True)
 
     return root
+
+
+@pytest.fixture(scope="session")
+def captured_machine(captured: Callable[[str], pathlib.Path]) -> Callable[..., Machine]:
+    """Return a function: the name of a captured machine to what is read of it, once."""
+
+    @functools.cache
+    def machine(name: str, within_cgroup: bool = False) -> Machine:
+        return read_machine(captured(name), within_cgroup=within_cgroup)
+
+    return machine
 
 
 @pytest.fixture(params=["memory", "sqlite"])

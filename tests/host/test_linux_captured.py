@@ -44,8 +44,8 @@ def ids(text: str) -> tuple[int, ...]:
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, captured) -> Machine:
-    return read_machine(captured(request.param), within_cgroup=request.param == RESTRICTED)
+def machine(request: pytest.FixtureRequest, captured_machine) -> Machine:
+    return captured_machine(request.param, within_cgroup=request.param == RESTRICTED)
 
 
 def test_every_machine_of_the_shared_data_is_tested(hwloc_counts):
@@ -128,11 +128,11 @@ def test_a_captured_machine_with_accelerators_and_sriov(machine):
     assert machine.huge_pages == (Pages(2 * MIB, 4096, 4096), Pages(1024 * MIB, 0, 0))
 
 
-def test_a_cgroup_restricts_only_when_asked(captured):
-    whole = read_machine(captured(RESTRICTED))
+def test_a_cgroup_restricts_only_when_asked(captured_machine):
+    whole = captured_machine(RESTRICTED)
     assert (whole.packages, len(whole.cells), len(whole.cpus)) == (4, 8, 32)
     assert whole.huge_pages == (Pages(2 * MIB, 513, 513),)  # on which nodes is not said
-    allowed = read_machine(captured(RESTRICTED), within_cgroup=True)
+    allowed = captured_machine(RESTRICTED, within_cgroup=True)
     assert [cell.id for cell in allowed.cells] == [0, 1, 2, 3, 4, 5]
     assert allowed.cpus == (0, 1, 2, 3, 4, 5)
     assert allowed == whole.restrict(cpus=range(6), cells=range(6))
@@ -145,31 +145,31 @@ def test_without_a_cpuset_a_cgroup_restricts_nothing(name, captured):
     assert read_machine(root, within_cgroup=True) == read_machine(root)
 
 
-def test_the_offline_cpus_of_a_captured_machine(captured):
-    machine = read_machine(captured("16em64t-4s2c2t-offlines"))
+def test_the_offline_cpus_of_a_captured_machine(captured_machine):
+    machine = captured_machine("16em64t-4s2c2t-offlines")
     assert machine.offline_cpus == (2, 5, 13, 14)
     assert (1, 9) in machine.thread_siblings
     assert (6,) in machine.thread_siblings  # its sibling 14 is offline
 
 
-def test_a_hybrid_machine_has_cores_of_one_and_two_threads(captured):
-    machine = read_machine(captured("20em64t-hybrid-1p6c2t+2ca4co1t"))
+def test_a_hybrid_machine_has_cores_of_one_and_two_threads(captured_machine):
+    machine = captured_machine("20em64t-hybrid-1p6c2t+2ca4co1t")
     threads = collections.Counter(len(core.cpus) for core in machine.cores)
     assert threads == {2: 6, 1: 8}
     assert machine.threads_per_core == 2
 
 
-def test_node_ids_of_captured_machines_may_be_sparse(captured):
-    machine = read_machine(captured("48amd64-4pa2n6c-sparse"))
+def test_node_ids_of_captured_machines_may_be_sparse(captured_machine):
+    machine = captured_machine("48amd64-4pa2n6c-sparse")
     assert [cell.id for cell in machine.cells] == [0, 1, 2, 33, 34, 45, 72, 73]
     assert machine.distance(0, 73) == machine.cell(0).distances[-1] == 22
-    power = read_machine(captured("256ppc-8n8s4t"))
+    power = captured_machine("256ppc-8n8s4t")
     assert [cell.id for cell in power.cells] == [0, 1, 4, 5, 8, 9, 12, 13]
     assert power.threads_per_core == 4
 
 
-def test_no_huge_page_support_is_no_huge_pages(captured):
-    machine = read_machine(captured("2i386-2c-nohugepage"))
+def test_no_huge_page_support_is_no_huge_pages(captured_machine):
+    machine = captured_machine("2i386-2c-nohugepage")
     assert machine.huge_pages == ()
     assert [pages.size_bytes for pages in machine.cells[0].pages] == [4096]
 
@@ -177,8 +177,8 @@ def test_no_huge_page_support_is_no_huge_pages(captured):
 # --- machines that ghw captured -----------------------------------------------------------------
 
 
-def test_ghw_dual_xeon(captured):
-    machine = read_machine(captured("linux-amd64-8581cf3a529e5d8b97ea876eade2f60d"))
+def test_ghw_dual_xeon(captured_machine):
+    machine = captured_machine("linux-amd64-8581cf3a529e5d8b97ea876eade2f60d")
     assert (machine.packages, len(machine.cells), len(machine.cpus)) == (2, 2, 24)
     assert (machine.physical_cores, machine.threads_per_core) == (12, 2)
     nodes = collections.Counter(each.numa_node for each in machine.devices)
@@ -189,16 +189,16 @@ def test_ghw_dual_xeon(captured):
     assert [cell.package_id for cell in machine.cells] == [1, 0]
 
 
-def test_ghw_nvidia(captured):
-    machine = read_machine(captured("linux-amd64-accel-nvidia"))
+def test_ghw_nvidia(captured_machine):
+    machine = captured_machine("linux-amd64-accel-nvidia")
     assert (machine.packages, len(machine.cells), len(machine.cpus)) == (1, 1, 8)
     (gpu,) = [each for each in machine.devices if each.vendor_id == "10de"]
     assert (gpu.address, gpu.product_id, gpu.class_id) == ("0000:06:00.0", "15f8", "030200")
     assert gpu.numa_node is None
 
 
-def test_ghw_offline_cpus(captured):
-    machine = read_machine(captured("linux-amd64-offlineCPUs"))
+def test_ghw_offline_cpus(captured_machine):
+    machine = captured_machine("linux-amd64-offlineCPUs")
     assert (machine.cpus, machine.offline_cpus) == ((0, 1), (2, 3))
     assert machine.cells[0].cpus == (0, 1)
     assert machine.cells[0].package_id is None  # its two CPUs are of two packages

@@ -85,8 +85,10 @@ HWLOC = {
 
 
 @pytest.mark.parametrize("name", HWLOC)
-def test_a_captured_machine_offers_its_cpus_and_its_memory_once(name, captured, hwloc_counts):
-    machine = read_machine(captured(name))
+def test_a_captured_machine_offers_its_cpus_and_its_memory_once(
+    name, captured_machine, hwloc_counts
+):
+    machine = captured_machine(name)
     tree = provider_tree(machine, name="captured")
     cpus, has_smt = HWLOC[name]
     assert tree.inventories["VCPU"].total == hwloc_counts[name]["counts"]["PU"] == cpus
@@ -103,8 +105,8 @@ def test_a_captured_machine_offers_its_cpus_and_its_memory_once(name, captured, 
     assert [child.name for child in tree.children] == []
 
 
-def test_the_accelerators_of_a_captured_machine_are_its_children(captured):
-    machine = read_machine(captured("32intel64-2p8co2t+8ve"))
+def test_the_accelerators_of_a_captured_machine_are_its_children(captured_machine):
+    machine = captured_machine("32intel64-2p8co2t+8ve")
     accelerators = [each for each in machine.devices if each.class_id.startswith("0b")]
     assert len(accelerators) == 8
     rule = f"{accelerators[0].vendor_id}:*/0b=CUSTOM_ACCELERATOR+CUSTOM_VE"

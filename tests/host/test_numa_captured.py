@@ -13,7 +13,6 @@ import pytest
 import resource_objects as ro
 from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
-from resource_objects.host.linux import read_machine
 from resource_objects.host.model import provider_tree
 from resource_objects.host.numa import numa_inventory
 from resource_objects.providers.located import LocatedView, LocatedViews
@@ -43,8 +42,8 @@ _DATA = pathlib.Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, captured) -> Machine:
-    return read_machine(captured(request.param), within_cgroup=request.param == RESTRICTED)
+def machine(request: pytest.FixtureRequest, captured_machine) -> Machine:
+    return captured_machine(request.param, within_cgroup=request.param == RESTRICTED)
 
 
 every_machine = pytest.mark.parametrize(
@@ -106,32 +105,32 @@ def test_every_cell_can_be_filled(machine, name):
     assert sum(counts.values()) == len(machine.cpus)
 
 
-def captured_inventory(captured, name: str, **settings) -> NUMATopologyInventory:
-    return numa_inventory(read_machine(captured(name)), **settings)
+def captured_inventory(captured_machine, name: str, **settings) -> NUMATopologyInventory:
+    return numa_inventory(captured_machine(name), **settings)
 
 
-def test_memory_behind_other_memory_is_in_the_socket_of_the_cpus_next_to_it(captured):
-    inventory = captured_inventory(captured, "fakeheteromemtiers")
+def test_memory_behind_other_memory_is_in_the_socket_of_the_cpus_next_to_it(captured_machine):
+    inventory = captured_inventory(captured_machine, "fakeheteromemtiers")
     assert [cell.id for cell in inventory.cells if not cell.cpus] == [4, 6, 8, 9]
     assert {cell.socket for cell in inventory.cells} == {0}
 
 
-def test_a_core_of_a_hybrid_machine_has_one_thread_or_two(captured):
-    (cell,) = captured_inventory(captured, "20em64t-hybrid-1p6c2t+2ca4co1t").cells
+def test_a_core_of_a_hybrid_machine_has_one_thread_or_two(captured_machine):
+    (cell,) = captured_inventory(captured_machine, "20em64t-hybrid-1p6c2t+2ca4co1t").cells
     assert [len(core) for core in cell.siblings] == [2] * 6  # the others are cores by themselves
     assert len(cell.cpus) == 20
 
 
-def test_the_siblings_of_an_offline_cpu_are_cores_by_themselves(captured):
-    (cell,) = captured_inventory(captured, "16em64t-4s2c2t-offlines").cells
+def test_the_siblings_of_an_offline_cpu_are_cores_by_themselves(captured_machine):
+    (cell,) = captured_inventory(captured_machine, "16em64t-4s2c2t-offlines").cells
     assert [core for core in cell.siblings if {6, 10} & set(core)] == []
     assert {6, 10} < set(cell.cpus)
     assert (1, 9) in cell.siblings
 
 
-def test_huge_pages_are_those_of_their_cell(captured):
+def test_huge_pages_are_those_of_their_cell(captured_machine):
     inventory = captured_inventory(
-        captured, "32intel64-2p8co2t+8ve", reserved_pages={0: {"2MB": 48}}
+        captured_machine, "32intel64-2p8co2t+8ve", reserved_pages={0: {"2MB": 48}}
     )
     assert [[(p.total, p.reserved) for p in cell.huge_pages[:1]] for cell in inventory.cells] == [
         [(2048, 48)],
@@ -139,8 +138,8 @@ def test_huge_pages_are_those_of_their_cell(captured):
     ]
 
 
-def test_kernels_that_count_less_for_the_machine_than_for_its_cells_bind_everyone(captured):
-    machine = read_machine(captured("256ppc-8n8s4t"))
+def test_kernels_that_count_less_for_the_machine_than_for_its_cells_bind_everyone(captured_machine):
+    machine = captured_machine("256ppc-8n8s4t")
     view = kept(machine)
     in_cells = sum(cell.ordinary_mb for cell in view.inventory.cells)
     assert (machine.memory_mb, in_cells) == (502263, 504320)

@@ -14,6 +14,7 @@ type of elements, read-only, bounds and patterns.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def fingerprints(classes: dict[str, Any]) -> dict[str, str]:
     return checker.get_hashes(extra_data_func=extra)
 
 
+@functools.cache
 def modules_with_objects() -> dict[str, list[str]]:
     """Return ``{module: names of the classes it registers}``, as the source says."""
     found: dict[str, list[str]] = {}
