@@ -1,7 +1,8 @@
 """Importing the library: light, silent, and downwards only.
 
-oslo.versionedobjects itself imports much (among it psutil, through oslo.messaging), and warns on
-the way. What it brings cannot be helped; what we add to it can, and is measured against it.
+oslo.versionedobjects itself imports much. Of that, oslo.messaging with eventlet is loaded when
+somebody uses it (see ``_ovo``); what else it brings is left, and what we add is measured against
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,36 @@ from tools.house import House
 PACKAGE = Path(ro.__file__).parent
 
 #: What a program that only counts must not load.
-HEAVY = ["sqlalchemy", "alembic", "oslo_db", "numpy", "cliff", "psutil", "hypothesis"]
+HEAVY = [
+    "sqlalchemy",
+    "alembic",
+    "oslo_db",
+    "oslo_service",
+    "numpy",
+    "cliff",
+    "psutil",
+    "eventlet",
+    "hypothesis",
+]
+
+#: What a command that reads the ledger must not load, beyond what keeps it.
+HEAVY_FOR_READING = [
+    "alembic",
+    "eventlet",
+    "numpy",
+    "oslo_service",
+    "psutil",
+    "rich",
+    "sqlalchemy.dialects.postgresql",
+]
+
+USAGE = """
+import sys
+from resource_objects.cli.main import main
+sys.stdout, told = open(os.devnull, "w"), sys.stdout
+assert main(["--database", "sqlite:///" + DATABASE, "usage"]) == 0
+sys.stdout = told
+"""
 
 ALGEBRA = """
 import resource_objects as ro
@@ -56,13 +86,68 @@ def test_importing_the_package_loads_nothing_but_itself() -> None:
 
 @pytest.mark.parametrize("heavy", HEAVY)
 def test_counting_loads_nothing_heavy_beyond_versioned_objects(heavy: str) -> None:
-    below = loaded_by(
-        "import warnings; warnings.simplefilter('ignore'); import oslo_versionedobjects.base"
-    )
-    added = loaded_by(ALGEBRA) - below
-    assert not [name for name in added if name.split(".")[0] == heavy]
-    if heavy != "psutil":
-        assert heavy not in below
+    assert heavy not in {name.split(".")[0] for name in loaded_by(ALGEBRA)}
+
+
+def test_reading_the_ledger_loads_neither_the_search_nor_other_databases(tmp_path: Path) -> None:
+    database = str(tmp_path / "lab.db")
+    with ro.connect(f"sqlite:///{database}") as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=2"))
+    loaded = loaded_by(f"import os\nDATABASE = {database!r}\n{USAGE}")
+    assert "sqlalchemy" in loaded
+    assert not loaded.intersection(HEAVY_FOR_READING)
+    assert "resource_objects.search.snapshot" not in loaded
+
+
+# --- oslo.messaging is there when somebody uses it ---
+
+
+def silent(program: str, *flags: str) -> str:
+    """Return what a program prints that must end well and print no error."""
+    ran = subprocess.run([sys.executable, *flags, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+def test_a_program_that_counts_forks_without_a_warning() -> None:
+    silent(f"{ALGEBRA}import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()", "-W", "error")
+
+
+USES_OF_MESSAGING = {
+    "attribute": "import oslo_messaging\nassert oslo_messaging.Target.__name__ == 'Target'",
+    "submodule": "import oslo_messaging.rpc.client\noslo_messaging.rpc.client.RPCClient",
+    "serializer": "import oslo_messaging.serializer\noslo_messaging.serializer.NoOpSerializer",
+    "from": "from oslo_messaging import Target, NoOpSerializer",
+    "star": "from oslo_messaging import *\nassert Target and NoOpSerializer",
+}
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("use", USES_OF_MESSAGING)
+def test_a_program_that_uses_messaging_is_served_as_without_us(use: str, order: str) -> None:
+    uses = f"import warnings\nwarnings.simplefilter('ignore')\n{USES_OF_MESSAGING[use]}\n"
+    after = """
+import oslo_messaging, types
+from oslo_versionedobjects import base
+assert base.messaging.Target is oslo_messaging.Target
+assert issubclass(base.VersionedObjectSerializer, oslo_messaging.NoOpSerializer)
+assert oslo_messaging.NoOpSerializer is oslo_messaging.serializer.NoOpSerializer
+assert oslo_messaging.get_rpc_transport and type(oslo_messaging) is types.ModuleType
+"""
+    silent(uses + ALGEBRA + after if order == "before" else ALGEBRA + uses + after)
+
+
+def test_what_messaging_lacks_it_lacks_with_us_too() -> None:
+    asks = """
+import warnings; warnings.simplefilter('ignore')
+import oslo_messaging
+for name in ("Targett", "__path_of_nobody__"):
+    try:
+        getattr(oslo_messaging, name)
+    except AttributeError as error:
+        print(error)
+"""
+    assert silent(ALGEBRA + asks) == silent(asks)
 
 
 @pytest.mark.parametrize("flags", [["-W", "error"], ["-W", "always"], ["-X", "dev"], ["-bb"]])

@@ -12,9 +12,9 @@ import datetime
 import enum
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
-from resource_objects import exceptions, names
+from resource_objects import exceptions, names, search
 from resource_objects.ledger.demand import (
     Demand,
     Found,
@@ -48,7 +48,9 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.requests import Request
 from resource_objects.search.candidates import Candidates
-from resource_objects.search.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from resource_objects.search import Snapshot
 
 #: Demands that definitions are as they were: those that candidates were found at (True), or
 #: ``{provider: generation}``.
@@ -647,7 +649,7 @@ class Claims:
         Cost: everything is read, unless it is confined to a provider.
         """
         columns = self._store.backend.read(*(() if at is None else (at,)))
-        return Snapshot(without_consumers(columns, *consumers), at=at)
+        return search.Snapshot(without_consumers(columns, *consumers), at=at)
 
     def _in_turn(
         self, consumer: str, found: Found, expired: frozenset[str] = frozenset()

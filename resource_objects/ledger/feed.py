@@ -8,15 +8,18 @@ import os
 import threading
 import weakref
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
-from resource_objects import exceptions, names
+from resource_objects import exceptions, names, search
 from resource_objects.ledger.store import Store
 from resource_objects.providers import Backend
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import check_limit
-from resource_objects.search.refresh import Following
-from resource_objects.search.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from resource_objects.search import Snapshot
+    from resource_objects.search.refresh import Following
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Feed:
 
         :raises InvalidField: if it is no snapshot
         """
-        if not isinstance(snapshot, Snapshot):
+        if not isinstance(snapshot, search.Snapshot):
             raise exceptions.InvalidField("is_fresh", snapshot, "a Snapshot")
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
@@ -125,7 +128,7 @@ class Snapshots:
         backend = self._store.backend
         if at is not None:
             key = names.provider_key(at)
-            return Snapshot(backend.read(key), at=key)
+            return search.Snapshot(backend.read(key), at=key)
         before = self._kept
         now = backend.cursor()
         if before is not None and before.snapshot.cursor == now:
@@ -147,6 +150,8 @@ class Snapshots:
             if following is not None:
                 self._kept = following
                 return following.snapshot
+        from resource_objects.search.refresh import Following  # NumPy: only who searches loads it
+
         following = Following.begin(backend.read(), changes)
         # of columns that do not say when they were read nothing can be told later
         self._kept = None if following.snapshot.cursor is None else following

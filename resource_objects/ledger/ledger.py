@@ -22,7 +22,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from resource_objects import exceptions, names, plugins
 from resource_objects.ledger.claims import Claims, Unchanged, described
@@ -43,7 +43,9 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
 from resource_objects.providers.usage import Usage
 from resource_objects.resources import Amounts, Inventories
-from resource_objects.search.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from resource_objects.search import Snapshot
 
 BACKEND_NAMESPACE = "resource_objects.backends"
 

@@ -11,6 +11,8 @@ and would then be somebody else's.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +21,6 @@ from typing import Any
 import os_resource_classes
 import sqlalchemy as sa
 from sqlalchemy import Connection, Table
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from resource_objects import exceptions
 from resource_objects import names as shapes
@@ -43,9 +44,9 @@ class NameNumbers:
         columns = table.c
         by_name = columns.name.in_(sa.bindparam("wanted", expanding=True))
         by_number = columns.id.in_(sa.bindparam("wanted", expanding=True))
+        self._table = table
         self._by_name = sa.select(columns.name, columns.id).where(by_name)
         self._by_number = sa.select(columns.name, columns.id).where(by_number)
-        self._insert = _insert_unless_there(table)
         self._standard = standard
         self._made: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -82,7 +83,7 @@ class NameNumbers:
         if not missing:
             return found
         self._made.update(missing)
-        statement = self._insert[connection.dialect.name]
+        statement = _insert_unless_there(self._table, connection.dialect.name)
         connection.execute(statement, [{"name": name} for name in missing])
         found |= self._look(connection, missing)
         for name in missing:
@@ -105,14 +106,20 @@ class NameNumbers:
             self._names[number] = name
 
 
-def _insert_unless_there(table: Table) -> dict[str, sa.Insert]:
-    """Return, by dialect, the INSERT that does nothing where the name is there already."""
-    of_mysql = mysql.insert(table)
-    return {
-        "sqlite": sqlite.insert(table).on_conflict_do_nothing(),
-        "postgresql": postgresql.insert(table).on_conflict_do_nothing(),
-        "mysql": of_mysql.on_duplicate_key_update(id=table.c.id),
-    }
+@functools.cache
+def _insert_unless_there(table: Table, dialect: str) -> sa.Insert:
+    """Return the INSERT that does nothing where the name is there already.
+
+    The dialect's module is loaded by whoever connects; importing all of them would take a tenth of
+    a command's start.
+    """
+    statement = importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    inserted: sa.Insert = (
+        statement.on_duplicate_key_update(id=table.c.id)
+        if dialect == "mysql"
+        else statement.on_conflict_do_nothing()
+    )
+    return inserted
 
 
 class Catalogue:

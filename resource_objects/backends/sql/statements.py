@@ -21,7 +21,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Dialect
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
@@ -588,7 +587,11 @@ def _arrays(table: sa.Table, names: Sequence[str]) -> str:
     return f"unnest({arrays}) AS given ({', '.join(names)})"
 
 
-_POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
+@functools.cache
+def _postgresql() -> Dialect:
+    from sqlalchemy.dialects import postgresql  # who connects to another need not load it
+
+    return postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 def _array_type(column: sa.Column[Any]) -> str:
@@ -596,7 +599,7 @@ def _array_type(column: sa.Column[Any]) -> str:
         return "bigint[]"
     if isinstance(column.type, sa.JSON):
         return "json[]"
-    if isinstance(column.type.dialect_impl(_POSTGRESQL), sa.Uuid):
+    if isinstance(column.type.dialect_impl(_postgresql()), sa.Uuid):
         return "uuid[]"
     return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
 
