@@ -281,6 +281,14 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
+MIGRATIONS = PACKAGE / "backends" / "sql" / "migrations"
+#: Packages of more than one module; the steps of a database's schema are named by number.
+ROOMS_WITH_MODULES = sorted(
+    {path.parent for path in modules() if path.name != "__init__.py"}
+    - {PACKAGE, MIGRATIONS, MIGRATIONS / "versions"}
+)
+
+
 @pytest.mark.parametrize("path", modules(), ids=module_name)
 def test_imports_point_downwards_only(path: Path) -> None:
     here = room_of(module_name(path))
@@ -294,6 +302,13 @@ def test_imports_point_downwards_only(path: Path) -> None:
         or room_of(name) not in below
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("room", ROOMS_WITH_MODULES, ids=lambda room: str(room.name))
+def test_a_room_names_its_modules(room: Path) -> None:
+    said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    there = {path.stem for path in room.glob("*.py")} - {"__init__"}
+    assert not [name for name in sorted(there) if f"``{name}``" not in said]
 
 
 def test_no_modules_import_each_other() -> None:

@@ -130,7 +130,9 @@ class House:
     def private_imports(self) -> int:
         """Return how many private names are imported from other modules."""
         return sum(
-            alias.name.startswith("_") and f"{node.module}.{alias.name}" not in self.modules
+            alias.name.startswith("_")
+            and not alias.name.startswith("__")
+            and f"{node.module}.{alias.name}" not in self.modules
             for module in self.core
             for node in ast.walk(module.tree)
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE)

@@ -8,7 +8,8 @@
 ``drawing``            NUMA cells as a drawing and as rows
 ``device_table``       PCI devices as a table
 ``tour``               the tour on this machine
-``host`` ...           the commands themselves
+``host``               the commands themselves, by what they are about; so are ``candidates``,
+                       ``consumer``, ``ledger``, ``names`` and ``provider``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a

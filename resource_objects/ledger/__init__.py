@@ -11,6 +11,16 @@
     >>> print(ledger.release("job-1"))
     job-1 released VCPU=6 of host0
 
+==================  ===============================================================================
+``ledger``          Ledger, with all its methods, and ``connect``
+``store``           what every part is given: the backend, operations, the policy of retries
+``claims``          taking and giving back; ``gang``: several consumers at once
+``demand``          what is to be taken, in one form; ``placing``: where it goes
+``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``
+``plans``           what a change would do, and doing it; the audit
+``reading``         lists and figures; ``feed``: what was changed, and fresh snapshots
+==================  ===============================================================================
+
 A ledger is safe for use by several threads. It blocks while it talks to its database; from asyncio
 call it through ``asyncio.to_thread``. Reading never writes.
 """

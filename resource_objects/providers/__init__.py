@@ -8,11 +8,16 @@
 ``partitions``      devices that are had whole or in parts, or by the types of a driver
 ``pools``           providers that give what they have to the members of their aggregates
 ``usage``           what is used, and by whom
-``plan``            a typed list of changes; ``dry_run``: what it would come to
+``plan``            a typed list of changes; ``dry_run``: what it would come to; ``row_diff``: one
+                    that turns rows into others; ``plain``: as plain data and back
 ``reshape``         moving inventories and allocations; ``transfer``: what becomes of them
 ``audit``           what is not as it should be; ``attribution``: who holds what is in the way
-``orders``          what a write asks of a backend; ``settle``: what that comes to
-``columns``         what a backend returns when it is read; ``listing``: a page of it
+``orders``          what a write asks of a backend; ``settle``: what that comes to; ``decision``:
+                    whether one change fits
+``columns``         what a backend returns when it is read; ``listing``: a page of it;
+                    ``selection``: both made by loops, for who has no query language
+``name_rules``      what classes, traits and aggregates may be called; ``given``: moments, ages
+                    and generations as callers give them
 ``feed``            what was written, by whom and when; ``changed``: with the trees it was in
 ``backend``         the contract of a backend
 ==================  ===============================================================================

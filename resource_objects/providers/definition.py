@@ -266,22 +266,28 @@ def _update(
         wants = dataclasses.replace(wants, aggregates=has.aggregates)
     if has == wants:
         return []
-    before = {record.resource_class: record for record in has.inventories}
-    after = {record.resource_class: record for record in wants.inventories}
-    had, has_now = has.aggregates or frozenset(), wants.aggregates or frozenset()
-    update = ProviderUpdate(
-        wants,
-        kept.generation or 0,
-        changed=tuple(record for name, record in after.items() if before.get(name) != record),
-        removed=tuple(name for name in before if name not in after),
-        traits_added=wants.traits - has.traits,
-        traits_removed=has.traits - wants.traits,
-        aggregates_added=has_now - had,
-        aggregates_removed=had - has_now,
-        shares_changed=has.shares != wants.shares,
-        kinds_changed=has.kinds != wants.kinds,
+    return [update_of(has, wants, kept.generation or 0)]
+
+
+def update_of(
+    before: ProviderDefinition, after: ProviderDefinition, generation: int
+) -> ProviderUpdate:
+    """Return what turns one definition, kept at a generation, into another."""
+    had = {record.resource_class: record for record in before.inventories}
+    has = {record.resource_class: record for record in after.inventories}
+    was_in, is_in = before.aggregates or frozenset(), after.aggregates or frozenset()
+    return ProviderUpdate(
+        after,
+        generation,
+        changed=tuple(record for name, record in has.items() if had.get(name) != record),
+        removed=tuple(name for name in had if name not in has),
+        traits_added=after.traits - before.traits,
+        traits_removed=before.traits - after.traits,
+        aggregates_added=is_in - was_in,
+        aggregates_removed=was_in - is_in,
+        shares_changed=before.shares != after.shares,
+        kinds_changed=before.kinds != after.kinds,
     )
-    return [update]
 
 
 def _said(update: ProviderUpdate) -> str:

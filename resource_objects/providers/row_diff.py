@@ -18,6 +18,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
+    update_of,
 )
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -156,7 +157,7 @@ def _updates(
             continue
         before, after = kept.definition, has[uuid].definition
         if before != after:
-            yield _update(before, after, kept.generation)
+            yield update_of(before, after, kept.generation)
         elif uuid in regrouped:
             nothing = frozenset[str]()
             yield ProviderUpdate(after, kept.generation, (), (), nothing, nothing, True)
@@ -171,26 +172,6 @@ def _regrouped(
         new = has[uuid].definition.parent_uuid if uuid in has else None
         if (uuid in had) != (uuid in has) or old != new:
             yield from (old, new)
-
-
-def _update(
-    before: ProviderDefinition, after: ProviderDefinition, generation: int
-) -> ProviderUpdate:
-    had = {record.resource_class: record for record in before.inventories}
-    has = {record.resource_class: record for record in after.inventories}
-    was_in, is_in = before.aggregates or frozenset(), after.aggregates or frozenset()
-    return ProviderUpdate(
-        after,
-        generation,
-        changed=tuple(record for name, record in has.items() if had.get(name) != record),
-        removed=tuple(name for name in had if name not in has),
-        traits_added=after.traits - before.traits,
-        traits_removed=before.traits - after.traits,
-        aggregates_added=is_in - was_in,
-        aggregates_removed=was_in - is_in,
-        shares_changed=before.shares != after.shares,
-        kinds_changed=before.kinds != after.kinds,
-    )
 
 
 def _orders(

@@ -11,6 +11,7 @@
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
 ``parts``           what is the same of all parts as they are kept: cells, devices
+``matching``        the one matching; ``budget``: counted steps of a search or a decision
 ``records``         what is kept of an inventory and of an amount
 ``text``            the text form
 ``traits``          the traits that are known

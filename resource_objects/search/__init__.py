@@ -6,6 +6,7 @@
 ``explain``         Explanation: why the hosts that were left out cannot hold a request
 ``order``           Order: which host comes first, and who of a host
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
+``holders``         who holds what, put in order when somebody asks
 ``views``           inventories that lie over trees, such as NUMA topologies
 ``equivalence``     providers that are equal, of which one is considered
 ``fleet_build``     how the arrays are made from columns

@@ -2,11 +2,13 @@
 
 ==================  ===============================================================================
 ``backend``         SQLBackend: the contract, and a write from its first lock to its last row
-``engine``          which URLs are served; connections and transactions of each database
+``urls``            which URLs are served, and the options that each driver takes
+``engine``          connections and transactions of each database; ``psycopg_connection``: waits
 ``errors``          what drivers raise, in the words of the library; the one policy of retries
 ``tables``          the tables; ``migrations``: how a database gets them, and who may use it
 ``statements``      compiled once, run on the driver; many rows or several changes in one
-``claims``          orders: consumers, what they hold, inventories locked and changed
+``claims``          orders: ``places``: inventories locked and changed; ``consumers``: who holds
+``operations``      what was done, and what came of it
 ``definitions``     definitions in: providers, figures, shares, traits and aggregates
 ``names``           resource classes, traits and aggregates, by name and number
 ``reading``         columns out; ``lists``: pages and sums

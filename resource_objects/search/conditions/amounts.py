@@ -392,13 +392,13 @@ def excess(fleet: Fleet, ask: FleetDemand, parts: Integers) -> Integers:
         given = np.add.reduceat(parts[source[now][order]], begins)
         factor = np.minimum.reduceat(shares.factor[here][now][order], begins)
         found = np.zeros_like(worst)
-        over = np.maximum(given - _left(fleet, on[begins]).clip(0) // factor, 0)
+        over = np.maximum(given - left_of(fleet, on[begins]).clip(0) // factor, 0)
         np.add.at(found, kept.tree[on[begins]], over)
         np.maximum(worst, found, out=worst)
     return worst
 
 
-def _left(fleet: Fleet, inventories: Integers) -> Integers:
+def left_of(fleet: Fleet, inventories: Integers) -> Integers:
     """Return what is left of some inventories themselves."""
     kept = fleet.inventories
     found: Integers = kept.capacity[inventories] - kept.used[inventories]

@@ -16,8 +16,8 @@ from resource_objects.search.conditions.amounts import (
     Sets,
     Supply,
     TreeDemand,
-    _left,
     from_pools,
+    left_of,
     members,
 )
 from resource_objects.search.conditions.base import Cut, Partial
@@ -37,7 +37,7 @@ def contended(fleet: Fleet, drawing: Iterable[Drawing]) -> Booleans:
     """Return the trees in which classes that can only draw on one inventory do not fit there."""
     kept = fleet.inventories
     targets = fleet.shares.targets
-    left = _left(fleet, targets).clip(0)
+    left = left_of(fleet, targets).clip(0)
     needed = np.zeros(len(targets), dtype=np.int64)
     for amount, rows, able in drawing:
         number, factor = _all_draw_on(fleet, rows, able, targets)
