@@ -382,7 +382,7 @@ def _with_units(demand: Demand, columns: Columns, consumer: str, leaving: bool) 
     named = {use.key for use in _named_units(demand)}
     if not named:
         return demand
-    units = _Units(columns, consumer, leaving)
+    units = _PartUnits(columns, consumer, leaving)
     required = dict(demand.required)
     uses: list[Use] = []
     for use in demand.uses:
@@ -393,7 +393,7 @@ def _with_units(demand: Demand, columns: Columns, consumer: str, leaving: bool) 
     return dataclasses.replace(demand, uses=tuple(uses), required=tuple(required.items()))
 
 
-class _Units:
+class _PartUnits:
     """The units of the parts of some trees."""
 
     def __init__(self, columns: Columns, consumer: str, leaving: bool) -> None:

@@ -350,7 +350,7 @@ def fit_together(
     for name, amount in amounts.items():
         cells = None if amount.is_negative else cell_map_of(inventories.get(name))
         if cells is not None and inventories.keys() >= amounts.keys():
-            return _Joint(place, amounts, name, cells).fit()
+            return _JointFit(place, amounts, name, cells).fit()
     return place.fit_each(amounts)
 
 
@@ -400,7 +400,7 @@ class _Place(NamedTuple):
         return {name: self.room[name] for name in amount.located if name in self.room}
 
 
-class _Joint(NamedTuple):
+class _JointFit(NamedTuple):
     """Amounts of which one is on host cells and the others may be near these."""
 
     place: _Place

@@ -854,7 +854,7 @@ def set_traits(
     numbers: Mapping[str, int],
 ) -> None:
     """Give providers the traits that changes say. ``numbers`` are the providers', by uuid."""
-    _Members(connection, names, *_TABLES[0], numbers).set(
+    _NameRows(connection, names, *_TABLES[0], numbers).set(
         changes,
         lambda created: created.traits,
         lambda update: update.traits_added,
@@ -869,7 +869,7 @@ def set_aggregates(
     numbers: Mapping[str, int],
 ) -> None:
     """Make providers members of the aggregates that changes say, which are made if need be."""
-    _Members(connection, names, *_TABLES[1], numbers).set(
+    _NameRows(connection, names, *_TABLES[1], numbers).set(
         changes,
         lambda created: created.aggregates or (),
         lambda update: update.aggregates_added,
@@ -884,7 +884,7 @@ def forget_members(connection: Connection, providers: Sequence[int]) -> None:
             connection.execute(sa.delete(table).where(table.c.provider_id.in_(part)))
 
 
-class _Members:
+class _NameRows:
     """The rows of one table: (provider, name)."""
 
     def __init__(

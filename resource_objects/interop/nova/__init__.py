@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.pci_devices import DeviceFinding as DeviceFinding
     from resource_objects.interop.nova.pci_devices import DeviceHolder as DeviceHolder
     from resource_objects.interop.nova.pci_devices import NovaDevices as NovaDevices
-    from resource_objects.interop.nova.pci_devices import SkippedDevice as SkippedDevice
+    from resource_objects.interop.nova.pci_devices import SkippedRow as SkippedRow
     from resource_objects.interop.nova.pci_devices import dump_pci_devices as dump_pci_devices
     from resource_objects.interop.nova.pci_devices import load_pci_devices as load_pci_devices
     from resource_objects.interop.nova.pci_pools import dump_pci_pools as dump_pci_pools
@@ -88,7 +88,7 @@ _HOME = {
     "NovaRequest": "requests",
     "NovaRule": "errors",
     "NovaWordsError": "errors",
-    "SkippedDevice": "pci_devices",
+    "SkippedRow": "pci_devices",
     "alias_requests": "pci_alias",
     "configured_cells": "host_config",
     "cpu_sets": "host_config",

@@ -71,7 +71,7 @@ __all__ = [
     "DeviceFinding",
     "DeviceHolder",
     "NovaDevices",
-    "SkippedDevice",
+    "SkippedRow",
     "dump_pci_devices",
     "load_pci_devices",
 ]
@@ -81,7 +81,7 @@ _ROOT: Final = "pci_devices"
 _OPTIONAL: Final = ("spent",)
 
 
-class SkippedDevice(NamedTuple):
+class SkippedRow(NamedTuple):
     """A row that was left out: its address as it is there, and why."""
 
     address: str
@@ -107,7 +107,7 @@ class NovaDevices(NamedTuple):
     devices: tuple[Device, ...]
     usage: tuple[DeviceUse, ...] = ()
     holders: Mapping[str, DeviceHolder] = FrozenDict()
-    skipped: tuple[SkippedDevice, ...] = ()
+    skipped: tuple[SkippedRow, ...] = ()
     findings: tuple[DeviceFinding, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = FrozenDict()
 
@@ -148,7 +148,7 @@ def load_pci_devices(
         except InvalidInput as error:
             primitive.at(f"{_ROOT}[{place}]", error)
         if row.device is None:
-            skipped.append(SkippedDevice(row.address, row.reason))
+            skipped.append(SkippedRow(row.address, row.reason))
         else:
             rows.append(row)
     _check_apart(rows)
@@ -181,7 +181,7 @@ def _check_apart(rows: Sequence[_ReadRow]) -> None:
 
 
 def _gathered(
-    rows: Sequence[_ReadRow], skipped: list[SkippedDevice], specs: Sequence[DeviceSpecEntry] | None
+    rows: Sequence[_ReadRow], skipped: list[SkippedRow], specs: Sequence[DeviceSpecEntry] | None
 ) -> NovaDevices:
     kept: dict[str, tuple[_ReadRow, Device]] = {}
     usage = []
@@ -189,7 +189,7 @@ def _gathered(
     for row in rows:
         device, reason = _known_as(row, types, specs)
         if reason and not row.is_held:
-            skipped.append(SkippedDevice(row.address, reason))
+            skipped.append(SkippedRow(row.address, reason))
             continue
         kept[row.address] = row, device
         if row.is_held:

@@ -76,7 +76,7 @@ class _Network(NamedTuple):
         return 1
 
 
-class _Devices:
+class _NearCells:
     """What is near some cells, in places instead of ids."""
 
     def __init__(self, near: AffinityConstraint, ids: Sequence[int]) -> None:
@@ -137,7 +137,7 @@ class RequiredCells:
         wanted = sorted((places & part for places in problem.networks.values()), key=int.bit_count)
         ids = [cell.facts.id for cell in problem.cells]
         self._networks = [_Network(places) for places in wanted]
-        self._devices = [_Devices(near, ids) for near in problem.constraints]
+        self._devices = [_NearCells(near, ids) for near in problem.constraints]
         self._kinds: dict[int, Hashable] = {}
         self._is_easy = True  #: whether the best was good enough as yet
 

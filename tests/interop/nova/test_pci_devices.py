@@ -20,7 +20,7 @@ from resource_objects.interop.nova import (
     DeviceFinding,
     DeviceHolder,
     NovaDevices,
-    SkippedDevice,
+    SkippedRow,
     dump_pci_devices,
     load_pci_devices,
     parse_device_spec,
@@ -184,13 +184,13 @@ def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
 def test_what_was_removed_is_left_out_and_told(state: str) -> None:
     found = load_pci_devices([row(GPU, state), row(VF0)])
     assert [one.address for one in found.devices] == [VF0]
-    assert found.skipped == (SkippedDevice(GPU, "removed"),)
+    assert found.skipped == (SkippedRow(GPU, "removed"),)
 
 
 @pytest.mark.parametrize("deleted", [7, True])
 def test_a_row_that_is_deleted_is_left_out_and_told(deleted: Any) -> None:
     found = load_pci_devices([row(GPU, deleted=deleted), row(GPU)])
-    assert (len(found.devices), found.skipped) == (1, (SkippedDevice(GPU, "deleted"),))
+    assert (len(found.devices), found.skipped) == (1, (SkippedRow(GPU, "deleted"),))
 
 
 @pytest.mark.parametrize("address", ["10000:3b:00.0", "0000:3b:20.0", "3b:00.0", "gpu"])
@@ -212,7 +212,7 @@ def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_held()
     """c.2, changed type: a function that lost SR-IOV."""
     rows = card("available", "allocated", "available")
     found = load_pci_devices([{**rows[0], "dev_type": "type-PCI"}, *rows[1:]])
-    assert found.skipped == (SkippedDevice(VF1, f"its parent {PF} is type-PCI"),)
+    assert found.skipped == (SkippedRow(VF1, f"its parent {PF} is type-PCI"),)
     assert found.usage == (DeviceUse(VF0, "allocated", gone=True),)
     inventory = PCIInventory(found.devices, usage=found.usage)
     assert inventory.states() == {PF: "unavailable", VF0: "allocated"}
@@ -236,7 +236,7 @@ def test_c3_a_free_device_that_no_entry_is_about_is_left_out() -> None:
     found = load_pci_devices([row(GPU), *card(*CONSISTENT[0])], specs=parse_device_spec({}))
     assert len(found.devices) == 4
     found = load_pci_devices([row(GPU), row(VF0)], specs=parse_device_spec({"address": GPU}))
-    assert found.skipped == (SkippedDevice(VF0, "no entry of device_spec is about it"),)
+    assert found.skipped == (SkippedRow(VF0, "no entry of device_spec is about it"),)
 
 
 def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> None:
