@@ -364,7 +364,7 @@ class Scratch:
             code, told = self._pytest("-x", *tests, seconds=LOOP)
         if code == 0:
             return None
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", told, re.MULTILINE)
         return failed[1] if failed else f"ended with {code}: {told[-200:]}"
 
     @contextlib.contextmanager

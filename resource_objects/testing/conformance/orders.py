@@ -173,6 +173,22 @@ class OrderRules(Kit):
             assert refused.value.subject == first.uuid
         assert picture(backend) == before
 
+    @law(2)
+    def test_the_id_of_a_claim_that_is_taken_is_not_told_as_anothers_of_the_same_write(
+        self, backend: Backend
+    ) -> None:
+        here, there = two_hosts(backend)
+        first = claim(backend, "job", {here: "VCPU=1"})
+        before, operation = picture(backend), Operation()
+        orders = tuple(
+            ConsumerOrder.claim(name, deltas({there: "VCPU=1"}), uuid=uuid)
+            for name, uuid in (("job-2", str(uuids.uuid4())), ("job-3", first.uuid))
+        )
+        with pytest.raises(exceptions.OperationConflict) as refused:
+            backend.commit(Write(operation, "gang", "gang", orders=orders))
+        assert refused.value.subject in (first.uuid, operation.id)
+        assert picture(backend) == before
+
     # --- adjusting for many ---
 
     def test_unit_rules_do_not_bind_who_stands_for_many(self, backend: Backend) -> None:
