@@ -412,10 +412,11 @@ def tried(
     """Try what is left on a run of tests; yield the numbers of mutants that a test comes by."""
     for number, tests in scratch.passing(run, dict(left)).items():
         yield number
-        if number not in left:
+        mutant = left.get(number)
+        if mutant is None:
             continue  # another run was quicker
-        killer = scratch.killer(left[number], tests)
-        told = f"{number:3}  {left[number]}"
+        killer = scratch.killer(mutant, tests)
+        told = f"{number:3}  {mutant}"
         if killer is None:
             tell(f"{told}\n     not noticed by {len(tests)} tests of {run}")
         elif left.pop(number, None):

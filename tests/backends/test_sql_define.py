@@ -161,6 +161,23 @@ def test_a_share_of_what_is_gone_meanwhile_is_refused(ledger: SQLBackend, ledger
     assert ("host0", "MEMORY_MB") not in used(ledger_url)
 
 
+def test_a_share_of_a_class_that_is_gone_meanwhile_is_refused(ledger: SQLBackend) -> None:
+    tree = numa(shares=False)
+    tree.update(inventories=Inventories.parse("VCPU=16,CUSTOM_SLOT=4"))
+    define(ledger, tree)
+    before, wanted = kept(ledger), kept(ledger)
+    wanted.find("host0/cell0").update(
+        shares=[Share(resource_class="VCPU", of="host0", of_class="CUSTOM_SLOT")]
+    )
+    redefine(ledger, lambda root: root.inventories.__delitem__("CUSTOM_SLOT"))
+    names = (NameChange(NameKind.RESOURCE_CLASS, NameAction.DELETE, "CUSTOM_SLOT"),)
+    ledger.commit(Write(Operation(), "delete", "CUSTOM_SLOT", names=names))
+    kept_before = kept(ledger)
+    with pytest.raises(exceptions.StaleDefinition, match="CUSTOM_SLOT is gone"):
+        ledger.define(Operation(), diff(before, wanted))
+    assert kept(ledger) == kept_before
+
+
 def test_more_than_can_be_counted_is_refused(ledger: SQLBackend, ledger_url: str) -> None:
     most = 2**31 - 1
     root = Provider("host0", f"VCPU={most}:allocation_ratio=4000")

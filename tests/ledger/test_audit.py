@@ -94,6 +94,7 @@ def test_an_expired_claim_is_found(ledger: ro.Ledger) -> None:
     ledger.claim("late", {"host1": "VCPU=1"}, expires_at=NOW)
     (finding,) = ledger.audit(now=NOW + HOUR)
     assert (finding.kind, finding.consumer, finding.at) == (FindingKind.EXPIRED, "late", NOW)
+    assert json.loads(json.dumps(finding.to_dict()))["at"] == NOW.isoformat()
     assert not ledger.audit(now=NOW)
 
 

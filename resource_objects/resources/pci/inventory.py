@@ -120,6 +120,10 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             )
         return self._shelf
 
+    def _shelf_for(self, allowed: Collection[int] | None) -> DeviceGroups:
+        """The same, where it is known which devices are of the parts that may be used."""
+        return self._shelf if allowed is None else self._known
+
     # --- figures ---
 
     @property
@@ -172,6 +176,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :param limit: devices have none
         :raises WrongAmountKind: for an amount of another kind, or a limit
         :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
+        :raises NotAssigned: for ``context.allowed`` where only pools are known: they have no parts
         :raises CapacityException: with, for each request, the rule that failed and its figures
         :raises SearchLimitReached: if the budget ran out: neither yes nor no
         :raises Undetermined: if pools do not tell
@@ -184,9 +189,10 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
                 "limit of devices", limit, "none: devices have no limit"
             )
         where = context.chosen
+        shelf = self._shelf_for(context.allowed)
+        if isinstance(shelf, PooledGroups):
+            return self._fit_pools(shelf, wanted, where)
         within = None if context.allowed is None else self._addresses(context.allowed)
-        if isinstance(self._shelf, PooledGroups):
-            return self._fit_pools(self._shelf, wanted, where)
         if wanted.placed:
             usage.check_assigned(self._known, wanted, where, within)
             return wanted
@@ -337,7 +343,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             return None
         if wanted.placed:
             return AssignedDevices(wanted, cells)
-        shelf = self._shelf if allowed is None else self._known
+        shelf = self._shelf_for(allowed)
         if names_addresses(wanted):
             if not isinstance(shelf, Devices):
                 return None  # pools do not tell, wherever who asks is

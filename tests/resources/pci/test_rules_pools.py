@@ -13,6 +13,7 @@ from hypothesis import given
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, NotAssigned, Undetermined
+from resource_objects.resources.context import Context
 from resource_objects.resources.pci import (
     Device,
     DevicePool,
@@ -369,8 +370,22 @@ def test_pools_never_say_what_the_devices_do_not(question: PCIQuestion) -> None:
         lambda it: it.allocate(host(gpu()).fit(devices("PGPU"))),
         lambda it: it.consume(-host(gpu()).fit(devices("PGPU"))),
         lambda it: it.fit(host(gpu()).fit(devices("PGPU"))),
+        lambda it: it.fit(devices("PGPU"), context=Context(allowed=[0])),
+        lambda it: it.affinity(devices("PGPU", affinity="required"), cells(2), [0]),
     ],
-    ids=["device", "state", "states", "remove", "reset", "rediscover", "allocate", "back", "fit"],
+    ids=[
+        "device",
+        "state",
+        "states",
+        "remove",
+        "reset",
+        "rediscover",
+        "allocate",
+        "back",
+        "fit",
+        "fit_in_parts",
+        "affinity_of_parts",
+    ],
 )
 def test_pools_know_no_device(call: object) -> None:
     inventory = pools(gpu())
