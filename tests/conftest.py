@@ -15,6 +15,7 @@ Laws: ``@pytest.mark.law`` and ``--laws-table`` come from :mod:`resource_objects
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -54,8 +55,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how much is tried, and where files go (pytest's ``--basetemp`` says another place)."""
     lengths.configure(config)
+    gc.disable()  # nearly all that collecting makes stays
     if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _PLENTY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not in what was collected."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -80,10 +80,10 @@ def test_every_reason_is_one_that_the_library_gives() -> None:
     """Each type, and each rule of a refusal, is used by more than what is derived from it."""
     used: set[str] = set()
     for path in Path(exceptions.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
         bases = {id(base) for one in classes for base in one.bases}
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Name) and id(node) not in bases:
                 used.add(node.id)
             elif isinstance(node, ast.Attribute) and path.name != "exceptions.py":

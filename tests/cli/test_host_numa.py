@@ -394,6 +394,7 @@ def test_the_drawing_tells_what_another_program_keeps(run, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_this_machine_is_kept_and_drawn(shell):
     if not pathlib.Path("/sys/devices/system/cpu").is_dir():
         pytest.skip("this machine does not show its CPUs in /sys")

@@ -18,6 +18,7 @@ import pytest
 import resource_objects
 from resource_objects import exceptions, plugins
 from resource_objects.cli import main as program
+from tests.support.lengths import some
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEAVY = {
@@ -103,6 +104,7 @@ def test_setup_cfg_declares_every_command_that_works_uninstalled():
         assert hasattr(importlib.import_module(module), name)
 
 
+@pytest.mark.long
 def test_commands_work_from_a_checkout_that_is_not_installed(home, tmp_path):
     """Only the sources are there, and what they depend on: no entry points of ours."""
     sources, others = tmp_path / "sources", tmp_path / "others"
@@ -265,6 +267,7 @@ def test_an_unknown_column_is_one_line(run):
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_what_libraries_log_is_shown_only_when_asked(shell):
     assert shell("provider", "list").err == ""
     assert "alembic" in shell("-v", "db", "upgrade", "--database", "sqlite:///new.db").err
@@ -305,7 +308,9 @@ def test_ctrl_c_in_a_process_is_silent(home):
     assert (child.returncode, out, err) == (130, b"", b"")
 
 
-@pytest.mark.parametrize("argv", [["provider", "list"], ["--help"], ["tour"], ["host", "show"]])
+@pytest.mark.parametrize(
+    "argv", some([["provider", "list"], ["--help"], ["tour"], ["host", "show"]])
+)
 def test_a_closed_pipe_is_silent(home, argv):
     reader, writer = os.pipe()
     os.close(reader)
@@ -345,6 +350,7 @@ def test_a_closed_output_is_no_error(home):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.long
 def test_text_that_the_output_cannot_say_is_escaped(shell):
     ledger = "sqlite:///lab.db"
     assert shell("host", "sync", "--name", "höst", "--database", ledger).out == "+ höst\n"

@@ -99,6 +99,7 @@ def test_the_tour_tells_the_whole_story(run, default_ledger):
     assert len(done.lines) <= 45
 
 
+@pytest.mark.long
 def test_the_story_can_be_told_without_unicode(shell):
     done = shell("tour", PYTHONIOENCODING="ascii")
     assert (done.status, done.err) == (0, "")
@@ -371,7 +372,9 @@ def test_a_call_that_is_interrupted_before_or_after_it_is_done_leaves_no_trace(
     assert last >= 1
 
 
-@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), some([("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+)
 def test_a_process_that_is_stopped_gives_back_what_it_held(home, url, number, status):
     child = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "resource_objects", "tour", "--database", url],
@@ -475,6 +478,7 @@ def test_a_machine_with_one_cpu_says_so_in_the_singular(run, machine, on_machine
     assert '>>> half = Request("MEMORY_MB=3584")' in done.out
 
 
+@pytest.mark.long
 def test_this_machine_can_be_toured(shell):
     done = shell("tour")
     assert (done.status, done.err) == (0, "")

@@ -64,7 +64,7 @@ def test_an_unknown_tree_is_an_error_by_ours_and_nothing_by_placement() -> None:
 
 @pytest.mark.law(5, 6)
 @READINGS
-@pytest.mark.parametrize("start", some(range(0, 2000, 250), 2))
+@pytest.mark.parametrize("start", some(range(0, 2000, 250)))
 def test_every_candidate_is_listed_once(start: int, compatibility: str | None) -> None:
     for seed in range(start, start + 250):
         roots, request = generated(seed, compatibility)
@@ -73,7 +73,7 @@ def test_every_candidate_is_listed_once(start: int, compatibility: str | None) -
 
 @pytest.mark.law(5, 6)
 @READINGS
-@pytest.mark.parametrize("start", some(range(0, 240, 60), 2))
+@pytest.mark.parametrize("start", some(range(0, 240, 60)))
 def test_every_candidate_of_equal_devices_is_listed_once(
     start: int, compatibility: str | None
 ) -> None:

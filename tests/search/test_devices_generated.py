@@ -36,7 +36,7 @@ def _picture(ledger):
 
 
 @pytest.mark.law(3, 4, 6)
-@pytest.mark.parametrize("start", some(range(0, SEEDS, 100), 2))
+@pytest.mark.parametrize("start", some(range(0, SEEDS, 100)))
 def test_every_candidate_can_be_claimed_and_comes_back(start):
     found_any = 0
     for seed in range(start, start + 100):
@@ -76,7 +76,7 @@ def _as_devices(request):
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("start", some(range(0, SEEDS, 100), 2))
+@pytest.mark.parametrize("start", some(range(0, SEEDS, 100)))
 def test_a_host_is_found_when_its_inventories_can_provide(start):
     """The oracle is the decision on what lies over the host, with each count as so many devices."""
     answers = set()
@@ -92,9 +92,10 @@ def test_a_host_is_found_when_its_inventories_can_provide(start):
 
 
 @pytest.mark.law(5)
-def test_search_claim_and_inventories_decide_the_same():
+@pytest.mark.parametrize("start", some(range(0, 300, 100)))
+def test_search_claim_and_inventories_decide_the_same(start):
     compared = 0
-    for seed in range(300):
+    for seed in range(start, start + 100):
         ledger, request = fleet(seed, traits=False)
         (group,) = request.groups
         split = amounts.split(group.resources)
@@ -117,11 +118,11 @@ def test_search_claim_and_inventories_decide_the_same():
                 assert here[0].located[kind] == decided == told[kind], seed
                 compared += 1
             ledger.release("new")
-    assert compared > 30
+    assert compared > 10
 
 
 @pytest.mark.law(6)
-@pytest.mark.parametrize("start", some(range(0, SEEDS, 100), 2))
+@pytest.mark.parametrize("start", some(range(0, SEEDS, 100)))
 def test_who_is_refused_is_told_why(start):
     for seed in range(start, start + 100):
         ledger, request = fleet(seed)
