@@ -29,7 +29,7 @@ def run() -> None:
         with context.begin_transaction():
             context.run_migrations()
         return
-    with sa.create_engine(url or "").connect() as connection:
+    with sa.create_engine(url or "", poolclass=sa.NullPool).connect() as connection:
         context.configure(connection=connection, **options)
         with context.begin_transaction():
             context.run_migrations()
