@@ -41,6 +41,16 @@ class PrivateServer:
 
     def start(self) -> None:
         """Bring it up and wait until it answers."""
+        self.begin()
+        assert self._process is not None
+        patience = time.monotonic() + PATIENCE
+        while not self._answers():
+            if time.monotonic() > patience or self._process.poll() is not None:
+                raise RuntimeError((self._folder / "server.log").read_text()[-2000:])
+            time.sleep(0.1)
+
+    def begin(self) -> None:
+        """Bring it up without waiting for an answer."""
         with open(self._folder / "server.log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -51,11 +61,6 @@ class PrivateServer:
                 cwd=self._folder,
                 **_as(self._user),
             )
-        patience = time.monotonic() + PATIENCE
-        while not self._answers():
-            if time.monotonic() > patience or self._process.poll() is not None:
-                raise RuntimeError((self._folder / "server.log").read_text()[-2000:])
-            time.sleep(0.1)
 
     def _answers(self) -> bool:
         engine = sqlalchemy.create_engine(self.admin, poolclass=NullPool)
@@ -74,6 +79,27 @@ class PrivateServer:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to the server's first process, which tells the others.
+
+        PostgreSQL shuts down smartly (new clients are refused, those there are waited for) at
+        SIGTERM, and fast (they are thrown out) at SIGINT; MariaDB fast at SIGTERM.
+        """
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._process is not None
+        self._process.wait(PATIENCE)
+        self._process = None
+
+    def put(self, name: str, text: str = "") -> None:
+        """Write a file into its data, or over the one of that name."""
+        path = self._folder / "data" / name
+        path.write_text(text)
+        _owner(path, self._user)
 
     def crash(self) -> None:
         """Kill it and bring it up again."""

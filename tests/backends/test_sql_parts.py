@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
+import socket
 import sqlite3
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +17,7 @@ from oslo_db import exception as oslo
 from psycopg import errors as psycopg_errors
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import errors, urls
+from resource_objects.backends.sql import errors, psycopg_connection, urls
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.errors import Retries, Transient
 
@@ -247,6 +250,52 @@ def test_a_server_that_takes_no_connection_yet_is_tried_again(error: Exception) 
     assert isinstance(found, Transient) and type(found.final) is _UNAVAILABLE
 
 
+@pytest.mark.parametrize(
+    "error",
+    [psycopg_errors.AdminShutdown("x"), pymysql.err.OperationalError(1053, "x")],
+    ids=repr,
+)
+def test_a_server_that_goes_while_it_is_connected_to_is_tried_again(error: Exception) -> None:
+    found = errors.translate(error, "db", connecting=True)
+    assert isinstance(found, Transient) and type(found.final) is _UNAVAILABLE
+    assert type(errors.translate(error, "db")) is _LOST
+
+
+_REFUSALS = {
+    "the database system is starting up": "57P03",
+    "the database system is shutting down": "57P03",
+    "the database system is in recovery mode": "57P03",
+    "the database system is not yet accepting connections": "57P03",
+    "the database system is not accepting connections": "57P03",
+    "sorry, too many clients already": "53300",
+    "remaining connection slots are reserved for roles with the SUPERUSER attribute": "53300",
+    'too many connections for role "app"': "53300",
+    'too many connections for database "lab"': "53300",
+    'database "lab" does not exist': None,
+    'password authentication failed for user "app"': None,
+}
+
+
+@pytest.mark.parametrize("said", _REFUSALS)
+def test_why_postgresql_refused_a_connection_is_known(said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                body = f"SFATAL\0VFATAL\0CXXXXX\0M{said}\0\0".encode()
+                connection.sendall(b"E" + (len(body) + 4).to_bytes(4, "big") + body)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        where = {"host": "127.0.0.1", "port": server.getsockname()[1], "sslmode": "disable"}
+        with pytest.raises(psycopg_errors.OperationalError, match=re.escape(said)) as refused:
+            psycopg_connection.connect(1, gssencmode="disable", **where)
+        thread.join()
+    assert refused.value.sqlstate == _REFUSALS[said]
+
+
 def test_what_oslo_db_recognised_is_recognised() -> None:
     lost = oslo.DBConnectionError(psycopg_errors.OperationalError("x"))
     assert type(errors.translate(lost, "lab.db")) is _LOST
@@ -318,6 +367,20 @@ def test_it_may_be_tried_as_often_as_one_likes() -> None:
     retries = Retries(tries=5000, sleep=slept.append, uniform=lambda least, most: most)
     assert retries.run(_failing(4000)) == 4001
     assert max(slept) == 0.25
+
+
+def test_who_is_not_taken_yet_asks_until_the_time_is_over() -> None:
+    clock = itertools.count()
+    retries = Retries(tries=3, seconds=30, sleep=lambda _: None, clock=lambda: next(clock))
+    asked = itertools.count(1)
+
+    def refuse() -> None:
+        next(asked)
+        raise Transient(exceptions.DatabaseUnavailable("lab", "it starts"), not_yet=True)
+
+    with pytest.raises(exceptions.DatabaseUnavailable, match="it starts"):
+        retries.run(refuse)
+    assert next(asked) == 31
 
 
 def test_what_is_not_transient_is_not_tried_again() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import random
 import re
@@ -36,11 +37,15 @@ _MOST_DOUBLED = 60
 
 
 class Transient(Exception):
-    """A transaction was rolled back and may be tried again; ``final`` is raised at the end."""
+    """A transaction was rolled back and may be tried again; ``final`` is raised at the end.
 
-    def __init__(self, final: LedgerError) -> None:
+    ``not_yet`` says that it did not begin, because the server takes nobody at the moment.
+    """
+
+    def __init__(self, final: LedgerError, *, not_yet: bool = False) -> None:
         super().__init__(str(final))
         self.final = final
+        self.not_yet = not_yet
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +53,9 @@ class Retries:
     """How often and how long a transaction is tried: ``tries`` times, within ``seconds``.
 
     Before try n + 1 it sleeps a random time of up to ``first_sleep * 2**n``, at most
-    ``longest_sleep``. ``seconds`` bounds when a try may begin, not how long it takes.
+    ``longest_sleep``. ``seconds`` bounds when a try may begin, not how long it takes. While a
+    server takes nobody, because it is starting up, shutting down or has too many clients,
+    ``seconds`` alone bounds how often it is asked again.
 
     :raises InvalidField: for less than one try, or a time below 0
 
@@ -77,16 +84,17 @@ class Retries:
 
         :raises LedgerError: the last transient error's ``final``, when the tries are used up
         """
-        began = self.clock()
-        for tried in range(1, self.tries + 1):
+        began, tried = self.clock(), 0
+        for asked in itertools.count(1):
             try:
                 return attempt()
             except Transient as error:
+                tried += not error.not_yet
                 if tried == self.tries or self.clock() - began >= self.seconds:
                     raise error.final from error.__cause__
-            longest = self.first_sleep * 2 ** min(tried, _MOST_DOUBLED)
+            longest = self.first_sleep * 2 ** min(asked, _MOST_DOUBLED)
             self.sleep(self.uniform(0, min(self.longest_sleep, longest)))
-        raise AssertionError("tries is at least 1")
+        raise AssertionError("it counts for ever")
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -123,6 +131,8 @@ _BUSY = {
 }
 #: Nothing was asked yet, and soon it may: starting up, shutting down, too many clients.
 _NOT_YET = {*("57P03", "53300"), *("mysql:1040", "mysql:1203", "mysql:1226")}
+#: The same where they come while a connection is made: it is shutting down, or recovers.
+_GOING = {*("57P01", "57P02"), "mysql:1053"}
 _FULL = {*("sqlite:13", "sqlite:4874"), "53100", *("mysql:1021", "mysql:1114")}
 _DAMAGED = {"sqlite:11", *("XX001", "XX002"), *("mysql:126", "mysql:145", "mysql:1034")}
 _MOVED = "sqlite:1032"
@@ -184,8 +194,8 @@ def translate(
         return Transient(exceptions.LedgerError(where, detail(error)))
     if codes & _BUSY:
         return Transient(exceptions.DatabaseBusy(where, detail(error)))
-    if codes & _NOT_YET:
-        return Transient(exceptions.DatabaseUnavailable(where, detail(error)))
+    if codes & _NOT_YET or (connecting and codes & _GOING):
+        return Transient(exceptions.DatabaseUnavailable(where, detail(error)), not_yet=True)
     lost = lost or bool(codes & _LOST) or _is_disconnect(error)
     return _kind(codes, lost, connecting)(where, detail(error))
 

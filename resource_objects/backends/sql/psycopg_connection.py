@@ -3,10 +3,15 @@
 psycopg has no limit on how long an answer may take: where a network swallows packets, or a pooler
 stands still, it would wait until somebody kills the program. Imported only where psycopg is used,
 which is an extra.
+
+Nor does it say why a server refused a connection: libpq keeps the SQLSTATE of that to itself and
+gives the message alone, so the messages of a server that takes nobody yet are known here by their
+text, in English. In another language such a server is one that cannot be reached, at once.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator
 from typing import Any
@@ -14,10 +19,30 @@ from typing import Any
 import psycopg
 from psycopg.types.string import TextLoader
 
+#: What a server says to those whom it takes later, by SQLSTATE. Source: ``postmaster.c``,
+#: ``proc.c`` and ``postinit.c`` of PostgreSQL 12 to 18; ``client.c`` of PgBouncer.
+_REFUSALS = {
+    "57P03": re.compile(
+        "the database system is (starting up|shutting down|in recovery mode"
+        "|not (yet )?accepting connections)"
+    ),
+    "53300": re.compile(
+        "too many clients already|remaining connection slots are reserved"
+        "|too many connections for (role|database)|no more connections allowed"
+    ),
+}
+
 
 def connect(read_timeout: float, **options: Any) -> psycopg.Connection[Any]:
     """Return a new connection on which every answer has so many seconds to go on."""
-    connection: _Connection = _Connection.connect(**options)
+    try:
+        connection: _Connection = _Connection.connect(**options)
+    except psycopg.OperationalError as error:
+        if error.sqlstate is None:
+            said = str(error)
+            found = (state for state, text in _REFUSALS.items() if text.search(said))
+            error.sqlstate = next(found, None)
+        raise
     connection.read_timeout = read_timeout
     for kind in ("json", "uuid"):  # as they are kept: who needs them parsed does that
         connection.adapters.register_loader(kind, TextLoader)
