@@ -149,7 +149,8 @@ def uuid_text(value: object) -> str:
     match = _uuid_match(value)
     if match is None:
         raise exceptions.InvalidName("uuid", value, "a uuid of 32 hexadecimal digits")
-    return "-".join(match.groups()).lower()
+    text = match.string.lower()
+    return text if len(text) == 36 else "-".join(match.groups()).lower()
 
 
 def _uuid_match(value: object) -> re.Match[str] | None:

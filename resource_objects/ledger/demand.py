@@ -127,9 +127,11 @@ def _request_of(one: Candidate) -> Request | None:
 
 
 def _required(
-    one: Candidate, uses: Iterable[Use], known: Mapping[str, str]
+    one: Candidate, uses: Collection[Use], known: Mapping[str, str]
 ) -> tuple[tuple[str, int], ...]:
     """Return the definitions of the parts a candidate was placed on: others are other parts."""
+    if not one.located and not any(use.units for use in uses):
+        return ()
     given = {use.resource_class for use in uses}
     located: set[str] = set()
     for kind, amount in one.located.items():
@@ -149,23 +151,15 @@ def _of_allocations(
     request: Request | None = None,
     candidate: Candidate | None = None,
 ) -> Demand:
-    demand = demand_of(allocations, resolve, what)
+    uses, implied, located = _parts(_of_list(allocations, what), resolve, what, allocations)
     known = {
         one.provider_uuid: one.provider for one in allocations if one.provider_uuid is not None
     }
-    whole = request or demand.request
+    whole = request or implied
     if candidate is None:
-        return Demand(demand.uses, whole, names=known, located=demand.located)
-    required = _required(candidate, demand.uses, known)
-    return Demand(
-        demand.uses,
-        whole,
-        candidate.generations,
-        required,
-        known,
-        candidate.host,
-        demand.located,
-    )
+        return Demand(uses, whole, names=known, located=located)
+    required = _required(candidate, uses, known)
+    return Demand(uses, whole, candidate.generations, required, known, candidate.host, located)
 
 
 def demand_of(
@@ -182,18 +176,24 @@ def demand_of(
     :raises NegativeAmount: if it gives back where that is not meant
     :raises DuplicateKey: if a provider is named twice
     """
-    if isinstance(given, Mapping):
-        said = list(_of_mapping(given, what))
-    elif isinstance(given, list | tuple) and all(isinstance(one, Allocation) for one in given):
-        said = [
-            _Given(one.provider_uuid or one.provider, one.resource_class, one.amount, one.units)
-            for one in given
-        ]
-    else:
-        raise exceptions.InvalidAmount(
-            what, given, "candidates, allocations, or a mapping of provider names to amounts"
-        )
-    said = [one for one in said if not one.amount.is_zero]
+    said = _of_mapping(given, what) if isinstance(given, Mapping) else _of_list(given, what)
+    uses, asked, located = _parts(
+        said, resolve, what, given, give_back=give_back, aggregate=aggregate
+    )
+    return Demand(uses, asked, located=located)
+
+
+def _parts(
+    every: Iterable[_Given],
+    resolve: Resolve,
+    what: str,
+    given: Any,
+    *,
+    give_back: bool = False,
+    aggregate: bool = False,
+) -> tuple[tuple[Use, ...], Request | None, tuple[LocatedDemand, ...]]:
+    """Return the uses, the request and what is located of amounts; see :func:`demand_of`."""
+    said = [one for one in every if not one.amount.is_zero]
     if not said:
         raise exceptions.InvalidAmount(what, given, "something to take or give back")
     for one in said:
@@ -203,17 +203,19 @@ def demand_of(
             )
     located = [one for one in said if one.is_located]
     counted = _not_located(said) if located else said
-    if not aggregate:
+    if located and not aggregate:
         _check_once(located, what)
-    uuids = resolve(list(dict.fromkeys(one.provider for one in said)))
+    uuids = resolve(list(dict.fromkeys([one.provider for one in said])))
+    uses = tuple([use for one in counted for use in one.uses(uuids[one.provider])])
+    if not located:
+        return uses, None, ()
     demands = tuple(
         LocatedDemand(uuids[one.provider], one.resource_class, one.amount) for one in located
     )
     keys = [(one.host, one.resource_class) for one in demands]
     if len(set(keys)) != len(keys):  # by name and by uuid
         raise exceptions.DuplicateKey(what, keys, "each provider once")
-    uses = tuple(use for one in counted for use in one.uses(uuids[one.provider]))
-    return Demand(uses, _requested(located, counted), located=demands)
+    return uses, _requested(located, counted), demands
 
 
 class _Given(NamedTuple):
@@ -229,10 +231,24 @@ class _Given(NamedTuple):
         """Whether it lies over the tree of the provider."""
         return self.amount.locates and resource(self.resource_class).is_located
 
-    def uses(self, uuid: str) -> Iterator[Use]:
-        """Yield it as it is kept; a structured amount says its own units."""
-        for record in self.amount.to_records(self.resource_class):
-            yield Use(uuid, record.resource_class, record.amount, record.units or self.units)
+    def uses(self, uuid: str) -> list[Use]:
+        """Return it as it is kept; a structured amount says its own units."""
+        return [
+            Use(uuid, record.resource_class, record.amount, record.units or self.units)
+            for record in self.amount.to_records(self.resource_class)
+        ]
+
+
+def _of_list(given: Any, what: str) -> list[_Given]:
+    """Return what allocations say."""
+    if not isinstance(given, list | tuple) or not all(isinstance(one, Allocation) for one in given):
+        raise exceptions.InvalidAmount(
+            what, given, "candidates, allocations, or a mapping of provider names to amounts"
+        )
+    return [
+        _Given(one.provider_uuid or one.provider, one.resource_class, one.amount, one.units)
+        for one in given
+    ]
 
 
 def _of_mapping(given: Mapping[Any, Any], what: str) -> Iterator[_Given]:

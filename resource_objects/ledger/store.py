@@ -137,9 +137,10 @@ class Store:
         """
         found = {key: key for key in keys if names.is_uuid(key)}
         named = [key for key in keys if key not in found]
-        if named:
-            found |= self.backend.uuids(named)
-        for key in keys:
+        if not named:
+            return found
+        found |= self.backend.uuids(named)
+        for key in named:
             if key not in found:
                 raise exceptions.ProviderNotFound(key)
         return found

@@ -67,7 +67,7 @@ class Settled:
     """What becomes of one consumer.
 
     ``kept`` is what it held (None: it is new), ``claim`` what it holds now (empty and released:
-    it goes). ``claim.generation`` is still the old one.
+    it goes). ``claim.generation`` is the one given to :func:`settle`, else still the old one.
     """
 
     kept: ConsumerRecord | None
@@ -92,9 +92,11 @@ def keys_of(orders: Iterable[ConsumerOrder], kept: Mapping[str, ConsumerRecord])
     """Return every place that orders touch, given what their consumers hold."""
     found: dict[Key, None] = {}
     for order in orders:
-        found.update((use.key, None) for use in order.uses)
+        for use in order.uses:
+            found[use.key] = None
         if order.mode is Mode.SET and order.consumer in kept:
-            found.update((held.key, None) for held in kept[order.consumer].held)
+            for held in kept[order.consumer].held:
+                found[held.key] = None
     return found
 
 
@@ -107,6 +109,7 @@ def settle(
     *,
     holders: Holders,
     takers: Takers,
+    generation: int | None = None,
 ) -> Settlement:
     """Return what orders come to, or raise; nothing is changed.
 
@@ -114,6 +117,7 @@ def settle(
         not in it
     :param places: every inventory that is there, of :func:`keys_of` and of their shares
     :param names: ``{uuid: name}`` of the providers that are there
+    :param generation: of what is written, where that is known before
     :raises ConsumerExists: if a claim is ordered for a consumer that holds something
     :raises ConsumerNotFound: if a release or renewal is ordered for one that holds nothing
     :raises StaleConsumer: if one is not at the generation demanded
@@ -126,11 +130,11 @@ def settle(
     nets = _nets(drafts, places)
     _refuse(drafts, nets, places, names, holders)
     _refuse_units(drafts, names, takers)
-    settled = tuple(_settled(draft, names, now) for draft in drafts)
+    settled = tuple([_settled(draft, names, now, generation) for draft in drafts])
     return Settlement(settled, {key: net for key, net in nets.items() if net})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)  # one per order, and a frozen one takes three times as long
 class _Draft:
     order: ConsumerOrder
     kept: ConsumerRecord | None
@@ -149,6 +153,9 @@ def _draft(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Draft:
         changes = [Change(name, use.key, 0, use.amount, use.units) for use in order.uses]
         if order.mode is Mode.SET:
             return _Draft(order, kept, tuple(changes))
+    elif order.is_release:
+        changes = [Change(name, one.key, one.amount, 0, (), one.units) for one in kept.held]
+        return _Draft(order, kept, tuple(changes))
     before = {held.key: held for held in kept.held} if kept is not None else {}
     if order.mode is Mode.ADD:
         added = (_added(name, use, before.get(use.key)) for use in order.uses)
@@ -240,7 +247,7 @@ def _refuse(
             if alone:
                 decided.add(change.key)
     judged = nets
-    if any(draft.order.adopts for draft in drafts):
+    if len(decided) < len(nets) and any(draft.order.adopts for draft in drafts):
         judged = _nets((draft for draft in drafts if not draft.order.adopts), places)
     for key, net in judged.items():
         if key not in decided and key in places:
@@ -294,7 +301,8 @@ def _refuse_units(drafts: Iterable[_Draft], names: Mapping[str, str], takers: Ta
     reasons: list[Reason] = []
     for draft in drafts:
         for change in draft.changes:
-            given.update((change.key[0], unit) for unit in change.given)
+            if change.given:
+                given.update((change.key[0], unit) for unit in change.given)
             for unit in change.taken:
                 if (change.key[0], unit) in wanted:
                     reasons.append(_taken(change, unit, names, draft.order.consumer))
@@ -327,18 +335,25 @@ def _taken(change: Change, unit: str, names: Mapping[str, str], consumer: str) -
 # --- what each consumer then holds ---
 
 
-def _settled(draft: _Draft, names: Mapping[str, str], now: datetime.datetime) -> Settled:
+def _settled(
+    draft: _Draft, names: Mapping[str, str], now: datetime.datetime, generation: int | None
+) -> Settled:
     order, kept = draft.order, draft.kept
+    if generation is None:
+        generation = 0 if kept is None else kept.generation
     if order.mode is Mode.KEEP:
         assert kept is not None
         state = order.state or kept.state
-        renewed = dataclasses.replace(kept, expires_at=_expiry(order, now), state=state)
+        expires_at = _expiry(order, now)
+        renewed = dataclasses.replace(
+            kept, generation=generation, expires_at=expires_at, state=state
+        )
         return Settled(kept, renewed, ())
     if order.is_release:
         assert kept is not None
-        return Settled(kept, kept.written(kept.generation, RELEASED), draft.changes)
+        return Settled(kept, kept.written(generation, RELEASED), draft.changes)
     held = _held(() if kept is None else kept.held, draft.changes, names)
-    said = _described(order, now)
+    said = {"generation": generation, **_described(order, now)}
     if not held:
         said["state"] = RELEASED
     if kept is None:
@@ -380,7 +395,7 @@ def _held(
     held = {one.key: one for one in before}
     for change in changes:
         uuid, kind = change.key
-        units = held[change.key].units if change.key in held else ()
+        units = held[change.key].units if held and change.key in held else ()
         if change.given or change.taken:  # sorted, as rows have no order
             units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
         held[change.key] = Use(uuid, kind, change.after, units, names[uuid])

@@ -15,6 +15,7 @@ from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
     Recorded,
+    ShardEntry,
     State,
     UnitHolder,
     changes_after,
@@ -276,6 +277,7 @@ def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[Consumer
         draft.now,
         holders=lambda keys: _holders(draft, keys),
         takers=lambda units: _takers(draft, units),
+        generation=draft.number,
     )
     _use_inventories(draft, settlement, places)
     for settled in settlement.consumers:
@@ -284,8 +286,12 @@ def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[Consumer
 
 
 def _with_names(draft: Draft, claim: ConsumerRecord) -> ConsumerRecord:
-    names = {held.provider_uuid: draft.providers[held.provider_uuid].name for held in claim.held}
-    return with_provider_names(claim, names)
+    providers = draft.providers
+    for held in claim.held:
+        if held.provider != providers[held.provider_uuid].name:
+            names = {one.provider_uuid: providers[one.provider_uuid].name for one in claim.held}
+            return with_provider_names(claim, names)
+    return claim
 
 
 def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[str, str]]:
@@ -294,11 +300,15 @@ def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[s
     names: dict[str, str] = {}
     waiting = list(keys)
     for key in waiting:  # grows while it is read: what they share
-        kept, row = draft.providers.get(key[0]), draft.rows.get(key)
-        if kept is not None:
-            names[key[0]] = kept.name
-        if kept is not None and row is not None and key not in places:
-            places[key] = Place(kept.name, row.record, row.shares)
+        uuid = key[0]
+        if uuid not in names:
+            kept = draft.providers.get(uuid)
+            if kept is None:
+                continue
+            names[uuid] = kept.name
+        row = draft.rows.get(key)
+        if row is not None and key not in places:
+            places[key] = Place(names[uuid], row.record, row.shares)
             waiting += [of for of, _ in row.shares]
     return places, names
 
@@ -327,8 +337,9 @@ def _use_inventories(draft: Draft, settlement: Settlement, places: Mapping[Key, 
             direct[change.key] += change.after - change.before
             for of, _ in places[change.key].shares:
                 direct[of] += 0
+    nets = settlement.nets
     for key, more in direct.items():
-        row, net = draft.rows[key], settlement.nets.get(key, 0)
+        row, net = draft.rows[key], nets.get(key, 0)
         record = row.record.using(row.record.used + net) if net else row.record
         draft.rows.put(key, InventoryRow(record, row.direct + more, row.writes + 1, row.shares))
 
@@ -343,7 +354,7 @@ def _give_back(draft: Draft, settled: Settled) -> None:
 
 def _hold(draft: Draft, settled: Settled) -> ConsumerRecord:
     """Write what a consumer holds; return its claim."""
-    claim = settled.claim.written(draft.number)
+    claim = settled.claim
     draft.claims.put(claim.consumer, None if settled.is_gone else claim)
     if not settled.is_gone:
         if draft.claim_ids.get(claim.uuid) not in (None, claim.consumer):
@@ -352,9 +363,13 @@ def _hold(draft: Draft, settled: Settled) -> ConsumerRecord:
     if not settled.changes:
         for held in claim.held:
             draft.of_tree(held.provider_uuid).claims.add(claim.consumer)
+    told: dict[str, ShardEntry] = {}  # by provider
     for change in settled.changes:
-        draft.of_tree(change.key[0]).uses.append(change)
+        uuid = change.key[0]
+        if uuid not in told:
+            told[uuid] = draft.of_tree(uuid)
+        told[uuid].uses.append(change)
         draft.holders.put(change.key, claim.consumer, change.after or None)
         for unit in change.taken:
-            draft.units.put(change.key[0], unit, UnitHolder(claim.consumer, change.key[1]))
+            draft.units.put(uuid, unit, UnitHolder(claim.consumer, change.key[1]))
     return claim

@@ -8,7 +8,7 @@ import heapq
 import itertools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from resource_objects import clock
 from resource_objects.providers.backend import RETENTION
@@ -169,7 +169,7 @@ class Table(Generic[_K, _V]):
         return self.changed[key] if key in self.changed else self.kept.get(key)
 
     def __getitem__(self, key: _K) -> _V:
-        found = self.get(key)
+        found = self.changed[key] if key in self.changed else self.kept.get(key)
         if found is None:
             raise KeyError(key)
         return found
@@ -187,12 +187,15 @@ class Table(Generic[_K, _V]):
 
     def changes_keys(self) -> bool:
         """Whether something comes or goes."""
-        return any(value is None or key not in self.kept for key, value in self.changed.items())
+        kept = self.kept
+        for key, value in self.changed.items():  # noqa: SIM110  # asked twice by every claim
+            if value is None or key not in kept:
+                return True
+        return False
 
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
-        for key, value in self.changed.items():
-            _lay(self.kept, key, value)
+        _lay(self.kept, self.changed)
 
 
 class NestedTable(Generic[_K, _I, _V]):
@@ -207,8 +210,7 @@ class NestedTable(Generic[_K, _I, _V]):
     def get(self, key: _K) -> dict[_I, _V]:
         """Return a copy of what will be there. Cost: linear in it."""
         found = dict(self.kept.get(key, {}))
-        for inner, value in self.changed.get(key, {}).items():
-            _lay(found, inner, value)
+        _lay(found, self.changed.get(key, {}))
         return found
 
     def one(self, key: _K, inner: _I) -> _V | None:
@@ -223,20 +225,20 @@ class NestedTable(Generic[_K, _I, _V]):
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
         for key, changed in self.changed.items():
-            kept = self.kept.setdefault(key, {})
-            for inner, value in changed.items():
-                _lay(kept, inner, value)
-            _lay(self.kept, key, kept or None)
+            kept = self.kept.get(key)
+            if kept is None:
+                kept = self.kept[key] = {}
+            _lay(kept, changed)
+            if not kept:
+                del self.kept[key]
 
 
-def _lay(table: dict[_K, _V], key: _K, value: _V | None) -> None:
-    if value is None:
-        table.pop(key, None)
-    else:
-        table[key] = value
-
-
-_TABLES = (Table, NestedTable)
+def _lay(table: dict[_K, _V], changed: Mapping[_K, _V | None]) -> None:
+    for key, value in changed.items():
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
 
 
 # --- draft ----------------------------------------------------------------------------------------
@@ -265,14 +267,19 @@ class Draft:
         self.changes = NestedTable(state.changes)
         self.heads = Table(state.heads)
         self.last = Table(state.last)
+        self._tables: tuple[Table[Any, Any] | NestedTable[Any, Any, Any], ...] = (
+            *(self.names, self.providers, self.uuid_of, self.children, self.rows, self.sharers),
+            *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
+            *(self.changes, self.heads, self.last),
+        )
         self.told: dict[int, ShardEntry] = {}  #: by shard
         #: uuids of providers whose definition says a name that is another now
         self.renamed: set[str] = set()
 
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
-        for table in vars(self).values():
-            if isinstance(table, _TABLES) and table.changed:
+        for table in self._tables:
+            if table.changed:
                 table.apply()
 
     def top(self, uuid: str) -> ProviderRow:
@@ -305,7 +312,11 @@ class Draft:
     def of_tree(self, uuid: str, root: int | None = None) -> ShardEntry:
         """Return what is told to the tree of a provider."""
         number = self.top(uuid).number if root is None else root
-        return self.told.setdefault(shard_of(number), ShardEntry())
+        shard = shard_of(number)
+        told = self.told.get(shard)
+        if told is None:
+            told = self.told[shard] = ShardEntry()
+        return told
 
 
 @dataclasses.dataclass(slots=True)
