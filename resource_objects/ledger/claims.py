@@ -27,7 +27,7 @@ from resource_objects.ledger.demand import (
 from resource_objects.ledger.feed import Snapshots
 from resource_objects.ledger.gang import Gang
 from resource_objects.ledger.placing import Placer
-from resource_objects.ledger.store import Store, any_limit, claim_of, new_claim_of
+from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
@@ -207,7 +207,7 @@ class Claims:
             )
 
         taken = self._take_or_release(begin, release_expired, name)
-        return _in_order(taken, [name], new_claim_of)[0]
+        return _in_order(taken, [name], written_claim_of)[0]
 
     def claim_all(
         self,
@@ -251,7 +251,7 @@ class Claims:
             )
 
         taken = self._take_or_release(begin, release_expired, *wanted)
-        return _in_order(taken, wanted, new_claim_of)
+        return _in_order(taken, wanted, written_claim_of)
 
     def adjust(
         self,
@@ -479,7 +479,7 @@ class Claims:
         doing = self._store.operation(operation)
         orders = [ConsumerOrder.release(name) for name in wanted]
         records = self._store.commit(doing, "release", subject_of(wanted), orders)
-        return tuple(map(claim_of, records))
+        return tuple(map(written_claim_of, records))
 
     def expired(
         self, now: datetime.datetime | None, limit: int | None, after: str | None
@@ -495,7 +495,7 @@ class Claims:
         pages = self._store.consumers(self._over_at(now), any_limit(limit))
         try:
             for records in pages:
-                released += map(claim_of, self._released(records))
+                released += map(written_claim_of, self._released(records))
         except exceptions.ResourceObjectsError:
             if not released:
                 raise

@@ -273,8 +273,12 @@ def claim_of(record: ConsumerRecord) -> Claim:
     return Claim(**_fields_of(record))
 
 
-def new_claim_of(record: ConsumerRecord) -> Claim:
-    """Return a claim that was just made as an object; it was checked when it was ordered."""
+def written_claim_of(record: ConsumerRecord) -> Claim:
+    """Return a claim that was just written, or released, as an object; nothing is checked again.
+
+    A claim was checked when it was ordered. A release is done by now, whatever the rows said that
+    it gave back: it must not look refused.
+    """
     return Claim._as_kept(**_fields_of(record))
 
 

@@ -529,3 +529,17 @@ def test_a_row_that_is_no_claim_is_refused_where_it_is_read(
         for read in (lambda: ledger.held("job"), lambda: list(ledger.consumers())):
             with pytest.raises(exceptions.InvalidInput, match=said):
                 read()
+
+
+@pytest.mark.law(2)
+def test_a_release_that_is_done_is_told_whatever_the_rows_said(
+    sqlite_url: Callable[[str], str], tmp_path: Path
+) -> None:
+    with ro.connect(sqlite_url("ledger.db")) as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ledger.claim("job", {"host0": "VCPU=1"})
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as rows, rows:
+            rows.execute("UPDATE consumers SET uuid = 'odd'")
+        released = ledger.release("job")
+        assert (released.consumer, released.state) == ("job", "released")
+        assert ledger.snapshot().used("VCPU") == 0
