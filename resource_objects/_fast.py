@@ -147,24 +147,26 @@ def _filling_plan(
     required = frozenset(name for name, _, _, checked, _ in plan if checked is _UNSET)
     names = tuple(cls.fields)
     store = object.__setattr__
+    validates = cls._validate is not base._validate  # the one of the base does nothing
 
     def _fill(self: ResourceObject, values: Mapping[str, Any]) -> None:
-        if type(self) is not cls or not required <= values.keys() <= known:
+        if type(self) is not cls or not known.issuperset(values) or not required <= values.keys():
             return stock(self, values)
-        storage: list[tuple[str, Any]] = []
+        storage: dict[str, Any] = {}
         for name, attribute, default, checked, coerce in plan:
-            value = values.get(name, _UNSET)
-            if value is _UNSET or value is default:
-                storage.append((attribute, checked))
+            value = values.get(name, default)
+            if value is default:
+                storage[attribute] = checked
                 continue
             try:
-                storage.append((attribute, coerce(self, name, value)))
+                storage[attribute] = coerce(self, name, value)
             except Exception as error:  # not the stock way: an iterator may be used up by now
                 self._refuse_value(name, value, error)
-        for attribute, value in storage:  # through __dict__, later reads would be slower
+        for attribute, value in storage.items():  # through __dict__, later reads would be slower
             store(self, attribute, value)
         self._mark(names)
-        self._validate()
+        if validates:
+            self._validate()
         return None
 
     return _fill

@@ -139,10 +139,11 @@ class ResourceObject(ovo.VersionedObject):
                 f"{type(self).__name__} takes {len(self._BY_PLACE)} arguments by place,"
                 f" got {len(given)}"
             )
-        named = dict(zip(self._BY_PLACE, given, strict=False))
-        for name in named.keys() & values.keys():
-            raise TypeError(f"{type(self).__name__} got {name} twice")
-        named |= values
+        named = dict(zip(self._BY_PLACE, given))  # noqa: B905  # to say strict takes half as long
+        if values:
+            for name in named.keys() & values.keys():
+                raise TypeError(f"{type(self).__name__} got {name} twice")
+            named |= values
         for name, factory in self._FACTORIES.items():
             if named.get(name) is None:
                 named[name] = factory(named)
