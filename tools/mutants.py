@@ -331,6 +331,8 @@ class Scratch:
         """Return the tests of a run that pass the place of each mutant, the quickest first.
 
         What is passed only while modules are imported, before any test, is all tests' affair.
+
+        :raises RuntimeError: if the tests cannot be run
         """
         by_path: dict[str, dict[int, Mutant]] = {}
         for number, mutant in numbered.items():
@@ -340,7 +342,9 @@ class Scratch:
             for path, those in by_path.items():
                 change = functools.partial(with_notes, numbered=those)
                 restored.enter_context(self._written(path, change))
-            self._pytest("-p", "noter", *run.split())
+            code, told = self._pytest("-p", "noter", *run.split())
+        if code not in (0, 1):
+            raise RuntimeError(f"{run} ended with {code}: {told[-2000:]}")
         took: dict[str, float] = {}
         passed: dict[int, set[str]] = {}
         for line in self._notes.read_text().splitlines():

@@ -8,6 +8,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources import Inventories
 from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search import search as matcher
@@ -65,6 +66,15 @@ def test_what_can_be_looked_at_all_the_same():
     assert str(found.explain()) == (
         "small: VGPU asked 20999, free 1 of 1\nhost0: undecided, the budget of 2000 steps ran out"
     )
+
+
+@pytest.mark.law(9)
+def test_what_takes_too_long_to_find_out_is_no_reason():
+    root = hard("host0")
+    root.update(inventories=Inventories.parse("VCPU=1"))
+    found = Snapshot(columns_of([root])).candidates(Request(f"{HARD},VCPU=2"))
+    assert not found
+    assert str(found.explain()) == "host0: VCPU asked 2, free 1 of 1"
 
 
 @pytest.mark.law(9)
