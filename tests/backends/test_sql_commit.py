@@ -23,6 +23,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
+from resource_objects.providers.columns import trees
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -35,6 +36,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import (
+    changes_to,
     claim,
     define,
     host,
@@ -237,6 +239,22 @@ def test_a_claim_is_a_few_statements(counted: SQLBackend, count: Count, database
     assert count.of(lambda: ledger.held_by(["first", "job"])) == 3
     assert count.of(ledger.cursor) == 1
     assert count.of(lambda: ledger.changes(START, 10)) == 2
+
+
+def test_orders_beside_a_definition_are_looked_for_only_where_somebody_may_write_meanwhile(
+    counted: SQLBackend, count: Count, database_kind: str
+) -> None:
+    ledger = counted
+    names = define(ledger, host())
+    found = []
+    for orders in ((), (ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)),)):
+        [wanted] = trees(ledger.read("host0"))
+        wanted.update(traits=[f"CUSTOM_OF_{len(orders)}"])
+        changes = changes_to(ledger, wanted)
+        one = Write(Operation(), "step", "host0", changes, orders=orders)
+        found.append(count.of(lambda one=one: ledger.commit(one)))
+    statements = {"sqlite": [11, 17], "mysql": [13, 23], "postgresql": [12, 21]}
+    assert found == statements[database_kind], count.texts
 
 
 def test_changes_too_many_for_one_statement_are_sent_in_several(
