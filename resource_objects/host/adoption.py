@@ -2,9 +2,9 @@
 
 A host that is in use before a ledger knows of it must not look empty there. So the first save of a
 record *adopts*: whatever the record says is used, and consumers of the ledger do not hold, is from
-then on held by the host's *unattributed* consumer, CPUs and devices by name. That happens once; the
-host has then reported (``Provider.reported_at``). What a record says beyond the ledger after that
-is *drift*: it is reported, and nothing is written, for the ledger knows better who holds what.
+then on held by the host's *unattributed* consumer, CPUs and devices by name. That happens once, and
+is noted at the host (``Provider.adopted_at``). What a record says beyond the ledger after that is
+*drift*: it is reported, and nothing is written, for the ledger knows better who holds what.
 
 How much is unexplained is found part by part (a cell, a device), then for the host as a whole:
 

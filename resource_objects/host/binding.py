@@ -109,7 +109,7 @@ class Host:
     uuid: str
     inventories: Inventories
     columns: Columns
-    reported_at: datetime.datetime | None = None
+    adopted_at: datetime.datetime | None = None
     unexplained: tuple[Use, ...] = ()
     drift: Drift = NO_DRIFT
 
@@ -121,7 +121,7 @@ class Host:
             if key in pair:
                 number = given.provider_id[row]
                 own = own_inventories(columns, number)
-                return cls(*pair, own, columns, given.reported_at[row])
+                return cls(*pair, own, columns, given.adopted_at[row])
         return None
 
     @functools.cached_property
@@ -241,7 +241,7 @@ def read_host(
         return host
     seen = Inventories(_there_in(host))
     uses = unexplained(record, host.in_tree[1], host.located, seen, columns)
-    if host.reported_at is not None:
+    if host.adopted_at is not None:
         return dataclasses.replace(host, drift=Drift(uses))
     if not uses:
         return host

@@ -705,7 +705,7 @@ class ComputeNode(base.ResourceObject):
         found = views.read_host(ledger, name, None, record)
         if found is not None:
             views.refuse_other_uuid(found, self._provider_uuid())
-            if found.reported_at is not None:
+            if found.adopted_at is not None:
                 record = None
         binding = self._made_binding(ledger, name, consumer, found, record)
         figures = stated.figures(self._columns(), self._known_reserved(), self.ratios, binding)

@@ -354,7 +354,7 @@ def _adopting(
 def _adopt(binding: Binding) -> Claim | None:
     """Let the host's unattributed consumer hold what a record says is used and nobody holds.
 
-    Once: the host has reported then. Return what that consumer holds, None if nothing was adopted.
+    Once: that is noted at the host. Return what that consumer holds, None if nothing was adopted.
     Cost: a read of the consumer and of the host, and a write.
 
     :raises ProviderNotFound: if the host is gone
@@ -367,7 +367,7 @@ def _adopt(binding: Binding) -> Claim | None:
         found = binding.read()
         if found is None:
             raise exceptions.ProviderNotFound(binding.provider)
-        if found.reported_at is not None:
+        if found.adopted_at is not None:
             return None
         said: dict[str, Any] = {"aggregate": True, "adopts": True}
         orders: tuple[ConsumerOrder, ...] = ()
@@ -381,7 +381,7 @@ def _adopt(binding: Binding) -> Claim | None:
         uuid = found.uuid
         doing = Operation(actor=binding.ledger.actor)
         try:
-            backend.commit(Write(doing, "adopt", uuid, orders=orders, reported=(uuid,)))
+            backend.commit(Write(doing, "adopt", uuid, orders=orders, adopted=(uuid,)))
         except _FASTER:
             if tries <= 0:
                 raise

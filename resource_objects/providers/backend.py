@@ -260,7 +260,7 @@ class Backend(abc.ABC):
 
         :raises OperationConflict: if the operation's id was used for something else, or the id of
             a claim to make is another claim's
-        :raises ProviderNotFound: if one of ``reported`` is not there
+        :raises ProviderNotFound: if one of ``reported`` or ``adopted`` is not there
         :raises StaleDefinition: if a definition, or one that must be unchanged, is not at its
             generation any more, or shares would not be as they must
         :raises ProviderExists: if a name or uuid to create is taken

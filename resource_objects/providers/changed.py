@@ -29,7 +29,7 @@ class Touched:
 
     definitions: frozenset[str] = frozenset()  #: uuids of providers whose definition changed
     uses: tuple[Change, ...] = ()  #: what consumers took and gave back, in the order of each shard
-    reports: frozenset[str] = frozenset()  #: uuids of providers whose owner reported
+    reports: frozenset[str] = frozenset()  #: uuids of those that reported or were adopted
     is_wide: bool = False
 
     @classmethod

@@ -31,6 +31,7 @@ class ProviderColumns(NamedTuple):
     root_id: Sequence[int] = ()
     generation: Sequence[int] = ()
     reported_at: Sequence[datetime.datetime | None] = ()
+    adopted_at: Sequence[datetime.datetime | None] = ()
 
 
 class InventoryColumns(NamedTuple):
@@ -136,7 +137,7 @@ def trees(columns: Columns) -> list[Provider]:
     children: dict[int | None, list[Provider]] = defaultdict(list)
     # children before parents, so that each provider is made once, with its children
     rows = sorted(zip(*columns.providers, strict=True), key=lambda row: row[2], reverse=True)
-    for provider_id, uuid, name, parent_id, _root_id, generation, reported_at in _bottom_up(rows):
+    for provider_id, uuid, name, parent_id, _root_id, generation, *at in _bottom_up(rows):
         provider = Provider(
             name,
             inventories_of(records.get(provider_id, ()), kinds.get(provider_id, ())),
@@ -146,7 +147,8 @@ def trees(columns: Columns) -> list[Provider]:
             children=sorted(children.pop(provider_id, ()), key=lambda child: child.name),
             aggregates=aggregates.get(provider_id, ()),
             shares=sorted(shares.get(provider_id, ()), key=str),
-            reported_at=reported_at,
+            reported_at=at[0],
+            adopted_at=at[1],
         )
         provider.obj_reset_changes(recursive=True)
         children[parent_id].append(provider)

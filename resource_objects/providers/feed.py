@@ -139,8 +139,9 @@ class FeedEntry:
     ``kind`` and ``subject`` are those of the operation, ``generation`` is its number. ``uses`` are
     the changes of what consumers hold here; what an amount also uses elsewhere (its shares) follows
     from them. ``definitions`` are the uuids of providers whose definition changed, ``reports`` of
-    those whose owner reported, ``claims`` the consumers whose claim changed while what they hold
-    did not. A write that touches no tree (of a resource class, say) is told in shard 0.
+    those whose owner reported or that were adopted, ``claims`` the consumers whose claim changed
+    while what they hold did not. A write that touches no tree (of a resource class, say) is told in
+    shard 0.
 
     A rename touches everybody whose definition says the name. On its own it is told in shard 0,
     naming nobody, however many these are; where the same write does more, they are named.

@@ -88,6 +88,7 @@ class ListedProvider:
     aggregates: frozenset[str]
     kinds: tuple[KindRecord, ...] = ()
     reported_at: datetime.datetime | None = None
+    adopted_at: datetime.datetime | None = None
     #: writes of allocations so far (D7); with ``generation`` it gives Placement's generation
     allocation_writes: int = 0
 

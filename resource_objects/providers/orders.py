@@ -402,7 +402,8 @@ class Write:
     4. inventories and providers of ``definitions`` that go are removed.
 
     ``unchanged`` are definitions that the decision was made on, ``(provider's uuid, generation)``;
-    ``reported`` are the uuids of providers whose owner has just said how they are.
+    ``reported`` are the uuids of providers whose owner has just said how they are, ``adopted`` of
+    hosts of which all that was in use before the ledger knew them is held now; that is noted once.
 
     An operation is known by ``kind`` and ``subject``: a repetition must say the same.
     """
@@ -415,6 +416,7 @@ class Write:
     names: tuple[NameChange, ...] = ()
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]

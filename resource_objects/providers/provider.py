@@ -70,7 +70,8 @@ class Provider(base.ResourceObject):
     ``aggregates`` are the names of those it is a member of; None in a tree that was built says
     nothing about them, and a sync leaves them as they are. ``shares`` say what is used elsewhere
     in the tree by what is taken here. ``reported_at`` is when its owner said last how it is (of a
-    pool); it is filled when a provider is read.
+    pool), ``adopted_at`` since when the ledger knows what was in use of it before (of a host, see
+    ``ComputeNode.bind``); both are filled when a provider is read.
 
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -92,6 +93,7 @@ class Provider(base.ResourceObject):
     )
     shares: fields.TupleFrom[Share] = fields.tuple_of("Share", default=())
     reported_at: datetime.datetime | None = fields.timestamp(default=None)
+    adopted_at: datetime.datetime | None = fields.timestamp(default=None)
 
     _names: _Names | None = None  # shared by those that were added to one tree
 
@@ -107,6 +109,7 @@ class Provider(base.ResourceObject):
         aggregates: Iterable[str] | None = None,
         shares: Iterable[Share] = (),
         reported_at: datetime.datetime | None = None,
+        adopted_at: datetime.datetime | None = None,
     ) -> None:
         super().__init__(
             name=name,
@@ -118,6 +121,7 @@ class Provider(base.ResourceObject):
             aggregates=aggregates,
             shares=_tuple(shares),
             reported_at=reported_at,
+            adopted_at=adopted_at,
         )
 
     def add(

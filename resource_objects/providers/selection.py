@@ -209,7 +209,8 @@ def columns_of(
 def _provider_row(row: ListedProvider, number: Mapping[str, int]) -> tuple[Any, ...]:
     parent = None if row.parent_uuid is None else number[row.parent_uuid]
     root = number[row.root_uuid]
-    return row.number, row.uuid, row.name, parent, root, row.generation, row.reported_at
+    at = row.reported_at, row.adopted_at
+    return row.number, row.uuid, row.name, parent, root, row.generation, *at
 
 
 def _turned(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -84,8 +84,9 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
 
 def _check(columns: Columns) -> None:
     given = columns.providers
-    if not given.reported_at:  # nobody says when: nothing here depends on it
-        given = given._replace(reported_at=given.provider_id)  # type: ignore[arg-type]
+    for name in ("reported_at", "adopted_at"):
+        if not getattr(given, name):  # nobody says when: nothing here depends on it
+            given = given._replace(**{name: given.provider_id})  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]
     tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]
     for table in tables:

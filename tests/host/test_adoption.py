@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.host.compute_node import ComputeNode, unattributed
 from resource_objects.ledger import new_operation
+from resource_objects.providers.orders import Operation, Write
 from resource_objects.resources.numa import PagePool
+from tests import conftest, databases
 from tests.host.views import held
 
 USED = {
@@ -22,6 +28,37 @@ USED = {
     "local_gb_used": 30,
 }
 NOBODY = "host1/unattributed"
+
+
+SERVERS = [kind for kind in databases.KINDS if kind != "sqlite"]
+
+#: on servers too, in the fast run
+everywhere = pytest.mark.parametrize("connect", ["memory", "sqlite", *SERVERS], indirect=True)
+
+
+@pytest.fixture(
+    params=["memory", "sqlite", *(pytest.param(kind, marks=pytest.mark.long) for kind in SERVERS)]
+)
+def connect(
+    request: pytest.FixtureRequest, scratch: databases.Scratch
+) -> Iterator[Callable[[], ro.Ledger]]:
+    """A function that opens one ledger, for a database each time anew, as another process would."""
+    kind = request.param
+    if kind in SERVERS:
+        conftest.require_server(kind)
+    with contextlib.ExitStack() as lent:
+        url, opened = None, []
+        if kind == "memory":
+            opened.append(lent.enter_context(ro.connect("memory://")))
+        else:
+            url = lent.enter_context(scratch.prepared(kind, SQLBackend.upgrade_database))
+
+        def connect() -> ro.Ledger:
+            if url is not None:
+                opened.append(lent.enter_context(ro.connect(url)))
+            return opened[-1]
+
+        yield connect
 
 
 def row(**columns) -> ComputeNode:
@@ -82,6 +119,7 @@ def test_a_used_record_is_not_emptied_by_a_bind_and_a_save(connect) -> None:
     assert ComputeNode.load(ledger, "host1").vcpus_used == 8
 
 
+@everywhere
 def test_a_used_record_of_a_host_that_is_there_is_adopted(connect) -> None:
     ledger = connect()
     ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
@@ -100,6 +138,7 @@ def test_what_consumers_explain_is_not_adopted(connect) -> None:
     assert held(ledger, "vm-1") == "VCPU=3,MEMORY_MB=4096"
 
 
+@everywhere
 @pytest.mark.parametrize("is_there", [False, True])
 def test_cells_cpus_and_devices_are_adopted_by_name(connect, is_there) -> None:
     ledger = connect()
@@ -211,6 +250,7 @@ def test_a_record_without_a_total_of_what_it_uses_is_adopted_where_there_is_some
 # --- once ---------------------------------------------------------------------------------------
 
 
+@everywhere
 def test_what_a_later_row_says_more_is_drift_and_reported(connect) -> None:
     ledger = connect()
     row(vcpus_used=5).bind(ledger).save()
@@ -230,6 +270,7 @@ def test_a_host_that_was_adopted_empty_is_not_adopted_again(connect) -> None:
     assert held(ledger, NOBODY) == "nothing"
 
 
+@everywhere
 def test_of_two_that_adopt_at_once_one_does(connect) -> None:
     ledger = connect()
     ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
@@ -237,6 +278,27 @@ def test_of_two_that_adopt_at_once_one_does(connect) -> None:
     assert one.save().adopted and not other.save().adopted
     assert held(ledger, NOBODY) == "VCPU=8,MEMORY_MB=12288,DISK_GB=30"
     assert other.vcpus_used == 8
+
+
+@everywhere
+def test_a_report_of_the_host_is_no_adoption_and_an_adoption_no_report(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    uuid = ledger.provider("host1").uuid
+
+    def report() -> None:
+        ledger.backend.commit(Write(Operation(), "report", uuid, reported=(uuid,)))
+
+    report()
+    found = ledger.provider("host1")
+    assert found.reported_at is not None and found.adopted_at is None
+    assert row().bind(ledger).save().adopted
+    found, was = ledger.provider("host1"), found
+    assert found.reported_at == was.reported_at and found.adopted_at >= was.reported_at
+    report()
+    assert ledger.provider("host1").adopted_at == found.adopted_at
+    assert not row(vcpus_used=3).bind(ledger).save().adopted
+    assert row(vcpus_used=9).bind(ledger).drift
 
 
 def test_a_node_of_a_ledger_brings_nothing_of_it_to_another(connect) -> None:
@@ -252,6 +314,7 @@ def test_a_node_of_a_ledger_brings_nothing_of_it_to_another(connect) -> None:
 # --- attribute ----------------------------------------------------------------------------------
 
 
+@everywhere
 def test_attribute_moves_what_is_unattributed_in_one_transaction(connect) -> None:
     ledger = connect()
     row(vcpus_used=11).bind(ledger).save()

@@ -284,5 +284,6 @@ def test_a_refresh_looks_at_no_provider_but_those_it_read(monkeypatch: pytest.Mo
 
 
 def _of_providers_of(columns: Columns, ids: list[int]) -> Columns:
-    given = columns.providers._replace(reported_at=[0] * len(columns.providers.name))
+    never = [0] * len(columns.providers.name)
+    given = columns.providers._replace(reported_at=never, adopted_at=never)
     return _of_providers(dataclasses.replace(columns, providers=given), frozenset(ids))

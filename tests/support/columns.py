@@ -180,7 +180,8 @@ def columns_of(
             uuid = provider.uuid or str(uuids.uuid5(uuids.NAMESPACE_DNS, provider.name))
             above = None if parent is None else ids[parent.name]
             root, generation = ids[tree[0][0].name], provider.generation or 0
-            own = (pid, uuid, provider.name, above, root, generation, provider.reported_at)
+            at = provider.reported_at, provider.adopted_at
+            own = (pid, uuid, provider.name, above, root, generation, *at)
             rows.setdefault(ProviderColumns, []).append(own)
             for name in sorted(provider.traits):
                 rows.setdefault(TraitColumns, []).append((pid, name))

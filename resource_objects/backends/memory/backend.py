@@ -7,7 +7,7 @@ import datetime
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Self
+from typing import Literal, Self
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.memory import definitions, reading
@@ -222,7 +222,9 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
     """Put all that a write changes into a draft, or raise."""
     _check_unchanged(draft, write)
     for uuid in write.reported:
-        _report(draft, uuid)
+        _note(draft, uuid, "reported_at")
+    for uuid in write.adopted:
+        _note(draft, uuid, "adopted_at")
     for change in write.names:
         definitions.change_name(draft, change)
     if write.definitions is not None:
@@ -246,11 +248,16 @@ def _check_unchanged(draft: Draft, write: Write) -> None:
         definitions.check_generation(kept, kept.name, generation)
 
 
-def _report(draft: Draft, uuid: str) -> None:
+def _note(draft: Draft, uuid: str, what: Literal["reported_at", "adopted_at"]) -> None:
+    """Note the time at a provider; that of an adoption stays as it was noted first."""
     kept = draft.providers.get(uuid)
     if kept is None:
         raise exceptions.ProviderNotFound(uuid)
-    draft.providers.put(uuid, dataclasses.replace(kept, reported_at=draft.now))
+    if what == "reported_at":
+        kept = dataclasses.replace(kept, reported_at=draft.now)
+    else:
+        kept = dataclasses.replace(kept, adopted_at=kept.adopted_at or draft.now)
+    draft.providers.put(uuid, kept)
     draft.of_tree(uuid).reports.add(uuid)
 
 

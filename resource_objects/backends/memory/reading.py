@@ -83,6 +83,7 @@ def _provider_rows(
             root,
             kept.generation,
             kept.reported_at,
+            kept.adopted_at,
         )
 
 
@@ -243,6 +244,7 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
         kept.aggregates,
         kept.kinds,
         kept.reported_at,
+        kept.adopted_at,
         kept.writes + sum(row.writes for row in rows),
     )
 

@@ -33,6 +33,7 @@ class ProviderRow:
     kinds: tuple[KindRecord, ...] = ()
     generation: int = 0
     reported_at: datetime.datetime | None = None
+    adopted_at: datetime.datetime | None = None
     writes: int = 0  #: of allocations, counted at inventories that are gone
 
 

@@ -380,7 +380,7 @@ def commit_write(
     if write.definitions:
         definition = definitions.Definition(connection, catalogue, write.definitions, number, now)
         locked = definition.lock(relied_on(write))
-    if write.unchanged or write.reported:
+    if write.unchanged or write.reported or write.adopted:
         hold_unchanged(connection, write, now, told, locked)
     renamed = (
         names.change_names(connection, catalogue, write.names, number) if write.names else set()
@@ -500,7 +500,7 @@ def _is_one_claim(write: Write) -> bool:
 def _is_alone(write: Write) -> bool:
     """Return whether it is the claim or the release of one consumer, and nothing else."""
     order = write.orders[0] if len(write.orders) == 1 else None
-    others = write.definitions, write.unchanged, write.reported, write.names
+    others = write.definitions, write.unchanged, write.reported, write.adopted, write.names
     return order is not None and (order.is_claim or order.is_release) and not any(others)
 
 
@@ -591,10 +591,20 @@ def _report_query(ids: int) -> sa.Update:
     )
 
 
+def _adopt_query(ids: int) -> sa.Update:
+    """Note when they were adopted; what was noted before stays."""
+    return (
+        sa.update(tables.resource_providers)
+        .where(listed(_providers.id, "ids", ids), _providers.adopted_at.is_(None))
+        .values(adopted_at=sa.bindparam("at"))
+    )
+
+
 _LOCATE = Sized(_locate_query)
 _SHARE = Sized(lambda ids: _read_query(ids).with_for_update(read=True))
 _LOCK = Sized(lambda ids: _read_query(ids).with_for_update())
 _REPORT = Sized(_report_query)
+_ADOPT = Sized(_adopt_query)
 
 
 class LockedProvider(NamedTuple):
@@ -608,8 +618,8 @@ class LockedProvider(NamedTuple):
 
 
 def relied_on(write: Write) -> set[str]:
-    """Return the uuids of the providers that must be unchanged, and of those that report."""
-    return {*write.reported, *(uuid for uuid, _ in write.unchanged)}
+    """Return the uuids of providers that must be unchanged, and of those that are noted."""
+    return {*write.reported, *write.adopted, *(uuid for uuid, _ in write.unchanged)}
 
 
 def hold_unchanged(
@@ -619,16 +629,17 @@ def hold_unchanged(
     told: feed.FeedRows,
     there: Mapping[str, Any] | None = None,
 ) -> None:
-    """Check the providers that must be unchanged, and write that others have reported.
+    """Check the providers that must be unchanged; write that others reported or are adopted.
 
-    Claims that only look do not wait for each other. Cost: two statements, to report one more.
+    Claims that only look do not wait for each other. Cost: two statements, to note one more.
 
     :param there: those that are there, by uuid, if they are locked; else they are locked now
     :raises StaleDefinition: if one is not at the generation it must have
-    :raises ProviderNotFound: if one that reported is not there
+    :raises ProviderNotFound: if one that reported or is adopted is not there
     """
     if there is None:
-        there = _locked(connection, sorted(relied_on(write)), _LOCK if write.reported else _SHARE)
+        noted = write.reported or write.adopted
+        there = _locked(connection, sorted(relied_on(write)), _LOCK if noted else _SHARE)
     for uuid, generation in write.unchanged:
         if uuid not in there:
             raise exceptions.StaleDefinition(uuid, "it is gone")
@@ -637,7 +648,8 @@ def hold_unchanged(
             raise exceptions.StaleDefinition(
                 found.name, f"read at generation {generation}, now {found.generation}"
             )
-    _report(connection, write.reported, there, now, told)
+    _note(connection, write.reported, _REPORT, there, now, told)
+    _note(connection, write.adopted, _ADOPT, there, now, told)
 
 
 def _locked(
@@ -654,9 +666,10 @@ def _locked(
     }
 
 
-def _report(
+def _note(
     connection: Connection,
     uuids: Sequence[str],
+    query: Sized,
     there: Mapping[str, Any],
     now: datetime.datetime,
     told: feed.FeedRows,
@@ -668,4 +681,4 @@ def _report(
         numbers.append(there[uuid].id)
         told.report(uuid, there[uuid].root_id)
     for part in chunks(numbers):
-        _REPORT.run(connection, {"at": moment(connection, now)}, ids=part)
+        query.run(connection, {"at": moment(connection, now)}, ids=part)

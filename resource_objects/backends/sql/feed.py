@@ -130,7 +130,7 @@ class FeedRows:
                 self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
 
     def report(self, uuid: str, root: int) -> None:
-        """Tell the tree of a root that the owner of a provider reported."""
+        """Tell the tree of a root that the owner of a provider reported, or that it was adopted."""
         self.provider(uuid, [root], _REPORT)
 
     def rows(self) -> list[tuple[int, int, tuple[Any, ...]]]:

@@ -67,6 +67,7 @@ class _PagedProvider(NamedTuple):
     parent: int | None
     root: int
     reported_at: Any
+    adopted_at: Any
     writes: int
 
 
@@ -89,6 +90,7 @@ def list_providers(
             _providers.parent_id,
             _providers.root_id,
             _providers.reported_at,
+            _providers.adopted_at,
             _providers.allocation_writes,
         )
         .where(_providers.id > after, *of_providers(wanted))
@@ -162,6 +164,7 @@ class _Page:
             aggregates=self._aggregates.get(row.number, frozenset()),
             kinds=tuple(self._kinds.get(row.number, ())),
             reported_at=None if row.reported_at is None else from_moment(row.reported_at),
+            adopted_at=None if row.adopted_at is None else from_moment(row.adopted_at),
             allocation_writes=row.writes + self._writes.get(row.number, 0),
         )
 

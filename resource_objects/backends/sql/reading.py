@@ -71,7 +71,7 @@ class _Table:
 
 _COLUMNS = (
     *(_providers.id, _providers.uuid, _providers.name, _providers.parent_id, _providers.root_id),
-    *(_providers.generation, _providers.reported_at),
+    *(_providers.generation, _providers.reported_at, _providers.adopted_at),
 )
 _PROVIDERS = _Table(sa.select(*_COLUMNS), _providers.root_id, _providers.id)
 _INVENTORIES = _Table(
@@ -294,7 +294,9 @@ def _structures(rows: _Rows) -> list[Sequence[Any]]:
 
 
 def _provider(row: Sequence[Any]) -> Sequence[Any]:
-    return row if row[6] is None else (*row[:6], from_moment(row[6]))
+    if row[6] is None and row[7] is None:
+        return row
+    return *row[:6], *(None if at is None else from_moment(at) for at in row[6:])
 
 
 def _parents_first(rows: _Rows) -> _Rows:

@@ -140,6 +140,8 @@ resource_providers = _table(
     # writes of allocations counted at inventories that are gone (see inventories.writes)
     _counter("allocation_writes"),
     sa.Column("reported_at", _TIME, nullable=True),
+    # since when the ledger knows what was in use of a host before it knew the host
+    sa.Column("adopted_at", _TIME, nullable=True),
     _unique("resource_providers", "uuid"),
     _unique("resource_providers", "name"),
     # read one tree

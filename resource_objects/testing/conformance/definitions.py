@@ -734,6 +734,32 @@ class DescriptionRules(Kit):
         define(backend, host("host0", "VCPU=1"))
         assert picture(backend).providers["host0"].reported_at == reported_at
 
+    def test_when_a_host_was_adopted_is_noted_once_and_is_no_report(self, backend: Backend) -> None:
+        names = define(backend, host("host0"), host("host1"))
+        before = picture(backend).providers
+        assert before["host0"].adopted_at is None
+        first, cursor = now(), backend.cursor()
+        held = ConsumerOrder.claim(
+            "somebody", deltas({names["host0"]: "VCPU=1"}), aggregate=True, adopts=True
+        )
+        adopted = (names["host0"],)
+        backend.commit(Write(Operation(), "adopt", "host0", orders=(held,), adopted=adopted))
+        [entry] = backend.changes(cursor, 10)
+        assert (entry.reports, entry.definitions) == (adopted, ())
+        assert entry.consumers == ("somebody",)
+        found = picture(backend).providers
+        at = found["host0"].adopted_at
+        assert at is not None and first <= at <= now()
+        assert (found["host0"].reported_at, found["host1"]) == (None, before["host1"])
+        [listed] = backend.list_providers(ProviderFilter(names=frozenset({"host0"})), 1)
+        assert (listed.adopted_at, listed.reported_at) == (at, None)
+        backend.commit(Write(Operation(), "report", "host0", reported=adopted))
+        backend.commit(Write(Operation(), "adopt", "host0", adopted=adopted))
+        found = picture(backend).providers
+        assert found["host0"].adopted_at == at and found["host0"].reported_at is not None
+        define(backend, host("host0", "VCPU=2"))
+        assert picture(backend).providers["host0"].adopted_at == at
+
     @law(2)
     def test_nobody_reports_for_what_is_not_there(self, backend: Backend) -> None:
         names = define(backend, host("host0"))

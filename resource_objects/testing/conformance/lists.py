@@ -60,6 +60,7 @@ class NamedProvider:
     parent: str | None
     root: str
     reported_at: datetime.datetime | None
+    adopted_at: datetime.datetime | None
     inventories: dict[str, dict[str, Any]]
     traits: set[str]
     aggregates: set[str]
@@ -97,6 +98,7 @@ def rows_of(columns: Columns) -> dict[str, NamedProvider]:
             parent[own],
             top,
             table.reported_at[list(table.name).index(own)],
+            table.adopted_at[list(table.name).index(own)],
             {
                 values[0]: dict(zip(_FIGURES, values[1:], strict=True))
                 for of, *values in zip(*columns.inventories, strict=True)
@@ -448,7 +450,7 @@ class ListRules(Kit):
             assert row.parent_uuid == (found[kept.parent].uuid if kept.parent else None)
             assert {one.resource_class: one for one in row.records} == kept.inventories
             assert (row.traits, row.aggregates) == (kept.traits, kept.aggregates)
-            assert row.reported_at == kept.reported_at
+            assert (row.reported_at, row.adopted_at) == (kept.reported_at, kept.adopted_at)
 
     def test_providers_are_found_by_uuid(self, filled: Backend) -> None:
         found = picture(filled).providers

@@ -229,6 +229,7 @@ class KeptProvider:
     shares: dict[tuple[str, str, str], int]  #: (class, of provider, of class): factor
     kinds: frozenset[KindRecord]
     reported_at: datetime.datetime | None
+    adopted_at: datetime.datetime | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,9 +275,9 @@ def picture_of(columns: Columns) -> Picture:
             frozenset(aggregates[name]),
             _mapping(shares[name]),
             frozenset(kinds[name]),
-            reported_at,
+            *at,
         )
-        for provider_id, uuid, name, parent_id, root_id, generation, reported_at in zip(
+        for provider_id, uuid, name, parent_id, root_id, generation, *at in zip(
             *columns.providers, strict=True
         )
     }
