@@ -17,7 +17,8 @@ How much is unexplained is found part by part (a cell, a device), then for the h
   is never freer after it was adopted than its record said.
 
 A record whose devices are pools says how many are free and not which are taken: of these nothing is
-adopted.
+adopted, and no drift is told. So of devices, and of devices alone, a host that is there already can
+be freer than its record says; who knows which are taken claims them by name first.
 """
 
 from __future__ import annotations
