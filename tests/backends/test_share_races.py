@@ -381,7 +381,8 @@ def test_renames_and_syncs_at_once_leave_one_of_both_orders(backend: Backend) ->
         if raised[0] is None:  # it came first, so the rename counted up after it
             assert str(found.inventories) == f"VCPU=1,{new}=9" and len(synced) == 1
             # the sync alone makes the next one in memory, and the operation's number in a database
-            assert found.generation not in (first, first + 1, *synced)
+            alone = first + 1 if isinstance(backend, MemoryBackend) else synced[0]
+            assert found.generation not in (first, alone)
         else:
             assert isinstance(raised[0], exceptions.StaleDefinition)
             assert str(found.inventories) == f"VCPU=1,{new}=8"
