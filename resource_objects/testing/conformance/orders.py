@@ -112,7 +112,7 @@ class OrderRules(Kit):
             record = backend.held("job")
             assert record is not None and record.generation == generations[-1]
             claim(backend, f"other-{len(generations)}", {here: "MEMORY_MB=1"})
-        assert generations == sorted(set(generations))
+        assert len(set(generations)) == len(steps)
         assert backend.held("job") == backend.held_by(["job"])["job"]
 
     @law(4)
