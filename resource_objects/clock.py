@@ -18,6 +18,11 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
+def monotonic() -> float:
+    """Return seconds that only go on, to tell how long ago something was."""
+    return time.monotonic()
+
+
 def milliseconds() -> int:
     """Return the milliseconds since 1970, as ids and numbers are drawn from them."""
     return time.time_ns() // 1_000_000

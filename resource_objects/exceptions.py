@@ -15,10 +15,11 @@ the package: it is the lowest room.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 __all__ = [
     "AggregateInUse",
@@ -73,6 +74,7 @@ __all__ = [
     "OperationConflict",
     "OperationExpired",
     "PluginError",
+    "ProviderDisabled",
     "ProviderExists",
     "ProviderInUse",
     "ProviderNotFound",
@@ -350,8 +352,32 @@ class Rule(enum.StrEnum):
     ONE_PROVIDER = "one_provider"  #: no provider gives all classes of a group (bound: most of one)
     ISOLATED = "isolated"  #: groups need a provider each (bound: so many could give)
     SUBTREE = "subtree"  #: nobody who gives one of the groups is above the others (bound: 0)
+    DISABLED = "disabled"  #: it is out of service (bound: 0)
     GROUPS = "groups"  #: each group could be given, all at once cannot (bound: 0)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
+
+
+class DisabledFacts(Protocol):
+    """Why a provider is out of service; see :class:`~resource_objects.providers.Disabled`."""
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+
+    @property
+    def by(self) -> str | None:
+        """Who said so."""
+
+    @property
+    def since(self) -> datetime.datetime:
+        """Since when."""
+
+    @property
+    def until(self) -> datetime.datetime | None:
+        """When it ends by itself."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
 
 
 UNIT_RULES = frozenset({Rule.MIN_UNIT, Rule.MAX_UNIT, Rule.STEP_SIZE})
@@ -367,7 +393,8 @@ class Reason:
     ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
     network or policy, or the kind of device that was asked for, or several conditions in words.
     ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
-    group of the request that it is about, or several, with commas between.
+    group of the request that it is about, or several, with commas between. ``disabled`` says why
+    ``where`` is out of service, for :attr:`Rule.DISABLED`.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -386,6 +413,7 @@ class Reason:
     cell: int | None = None
     guest: int | None = None
     group: str | None = None
+    disabled: DisabledFacts | None = None
 
     @property
     def free(self) -> int:
@@ -394,7 +422,11 @@ class Reason:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return dataclasses.asdict(self) | {"rule": self.rule.value, "text": str(self)}
+        found = dataclasses.asdict(dataclasses.replace(self, disabled=None))
+        del found["disabled"]
+        if self.disabled is not None:
+            found["disabled"] = self.disabled.to_dict()
+        return found | {"rule": self.rule.value, "text": str(self)}
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
@@ -421,6 +453,8 @@ class Reason:
         return f" ({named} and {more} more)" if more > 0 else f" ({named})"
 
     def _finding(self) -> str:
+        if self.disabled is not None:
+            return str(self.disabled)
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
 
@@ -429,6 +463,7 @@ _OF_NO_CLASS = frozenset(
     {
         Rule.ROOT_TRAIT_MISSING,
         Rule.ROOT_TRAIT_FORBIDDEN,
+        Rule.DISABLED,
         Rule.ONE_PROVIDER,
         Rule.ISOLATED,
         Rule.SUBTREE,
@@ -472,6 +507,7 @@ _FINDINGS = {
     Rule.OTHER_TREE: "asked {reason.requested} of the tree of {reason.unit}, this is another",
     Rule.ROOT_TRAIT_MISSING: "has not {reason.trait}, which is asked of the host itself",
     Rule.ROOT_TRAIT_FORBIDDEN: "has {reason.trait}, which the host itself must not have",
+    Rule.DISABLED: "asked {reason.requested}, whoever has it is disabled",
     Rule.ONE_PROVIDER: "asked {reason.requested} classes of one provider, at most {reason.bound}",
     Rule.ISOLATED: "asked {reason.requested} providers of their own, {reason.bound} could give",
     Rule.SUBTREE: "asked {reason.requested} groups below one of their providers, there is none",
@@ -506,6 +542,8 @@ class CapacityException(ResourceObjectsError):
         """
         found = tuple(reasons)
         rules = {reason.rule for reason in found}
+        if Rule.DISABLED in rules:
+            return ProviderDisabled(found)
         if rules and rules <= UNIT_RULES:
             return UnitRuleViolated(found)
         if rules == {Rule.NO_INVENTORY}:
@@ -525,6 +563,10 @@ class InventoryNotFound(CapacityException):
 
 class UnitTaken(CapacityException):
     """A unit (a CPU, a device) that was asked for by name is somebody else's."""
+
+
+class ProviderDisabled(CapacityException):
+    """A provider that something was to be taken of is out of service, or one above it is."""
 
 
 class SearchLimitReached(ResourceObjectsError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import getpass
 import os
 import pathlib
 import stat
@@ -69,9 +70,12 @@ class Command(cliff.command.Command):
         """
         return self._epilog or ""
 
-    def open_ledger(self) -> Ledger:
-        """Open the ledger the user chose."""
-        return open_ledger(self.app.options.database)
+    def open_ledger(self, actor: str | None = None) -> Ledger:
+        """Open the ledger the user chose.
+
+        :param actor: who writes, as the change feed shall tell it
+        """
+        return open_ledger(self.app.options.database, actor=actor)
 
     def say(self, text: str) -> None:
         """Print a line, or several."""
@@ -108,6 +112,21 @@ def add_name(
             "--generation", metavar="N", type=int, help="refuse if it was changed since this one"
         )
     return parser
+
+
+def add_actor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the option that says who does it: the user, unless it is given."""
+    parser.add_argument(
+        "--actor", metavar="NAME", default=_user(), help="who does it (default: your user name)"
+    )
+    return parser
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return None
 
 
 def records_of(inventories: Inventories) -> list[InventoryRecord]:
@@ -314,8 +333,11 @@ def _check_owned(directory: pathlib.Path) -> None:
         raise exceptions.DatabaseUnavailable(str(directory), reason)
 
 
-def open_ledger(option: str | None, environ: Mapping[str, str] | None = None) -> Ledger:
+def open_ledger(
+    option: str | None, environ: Mapping[str, str] | None = None, actor: str | None = None
+) -> Ledger:
     """Open the ledger that the option, the environment or the default names."""
     from resource_objects.ledger import connect
 
-    return connect(database_url(option, os.environ if environ is None else environ))
+    url = database_url(option, os.environ if environ is None else environ)
+    return connect(url, actor=actor)

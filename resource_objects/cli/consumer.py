@@ -18,6 +18,7 @@ from resource_objects.cli.base import (
     Refused,
     ShowOne,
     Text,
+    add_actor,
     add_name,
     records_of,
 )
@@ -61,6 +62,12 @@ class MakeClaim(Lister):
             "--at", metavar="PROVIDER", help="only at this provider and what is below it"
         )
         add_release_expired(parser)
+        parser.add_argument(
+            "--override-disabled",
+            action="store_true",
+            help="take it of what is out of service, and of nothing else",
+        )
+        add_actor(parser)
         add_whose(parser, "its {}")
         return parser
 
@@ -69,14 +76,16 @@ class MakeClaim(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search and claim."""
         from resource_objects.providers import Claim
+        from resource_objects.providers.disabled import TRAIT
         from resource_objects.requests import Request
 
+        overrides = parsed_args.override_disabled
         request = Request(
             parsed_args.amounts,
-            required=parsed_args.required,
+            required=[*parsed_args.required, *([TRAIT] if overrides else [])],
             forbidden=parsed_args.forbidden,
         )
-        with self.open_ledger() as ledger:
+        with self.open_ledger(parsed_args.actor if overrides else None) as ledger:
             refused = f"nobody can give {parsed_args.consumer} {request}"
             try:
                 done = claim_at(
@@ -85,6 +94,7 @@ class MakeClaim(Lister):
                     request,
                     parsed_args.at,
                     release_expired=parsed_args.release_expired,
+                    override_disabled=overrides,
                     **whose(parsed_args),
                 )
             except exceptions.NoCandidates as refusal:
@@ -493,11 +503,13 @@ def claim_at(
     at: str | None = None,
     *,
     release_expired: bool = False,
+    override_disabled: bool = False,
     **whose: Any,
 ) -> Claim | Candidates:
     """Place a request for a consumer; return its claim, or the search that found nobody.
 
     :param release_expired: whether to release expired claims that are in the way
+    :param override_disabled: whether it may be of what is out of service
     :param whose: the consumer's project, user and consumer_type
 
     :raises CapacityException: if others were faster every time, or nobody can give it although
@@ -506,7 +518,13 @@ def claim_at(
     found = search_at(ledger, request, at)
     if not found and not release_expired:
         return found
-    return ledger.claim(consumer, found, release_expired=release_expired, **whose)
+    return ledger.claim(
+        consumer,
+        found,
+        release_expired=release_expired,
+        override_disabled=override_disabled,
+        **whose,
+    )
 
 
 def request_again(ledger: Ledger, consumer: str) -> Request:

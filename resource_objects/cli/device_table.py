@@ -54,6 +54,7 @@ KEPT = (
     "provider",
     "state",
     "gone",
+    "disabled",
     "holders",
 )
 SEEN_KEPT = ("resource_class", "traits", "type", "numa_cell", "state", "holders")
@@ -174,8 +175,9 @@ def _kept_row(one: KeptDevice, names: DeviceNames) -> Iterator[Any]:
     yield Maybe(device.parent)
     yield Maybe(device.numa_node)
     yield one.provider
-    yield DeviceState((one.state, one.gone))
+    yield DeviceState((one.state, one.gone, one.disabled is not None))
     yield one.gone
+    yield Maybe(one.disabled and str(one.disabled))
     yield Many(list(one.holders))
 
 
@@ -193,12 +195,12 @@ class NestedName(FormattableColumn[Any]):
 
 
 class DeviceState(FormattableColumn[Any]):
-    """The state of a device, for people with the word that it is gone."""
+    """The state of a device, for people with the words that it is gone or disabled."""
 
     def human_readable(self) -> str:
-        """Return the state, and whether it is gone."""
-        state, is_gone = self._value
-        return f"{state}, gone" if is_gone else state
+        """Return the state, and whether it is gone or disabled."""
+        state, is_gone, is_disabled = self._value
+        return f"{state}{', gone' * is_gone}{', disabled' * is_disabled}"
 
     def machine_readable(self) -> str:
         """Return the state."""

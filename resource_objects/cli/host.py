@@ -334,6 +334,7 @@ _SHOWN = (
     "facts",
     "state",
     "gone",
+    "disabled",
     "holders",
     "relatives",
 )
@@ -434,6 +435,7 @@ def _device_shown(host: HostDevices, one: KeptDevice, names: Any) -> Iterator[An
     yield Pairs(dict(device.facts))
     yield one.state
     yield one.gone
+    yield Maybe(one.disabled and str(one.disabled))
     yield Many(list(one.holders))
     yield Dicts(
         [dict(zip(_RELATIVE, _relative(each), strict=True)) for each in host.relatives(device)]

@@ -70,7 +70,15 @@ class ListProviders(Lister):
                     over_capacity=parsed_args.over_capacity,
                 )
             )
-        return ("provider", "parent", "inventories", "traits", "aggregates", "generation"), [
+        return (
+            "provider",
+            "parent",
+            "inventories",
+            "traits",
+            "aggregates",
+            "generation",
+            "disabled",
+        ), [
             (
                 one.name,
                 one.parent or "",
@@ -78,6 +86,7 @@ class ListProviders(Lister):
                 Many(sorted(one.traits)),
                 Many(sorted(one.aggregates)),
                 one.generation,
+                Maybe(one.disabled and str(one.disabled)),
             )
             for one in sorted(found, key=lambda one: (one.root, one.parent is not None, one.name))
         ]
@@ -106,6 +115,7 @@ class ShowProvider(ShowOne):
             "aggregates": Many(sorted(provider.aggregates or ())),
             "shares": Many(list(map(str, provider.shares))),
             "children": Many([child.name for child in provider.children]),
+            "disabled": Maybe(provider.disabled and str(provider.disabled)),
             "reported": Maybe(reported and reported.isoformat(timespec="seconds")),
         }
         return tuple(shown), tuple(shown.values())

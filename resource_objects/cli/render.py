@@ -91,7 +91,7 @@ def _usage_rows(
     providers: Iterable[Provider], uses: Mapping[str, list[InventoryUsage]], glyphs: Glyphs
 ) -> Iterator[tuple[str, InventoryUsage | None]]:
     for root in providers:
-        yield root.name, None
+        yield _called(root), None
         yield from _usage_below(root, uses, glyphs, "")
 
 
@@ -103,7 +103,7 @@ def _usage_below(
         if isinstance(item, InventoryUsage):
             yield f"{edge}{item.resource_class}", item
         else:
-            yield f"{edge}{item.name}", None
+            yield f"{edge}{_called(item)}", None
             yield from _usage_below(item, uses, glyphs, inner)
 
 
@@ -168,8 +168,13 @@ def _below(provider: Provider, glyphs: Glyphs, indent: str) -> Iterator[str]:
 
 
 def _provider_line(provider: Provider) -> str:
-    parts = (provider.name, _counted(provider), " ".join(sorted(provider.traits)))
+    parts = (_called(provider), _counted(provider), " ".join(sorted(provider.traits)))
     return "  ".join(filter(None, parts))
+
+
+def _called(provider: Provider) -> str:
+    """Return the name of a provider, and that it is out of service."""
+    return provider.name if provider.disabled is None else f"{provider.name} ({provider.disabled})"
 
 
 def _counted(provider: Provider) -> str:

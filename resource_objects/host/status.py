@@ -19,7 +19,7 @@ from resource_objects.exceptions import (
     InvalidInventory,
     ProviderNotFound,
 )
-from resource_objects.providers import Consumer, Provider
+from resource_objects.providers import Consumer, Disabled, Provider
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.located import LocatedView, LocatedViews, located_amounts
 from resource_objects.providers.orders import Use
@@ -314,7 +314,8 @@ class KeptDevice:
     holds follows from its relatives; ``spent`` waits for a reset, ``removed`` for the next sync.
     ``holders`` are the consumers that have it; where some took devices without saying which, all of
     those who may have this one. ``is_taken`` says that something is taken of it itself, not of its
-    relatives; ``gone`` that the host does not offer it any more.
+    relatives; ``gone`` that the host does not offer it any more. ``disabled`` is why it is out of
+    service, itself or with its host.
     """
 
     host: str
@@ -324,6 +325,7 @@ class KeptDevice:
     holders: tuple[str, ...] = ()
     is_taken: bool = False
     gone: bool = False
+    disabled: Disabled | None = None
 
     @property
     def name(self) -> str:
@@ -333,7 +335,7 @@ class KeptDevice:
     @property
     def is_free(self) -> bool:
         """Whether somebody could have it now."""
-        return self.state == AVAILABLE
+        return self.state == AVAILABLE and self.disabled is None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -428,7 +430,8 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
         for device in part.inventory.devices
     }
     states, uses = inventory.states(), {use.address: use for use in inventory.usage}
-    holders = _Holders(columns)
+    holders, disabled = _Holders(columns), columns.disabled
+    above = dict(zip(columns.providers.provider_id, columns.providers.parent_id, strict=True))
     for device in sorted(inventory.devices, key=lambda device: device.address):
         address, use = device.address, uses.get(device.address)
         who = () if use is None else holders.of(spot_of[address].number, device)
@@ -441,7 +444,18 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
             who,
             is_taken=bool(who) or (use is not None and use.state != SPENT),
             gone=device.withdrawn,
+            disabled=_disabled(disabled, above, spot_of[address].number),
         )
+
+
+def _disabled(
+    disabled: Mapping[int, Disabled], above: Mapping[int, int | None], number: int
+) -> Disabled | None:
+    """Return why a provider is out of service: its own reason, or that of the next above it."""
+    at: int | None = number if disabled else None
+    while at is not None and at not in disabled:
+        at = above[at]
+    return None if at is None else disabled[at]
 
 
 class _Holders:

@@ -185,8 +185,10 @@ class Claims:
         until: Expiry,
         unchanged: Unchanged,
         release_expired: bool,
+        overrides: bool,
         operation: str | None,
     ) -> Claim:
+        self._check_override(overrides)
         name = names.consumer_name(consumer)
         doing, done = self._store.begin(operation, "claim", name)
         if done is not None:
@@ -199,7 +201,7 @@ class Claims:
                 "claim",
                 name,
                 self._in_turn(name, found, expired),
-                functools.partial(_claim_orders, until, said),
+                functools.partial(_claim_orders, until, said, overrides),
                 new=(name,),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
@@ -216,8 +218,10 @@ class Claims:
         until: Expiry,
         unchanged: Unchanged,
         release_expired: bool,
+        overrides: bool,
         operation: str | None,
     ) -> tuple[Claim, ...]:
+        self._check_override(overrides)
         if not isinstance(found, Mapping) or not found:
             raise exceptions.InvalidAmount("claim_all", found, "{consumer: what was found}")
         wanted = {names.consumer_name(name): one for name, one in found.items()}
@@ -243,7 +247,7 @@ class Claims:
                 "claim",
                 subject,
                 Gang(ways, self._store.backend, leaving=expired),
-                functools.partial(_claim_orders, until, said),
+                functools.partial(_claim_orders, until, said, overrides),
                 new=tuple(wanted),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
@@ -260,9 +264,11 @@ class Claims:
         aggregate: bool,
         read_at: int | None,
         release_expired: bool,
+        overrides: bool,
         operation: str | None,
     ) -> Claim:
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
+        self._check_override(overrides)
         doing, done = self._store.begin(operation, "adjust", name)
         if done is not None:
             return _in_order(done.claims, [name])[0]
@@ -283,6 +289,7 @@ class Claims:
                         aggregate=aggregate,
                         generation=at if read_at is None else read_at,
                         request=None if aggregate else _stored(one.request),
+                        overrides_disabled=overrides,
                     )
 
             return _Taking(
@@ -345,8 +352,10 @@ class Claims:
         read_at: int | None,
         unchanged: Unchanged,
         release_expired: bool,
+        overrides: bool,
         operation: str | None,
     ) -> Claim:
+        self._check_override(overrides)
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
         doing, done = self._store.begin(operation, "replace", name)
         if done is not None:
@@ -357,7 +366,12 @@ class Claims:
             for one in demands.values():
                 request = _stored(one.request)
                 yield ConsumerOrder.replace(
-                    name, one.uses, request=request, generation=read_at, **said
+                    name,
+                    one.uses,
+                    request=request,
+                    generation=read_at,
+                    overrides_disabled=overrides,
+                    **said,
                 )
 
         def begin(expired: frozenset[str]) -> _Taking:
@@ -382,8 +396,10 @@ class Claims:
         leaving: str | None,
         unchanged: Unchanged,
         release_expired: bool,
+        overrides: bool,
         operation: str | None,
     ) -> Claim:
+        self._check_override(overrides)
         name = names.consumer_name(consumer)
         other = None if leaving is None else names.consumer_name(leaving)
         both = [name] if other is None else [name, other]
@@ -400,7 +416,11 @@ class Claims:
                 for one in demands.values():
                     request = _stored(one.request)
                     yield ConsumerOrder.replace(
-                        name, one.uses, request=request, generation=kept.generation
+                        name,
+                        one.uses,
+                        request=request,
+                        generation=kept.generation,
+                        overrides_disabled=overrides,
                     )
                 if other is not None:
                     yield ConsumerOrder.claim(
@@ -515,6 +535,14 @@ class Claims:
                 if left.pop(changed.subject, None) is None:
                     raise
         return ()
+
+    def _check_override(self, overrides: bool) -> None:
+        """Refuse to override what is out of service without saying who does."""
+        if type(overrides) is not bool:
+            raise exceptions.InvalidField("override_disabled", overrides, "True or False")
+        if overrides and self._store.actor is None:
+            expected = "False, or a ledger opened with an actor: it is recorded who overrides"
+            raise exceptions.InvalidField("override_disabled", overrides, expected)
 
     # --- how all of them take ---
 
@@ -799,11 +827,17 @@ def _found_at(demand: Demand) -> _Pairs:
 
 
 def _claim_orders(
-    until: Expiry, said: _Described, demands: Mapping[str, Demand]
+    until: Expiry, said: _Described, overrides: bool, demands: Mapping[str, Demand]
 ) -> Iterator[ConsumerOrder]:
     for name, demand in demands.items():
-        request = _stored(demand.request)
-        yield ConsumerOrder.claim(name, demand.uses, request=request, **until, **said)
+        yield ConsumerOrder.claim(
+            name,
+            demand.uses,
+            request=_stored(demand.request),
+            overrides_disabled=overrides,
+            **until,
+            **said,
+        )
 
 
 def _in_order(

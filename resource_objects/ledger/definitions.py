@@ -25,6 +25,7 @@ from resource_objects.providers.definition import (
     moved,
     without_provider,
 )
+from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.given import any_generation
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.located import (
@@ -270,6 +271,7 @@ def changed_fields(
         found["inventories"] = Inventories(inventories)
     if traits is not None:
         found["traits"] = known_traits(traits)
+        refuse_trait(found["traits"], "traits")
     if aggregates is not None:
         if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):
             raise exceptions.InvalidField("aggregates", aggregates, "a list of names")

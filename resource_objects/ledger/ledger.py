@@ -11,6 +11,7 @@ given what it needs by its constructor:
 ``Claims``            taking and giving back
 ``Definitions``       which providers there are, and what they have
 ``Plans``             diff, apply, reshape, audit
+``Service``           which providers are out of service
 ``Pools``             :attr:`Ledger.pools`
 ``Names``             :attr:`Ledger.names`
 ``Feed``              :attr:`Ledger.feed`
@@ -34,6 +35,7 @@ from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
+from resource_objects.ledger.service import Drained, Service
 from resource_objects.ledger.store import RetryPolicy, Store, claim_of
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
 from resource_objects.providers.audit import Audit
@@ -58,6 +60,7 @@ class Ledger:
     take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
                     :meth:`move`, :meth:`swap`, :meth:`attribute`, :meth:`release`,
                     :meth:`release_all`
+    in service      :meth:`disable`, :meth:`enable`, :meth:`drain`
     keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
                     :meth:`held`, :meth:`assigned`, :meth:`consumers`, :meth:`usage`,
@@ -94,6 +97,7 @@ class Ledger:
         self._claims = Claims(store, placer, snapshots)
         self._definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
+        self._service = Service(store, reader)
         #: what several hosts share
         self.pools = Pools(definitions, reader)
         #: resource classes, traits and aggregates by themselves
@@ -202,6 +206,78 @@ class Ledger:
         """
         return self._definitions.remove(provider, operation)
 
+    # --- out of service ---
+
+    def disable(
+        self,
+        provider: str,
+        *,
+        reason: str,
+        until: datetime.datetime | None = None,
+        operation: str | None = None,
+    ) -> ListedProvider:
+        """Take a host, a device or any other provider out of service, with all below it.
+
+        No search finds it from now on, and no claim that is committed after this returns takes of
+        it (``ProviderDisabled``), unless it says ``override_disabled``. What is held there stays
+        held: it can be confirmed, renewed, released and moved away. It stays so across syncs. Said
+        again it gets the new reason and end, and is out of service since when it was. The actor of
+        the ledger is kept as who did it. Cost: a read and one write of all inventories of the tree
+        that are concerned.
+
+        :param provider: name or uuid: of a host, of a device (``host0/0000:81:00.0``: with the
+            functions split off it), of a pool
+        :param reason: why, in one line
+        :param until: when it ends by itself, by the clock of the ledger; None: by :meth:`enable`
+        :returns: the provider as it is now, as :meth:`providers` gives it
+        :raises ProviderNotFound: if it is not there
+        :raises InvalidName: for a reason that is no line of text
+        :raises InvalidField: if the end is no moment with its time zone, or is over
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://", actor="admin") as ledger:
+        ...     done = ledger.sync(ro.Provider("host2", "VCPU=8"))
+        ...     print(ledger.disable("host2", reason="fan").disabled.reason)
+        ...     print(len(ledger.snapshot().candidates("VCPU=1")))
+        ...     print(ledger.enable("host2").disabled)
+        fan
+        0
+        None
+        """
+        return self._service.disable(provider, reason, until, operation)
+
+    def enable(self, provider: str, *, operation: str | None = None) -> ListedProvider:
+        """Put a provider into service again; one that is in service stays so.
+
+        Below a host that is disabled itself it still gives nothing.
+
+        :param provider: name or uuid
+        :returns: the provider as it is now, as :meth:`providers` gives it
+        :raises ProviderNotFound: if it is not there
+        """
+        return self._service.enable(provider, operation)
+
+    def drain(
+        self,
+        provider: str,
+        *,
+        reason: str | None = None,
+        until: datetime.datetime | None = None,
+        operation: str | None = None,
+    ) -> Drained:
+        """Take a provider out of service, and tell who still holds something there or below.
+
+        Nobody is moved. Who calls it again, until nobody is left, gives no reason: the one that is
+        kept stays.
+
+        :param provider: name or uuid
+        :param reason: as for :meth:`disable`; None: it is disabled already
+        :param until: as for :meth:`disable`
+        :raises InvalidField: if no reason is given and it is in service
+        :raises ProviderNotFound: if it is not there
+        """
+        return self._service.drain(provider, reason, until, operation)
+
     # --- taking and giving back ---
 
     def claim(
@@ -216,6 +292,7 @@ class Ledger:
         expires_at: datetime.datetime | None = None,
         unchanged: Unchanged = False,
         release_expired: bool = False,
+        override_disabled: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
@@ -241,9 +318,14 @@ class Ledger:
             if nobody held anything by an expired claim; for that everything is read. Of what is
             taken then, those in the way are released if they were not renewed meanwhile; a repeat
             of the operation returns the claim. If the claim is refused, nobody is released
+        :param override_disabled: True to take also of what is out of service (:meth:`disable`). The
+            change feed tells that it was, and the actor that the ledger was opened with did it
         :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
             races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
+        :raises ProviderDisabled: (a ``CapacityException``) if what it would take of is out of
+            service, with why
+        :raises InvalidField: if it overrides that and the ledger has no actor
         :raises CapacityException: if it does not fit (any more), with who holds what
         :raises ConsumerExists: if the consumer holds something already
         :raises ProviderNotFound: if a provider named directly is not there
@@ -261,6 +343,7 @@ class Ledger:
             expiry(expires_in, expires_at),
             unchanged,
             release_expired,
+            override_disabled,
             operation,
         )
 
@@ -275,6 +358,7 @@ class Ledger:
         expires_at: datetime.datetime | None = None,
         unchanged: Unchanged = False,
         release_expired: bool = False,
+        override_disabled: bool = False,
         operation: str | None = None,
     ) -> tuple[Claim, ...]:
         """Take for several consumers that hold nothing yet, all of them or none.
@@ -302,6 +386,7 @@ class Ledger:
             expiry(expires_in, expires_at),
             unchanged,
             release_expired,
+            override_disabled,
             operation,
         )
 
@@ -313,6 +398,7 @@ class Ledger:
         aggregate: bool = False,
         generation: int | None = None,
         release_expired: bool = False,
+        override_disabled: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
@@ -329,6 +415,7 @@ class Ledger:
         :param generation: the one the consumer was read at; None demands none
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
+        :param override_disabled: as for :meth:`claim`; giving back needs none
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
@@ -337,7 +424,13 @@ class Ledger:
         :raises InvalidAmount: as :meth:`claim`, or for a second topology
         """
         return self._claims.adjust(
-            consumer, changes, aggregate, generation, release_expired, operation
+            consumer,
+            changes,
+            aggregate,
+            generation,
+            release_expired,
+            override_disabled,
+            operation,
         )
 
     def attribute(
@@ -390,6 +483,7 @@ class Ledger:
         unchanged: Unchanged = False,
         generation: int | None = None,
         release_expired: bool = False,
+        override_disabled: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
@@ -401,6 +495,7 @@ class Ledger:
         :param generation: the one the consumer was read at; None demands none
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
+        :param override_disabled: as for :meth:`claim`; what it holds already needs none
         :raises CapacityException: if it does not fit, with who holds what
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
         """
@@ -411,6 +506,7 @@ class Ledger:
             generation,
             unchanged,
             release_expired,
+            override_disabled,
             operation,
         )
 
@@ -422,6 +518,7 @@ class Ledger:
         leaving: str | None = None,
         unchanged: Unchanged = False,
         release_expired: bool = False,
+        override_disabled: bool = False,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold what was found instead of what it holds, in one transaction.
@@ -434,13 +531,16 @@ class Ledger:
         :param leaving: who is to hold what the consumer held; it gets its project, user and type
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
+        :param override_disabled: as for :meth:`claim`, of where it goes
         :returns: what the consumer holds now
         :raises ConsumerNotFound: if it holds nothing
         :raises ConsumerExists: if ``leaving`` holds something already
         :raises CapacityException: if it does not fit, with who holds what; nothing moved then
         :raises StaleConsumer: if others write the consumer again and again
         """
-        return self._claims.move(consumer, found, leaving, unchanged, release_expired, operation)
+        return self._claims.move(
+            consumer, found, leaving, unchanged, release_expired, override_disabled, operation
+        )
 
     def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:
         """Let two consumers hold what the other holds, in one transaction; also on full hosts.

@@ -27,6 +27,7 @@ from resource_objects.providers import Claim
 from resource_objects.providers.attribution import with_holders
 from resource_objects.providers.columns import Columns, records_by_provider
 from resource_objects.providers.decision import absent
+from resource_objects.providers.disabled import ends_of
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.located import (
     LocatedView,
@@ -156,6 +157,9 @@ class _Placing:
         self._numbers = dict(zip(given.uuid, given.provider_id, strict=True))
         self._generation = dict(zip(given.provider_id, given.generation, strict=True))
         self._kept_as = _kept_as(kept)
+        parents = dict(zip(given.provider_id, given.parent_id, strict=True))
+        disabled = kept.disabled
+        self._disabled = ends_of(parents, disabled).keys() if disabled else frozenset[int]()
 
     def demand(self, demand: Demand, leaving: str | None) -> Demand:
         """Return a demand placed; the next one is placed beside it."""
@@ -275,11 +279,30 @@ class _Placing:
             some = {name: stays[name] for name in list(stays)[:count]}
             with contextlib.suppress(exceptions.CapacityException):
                 return fit_jointly({**amounts, **some}, views, held=held)
+        within = self._in_service(amounts, views)
+        if within:
+            with contextlib.suppress(exceptions.CapacityException):
+                return fit_jointly(amounts, views, within, held=held)
         try:
             return fit_jointly(amounts, views, held=held)
         except exceptions.CapacityException as refusal:
             told = [views[name] for name in amounts]
             raise with_holders(refusal, told, self._ground, amounts) from refusal
+
+    def _in_service(
+        self, asked: Iterable[str], views: Mapping[str, LocatedView]
+    ) -> dict[str, list[int]]:
+        """Return the places of the parts that are in service, of each view where not all are.
+
+        Where these do not do, the write refuses what is put elsewhere, and says what is disabled.
+        """
+        found: dict[str, list[int]] = {}
+        for name in asked if self._disabled else ():
+            spots = views[name].spots
+            places = [n for n, spot in enumerate(spots) if spot.number not in self._disabled]
+            if 0 < len(places) < len(spots):
+                found[name] = places
+        return found
 
     def _check_near(
         self,

@@ -4,6 +4,7 @@
 ``provider``        Provider: something with inventories, in a tree; Share
 ``allocation``      Allocation, Claim and Consumer: who uses what; ResourceClass, Trait, Aggregate
 ``definition``      what changes when a tree is synced: pure, typed, printable
+``disabled``        Disabled: why a provider is out of service
 ``located``         inventories that lie over a tree, gathered from their parts
 ``partitions``      devices that are had whole or in parts, or by the types of a driver
 ``pools``           providers that give what they have to the members of their aggregates
@@ -35,6 +36,7 @@ from resource_objects.providers.allocation import (
 )
 from resource_objects.providers.backend import Backend
 from resource_objects.providers.definition import DefinitionChanges, diff
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
 
@@ -46,6 +48,7 @@ __all__ = [
     "Consumer",
     "Cursor",
     "DefinitionChanges",
+    "Disabled",
     "Provider",
     "ResourceClass",
     "Share",

@@ -31,25 +31,31 @@ class Touched:
     uses: tuple[Change, ...] = ()  #: what consumers took and gave back, in the order of each shard
     reports: frozenset[str] = frozenset()  #: uuids of those that reported or were adopted
     is_wide: bool = False
+    disabled: frozenset[str] = frozenset()  #: uuids of those put out of service, or into it again
 
     @classmethod
     def of(cls, entries: Iterable[FeedEntry]) -> Self:
         """Return whom entries touched."""
         definitions: set[str] = set()
         reports: set[str] = set()
+        disabled: set[str] = set()
         uses: list[Change] = []
         is_wide = False
         for entry in entries:
             definitions.update(entry.definitions)
             reports.update(entry.reports)
+            disabled.update(one.provider_uuid for one in entry.disabled)
             uses += entry.uses
             is_wide = is_wide or not (entry.providers or entry.consumers)
-        return cls(frozenset(definitions), tuple(uses), frozenset(reports), is_wide)
+        return cls(
+            frozenset(definitions), tuple(uses), frozenset(reports), is_wide, frozenset(disabled)
+        )
 
     @property
     def providers(self) -> frozenset[str]:
         """The uuids of all that were touched, but for what shares use."""
-        return self.definitions | self.reports | {use.key[0] for use in self.uses}
+        used = {use.key[0] for use in self.uses}
+        return self.definitions | self.reports | self.disabled | used
 
 
 #: Given whom changes touched, returns the uuids of providers of all trees to read, or None to read

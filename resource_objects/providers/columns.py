@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Inventories, Inventory, resource
@@ -22,7 +23,10 @@ _T = TypeVar("_T")
 
 
 class ProviderColumns(NamedTuple):
-    """One entry per provider; parents before children, ``parent_id`` None for a root."""
+    """One entry per provider; parents before children, ``parent_id`` None for a root.
+
+    ``disabled`` is why it is out of service itself; None: it is not, or not any more.
+    """
 
     provider_id: Sequence[int] = ()
     uuid: Sequence[str] = ()
@@ -32,6 +36,7 @@ class ProviderColumns(NamedTuple):
     generation: Sequence[int] = ()
     reported_at: Sequence[datetime.datetime | None] = ()
     adopted_at: Sequence[datetime.datetime | None] = ()
+    disabled: Sequence[Disabled | None] = ()
 
 
 class InventoryColumns(NamedTuple):
@@ -104,7 +109,8 @@ class AllocationColumns(NamedTuple):
 class Columns:
     """Everything kept about some trees at one moment.
 
-    ``cursor`` is where the change feed was at that moment.
+    ``cursor`` is where the change feed was at that moment, ``now`` what the ledger's clock said,
+    where something is disabled until a time to come.
     """
 
     providers: ProviderColumns = dataclasses.field(default_factory=ProviderColumns)
@@ -116,6 +122,14 @@ class Columns:
     kinds: KindColumns = dataclasses.field(default_factory=KindColumns)
     units: UnitColumns = dataclasses.field(default_factory=UnitColumns)
     cursor: Cursor | None = dataclasses.field(default=None, compare=False)
+    now: datetime.datetime | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def disabled(self) -> dict[int, Disabled]:
+        """Why providers are out of service themselves, by number."""
+        given = self.providers
+        found = zip(given.provider_id, given.disabled, strict=False)
+        return {number: one for number, one in found if one is not None}
 
 
 def trees(columns: Columns) -> list[Provider]:
@@ -136,7 +150,8 @@ def trees(columns: Columns) -> list[Provider]:
     )
     children: dict[int | None, list[Provider]] = defaultdict(list)
     # children before parents, so that each provider is made once, with its children
-    rows = sorted(zip(*columns.providers, strict=True), key=lambda row: row[2], reverse=True)
+    disabled = columns.disabled
+    rows = sorted(zip(*columns.providers[:8], strict=True), key=lambda row: row[2], reverse=True)
     for provider_id, uuid, name, parent_id, _root_id, generation, *at in _bottom_up(rows):
         provider = Provider(
             name,
@@ -149,6 +164,7 @@ def trees(columns: Columns) -> list[Provider]:
             shares=sorted(shares.get(provider_id, ()), key=str),
             reported_at=at[0],
             adopted_at=at[1],
+            disabled=disabled.get(provider_id),
         )
         provider.obj_reset_changes(recursive=True)
         children[parent_id].append(provider)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from resource_objects import exceptions
 from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.disabled import FOREVER, Disabled
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.row_diff import KeptDefinition, holdings, kept_definitions
@@ -49,6 +50,7 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
         _NO_MOMENT,
         holders=lambda keys: _holders(columns, places, keys),
         takers=lambda units: _takers(columns, units),
+        out_of_service=lambda uuids: _out_of_service(wanted, columns, uuids),
     )
     _check_removed(changes, places, settlement)
     return settlement
@@ -148,6 +150,11 @@ def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
         for share in definition.shares:
             target = share.of_uuid, share.of_class
             shares[uuid, share.resource_class].append((target, share.factor))
+    disabled = {
+        uuid
+        for uuid in (wanted if columns.disabled else ())
+        if _out_of_service(wanted, columns, [uuid])
+    }
     used: dict[Key, int] = defaultdict(int)
     for held in holdings(columns).values():
         for key, delta in held.items():
@@ -159,6 +166,7 @@ def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
             definition.name,
             dataclasses.replace(record, used=used[uuid, record.resource_class]),
             tuple(shares.get((uuid, record.resource_class), ())),
+            FOREVER if uuid in disabled else None,
         )
         for uuid, definition in wanted.items()
         for record in definition.inventories
@@ -176,6 +184,23 @@ def _holders(
                 if target in found:
                     found[target][consumer] += delta.amount * factor
     return {key: tuple(drawn.items()) for key, drawn in found.items()}
+
+
+def _out_of_service(
+    wanted: _Definitions, columns: Columns, uuids: Iterable[str]
+) -> dict[str, Disabled]:
+    """Return what is disabled at some providers or above them, by name."""
+    given = columns.providers
+    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    disabled = {uuid_of[number]: one for number, one in columns.disabled.items()}
+    found: dict[str, Disabled] = {}
+    for uuid in uuids:
+        at: str | None = uuid
+        while at is not None:
+            if at in disabled:
+                found[wanted[at].name] = disabled[at]
+            at = wanted[at].parent_uuid
+    return found
 
 
 def _takers(columns: Columns, units: Collection[Unit]) -> dict[Unit, str]:

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers.disabled import DisabledChange
 from resource_objects.providers.orders import Change
 
 #: How many shards a ledger has. Fixed: stored cursors have as many numbers.
@@ -140,8 +141,9 @@ class FeedEntry:
     the changes of what consumers hold here; what an amount also uses elsewhere (its shares) follows
     from them. ``definitions`` are the uuids of providers whose definition changed, ``reports`` of
     those whose owner reported or that were adopted, ``claims`` the consumers whose claim changed
-    while what they hold did not. A write that touches no tree (of a resource class, say) is told in
-    shard 0.
+    while what they hold did not. ``disabled`` are the providers that were put out of service or
+    into it again, and ``overrides`` the uuids of those that were taken of though they were out of
+    it. A write that touches no tree (of a resource class, say) is told in shard 0.
 
     A rename touches everybody whose definition says the name. On its own it is told in shard 0,
     naming nobody, however many these are; where the same write does more, they are named.
@@ -159,12 +161,15 @@ class FeedEntry:
     definitions: tuple[str, ...] = ()
     reports: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
+    disabled: tuple[DisabledChange, ...] = ()
+    overrides: tuple[str, ...] = ()
 
     @property
     def providers(self) -> tuple[str, ...]:
         """The uuids of those whose use, definition or report it is about, sorted."""
         used = (use.key[0] for use in self.uses)
-        return tuple(sorted({*used, *self.definitions, *self.reports}))
+        disabled = (one.provider_uuid for one in self.disabled)
+        return tuple(sorted({*used, *self.definitions, *self.reports, *disabled}))
 
     @property
     def consumers(self) -> tuple[str, ...]:
@@ -173,7 +178,9 @@ class FeedEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        found = {**dataclasses.asdict(self), "at": self.at.isoformat()}
+        found = dataclasses.asdict(dataclasses.replace(self, disabled=()))
+        found["at"] = self.at.isoformat()
+        found["disabled"] = [one.to_dict() for one in self.disabled]
         return {**found, "providers": self.providers, "consumers": self.consumers}
 
     def __str__(self) -> str:

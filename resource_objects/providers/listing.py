@@ -14,6 +14,7 @@ from typing import Any
 
 from resource_objects import exceptions, names
 from resource_objects.providers.columns import inventories_of
+from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
@@ -45,7 +46,8 @@ class ProviderFilter:
     ``forbidden_aggregates``
         a member of none
     ``required``, ``forbidden``, ``any_of``
-        traits: has all; has none; has at least one of each set
+        traits: has all; has none; has at least one of each set. Who is out of service itself has
+        ``COMPUTE_STATUS_DISABLED``
     ``room``
         ``(resource class, amount)``: has each with that much free, unit rules kept, by itself,
         and where it shares, there too
@@ -91,6 +93,12 @@ class ListedProvider:
     adopted_at: datetime.datetime | None = None
     #: writes of allocations so far (D7); with ``generation`` it gives Placement's generation
     allocation_writes: int = 0
+    disabled: Disabled | None = None  #: why it is out of service itself
+
+    @property
+    def told_traits(self) -> frozenset[str]:
+        """Its traits, with the one by which others know that it is out of service."""
+        return self.traits if self.disabled is None else self.traits | {TRAIT}
 
     @property
     def inventories(self) -> Inventories:

@@ -22,6 +22,7 @@ from resource_objects import clock, exceptions, names
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.requests import Request
 
 #: (provider's uuid, resource class): where something is counted.
@@ -222,6 +223,8 @@ class ConsumerOrder:
     One that ``adopts`` says what is in use already, whoever decided it: neither capacity nor unit
     rules bind that. A unit that is another consumer's stays that consumer's.
 
+    One that ``overrides_disabled`` may take of what is out of service; the change feed tells of it.
+
     :raises DuplicateKey: for two uses of one (provider, class)
     :raises InvalidAmount: for a use that is 0, or negative where it is not added, or for none
     :raises InvalidField: for a state that no claim of something held has
@@ -241,6 +244,7 @@ class ConsumerOrder:
     state: str | None = None
     aggregate: bool = False
     adopts: bool = False
+    overrides_disabled: bool = False
 
     def __post_init__(self) -> None:
         _check_consumer(self)
@@ -404,6 +408,7 @@ class Write:
     ``unchanged`` are definitions that the decision was made on, ``(provider's uuid, generation)``;
     ``reported`` are the uuids of providers whose owner has just said how they are, ``adopted`` of
     hosts of which all that was in use before the ledger knew them is held now; that is noted once.
+    ``disabling`` puts providers out of service or into it again, before ``orders`` are carried out.
 
     An operation is known by ``kind`` and ``subject``: a repetition must say the same.
     """
@@ -417,11 +422,15 @@ class Write:
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
     adopted: tuple[str, ...] = ()
+    disabling: tuple[DisableOrder, ...] = ()
 
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]
         if len(set(consumers)) != len(consumers):
             raise exceptions.DuplicateKey("orders", consumers, "each consumer once")
+        disabled = [one.provider_uuid for one in self.disabling]
+        if len(set(disabled)) != len(disabled):
+            raise exceptions.DuplicateKey("disabling", disabled, "each provider once")
 
 
 def subject_of(consumers: Iterable[str]) -> str:

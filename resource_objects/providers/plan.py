@@ -29,6 +29,7 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
     to_records,
 )
+from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.orders import (
     ConsumerOrder,
     Mode,
@@ -459,12 +460,14 @@ def check_readable(definition: ProviderDefinition) -> None:
 
     :raises InvalidName: if its name is a uuid, and not its own
     :raises UnknownTrait: if a trait is neither standard nor custom
+    :raises InvalidTrait: for ``COMPUTE_STATUS_DISABLED``, which is never kept
     :raises InvalidField: if the factor of a share is out of range
     """
     name = definition.name
     if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
         raise exceptions.InvalidName("provider name", name, "no uuid but its own")
     known_traits(definition.traits)
+    refuse_trait(definition.traits, f"traits of {name}")
     for share in definition.shares:
         if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
             raise exceptions.InvalidField(

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from resource_objects import base, exceptions, fields, names
+from resource_objects.providers.disabled import Disabled, refuse_trait
 from resource_objects.resources import Inventories, Inventory, Resource, resource
 from resource_objects.resources.located import parts_of
 from resource_objects.resources.records import InventoryPart
@@ -71,7 +72,8 @@ class Provider(base.ResourceObject):
     nothing about them, and a sync leaves them as they are. ``shares`` say what is used elsewhere
     in the tree by what is taken here. ``reported_at`` is when its owner said last how it is (of a
     pool), ``adopted_at`` since when the ledger knows what was in use of it before (of a host, see
-    ``ComputeNode.bind``); both are filled when a provider is read.
+    ``ComputeNode.bind``), ``disabled`` why it is out of service itself (``ledger.disable``); all
+    three are filled when a provider is read.
 
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -94,6 +96,7 @@ class Provider(base.ResourceObject):
     shares: fields.TupleFrom[Share] = fields.tuple_of("Share", default=())
     reported_at: datetime.datetime | None = fields.timestamp(default=None)
     adopted_at: datetime.datetime | None = fields.timestamp(default=None)
+    disabled: Disabled | None = fields.nested("Disabled", default=None)
 
     _names: _Names | None = None  # shared by those that were added to one tree
 
@@ -110,6 +113,7 @@ class Provider(base.ResourceObject):
         shares: Iterable[Share] = (),
         reported_at: datetime.datetime | None = None,
         adopted_at: datetime.datetime | None = None,
+        disabled: Disabled | None = None,
     ) -> None:
         super().__init__(
             name=name,
@@ -122,6 +126,7 @@ class Provider(base.ResourceObject):
             shares=_tuple(shares),
             reported_at=reported_at,
             adopted_at=adopted_at,
+            disabled=disabled,
         )
 
     def add(
@@ -239,6 +244,7 @@ class Provider(base.ResourceObject):
         if self._names is not None:
             self._names.is_old = True
         known_traits(self.traits)
+        refuse_trait(self.traits, f"traits of {self.name}")
         if names.is_uuid(self.name) and names.uuid_text(self.name) != self.uuid:
             raise exceptions.InvalidName(
                 "provider name", self.name, "no uuid but its own: look-ups take names and uuids"

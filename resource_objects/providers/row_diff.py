@@ -62,7 +62,7 @@ def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
     for number, kind, classes, body in zip(*columns.kinds, strict=True):
         kinds[number].append(KindRecord(kind, tuple(classes), body))
     found: dict[str, KeptDefinition] = {}
-    for number, own, name, parent, root, generation, *_ in zip(*given, strict=True):
+    for number, own, name, parent, root, generation in zip(*given[:6], strict=True):
         definition = ProviderDefinition(
             own,
             name,

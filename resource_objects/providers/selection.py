@@ -65,10 +65,11 @@ def select_providers(
 
 def _is_qualified(row: ListedProvider, wanted: ProviderFilter) -> bool:
     """Return whether its traits and aggregates are as wanted."""
+    traits = row.told_traits
     return (
-        wanted.required <= row.traits
-        and not wanted.forbidden & row.traits
-        and all(some & row.traits for some in wanted.any_of)
+        wanted.required <= traits
+        and not wanted.forbidden & traits
+        and all(some & traits for some in wanted.any_of)
         and not wanted.forbidden_aggregates & row.aggregates
         and all(some & row.aggregates for some in wanted.aggregates)
     )
@@ -210,7 +211,7 @@ def _provider_row(row: ListedProvider, number: Mapping[str, int]) -> tuple[Any, 
     parent = None if row.parent_uuid is None else number[row.parent_uuid]
     root = number[row.root_uuid]
     at = row.reported_at, row.adopted_at
-    return row.number, row.uuid, row.name, parent, root, row.generation, *at
+    return row.number, row.uuid, row.name, parent, root, row.generation, *at, row.disabled
 
 
 def _turned(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -12,9 +12,11 @@ Rules, in the order they are looked at for each consumer and place:
 4. ``used`` of an inventory is the sum of the allocations there and of those that share it, times
    their shares. It may not grow beyond the capacity; what is judged is the net change of all orders
    together, so two consumers may swap full places;
-5. a unit belongs to one consumer.
+5. a unit belongs to one consumer;
+6. of what is disabled no more is used than before, and no unit is taken that is free, be it by
+   shares, unless the order overrides it: consumers may exchange what they hold of it.
 
-Rules 3 and 4 do not bind an order that adopts: it says what is in use already.
+Rules 3, 4 and 6 do not bind an order that adopts: it says what is in use already.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
     Change,
@@ -46,6 +49,8 @@ from resource_objects.resources.records import InventoryRecord
 Unit: TypeAlias = tuple[str, str]
 #: Who draws on each of some inventories, and how much: asked for only to explain a refusal.
 Holders: TypeAlias = Callable[[Collection[Key]], Mapping[Key, Iterable[tuple[str, int]]]]
+#: What is disabled at some providers or above them, by name: asked for only to explain a refusal.
+OutOfService: TypeAlias = Callable[[Collection[str]], Mapping[str, Disabled]]
 #: Which of some units are taken, and by which consumer.
 Takers: TypeAlias = Callable[[Collection[Unit]], Mapping[Unit, str]]
 
@@ -55,11 +60,13 @@ class Place:
     """One inventory as kept: its figures, and what an allocation there also uses.
 
     ``shares`` are ``(key, factor)``: each unit taken here takes ``factor`` there as well (D2).
+    ``disabled_until`` is when its provider, or one above it, is in service again; None: it is.
     """
 
     provider: str  #: its name
     record: InventoryRecord
     shares: tuple[tuple[Key, int], ...] = ()
+    disabled_until: datetime.datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +93,7 @@ class Settlement:
 
     consumers: tuple[Settled, ...]
     nets: Mapping[Key, int]
+    overridden: tuple[str, ...] = ()  #: uuids of providers that were taken of though disabled
 
 
 def keys_of(orders: Iterable[ConsumerOrder], kept: Mapping[str, ConsumerRecord]) -> dict[Key, None]:
@@ -109,6 +117,7 @@ def settle(
     *,
     holders: Holders,
     takers: Takers,
+    out_of_service: OutOfService,
     generation: int | None = None,
 ) -> Settlement:
     """Return what orders come to, or raise; nothing is changed.
@@ -118,20 +127,23 @@ def settle(
     :param places: every inventory that is there, of :func:`keys_of` and of their shares
     :param names: ``{uuid: name}`` of the providers that are there
     :param generation: of what is written, where that is known before
+    :param now: by the clock of the ledger
     :raises ConsumerExists: if a claim is ordered for a consumer that holds something
     :raises ConsumerNotFound: if a release or renewal is ordered for one that holds nothing
     :raises StaleConsumer: if one is not at the generation demanded
     :raises ProviderNotFound: if a provider is gone
     :raises UnitNotHeld: if a unit is given back that is not held
     :raises InvalidAmount: if a part of what has units is given back without naming any
+    :raises ProviderDisabled: if something is taken of what is out of service
     :raises CapacityException: with every reason found, and who holds what
     """
     drafts = [_draft(order, kept.get(order.consumer)) for order in orders]
     nets = _nets(drafts, places)
+    overridden = _refuse_disabled(drafts, nets, places, now, out_of_service)
     _refuse(drafts, nets, places, names, holders)
     _refuse_units(drafts, names, takers)
     settled = tuple([_settled(draft, names, now, generation) for draft in drafts])
-    return Settlement(settled, {key: net for key, net in nets.items() if net})
+    return Settlement(settled, {key: net for key, net in nets.items() if net}, overridden)
 
 
 @dataclasses.dataclass(slots=True)  # one per order, and a frozen one takes three times as long
@@ -225,6 +237,45 @@ def _nets(drafts: Iterable[_Draft], places: Mapping[Key, Place]) -> dict[Key, in
             for key, factor in place.shares if place is not None else ():
                 nets[key] += net * factor
     return nets
+
+
+def _refuse_disabled(
+    drafts: Sequence[_Draft],
+    nets: Mapping[Key, int],
+    places: Mapping[Key, Place],
+    now: datetime.datetime,
+    out_of_service: OutOfService,
+) -> tuple[str, ...]:
+    """Raise if something is taken of what is disabled; return what was so and is overridden."""
+    disabled = {
+        key
+        for key, place in places.items()
+        if place.disabled_until is not None and place.disabled_until > now
+    }
+    if not disabled:
+        return ()
+    given = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.given}
+    refused: dict[str, None] = {}
+    overridden: dict[str, None] = {}
+    for draft in drafts:
+        for change in draft.changes:
+            if draft.order.adopts or change.key not in places:
+                continue
+            found = overridden if draft.order.overrides_disabled else refused
+            if change.after > change.before:
+                for key in (change.key, *(key for key, _ in places[change.key].shares)):
+                    if key in disabled and nets[key] > 0:
+                        found[key[0]] = None
+            if change.key in disabled and any(
+                (change.key[0], unit) not in given for unit in change.taken
+            ):
+                found[change.key[0]] = None
+    if refused:
+        raise CapacityException.of(
+            Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=facts)
+            for name, facts in out_of_service(refused).items()
+        )
+    return tuple(overridden)
 
 
 def _refuse(

@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import os_traits
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import largest
+from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.search.arrays import (
     Booleans,
     Integers,
@@ -74,6 +75,17 @@ class ClassRows:
 CLASS_COLUMNS = tuple(one.name for one in dataclasses.fields(ClassRows) if one.name != "first")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisabledPlace:
+    """Why a provider is out of service, and when that ends by ``clock.monotonic()``; None: never.
+
+    The clock of the ledger was read with it: what has passed since is what passed here.
+    """
+
+    facts: Disabled
+    ends: float | None = None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
     """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
@@ -97,6 +109,28 @@ class Fleet:
     keys: Keys  #: of providers
     within: int | None = None  #: the only tree that is asked about; None: all
     above: tuple[int, ...] = ()  #: providers that are above the root of that tree in truth
+    #: the providers that are out of service themselves; among ``traits`` they have the trait of it
+    disabled: Mapping[int, DisabledPlace] = dataclasses.field(default_factory=dict)
+
+    def in_force(self) -> Fleet:
+        """Return a fleet in which what is in service again by now is so; mostly this one."""
+        if not self.disabled:
+            return self
+        now = clock.monotonic()
+        over = [p for p, one in self.disabled.items() if one.ends is not None and one.ends <= now]
+        if not over:
+            return self
+        left = {place: one for place, one in self.disabled.items() if place not in over}
+        every = {name: places for name, places in self.traits.items() if name != TRAIT}
+        if left:
+            every[TRAIT] = integers(sorted(left))
+        names = sorted(every)
+        traits = Members(
+            {name: number for number, name in enumerate(names)},
+            integers([len(every[name]) for name in names]),
+            np.concatenate([integers(()), *(every[name] for name in names)]),
+        )
+        return dataclasses.replace(self, traits=traits, disabled=left)
 
     def rows(self, resource_class: str) -> ClassRows:
         """Return the inventories of a class, which may be none."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import Columns, InventoryColumns, ProviderColumns
+from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
 from resource_objects.search import fleet
@@ -52,7 +53,11 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     is_root = depth[order] == 0
     tree = frozen(np.cumsum(is_root) - 1)
     names = tuple(given.name[row] for row in order.tolist())
-    traits = _grouped(columns.traits.trait, place.of(columns.traits.provider_id))
+    disabled = columns.disabled
+    who, what = columns.traits
+    if disabled:  # others know it as a trait
+        who, what = (*who, *disabled), (*what, *[TRAIT] * len(disabled))
+    traits = _grouped(what, place.of(who))
     sharing = traits.get(fleet.SHARING, integers(()))
     members = columns.aggregates
     aggregates = _grouped(members.aggregate, place.of(members.provider_id))
@@ -79,13 +84,28 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         keys=keys,
         within=None if top is None else int(tree[rank[top]]),
         above=tuple(rank[integers(above)].tolist()),
+        disabled=_disabled(columns, disabled, place) if disabled else {},
     )
+
+
+def _disabled(
+    columns: Columns, disabled: Mapping[int, Disabled], place: PlaceIndex
+) -> dict[int, fleet.DisabledPlace]:
+    """Return the providers that are out of service, by their places."""
+    began = clock.monotonic()
+    found: dict[int, fleet.DisabledPlace] = {}
+    for at, facts in zip(place.of(list(disabled)).tolist(), disabled.values(), strict=True):
+        ends = None
+        if facts.until is not None and columns.now is not None:
+            ends = began + (facts.until - columns.now).total_seconds()
+        found[at] = fleet.DisabledPlace(facts, ends)
+    return found
 
 
 def _check(columns: Columns) -> None:
     given = columns.providers
-    for name in ("reported_at", "adopted_at"):
-        if not getattr(given, name):  # nobody says when: nothing here depends on it
+    for name in ("reported_at", "adopted_at", "disabled"):
+        if not getattr(given, name):  # nobody says: nothing here depends on it
             given = given._replace(**{name: given.provider_id})  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]
     tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]

@@ -41,6 +41,12 @@ from resource_objects.search.conditions.base import (
     semantics_of,
 )
 from resource_objects.search.conditions.contention import Contention
+from resource_objects.search.conditions.disabled import (
+    HostInService,
+    PartsInService,
+    disabled_for,
+    in_service,
+)
 from resource_objects.search.conditions.groups import Groups, Named, lay_groups
 from resource_objects.search.conditions.host import HostCondition, HostGives
 from resource_objects.search.conditions.located import (
@@ -64,14 +70,14 @@ class Problem:
     fleet: Fleet
     request: Request
     rules: Semantics
-    of_host: tuple[HostCondition, ...]  #: on the hosts themselves
+    of_host: tuple[Condition, ...]  #: on the hosts themselves
     classes: tuple[ClassCondition, ...]  #: each count of the unnamed group
     demands: tuple[FleetDemand, ...]  #: of these, what is asked
     located: tuple[LocatedCondition, ...]  #: each of its located amounts
     traits: RequiredTraits  #: of which some class has to answer for each
     of_unnamed: tuple[Condition, ...]  #: all on the unnamed group, each by itself before several
     together: Together  #: the last of these
-    of_groups: tuple[Condition, ...]  #: on the named groups; none if there are none
+    of_groups: tuple[Condition, ...]  #: on the named groups, and what is told last
     named: Named
     is_host: Booleans  #: by tree: may be found
     is_told: Booleans  #: by tree: is explained if it is not found
@@ -126,7 +132,8 @@ def lay(request: Request, fleet: Fleet) -> Problem:
     amounts_of = located_of(request)
     if rules.affinity_needs_cells:
         _check_affinity(amounts_of)
-    laying = Laying(fleet, rules)
+    disabled = disabled_for(fleet, request)
+    laying = Laying(fleet, rules, () if disabled is None else [in_service(disabled)])
     group = request.unnamed
     laid = laying.of_group(group)
     overdrawn = functools.partial(does_not_fit, fleet)
@@ -144,13 +151,14 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         for one in lay_located(fleet, amounts_of, laid)
     )
     named = lay_groups(fleet, request, laying, rules)
-    of_host = tuple(
+    of_host: list[Condition] = [] if disabled is None else [HostInService(fleet, disabled)]
+    of_host += [
         HostCondition(fleet, one, classes)
         for one in (
             *laying.of_root(request.root_required, request.root_forbidden),
             *laying.of_host(group),
         )
-    )
+    ]
     having = [one.rows.tree for one in demands] + [one.demand.parts.tree for one in where]
     having += [rows.tree for kind in named.kinds for rows, _ in kind.classes]
     having += [fleet.tree[kind.own] for kind in named.kinds if not kind.classes]
@@ -169,18 +177,25 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         together,
     ]
     beside = {one.resource_class: one.amount for one in demands}
+    of_groups: list[Condition] = [Groups(named, is_host, beside, _can_groups)] if named else []
+    if disabled is not None:
+        asked = {
+            *request.resources.names(),
+            *(name for one in where for name in one.demand.classes),
+        }
+        of_groups.append(PartsInService(fleet, tuple(sorted(asked))))
     return Problem(
         fleet,
         request,
         rules,
-        of_host,
+        tuple(of_host),
         classes,
         tuple(one.demand for one in classes),
         where,
         traits,
         tuple(of_unnamed),
         together,
-        (Groups(named, is_host, beside, _can_groups),) if named else (),
+        tuple(of_groups),
         named,
         is_host,
         is_told,

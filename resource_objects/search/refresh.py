@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +39,7 @@ from resource_objects.search.fleet import (
     NO_ROWS,
     SHARING,
     ClassRows,
+    DisabledPlace,
     Fleet,
     FleetShares,
     Members,
@@ -136,7 +137,7 @@ class Following:
         None if they are not all: a definition changed, or an inventory is a part of something that
         lies over its tree.
         """
-        if touched.is_wide or touched.definitions or not touched.uses:
+        if touched.is_wide or touched.definitions or touched.disabled or not touched.uses:
             return None
         fleet = self.snapshot._fleet
         found: list[tuple[int, int, Change]] = []
@@ -214,6 +215,7 @@ def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
             allocations=old.allocations.changed(_rows_of(new.allocations, places)),
             units=old.units.changed(_rows_of(new.units, places)),
             views=old.views.changed(new.views, trees.tolist()),
+            disabled=_disabled(old, {}, new, places),
         ),
     )
 
@@ -423,7 +425,25 @@ def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
         units=old.units.spliced(keys, left, _rows_of(new.units, moves.new)),
         views=old.views.spliced(new.views, moves, keys),
         keys=keys,
+        disabled=_disabled(old, moves.old, new, moves.new),
     )
+
+
+def _disabled(
+    old: Fleet, was: Mapping[int, int] | Integers, new: Fleet, now: Integers
+) -> Mapping[int, DisabledPlace]:
+    """Return what is out of service of the trees that stay and of those that come.
+
+    :param was: where the places of the old fleet are, below 0 if gone; nothing: as they were
+    :param now: where those of the new one are
+    """
+    if not old.disabled and not new.disabled:
+        return {}
+    come = {int(now[place]): one for place, one in new.disabled.items()}
+    replaced_places = set(now.tolist()) if not len(was) else set()
+    stays = {(int(was[place]) if len(was) else place): one for place, one in old.disabled.items()}
+    left = {p: one for p, one in stays.items() if p >= 0 and p not in replaced_places}
+    return {**left, **come}
 
 
 def _height(parent: Integers) -> int:

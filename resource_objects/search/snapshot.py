@@ -145,6 +145,10 @@ class Snapshot:
         Requests in Placement's words go by its rules instead, less its bugs; what differs is a
         table (:mod:`~resource_objects.search.conditions.base`).
 
+        What is out of service (``ledger.disable``) is not found, nor what is below it; that ends
+        with its time, also for a snapshot that was taken before. Who requires the trait
+        ``COMPUTE_STATUS_DISABLED`` asks for it all the same.
+
         Providers that are equal are considered once: which of eight equal devices is taken makes
         no candidate of its own. The same snapshot, request and options give the same answer.
         Cost: milliseconds for the hosts that cannot, however many. For each that can, where counts
@@ -173,11 +177,11 @@ class Snapshot:
             check_seed(seed),
             _check("budget", budget),
         )
-        return search.search(self._fleet, wanted, options, at=self.at)
+        return search.search(self._fleet.in_force(), wanted, options, at=self.at)
 
     def searched(self, request: Request, options: Options) -> Candidates:
         """Return who could hold a request, searched as another search was."""
-        return search.search(self._fleet, request, options, at=self.at)
+        return search.search(self._fleet.in_force(), request, options, at=self.at)
 
     @property
     def hosts(self) -> tuple[str, ...]:

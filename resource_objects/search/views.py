@@ -249,13 +249,16 @@ def _of_providers(columns: Columns, wanted: frozenset[int]) -> Columns:
     found: dict[str, Any] = {}
     for name in _TABLES:
         table = getattr(columns, name)
-        rows = [row for row in zip(*table, strict=True) if row[0] in wanted] if table[0] else []
+        said = [column for column in table if column]  # the last ones may say nothing
+        rows = [row for row in zip(*said, strict=True) if row[0] in wanted] if table[0] else []
         found[name] = type(table)(*zip(*rows, strict=True))
     return Columns(**found)
 
 
 #: The tables of columns, by name.
-_TABLES = tuple(field.name for field in dataclasses.fields(Columns) if field.name != "cursor")
+_TABLES = tuple(
+    field.name for field in dataclasses.fields(Columns) if field.name not in ("cursor", "now")
+)
 
 
 def _copied(columns: Columns) -> Columns:

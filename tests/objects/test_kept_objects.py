@@ -98,7 +98,13 @@ CLAIM_WIRE = wire(
     consumer_type=None,
     expires_at=None,
 )
-UNSAID: dict[str, Any] = {"aggregates": None, "shares": [], "reported_at": None, "adopted_at": None}
+UNSAID: dict[str, Any] = {
+    "aggregates": None,
+    "shares": [],
+    "reported_at": None,
+    "adopted_at": None,
+    "disabled": None,
+}
 
 PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
     (

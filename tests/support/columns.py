@@ -181,7 +181,7 @@ def columns_of(
             above = None if parent is None else ids[parent.name]
             root, generation = ids[tree[0][0].name], provider.generation or 0
             at = provider.reported_at, provider.adopted_at
-            own = (pid, uuid, provider.name, above, root, generation, *at)
+            own = (pid, uuid, provider.name, above, root, generation, *at, None)
             rows.setdefault(ProviderColumns, []).append(own)
             for name in sorted(provider.traits):
                 rows.setdefault(TraitColumns, []).append((pid, name))

@@ -30,6 +30,7 @@ from resource_objects.backends.memory.state import (
 from resource_objects.providers.backend import Backend, Operation, Outcome
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.disabled import Disabled, DisabledChange, DisableOrder
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
@@ -225,6 +226,8 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
         _note(draft, uuid, "reported_at")
     for uuid in write.adopted:
         _note(draft, uuid, "adopted_at")
+    for order in write.disabling:
+        _disable(draft, order, write.operation.actor)
     for change in write.names:
         definitions.change_name(draft, change)
     if write.definitions is not None:
@@ -261,6 +264,16 @@ def _note(draft: Draft, uuid: str, what: Literal["reported_at", "adopted_at"]) -
     draft.of_tree(uuid).reports.add(uuid)
 
 
+def _disable(draft: Draft, order: DisableOrder, by: str | None) -> None:
+    if draft.providers.get(order.provider_uuid) is None:
+        raise exceptions.ProviderNotFound(order.provider_uuid)
+    kept = draft.disabled.get(order.provider_uuid)
+    now = order.carried_out(kept, by, draft.now)
+    draft.disabled.put(order.provider_uuid, now)
+    told = DisabledChange(order.provider_uuid, now)
+    draft.of_tree(order.provider_uuid).disabled.append(told)
+
+
 # --- orders ---------------------------------------------------------------------------------------
 #
 # Orders carried out: what they come to is settled, then put into the draft.
@@ -285,7 +298,10 @@ def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[Consumer
         holders=lambda keys: _holders(draft, keys),
         takers=lambda units: _takers(draft, units),
         generation=draft.number,
+        out_of_service=lambda uuids: _out_of_service(draft, uuids),
     )
+    for uuid in settlement.overridden:
+        draft.of_tree(uuid).overrides.add(uuid)
     _use_inventories(draft, settlement, places)
     for settled in settlement.consumers:
         _give_back(draft, settled)
@@ -317,7 +333,15 @@ def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[s
         if row is not None and key not in places:
             places[key] = Place(names[uuid], row.record, row.shares)
             waiting += [of for of, _ in row.shares]
+    if draft.disabled.kept or draft.disabled.changed:
+        for (uuid, _), place in places.items():
+            ends = [one.ends_at for one in draft.disabled_above(uuid).values()]
+            place.disabled_until = max(ends, default=None)
     return places, names
+
+
+def _out_of_service(draft: Draft, uuids: Iterable[str]) -> dict[str, Disabled]:
+    return {name: one for uuid in uuids for name, one in draft.disabled_above(uuid).items()}
 
 
 def _holders(draft: Draft, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:

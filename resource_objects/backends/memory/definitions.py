@@ -253,6 +253,8 @@ def _remove(draft: Draft, kept: ProviderRow) -> None:
         raise exceptions.StaleDefinition(kept.name, "it has a child that was not known")
     _adopt(draft, kept, kept.parent_uuid, None)
     draft.providers.put(kept.uuid, None)
+    if draft.disabled.get(kept.uuid) is not None:
+        draft.disabled.put(kept.uuid, None)
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
+from resource_objects import clock
 from resource_objects.backends.memory.state import ProviderRow, State, cursor_of, named_today
 from resource_objects.providers.columns import (
     AggregateColumns,
@@ -67,12 +68,14 @@ def _columns(state: State, below: list[tuple[ProviderRow, int]], allocations: bo
         KindColumns(*zip(*_kind_rows(kept), strict=True)),
         UnitColumns(*zip(*_unit_rows(state, holding), strict=True)),
         cursor_of(state),
+        clock.now() if state.disabled else None,
     )
 
 
 def _provider_rows(
     state: State, below: Iterable[tuple[ProviderRow, int]]
 ) -> Iterator[tuple[object, ...]]:
+    disabled = state.disabled_now()
     for kept, root in below:
         parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid].number
         yield (
@@ -84,6 +87,7 @@ def _provider_rows(
             kept.generation,
             kept.reported_at,
             kept.adopted_at,
+            disabled.get(kept.uuid),
         )
 
 
@@ -230,6 +234,7 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
     parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid]
     root = state.top(kept.uuid)
     rows = [state.rows[kept.uuid, name] for name in kept.classes]
+    disabled = state.disabled_now().get(kept.uuid) if state.disabled else None
     return ListedProvider(
         kept.number,
         kept.uuid,
@@ -246,6 +251,7 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
         kept.reported_at,
         kept.adopted_at,
         kept.writes + sum(row.writes for row in rows),
+        disabled,
     )
 
 

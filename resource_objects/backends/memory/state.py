@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from resource_objects import clock
 from resource_objects.providers.backend import RETENTION
 from resource_objects.providers.changed import Touched
+from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import ListedName, Pruned
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome, Write
@@ -99,6 +100,7 @@ class State:
     changes: dict[int, dict[int, FeedEntry]] = dataclasses.field(default_factory=dict)  # by shard
     heads: dict[int, int] = dataclasses.field(default_factory=dict)
     last: dict[int, int] = dataclasses.field(default_factory=dict)  # operation at each head
+    disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)  # by provider
     retention: datetime.timedelta = RETENTION
     epoch: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
     # numbers are given out once, whatever becomes of the write
@@ -120,6 +122,13 @@ class State:
         return list(
             {top.uuid: top for k in found if k is not None for top in [self.top(k.uuid)]}.values()
         )
+
+    def disabled_now(self) -> dict[str, Disabled]:
+        """Return why providers are out of service themselves, by uuid."""
+        if not self.disabled:
+            return self.disabled
+        now = clock.now()
+        return {uuid: one for uuid, one in self.disabled.items() if one.ends_at > now}
 
     def below(self, root: ProviderRow) -> Iterator[ProviderRow]:
         """Yield a provider and all below it, parents before children."""
@@ -268,10 +277,11 @@ class Draft:
         self.changes = NestedTable(state.changes)
         self.heads = Table(state.heads)
         self.last = Table(state.last)
+        self.disabled = Table(state.disabled)
         self._tables: tuple[Table[Any, Any] | NestedTable[Any, Any, Any], ...] = (
             *(self.names, self.providers, self.uuid_of, self.children, self.rows, self.sharers),
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
-            *(self.changes, self.heads, self.last),
+            *(self.changes, self.heads, self.last, self.disabled),
         )
         self.told: dict[int, ShardEntry] = {}  #: by shard
         #: uuids of providers whose definition says a name that is another now
@@ -286,6 +296,17 @@ class Draft:
     def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""
         return _top(self.providers, uuid)
+
+    def disabled_above(self, uuid: str) -> dict[str, Disabled]:
+        """Return what is disabled of a provider, which is there, and of all above it, by name."""
+        found: dict[str, Disabled] = {}
+        at: str | None = uuid
+        while at is not None:
+            kept, one = self.providers[at], self.disabled.get(at)
+            if one is not None and one.ends_at > self.now:
+                found[kept.name] = one
+            at = kept.parent_uuid
+        return found
 
     def bumped(self, kept: ProviderRow) -> ProviderRow:
         """Return a provider at the generation after the one it was at: one write, one step."""
@@ -328,6 +349,8 @@ class ShardEntry:
     definitions: set[str] = dataclasses.field(default_factory=set)
     reports: set[str] = dataclasses.field(default_factory=set)
     claims: set[str] = dataclasses.field(default_factory=set)
+    disabled: list[DisabledChange] = dataclasses.field(default_factory=list)
+    overrides: set[str] = dataclasses.field(default_factory=set)
 
 
 # --- feed -----------------------------------------------------------------------------------------
@@ -355,6 +378,8 @@ def tell(draft: Draft, write: Write) -> None:
             tuple(sorted(told.definitions)),
             tuple(sorted(told.reports)),
             tuple(sorted(told.claims)),
+            tuple(told.disabled),
+            tuple(sorted(told.overrides)),
         )
         draft.changes.put(shard, number, entry)
 

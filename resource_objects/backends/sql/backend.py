@@ -15,6 +15,7 @@ from resource_objects.backends.sql import (
     claims,
     consumers,
     definitions,
+    disabled,
     engine,
     feed,
     lists,
@@ -347,7 +348,8 @@ def _furnish(connection: Connection) -> None:
 #
 # From its first lock to its last row, in one transaction (D8):
 #
-# 1. providers that are defined, must be unchanged, or report are locked and looked at;
+# 1. providers that are defined, must be unchanged, or report are locked and looked at; others are
+#    put out of service or into it again (``disabled``);
 # 2. names are changed (``names``) and definitions applied (``definitions``), for which inventories
 #    are locked, those of the orders with them;
 # 3. orders are carried out: what their consumers hold is read (``consumers``), the inventories
@@ -382,6 +384,7 @@ def commit_write(
         locked = definition.lock(relied_on(write))
     if write.unchanged or write.reported or write.adopted:
         hold_unchanged(connection, write, now, told, locked)
+    disabled.carry_out(connection, write, now, told)
     renamed = (
         names.change_names(connection, catalogue, write.names, number) if write.names else set()
     )
@@ -453,6 +456,8 @@ def _carry_out(
         elif nets:
             places.change_used(connection, nets)
         numbers = claims.put(connection, settlement.consumers, kept, at, number)
+    for uuid in settlement.overridden:
+        told.override(uuid, at.roots[uuid])
     for order, settled in zip(write.orders, settlement.consumers, strict=True):
         _tell(order, settled, numbers[settled.claim.consumer], at, told)
     return tuple([one.claim.written(number) for one in settlement.consumers])
@@ -500,7 +505,10 @@ def _is_one_claim(write: Write) -> bool:
 def _is_alone(write: Write) -> bool:
     """Return whether it is the claim or the release of one consumer, and nothing else."""
     order = write.orders[0] if len(write.orders) == 1 else None
-    others = write.definitions, write.unchanged, write.reported, write.adopted, write.names
+    others = (
+        *(write.definitions, write.unchanged, write.reported, write.adopted, write.names),
+        write.disabling,
+    )
     return order is not None and (order.is_claim or order.is_release) and not any(others)
 
 

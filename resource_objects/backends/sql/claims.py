@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import places, statements, tables
+from resource_objects.backends.sql import disabled, places, statements, tables
 from resource_objects.backends.sql.consumers import ConsumerRow
 from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.places import Places
@@ -53,6 +53,7 @@ def decide(
         now,
         holders=lambda keys: places.holders(connection, at, keys),
         takers=lambda wanted: places.takers(connection, wanted),
+        out_of_service=lambda uuids: disabled.out_of_service(connection, uuids, now),
     )
 
 

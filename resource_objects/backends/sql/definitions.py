@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import names, statements, tables
+from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.names import Catalogue, NameNumbers
 from resource_objects.backends.sql.statements import chunks, moment
@@ -84,6 +84,7 @@ class Definition:
         self._set_inventories(others)
         self._set_members()
         self._set_kinds()
+        disabled.inherit(self._connection, self._providers.roots.values())
 
     def remove(self) -> None:
         """Remove inventories and providers that go, which nobody may use (see the contract)."""

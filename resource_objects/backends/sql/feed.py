@@ -38,6 +38,7 @@ from resource_objects.backends.sql.statements import (
     sent_together,
 )
 from resource_objects.providers.changed import Touched
+from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import Change, Mode
@@ -54,6 +55,7 @@ _info = tables.ledger_info.c
 _FORGOTTEN = "forgotten"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEFINITION, _REPORT, _NAMES = "definition", "report", "names"
+_DISABLED, _ENABLED, _OVERRIDE = "disabled", "enabled", "override"
 
 _READ_HEADS = Statement(sa.select(_heads.shard, _heads.head, _heads.operation_id))
 _EPOCH = Statement(sa.select(_info.epoch))
@@ -128,6 +130,18 @@ class FeedRows:
             if (shard, what, uuid) not in self._parts:
                 self._parts[shard, what, uuid] = None
                 self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
+
+    def disabled(self, root: int, change: DisabledChange) -> None:
+        """Tell the tree of a root that a provider is out of service, or in it again."""
+        said = change.disabled
+        told = None if said is None else _ENCODER.encode(said.to_dict())
+        what = _ENABLED if said is None else _DISABLED
+        row = (what, None, change.provider_uuid, None, None, None, told, None)
+        self._rows.append((shard_of(root), row))
+
+    def override(self, uuid: str, root: int) -> None:
+        """Tell the tree of a root that a provider was taken of though it is out of service."""
+        self.provider(uuid, [root], _OVERRIDE)
 
     def report(self, uuid: str, root: int) -> None:
         """Tell the tree of a root that the owner of a provider reported, or that it was adopted."""
@@ -302,11 +316,14 @@ _ROWS = Sized(_rows_query)
 
 def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry:
     uses: list[Change] = []
-    named: dict[str, set[str]] = {_DEFINITION: set(), _REPORT: set(), _NAMES: set()}
+    named: dict[str, set[str]] = {what: set() for what in (_DEFINITION, _REPORT, _NAMES, _OVERRIDE)}
+    disabled: list[DisabledChange] = []
     claims: set[str] = set()
     for *_, what, consumer, uuid, kind, before, after, taken, given in parts:
         if what in named:
             named[what].add(uuid)
+        elif what in (_DISABLED, _ENABLED):
+            disabled.append(DisabledChange(uuid, _disabled_of(taken)))
         elif uuid is None:
             claims.add(consumer or _FORGOTTEN)
         else:
@@ -326,7 +343,20 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         tuple(sorted(named[_DEFINITION])),
         tuple(sorted(named[_REPORT])),
         tuple(sorted(claims)),
+        tuple(disabled),
+        tuple(sorted(named[_OVERRIDE])),
     )
+
+
+def _disabled_of(told: str | None) -> Disabled | None:
+    if told is None:
+        return None
+    said = json.loads(told)
+    moments = {
+        name: None if said[name] is None else datetime.datetime.fromisoformat(said[name])
+        for name in ("since", "until")
+    }
+    return Disabled(**{**said, **moments})
 
 
 def _share_out(waiting: Iterable[int], room: int) -> int:

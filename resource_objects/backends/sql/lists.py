@@ -14,10 +14,17 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import consumers, names, tables
+from resource_objects.backends.sql import consumers, disabled, names, tables
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import Sized, from_moment, listed, uuids_among
+from resource_objects.backends.sql.statements import (
+    Sized,
+    from_moment,
+    listed,
+    now_of,
+    uuids_among,
+)
 from resource_objects.fields import MAX_FIGURE
+from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -69,6 +76,7 @@ class _PagedProvider(NamedTuple):
     reported_at: Any
     adopted_at: Any
     writes: int
+    disabled: tuple[Any, ...]
 
 
 def list_providers(
@@ -92,12 +100,13 @@ def list_providers(
             _providers.reported_at,
             _providers.adopted_at,
             _providers.allocation_writes,
+            *disabled.FACTS,
         )
-        .where(_providers.id > after, *of_providers(wanted))
+        .where(_providers.id > after, *of_providers(wanted, now_for(connection, wanted)))
         .order_by(_providers.id)
         .limit(_known(limit))
     )
-    rows = [_PagedProvider(*row) for row in connection.execute(query)]
+    rows = [_PagedProvider(*row[:8], tuple(row[8:])) for row in connection.execute(query)]
     return _Page(connection, catalogue, rows).listed() if rows else ()
 
 
@@ -109,6 +118,8 @@ class _Page:
     ) -> None:
         self._connection = connection
         self._rows = rows
+        ends = any(row.disabled[3] is not None for row in rows)
+        self._now = now_of(connection) if ends else None
         self._numbers = [row.number for row in rows]
         found = self._of(_RECORDS, lambda *row: row)
         numbers = {class_ for records in found.values() for _, class_, *_ in records}
@@ -166,6 +177,7 @@ class _Page:
             reported_at=None if row.reported_at is None else from_moment(row.reported_at),
             adopted_at=None if row.adopted_at is None else from_moment(row.adopted_at),
             allocation_writes=row.writes + self._writes.get(row.number, 0),
+            disabled=disabled.in_force(row.disabled, self._now),
         )
 
 
@@ -256,9 +268,18 @@ def _in_tree_of(keys: Collection[str]) -> sa.Select[int]:
 # --- providers ---
 
 
-def of_providers(wanted: ProviderFilter) -> list[_Condition]:
-    """Return what must be true of a row of ``resource_providers``."""
-    found = [*_where(wanted), *_what(wanted)]
+def now_for(connection: Connection, wanted: ProviderFilter) -> datetime.datetime | None:
+    """Return the time of the database, if a filter asks who is out of service; else None."""
+    asked = wanted.required.union(wanted.forbidden, *wanted.any_of)
+    return now_of(connection) if TRAIT in asked else None
+
+
+def of_providers(wanted: ProviderFilter, now: datetime.datetime | None = None) -> list[_Condition]:
+    """Return what must be true of a row of ``resource_providers``.
+
+    :param now: see :func:`now_for`
+    """
+    found = [*_where(wanted), *_what(wanted, now)]
     found += [_has_room(name, amount) for name, amount in wanted.room]
     if wanted.over_capacity:
         over = _inventories.used > _inventories.capacity
@@ -281,20 +302,28 @@ def _where(wanted: ProviderFilter) -> Iterator[_Condition]:
         yield _providers.parent_id.is_(None)
 
 
-def _what(wanted: ProviderFilter) -> Iterator[_Condition]:
+def _what(wanted: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Condition]:
     """Conditions about traits and aggregates."""
     traits, aggregates = tables.resource_provider_traits, tables.resource_provider_aggregates
-    for trait in sorted(wanted.required):
-        yield _providers.id.in_(_members(traits, tables.traits, [trait]))
-    for some in wanted.any_of:
-        yield _providers.id.in_(_members(traits, tables.traits, some))
+    for some in (*([trait] for trait in sorted(wanted.required)), *wanted.any_of):
+        has = _providers.id.in_(_members(traits, tables.traits, some))
+        yield sa.or_(has, _is_disabled(now)) if TRAIT in some else has
     for some in wanted.aggregates:
         yield _providers.id.in_(_members(aggregates, tables.aggregates, some))
+    if TRAIT in wanted.forbidden:
+        yield sa.not_(_is_disabled(now))
     if wanted.forbidden:
         yield _is_none_of(_members(traits, tables.traits, wanted.forbidden))
     if wanted.forbidden_aggregates:
         unwanted = wanted.forbidden_aggregates
         yield _is_none_of(_members(aggregates, tables.aggregates, unwanted))
+
+
+def _is_disabled(now: datetime.datetime | None) -> _Condition:
+    """Providers that are out of service themselves."""
+    assert now is not None, "it is read where it is asked for"
+    until = sa.func.coalesce(_providers.disabled_until, _utc(FOREVER))
+    return sa.and_(_providers.disabled_reason.is_not(None), until > _utc(now))
 
 
 def _members(table: sa.Table, names: sa.Table, wanted: Collection[str]) -> sa.Select[int]:

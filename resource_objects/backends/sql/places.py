@@ -56,7 +56,7 @@ _FIGURES = (
 COLUMNS = (
     *(_providers.id, _providers.uuid, _providers.name, _providers.root_id),
     *(_classes.name, _inventories.id, _inventories.class_id, _inventories.shares),
-    *_FIGURES,
+    *(_inventories.disabled_until, *_FIGURES),
 )
 
 
@@ -151,7 +151,7 @@ def _shares_query(providers: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
 def _lock_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
     # by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
     return (
-        sa.select(_inventories.id, _inventories.shares, *_FIGURES)
+        sa.select(_inventories.id, _inventories.shares, _inventories.disabled_until, *_FIGURES)
         .where(listed(_inventories.id, "ids", ids))
         .order_by(_inventories.id)
         .with_for_update()
@@ -215,14 +215,15 @@ class Places:
 
     def add(self, row: Sequence[Any]) -> Found | None:
         """Note the provider of a row of :data:`COLUMNS`; return its inventory, if there is one."""
-        provider_id, uuid, name, root, resource_class, number, class_id, shares, *figures = row
+        provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
         self.names[uuid] = name
         self.roots[uuid] = root
         if number is None:
             return None
         return Found(
             provider=name,
-            record=InventoryRecord(resource_class, *figures),
+            record=InventoryRecord(resource_class, *more[1:]),
+            disabled_until=None if more[0] is None else from_moment(more[0]),
             key=(uuid, resource_class),
             inventory_id=number,
             provider_id=provider_id,
@@ -333,8 +334,9 @@ def _shares_of(
 def _lock(connection: Connection, found: Iterable[Found]) -> None:
     """Lock what was found and read its figures again, which may have changed meanwhile."""
     by_number = {place.inventory_id: place for place in found}
-    for number, shares, *figures in lock_places(connection, by_number):
+    for number, shares, disabled, *figures in lock_places(connection, by_number):
         place = by_number[number]
+        place.disabled_until = None if disabled is None else from_moment(disabled)
         place.record = InventoryRecord(place.record.resource_class, *figures)
         if shares != place.declared:
             raise Transient(exceptions.DatabaseBusy(place.provider, "its shares were changed"))
@@ -353,7 +355,8 @@ def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
 
 
 def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequence[Any]]:
-    """Lock inventories by number; return ``(number, how many shares, *figures)`` of each.
+    """Lock inventories by number; return ``(number, how many shares, until when it is out of
+    service, *figures)`` of each.
 
     The last of the figures is what is used. With SQLite it does and returns nothing: a writing
     transaction is alone there.

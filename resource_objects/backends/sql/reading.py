@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import operator
 from collections import defaultdict
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import feed, tables
+from resource_objects.backends.sql.disabled import in_force
 from resource_objects.backends.sql.names import Catalogue, NameNumbers
 from resource_objects.backends.sql.statements import (
     Sized,
@@ -19,6 +21,7 @@ from resource_objects.backends.sql.statements import (
     chunks,
     from_moment,
     listed,
+    now_of,
     uuids_among,
 )
 from resource_objects.providers.changed import Changed, Choose
@@ -72,6 +75,8 @@ class _Table:
 _COLUMNS = (
     *(_providers.id, _providers.uuid, _providers.name, _providers.parent_id, _providers.root_id),
     *(_providers.generation, _providers.reported_at, _providers.adopted_at),
+    *(_providers.disabled_reason, _providers.disabled_by, _providers.disabled_since),
+    _providers.disabled_until,
 )
 _PROVIDERS = _Table(sa.select(*_COLUMNS), _providers.root_id, _providers.id)
 _INVENTORIES = _Table(
@@ -200,6 +205,8 @@ def _columns(
     if not providers:
         return Columns(cursor=cursor)
     numbers = [row[0] for row in providers]
+    ends = any(row[11] is not None for row in providers)
+    now = now_of(connection) if ends else None
 
     def rows(table: _Table) -> _Rows:
         return table.all(connection) if roots is None else table.of(connection, numbers)
@@ -208,7 +215,7 @@ def _columns(
     traits = _Numbered(connection, catalogue.traits)
     aggregates = _Numbered(connection, catalogue.aggregates)
     return Columns(
-        ProviderColumns(*_turned([_provider(row) for row in _parents_first(providers)])),
+        ProviderColumns(*_turned([_provider(row, now) for row in _parents_first(providers)])),
         InventoryColumns(*classes.columns(rows(_INVENTORIES), 1)[:-1]),
         TraitColumns(*traits.columns(rows(_TRAITS), 1)),
         AllocationColumns(*(classes.columns(rows(_ALLOCATIONS), 1)[:-2] if allocations else ())),
@@ -217,6 +224,7 @@ def _columns(
         KindColumns(*_structures(rows(_KINDS))),
         UnitColumns(*(classes.columns(rows(_UNITS), 2) if allocations else ())),
         cursor,
+        now,
     )
 
 
@@ -293,10 +301,11 @@ def _structures(rows: _Rows) -> list[Sequence[Any]]:
     )
 
 
-def _provider(row: Sequence[Any]) -> Sequence[Any]:
-    if row[6] is None and row[7] is None:
-        return row
-    return *row[:6], *(None if at is None else from_moment(at) for at in row[6:])
+def _provider(row: Sequence[Any], now: datetime.datetime | None) -> Sequence[Any]:
+    if row[6] is None and row[7] is None and row[8] is None:
+        return row[:9]
+    at = (None if one is None else from_moment(one) for one in row[6:8])
+    return (*row[:6], *at, in_force(row[8:12], now))
 
 
 def _parents_first(rows: _Rows) -> _Rows:

@@ -22,9 +22,8 @@ included:
   of, and a repetition and the feed know it by its uuid. Nothing would read the row.
 * room for what comes later. Revisions expand (see ``migrations``), and a column that may be null,
   or a table, is added without rewriting anything on all these databases; before something reads it,
-  nobody knows its form. Disabled hosts: ``disabled_reason`` and ``disabled_until`` of
-  ``resource_providers``, read unlocked by claims. Intervals of use: a table (inventory, from,
-  used), locked like ``inventories``. Groups of consumers and their priority: columns of
+  nobody knows its form. Intervals of use: a table (inventory, from, used), locked like
+  ``inventories``. Groups of consumers and their priority: columns of
   ``consumers``. Limits of projects: a table, locked between inventories and heads. When a host was
   last heard of is here: ``reported_at``.
 """
@@ -142,6 +141,11 @@ resource_providers = _table(
     sa.Column("reported_at", _TIME, nullable=True),
     # since when the ledger knows what was in use of a host before it knew the host
     sa.Column("adopted_at", _TIME, nullable=True),
+    # why it is out of service itself: all null where it is not; no end: until it is enabled
+    sa.Column("disabled_reason", _NAME, nullable=True),
+    sa.Column("disabled_by", _NAME, nullable=True),
+    sa.Column("disabled_since", _TIME, nullable=True),
+    sa.Column("disabled_until", _TIME, nullable=True),
     _unique("resource_providers", "uuid"),
     _unique("resource_providers", "name"),
     # read one tree
@@ -167,6 +171,9 @@ inventories = _table(
     _counter("writes"),
     # how many shares an allocation here has: 0 spares the claim a look at them
     _counter("shares"),
+    # until when its provider, or one above it, is out of service; null: it is not. Who disables
+    # writes it here too, so that a claim, which locks these rows anyway, sees it on locked rows
+    sa.Column("disabled_until", _TIME, nullable=True),
     _unique("inventories", "provider_id", "class_id"),
     sa.CheckConstraint(f"total BETWEEN 1 AND {MAX_FIGURE}", name="total"),
     sa.CheckConstraint("reserved BETWEEN 0 AND total", name="reserved"),
@@ -325,8 +332,9 @@ change_heads = _table(
 
 #: The change feed: each write has one number in each shard it touches, and there a row for each
 #: change of what a consumer uses, and for each provider whose definition changed. ``what`` is
-#: the mode of the consumer's order, or ``definition``, ``report`` or ``names``. Names stand here as
-#: they were, whatever becomes of providers and classes.
+#: the mode of the consumer's order, or ``definition``, ``report``, ``names``, ``disabled``,
+#: ``enabled`` or ``override``. Names stand here as they were, whatever becomes of providers and
+#: classes.
 changes = _table(
     "changes",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),

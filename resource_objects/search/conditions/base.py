@@ -202,9 +202,13 @@ class Qualifications:
 class Laying:
     """How conditions are laid over a fleet by some rules."""
 
-    def __init__(self, fleet: Fleet, rules: Semantics) -> None:
+    def __init__(
+        self, fleet: Fleet, rules: Semantics, always: Sequence[Qualification] = ()
+    ) -> None:
+        """:param always: what is asked of everybody who gives, whatever the request says"""
         self._fleet = fleet
         self._rules = rules
+        self._always = tuple(always)
 
     def of_group(self, group: RequestGroup) -> Qualifications:
         """Return the conditions of a group. Cost: a pass over the providers for each.
@@ -214,7 +218,8 @@ class Laying:
         :raises ProviderNotFound: for a tree that is not there, if the rules refuse that
         """
         itself_only = not group.resources
-        each = [self.lacking(trait, itself_only) for trait in sorted(group.forbidden)]
+        each = [*self._always]
+        each += [self.lacking(trait, itself_only) for trait in sorted(group.forbidden)]
         each += self._of_aggregates(group, self._reaches(group))
         if group.in_tree is not None:
             inside = self._fleet.tree == self._tree(group.in_tree)
@@ -348,6 +353,7 @@ _WORDS = {
     Rule.AGGREGATE_MISSING: "in",
     Rule.AGGREGATE_FORBIDDEN: "outside",
     Rule.OTHER_TREE: "of the tree of",
+    Rule.DISABLED: "in service",
 }
 
 
@@ -375,7 +381,8 @@ def excluded(
         rest = [other for other in needed if other != number]
         if np.logical_or.reduce([flags[n] for n in rest]).all():
             needed = rest
-    words = " ".join(f"{_WORDS[conditions[n][0]]} {conditions[n][1]}" for n in needed)
+    parts = (part for n in needed for part in (_WORDS[conditions[n][0]], conditions[n][1]))
+    words = " ".join(filter(None, parts))
     return [Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)]
 
 

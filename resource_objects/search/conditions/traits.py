@@ -28,6 +28,7 @@ _NOBODY = frozenset(
         Rule.AGGREGATE_FORBIDDEN,
         Rule.OTHER_TREE,
         Rule.CONDITIONS,
+        Rule.DISABLED,
     }
 )
 

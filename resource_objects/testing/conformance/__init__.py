@@ -24,10 +24,9 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 ["resource_objects.testing.laws"]``.
 
 One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
-ways to say things), ``definitions``,
-``names``, ``claims``, ``orders``, ``located`` (NUMA cells and devices), ``lists``, ``feed``,
-``races``. Further, :func:`state_machine` of ``model`` compares a backend with a naive model of
-dicts, by Hypothesis.
+ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
+devices), ``disabled`` (what is out of service), ``lists``, ``feed``, ``races``. Further,
+:func:`state_machine` of ``model`` compares a backend with a naive model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
 """
@@ -39,6 +38,7 @@ import pytest
 _PARTS = (
     "claims",
     "definitions",
+    "disabled",
     "feed",
     "lists",
     "located",
@@ -58,6 +58,7 @@ from resource_objects.testing.conformance.definitions import (
     DescriptionRules,
     ShareRules,
 )
+from resource_objects.testing.conformance.disabled import DisabledRules
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
 from resource_objects.testing.conformance.lists import ListRules
 from resource_objects.testing.conformance.located import DeviceRules, TopologyRules
@@ -81,6 +82,7 @@ class BackendConformance(
     TopologyRules,
     DeviceRules,
     ReshapeRules,
+    DisabledRules,
     ListRules,
     OperationRules,
     FeedRules,

@@ -20,6 +20,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import ResourceObjectsError
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
 from resource_objects.providers.provider import Share
 from resource_objects.resources import IntegerInventory
@@ -80,6 +81,8 @@ class Model:
         self.places: dict[str, dict[str, dict[str, Any]]] = {}  #: {provider: {class: figures}}
         self.shares: dict[Key, dict[Key, int]] = {}
         self.consumers: dict[str, Holder] = {}
+        self.above: dict[str, str] = {}  #: the parent of each provider that has one
+        self.disabled: set[str] = set()
 
     # --- what follows from what is held ---
 
@@ -140,6 +143,7 @@ class Model:
                     raise ExpectedRefusal(exceptions.InventoryInUse)
         for name in gone:
             self.places.pop(name, None)
+            self.disabled.discard(name)
         self.places.update(tree)
         here = set(tree) | gone
         kept = {source: of for source, of in self.shares.items() if source[0] not in here}
@@ -167,6 +171,7 @@ class Model:
         used = {key: self.used(key) for key in self._keys()}
         try:
             changes = [change for step in steps for change in self._carry_out(step)]
+            self._check_disabled(steps, before, used)
             self._check_capacity(changes, used)
             self._check_units(steps, before)
         except ExpectedRefusal:
@@ -222,6 +227,36 @@ class Model:
         if step.at == "old" or (step.at == "now" and known is None):
             raise ExpectedRefusal(exceptions.StaleConsumer)
         return self.consumers.setdefault(step.consumer, Holder())
+
+    def is_disabled(self, name: str) -> bool:
+        """Return whether a provider is out of service, or one above it is."""
+        return name in self.disabled or self.above.get(name) in self.disabled
+
+    def _check_disabled(
+        self, steps: list[Step], before: dict[str, Holder], used: dict[Key, int]
+    ) -> None:
+        """Check that no more is used of what is disabled, and no free unit of it."""
+        out = {key for key in used if self.is_disabled(key[0])}
+        taken: set[tuple[Key, str]] = set()
+        given: set[tuple[str, str]] = set()
+        for step in steps:
+            had = before.get(step.consumer, Holder())
+            named = {key: set(units) for key, (_, units) in step.amounts.items()}
+            for key in {*had.units, *named} if step.what != "renew" else ():
+                has, said = had.units.get(key, set()), named.get(key, set())
+                amount = step.amounts[key][0] if key in named else 0
+                if step.what != "adjust":
+                    took, gave = said - has, has - said
+                elif amount > 0:
+                    took, gave = said, set()
+                else:
+                    is_all = had.holds.get(key, 0) + amount == 0
+                    took, gave = set(), has if is_all else said
+                taken |= {(key, unit) for unit in took}
+                given |= {(key[0], unit) for unit in gave}
+        grown = any(self.used(key) > used[key] for key in out)
+        if grown or any(key in out and (key[0], unit) not in given for key, unit in taken):
+            raise ExpectedRefusal(exceptions.ProviderDisabled)
 
     def _check_capacity(
         self, changes: list[tuple[str, Key, int, int]], before: dict[Key, int]
@@ -342,6 +377,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def _open(self, inventories: Any, cell: Any, shares: Any) -> None:
         self.backend = type(self).fresh()
         self.model = Model()
+        self.model.above = {below: above for above, below in _TREES.items()}
         self.follower = Follower(self.backend)
         self.uuids: dict[str, str] = {}
         self.custom = _CLASSES[-1]  # as it is called now
@@ -383,6 +419,16 @@ class LedgerMachine(RuleBasedStateMachine):
             self._expect(refused, lambda: define(self.backend, wanted))
         else:
             self.uuids |= define(self.backend, wanted)
+
+    @rule(name=st.sampled_from(_PROVIDERS))
+    def disable_or_enable(self, name: str) -> None:
+        """Take a provider out of service, or put it into it again."""
+        if name not in self.model.places:
+            return
+        is_enabled = name not in self.model.disabled
+        order = DisableOrder(self.uuids[name], "fan" if is_enabled else None)
+        self.backend.commit(Write(Operation(), "disable", name, disabling=(order,)))
+        self.model.disabled ^= {name}
 
     @rule(name=st.sampled_from(["rename", "repeat", "prune", "try_a_stale_change"]))
     def now_and_then(self, name: str) -> None:
@@ -534,6 +580,8 @@ class LedgerMachine(RuleBasedStateMachine):
         assert set(found.providers) == set(self.model.places)
         for name, inventories in self.model.places.items():
             records = found.providers[name].inventories
+            is_disabled = found.providers[name].disabled is not None
+            assert is_disabled == (name in self.model.disabled)
             assert set(records) == set(inventories)
             for kind, record in records.items():
                 assert record.used == self.model.used((name, kind))

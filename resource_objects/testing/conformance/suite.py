@@ -14,6 +14,7 @@ import pytest
 from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import DefinitionChanges, merge_changes
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import SHARDS
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -230,6 +231,7 @@ class KeptProvider:
     kinds: frozenset[KindRecord]
     reported_at: datetime.datetime | None
     adopted_at: datetime.datetime | None
+    disabled: Disabled | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,9 +278,10 @@ def picture_of(columns: Columns) -> Picture:
             _mapping(shares[name]),
             frozenset(kinds[name]),
             *at,
+            columns.disabled.get(provider_id),
         )
         for provider_id, uuid, name, parent_id, root_id, generation, *at in zip(
-            *columns.providers, strict=True
+            *columns.providers[:8], strict=True
         )
     }
     allocations = _mapping(

@@ -1,0 +1,166 @@
+"""The commands that take providers out of service, and put them into it again."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from resource_objects import exceptions
+from resource_objects.cli.base import Command, Lister, add_actor, add_name
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_WHEN = (
+    "a time from now, such as 30m, 8h or 3d, or a moment with its zone, such as 2030-01-01T08:00Z"
+)
+
+
+def _until(ledger: Ledger, said: str | None) -> datetime.datetime | None:
+    """Return the moment that somebody wrote; a time from now is by the clock of the ledger."""
+    if said is None:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", said)
+    if found is not None:
+        return ledger.backend.now() + datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        when = datetime.datetime.fromisoformat(said)
+    except ValueError as error:
+        raise exceptions.InvalidField("until", said, _WHEN) from error
+    if when.tzinfo is None:
+        raise exceptions.InvalidField("until", said, _WHEN)
+    return when
+
+
+def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument("--reason", metavar="TEXT", required=required, help="why, in one line")
+    parser.add_argument("--until", metavar="WHEN", help=_WHEN)
+    add_actor(parser)
+
+
+def _provider_of(ledger: Ledger, device: str) -> str:
+    """Return the provider of a device that is named HOST/ADDRESS.
+
+    :raises InvalidDevice: for a function that is split off another one
+    """
+    from resource_objects.host.status import read_devices
+
+    host, slash, address = device.rpartition("/")
+    if not slash or not host:
+        raise exceptions.InvalidInput("device", device, "HOST/ADDRESS")
+    (found,) = read_devices(ledger, host)
+    one = found.find(address)
+    if one.device.parent is not None:
+        whole = f"{host}/{one.device.parent}, with all that is split off it"
+        raise exceptions.InvalidDevice("device", device, whole)
+    return one.provider
+
+
+class _OutOfService:
+    """What the commands about providers, and those about devices, have in common."""
+
+    #: whether a PCI device is named, by host and address
+    of_device = False
+
+    def name_of(self, ledger: Ledger, said: str) -> str:
+        """Return the provider that is meant."""
+        return _provider_of(ledger, said) if self.of_device else said
+
+
+class DisableProvider(_OutOfService, Command):
+    """Take a host, or any other provider, out of service, with all that is below it.
+
+    No search finds it and no claim takes of it any more. What is held there stays held. Said again,
+    it gets another reason and end.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name))
+        _add_why(parser, required=True)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Disable it."""
+        with self.open_ledger(parsed_args.actor) as ledger:
+            done = ledger.disable(
+                self.name_of(ledger, parsed_args.name),
+                reason=parsed_args.reason,
+                until=_until(ledger, parsed_args.until),
+            )
+        self.say(f"{done.name}: {done.disabled}")
+
+
+class EnableProvider(_OutOfService, Command):
+    """Put a host, or any other provider, into service again."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return add_actor(add_name(super().get_parser(prog_name)))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Enable it."""
+        with self.open_ledger(parsed_args.actor) as ledger:
+            done = ledger.enable(self.name_of(ledger, parsed_args.name))
+        self.say(f"{done.name}: enabled")
+
+
+class DrainProvider(_OutOfService, Lister):
+    """Take a host, or any other provider, out of service, and list who still holds something there.
+
+    Nobody is moved. Of one that is disabled already no reason is given; once the list is empty,
+    nobody is there any more.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = add_name(super().get_parser(prog_name))
+        _add_why(parser, required=False)
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Disable it, and read who is there."""
+        with self.open_ledger(parsed_args.actor) as ledger:
+            found = ledger.drain(
+                self.name_of(ledger, parsed_args.name),
+                reason=parsed_args.reason,
+                until=_until(ledger, parsed_args.until),
+            )
+        self.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
+        return ("consumer", "since", "holds"), [
+            (
+                one.name,
+                one.claim.created_at.isoformat(timespec="seconds"),
+                ", ".join(
+                    f"{amounts} of {name}" for name, amounts in one.claim.by_provider().items()
+                ),
+            )
+            for one in found
+        ]
+
+
+class DisableDevice(DisableProvider):
+    """Take a PCI device out of service, with the functions split off it.
+
+    A device is named HOST/ADDRESS.
+    """
+
+    of_device = True
+
+
+class EnableDevice(EnableProvider):
+    """Put a PCI device, named HOST/ADDRESS, into service again."""
+
+    of_device = True
+
+
+class DrainDevice(DrainProvider):
+    """Take a PCI device, named HOST/ADDRESS, out of service, and list who still holds it."""
+
+    of_device = True

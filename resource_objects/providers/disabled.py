@@ -1,0 +1,151 @@
+"""Providers that are out of service: why, by whom, since when and until when.
+
+A provider that is disabled gives nothing, and nobody below it does: no search finds it and no claim
+takes of it. What is held there stays held; it can be confirmed, renewed, released and moved away.
+It is no part of a definition: a sync neither says nor changes it.
+
+Placement's users know it as the trait ``COMPUTE_STATUS_DISABLED`` of the compute node, which
+:func:`~resource_objects.search.fleet_build.read` and the lists derive; it is never kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from resource_objects import base, exceptions, fields, names
+
+#: The trait by which others know a provider that is disabled.
+TRAIT = "COMPUTE_STATUS_DISABLED"
+#: Until when something is disabled that is disabled until somebody enables it.
+FOREVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+
+
+@base.register
+class Disabled(base.Value):
+    """Why a provider is out of service, by whom, since when and until when.
+
+    ``by`` is the actor of the operation, None where it named none. It ends by itself at ``until``,
+    by the clock of the ledger; None: when somebody enables the provider.
+
+    >>> since = datetime.datetime(2026, 11, 16, 8, 30, tzinfo=datetime.UTC)
+    >>> print(Disabled(reason="fan", by="admin", since=since))
+    disabled since 2026-11-16 by admin: fan
+    >>> print(Disabled(reason="fan", since=since, until=since + datetime.timedelta(days=1)))
+    disabled since 2026-11-16 until 2026-11-17 08:30: fan
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    reason: str = fields.label()
+    by: str | None = fields.label(default=None)
+    since: datetime.datetime = fields.timestamp()
+    until: datetime.datetime | None = fields.timestamp(default=None)
+
+    @property
+    def ends_at(self) -> datetime.datetime:
+        """When it ends by itself, :data:`FOREVER` if it does not."""
+        return FOREVER if self.until is None else self.until
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "reason": self.reason,
+            "by": self.by,
+            "since": self.since.isoformat(),
+            "until": None if self.until is None else self.until.isoformat(),
+        }
+
+    def __str__(self) -> str:
+        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
+        by = "" if self.by is None else f" by {self.by}"
+        return f"disabled since {self.since:%Y-%m-%d}{until}{by}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisableOrder:
+    """What a write says of whether a provider is in service.
+
+    ``reason`` disables it, also with another reason or end than before; it then stays disabled
+    since when it was. None enables it. ``until`` is to come by the ledger's clock.
+
+    :raises InvalidName: for a reason that is no text of one line
+    :raises InvalidField: for an end without a reason, or one that is no moment in UTC
+    """
+
+    provider_uuid: str
+    reason: str | None = None
+    until: datetime.datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.reason is not None:
+            names.label(self.reason, "reason")
+        elif self.until is not None:
+            raise exceptions.InvalidField("until", self.until, "none where nothing is disabled")
+        if self.until is not None and (
+            not isinstance(self.until, datetime.datetime) or self.until.tzinfo is not datetime.UTC
+        ):
+            raise exceptions.InvalidField("until", self.until, "a datetime in datetime.UTC")
+
+    def carried_out(
+        self, kept: Disabled | None, by: str | None, now: datetime.datetime
+    ) -> Disabled | None:
+        """Return what is kept of a provider afterwards.
+
+        :param kept: what was kept, also if it is over
+        :raises InvalidField: if it would end before it begins
+        """
+        if self.reason is None:
+            return None
+        if self.until is not None and self.until <= now:
+            raise exceptions.InvalidField("until", self.until.isoformat(), f"after {now}")
+        since = now if kept is None or kept.ends_at <= now else kept.since
+        return Disabled(reason=self.reason, by=by, since=since, until=self.until)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisabledChange:
+    """What became of a provider, as the change feed tells it; None: it was enabled."""
+
+    provider_uuid: str
+    disabled: Disabled | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        said = None if self.disabled is None else self.disabled.to_dict()
+        return {"provider_uuid": self.provider_uuid, "disabled": said}
+
+
+def ends_of(
+    parents: Mapping[int, int | None], disabled: Mapping[int, Disabled]
+) -> dict[int, datetime.datetime]:
+    """Return until when each provider is out of service that is, itself or by one above it.
+
+    :param parents: the number of each one's parent, parents before children
+    :param disabled: what is kept of those that are disabled themselves
+
+    >>> since = datetime.datetime(2026, 11, 16, tzinfo=datetime.UTC)
+    >>> fan = Disabled(reason="fan", since=since)
+    >>> ends_of({1: None, 2: 1, 3: None}, {1: fan}) == {1: FOREVER, 2: FOREVER}
+    True
+    """
+    found: dict[int, datetime.datetime] = {}
+    for number, parent in parents.items():
+        own = disabled.get(number)
+        above = None if parent is None else found.get(parent)
+        ends = [end for end in (above, None if own is None else own.ends_at) if end is not None]
+        if ends:
+            found[number] = max(ends)
+    return found
+
+
+def refuse_trait(traits: Iterable[str], what: str) -> None:
+    """Raise if traits that are to be kept name the one that is derived.
+
+    :raises InvalidTrait: if they do
+    """
+    if TRAIT in traits:
+        raise exceptions.InvalidTrait(what, TRAIT, "no trait that says it: disable() does")

@@ -1,0 +1,368 @@
+"""Rules of what is out of service: no write takes of it, everything else goes on."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.exceptions import ProviderDisabled, Rule
+from resource_objects.providers import Backend, Provider
+from resource_objects.providers.disabled import TRAIT, Disabled, DisabledChange, DisableOrder
+from resource_objects.providers.listing import ProviderFilter
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
+from resource_objects.providers.provider import Share
+from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.races import processes
+from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.suite import (
+    Kit,
+    adjust,
+    changes_to,
+    claim,
+    define,
+    deltas,
+    kept,
+    order,
+    picture,
+    release,
+    write_of,
+)
+
+#: longer than a write takes, and short enough to wait for
+_SHORT = datetime.timedelta(seconds=2)
+
+
+def disable(
+    backend: Backend,
+    uuid: str,
+    reason: str = "fan",
+    until: datetime.datetime | None = None,
+    by: str | None = "admin",
+) -> None:
+    """Take a provider out of service."""
+    said = DisableOrder(uuid, reason, until)
+    backend.commit(Write(Operation(actor=by), "disable", uuid, disabling=(said,)))
+
+
+def enable(backend: Backend, uuid: str) -> None:
+    """Put a provider into service."""
+    backend.commit(Write(Operation(), "enable", uuid, disabling=(DisableOrder(uuid),)))
+
+
+def claim_until_refused(backend: Backend, uuid: str, who: str) -> int:
+    """Claim again and again, until it was refused ten times; return how often it was not."""
+    won = refused = 0
+    while refused < 10:
+        try:
+            claim(backend, f"{who}-{won}", {uuid: "VCPU=1"})
+            won += 1
+        except ProviderDisabled:
+            refused += 1
+    return won
+
+
+def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, who: str) -> int:
+    """Open a ledger and do the same, in another process."""
+    backend = backend_class.open(url)
+    try:
+        return claim_until_refused(backend, uuid, who)
+    finally:
+        backend.close()
+
+
+def _of(backend: Backend, name: str) -> Disabled | None:
+    """Return why a provider is out of service, as both ways to read it say."""
+    [listed] = backend.list_providers(ProviderFilter(names=frozenset([name])), 2)
+    assert picture(backend).providers[name].disabled == listed.disabled
+    return listed.disabled
+
+
+def _named(backend: Backend, **asked: Any) -> set[str]:
+    return {one.name for one in backend.list_providers(ProviderFilter(**asked), 100)}
+
+
+class DisabledRules(Kit):
+    """No write takes of what is out of service."""
+
+    @pytest.fixture
+    def names(self, backend: Backend) -> dict[str, str]:
+        """Two hosts, the first with two devices; the uuid of each provider by name."""
+        one, two = Provider("host0", "VCPU=8"), Provider("host1", "VCPU=8")
+        for number in range(2):
+            one.add(f"host0/gpu{number}", "PGPU=1")
+        return define(backend, one, two)
+
+    def test_nobody_takes_of_what_is_disabled_nor_below_it(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0"])
+        before = picture(backend)
+        for name, asked in (("host0", "VCPU=1"), ("host0/gpu0", "PGPU=1")):
+            with pytest.raises(ProviderDisabled) as refused:
+                claim(backend, "job-1", {names[name]: asked})
+            [reason] = refused.value.reasons
+            assert (reason.rule, reason.where) == (Rule.DISABLED, "host0")
+            assert reason.disabled == _of(backend, "host0")
+            assert "by admin: fan" in str(refused.value)
+        assert picture(backend) == before
+        claim(backend, "job-1", {names["host1"]: "VCPU=1"})
+
+    def test_what_is_disabled_below_leaves_the_rest(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0/gpu0"], "xid 79")
+        with pytest.raises(ProviderDisabled, match=r"host0/gpu0: disabled .*: xid 79"):
+            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu1"]: "PGPU=1"})
+
+    def test_of_what_shares_something_disabled_nobody_takes(self, backend: Backend) -> None:
+        root = Provider("host0", "VCPU=8")
+        root.add("gpu0", {"CUSTOM_SLICE": 7})
+        root.add(
+            "part0",
+            {"CUSTOM_PART": 1},
+            shares=[
+                Share(resource_class="CUSTOM_PART", of="gpu0", of_class="CUSTOM_SLICE", factor=2)
+            ],
+        )
+        names = define(backend, root)
+        disable(backend, names["gpu0"])
+        with pytest.raises(ProviderDisabled, match="gpu0"):
+            claim(backend, "job-1", {names["part0"]: {"CUSTOM_PART": 1}})
+
+    def test_what_is_held_there_stays_and_can_shrink_and_go(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        here, there = names["host0"], names["host1"]
+        claim(backend, "job-1", {here: "VCPU=4"})
+        claim(backend, "job-2", {here: "VCPU=2"})
+        disable(backend, here)
+        order(backend, ConsumerOrder.renew("job-1", state="confirmed"))
+        adjust(backend, "job-1", {here: "VCPU=-1"})
+        with pytest.raises(ProviderDisabled):
+            adjust(backend, "job-1", {here: "VCPU=1"})
+        adjust(backend, "job-1", {there: "VCPU=1"})
+        order(backend, ConsumerOrder.replace("job-1", deltas({there: "VCPU=3"})))
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.replace("job-1", deltas({here: "VCPU=1"})))
+        release(backend, "job-2")
+        assert picture(backend).used("host0", "VCPU") == 0
+
+    def test_consumers_may_exchange_what_they_hold_of_it(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        here, there = names["host0"], names["host1"]
+        claim(backend, "job-1", {here: "VCPU=4"})
+        claim(backend, "job-2", {there: "VCPU=4"})
+        disable(backend, here)
+        exchanged = (
+            ConsumerOrder.replace("job-1", deltas({there: "VCPU=4"})),
+            ConsumerOrder.replace("job-2", deltas({here: "VCPU=4"})),
+        )
+        order(backend, *exchanged)
+        with pytest.raises(ProviderDisabled):
+            order(
+                backend,
+                ConsumerOrder.replace("job-1", deltas({here: "VCPU=5"})),
+                ConsumerOrder.replace("job-2", deltas({there: "VCPU=4"})),
+            )
+
+    def test_no_free_unit_is_taken_of_it(self, backend: Backend, names: dict[str, str]) -> None:
+        here = names["host0"]
+        taken = (Use(here, "VCPU", 1, ("cpu0",)),)
+        backend.claim(Operation(), ConsumerOrder.claim("job-1", taken))
+        disable(backend, here)
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.replace("job-1", (Use(here, "VCPU", 1, ("cpu1",)),)))
+        order(
+            backend,
+            ConsumerOrder.release("job-1"),
+            ConsumerOrder.claim("job-2", taken),
+        )
+
+    def test_an_order_may_override_it_and_the_feed_tells(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0"])
+        cursor = backend.cursor()
+        wanted = {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"}
+        said = ConsumerOrder.claim("job-1", deltas(wanted), overrides_disabled=True)
+        backend.claim(Operation(actor="root"), said)
+        told = backend.changes(cursor, 10)
+        assert {one.actor for one in told} == {"root"}
+        assert {uuid for one in told for uuid in one.overrides} == {names["host0"]}
+        cursor = backend.cursor()
+        order(backend, ConsumerOrder.adjust("job-1", deltas({names["host1"]: "VCPU=1"})))
+        assert [one.overrides for one in backend.changes(cursor, 10)] == [()]
+
+    def test_who_says_what_is_in_use_already_is_not_refused(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0"])
+        asked = deltas({names["host0"]: "VCPU=1"})
+        order(backend, ConsumerOrder.adjust("job-1", asked, adopts=True))
+        assert picture(backend).used("host0", "VCPU") == 1
+
+    def test_it_is_kept_who_when_and_why(self, backend: Backend, names: dict[str, str]) -> None:
+        assert _of(backend, "host0") is None
+        first = backend.now()
+        disable(backend, names["host0"])
+        said = _of(backend, "host0")
+        assert said is not None and first <= said.since <= backend.now()
+        assert (said.reason, said.by, said.until) == ("fan", "admin", None)
+        until = backend.now().replace(microsecond=0) + datetime.timedelta(days=1)
+        disable(backend, names["host0"], "disk", until, by=None)
+        again = _of(backend, "host0")
+        assert again == Disabled(reason="disk", by=None, since=said.since, until=until)
+        enable(backend, names["host0"])
+        enable(backend, names["host0"])
+        assert _of(backend, "host0") is None
+        claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
+
+    def test_it_ends_by_itself(self, backend: Backend, names: dict[str, str]) -> None:
+        disable(backend, names["host0"], until=backend.now() + _SHORT)
+        with pytest.raises(ProviderDisabled):
+            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        assert _named(backend, required=frozenset([TRAIT])) == {"host0"}
+        time.sleep(_SHORT.total_seconds() + 0.1)
+        assert _of(backend, "host0") is None
+        assert _named(backend, required=frozenset([TRAIT])) == set()
+        claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        disable(backend, names["host0"], "disk")
+        said = _of(backend, "host0")
+        assert said is not None and said.since > backend.now() - _SHORT
+
+    def test_the_longer_of_two_holds(self, backend: Backend, names: dict[str, str]) -> None:
+        disable(backend, names["host0"], until=backend.now() + datetime.timedelta(days=1))
+        disable(backend, names["host0/gpu0"], "xid 79")
+        with pytest.raises(ProviderDisabled) as refused:
+            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        assert {one.where for one in refused.value.reasons} == {"host0", "host0/gpu0"}
+        enable(backend, names["host0"])
+        with pytest.raises(ProviderDisabled, match="host0/gpu0"):
+            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        claim(backend, "job-1", {names["host0"]: "VCPU=1"})
+
+    def test_what_is_over_or_not_there_is_refused(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        before = picture(backend)
+        with pytest.raises(exceptions.InvalidField, match="until"):
+            disable(backend, names["host0"], until=backend.now() - _SHORT)
+        gone = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+        with pytest.raises(exceptions.ProviderNotFound):
+            disable(backend, gone)
+        assert picture(backend) == before
+
+    def test_it_stays_across_definitions_and_what_comes_inherits_it(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0"])
+        tree = kept(backend, "host0")
+        tree.add("host0/gpu2", "PGPU=1")
+        tree.update(inventories=Inventories("VCPU=16,MEMORY_MB=1024"))
+        names = define(backend, tree)
+        assert _of(backend, "host0") is not None and _of(backend, "host0/gpu2") is None
+        for name, asked in (("host0", "MEMORY_MB=1"), ("host0/gpu2", "PGPU=1")):
+            with pytest.raises(ProviderDisabled):
+                claim(backend, "job-1", {names[name]: asked})
+        enable(backend, names["host0"])
+        claim(backend, "job-1", {names["host0"]: "MEMORY_MB=1", names["host0/gpu2"]: "PGPU=1"})
+
+    def test_what_moves_out_is_in_service_and_what_moves_in_is_not(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0"])
+        one, two = kept(backend, "host0"), kept(backend, "host1")
+        gpu = one.children[0]
+        one.update(children=one.children[1:])
+        without = changes_to(backend, one)
+        backend.define(Operation(), without)
+        two.add(gpu.name, "PGPU=1")
+        names |= define(backend, two)
+        claim(backend, "job-1", {names[gpu.name]: "PGPU=1"})
+
+    def test_new_room_of_the_same_write_is_out_of_service_too(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        disable(backend, names["host0"])
+        tree = kept(backend, "host0")
+        new = "2fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+        tree.update(children=(*tree.children, Provider("host0/new", "PGPU=1", uuid=new)))
+        asked = ConsumerOrder.claim("job-1", deltas({new: "PGPU=1"}))
+        with pytest.raises(ProviderDisabled, match="host0"):
+            backend.commit(write_of(asked, definitions=changes_to(backend, tree)))
+        assert "host0/new" not in picture(backend).providers
+
+    def test_it_goes_with_its_provider(self, backend: Backend, names: dict[str, str]) -> None:
+        disable(backend, names["host0/gpu0"])
+        tree = kept(backend, "host0")
+        gone = tree.children[0]
+        tree.update(children=tree.children[1:])
+        define(backend, tree)
+        tree = kept(backend, "host0")
+        tree.update(children=(*tree.children, Provider(gone.name, "PGPU=1", uuid=gone.uuid)))
+        names = define(backend, tree)
+        assert _of(backend, "host0/gpu0") is None
+        claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+
+    def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
+        cursor = backend.cursor()
+        disable(backend, names["host0"])
+        enable(backend, names["host0"])
+        put_out, put_in = backend.changes(cursor, 10)
+        assert (put_out.kind, put_out.actor) == ("disable", "admin")
+        [told] = put_out.disabled
+        assert told.provider_uuid == names["host0"] and told.disabled is not None
+        assert (told.disabled.reason, told.disabled.by) == ("fan", "admin")
+        assert put_in.disabled == (DisabledChange(names["host0"], None),)
+        assert put_out.providers == put_in.providers == (names["host0"],)
+
+    def test_a_repetition_does_it_once(self, backend: Backend, names: dict[str, str]) -> None:
+        said = DisableOrder(names["host0"], "fan")
+        write = Write(Operation(), "disable", "host0", disabling=(said,))
+        backend.commit(write)
+        enable(backend, names["host0"])
+        assert backend.commit(write) == ()
+        assert _of(backend, "host0") is None
+
+    def test_lists_know_it_as_a_trait(self, backend: Backend, names: dict[str, str]) -> None:
+        disable(backend, names["host0"])
+        trait = frozenset([TRAIT])
+        assert _named(backend, required=trait) == {"host0"}
+        assert _named(backend, any_of=(trait | {"CUSTOM_A"},)) == {"host0"}
+        assert _named(backend, forbidden=trait) == {"host1", "host0/gpu0", "host0/gpu1"}
+        [listed] = backend.list_providers(ProviderFilter(names=frozenset(["host0"])), 1)
+        assert listed.traits == frozenset()  # it is never kept
+
+    def test_no_thread_claims_after_it_was_disabled(self, backend: Backend) -> None:
+        here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
+        with ThreadPoolExecutor(2) as threads:
+            claiming = [threads.submit(claim_until_refused, backend, here, who) for who in "ab"]
+            _disable_beside(backend, here, claiming)
+
+    @requires(Requirement.PROCESSES)
+    def test_no_process_claims_after_it_was_disabled(self, backend: Backend, url: str) -> None:
+        here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
+        with ProcessPoolExecutor(2, mp_context=processes()) as pool:
+            claiming = [
+                pool.submit(claim_elsewhere, self.backend_class, url, here, who) for who in "ab"
+            ]
+            _disable_beside(backend, here, claiming)
+
+
+def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
+    """Disable a host while others claim of it; what they hold when that returned is all."""
+    while picture(backend).used("host0", "VCPU") < 10:
+        assert not any(one.done() for one in claiming)
+    disable(backend, uuid)
+    then = picture(backend)
+    won = sum(one.result() for one in claiming)
+    assert then.used("host0", "VCPU") == won
+    assert picture(backend) == then

@@ -1,0 +1,292 @@
+"""Hosts, devices and other providers out of service, as whoever runs the ledger sees it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pickle
+import time
+
+import os_traits
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.exceptions import ProviderDisabled, Rule
+from resource_objects.providers.disabled import TRAIT, Disabled
+from resource_objects.providers.reshape import Move, Part, Reshape
+
+DAY = datetime.timedelta(days=1)
+
+
+@pytest.fixture
+def ledger() -> ro.Ledger:
+    """Three hosts with two GPUs each."""
+    made = ro.connect("memory://", actor="admin")
+    hosts = []
+    for number in range(3):
+        host = ro.Provider(f"host{number}", "VCPU=8")
+        for gpu in range(2):
+            host.add(f"host{number}/gpu{gpu}", "PGPU=1")
+        hosts.append(host)
+    made.sync(*hosts)
+    return made
+
+
+def found(ledger: ro.Ledger, request: object) -> set[str]:
+    """Return the hosts that a search of a new snapshot finds."""
+    return {str(one.host) for one in ledger.snapshot().candidates(request, limit=None)}
+
+
+def test_the_trait_is_the_one_that_others_know() -> None:
+    assert TRAIT == os_traits.COMPUTE_STATUS_DISABLED
+
+
+def test_no_search_finds_it_and_says_why(ledger: ro.Ledger) -> None:
+    before = ledger.snapshot()
+    done = ledger.disable("host0", reason="fan")
+    assert (done.name, done.disabled and done.disabled.by) == ("host0", "admin")
+    after = ledger.snapshot()
+    assert after.refreshed.trees == 1
+    assert found(ledger, "VCPU=1") == {"host1", "host2"}
+    candidates = after.candidates("VCPU=9")
+    [reason] = [one for one in candidates.explain().reasons if one.where == "host0"]
+    assert (reason.rule, reason.disabled) == (Rule.DISABLED, done.disabled)
+    today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    assert f"host0: disabled since {today} by admin: fan" in str(candidates.explain())
+    assert any(one.rule is Rule.DISABLED for one in candidates.explain().stages)
+    assert json.loads(json.dumps(reason.to_dict()))["disabled"]["reason"] == "fan"
+    assert "host0" in {str(one.host) for one in before.candidates("VCPU=1")}
+    assert ledger.enable("host0").disabled is None
+    assert found(ledger, "VCPU=1") == {"host0", "host1", "host2"}
+
+
+def test_of_one_device_only_that_one_is_lost(ledger: ro.Ledger) -> None:
+    ledger.disable("host0/gpu0", reason="xid 79")
+    for other in ("host1", "host2"):
+        ledger.disable(other, reason="fan")
+    [one] = ledger.snapshot().candidates("PGPU=1", limit=None)
+    assert [part.provider for part in one.allocations] == ["host0/gpu1"]
+    assert "host0/gpu0: disabled since" in str(ledger.snapshot().candidates("PGPU=2").explain())
+    assert "gpu0" not in str(ledger.snapshot().candidates("VCPU=9").explain())
+    ledger.claim("job-1", ledger.snapshot().candidates("VCPU=1,PGPU=1"))
+    with pytest.raises(exceptions.NoCandidates, match=r"host0/gpu0: disabled .*: xid 79"):
+        ledger.claim("job-2", ledger.snapshot().candidates("PGPU=1"))
+
+
+def test_a_candidate_of_a_host_that_was_disabled_since_is_passed_over(ledger: ro.Ledger) -> None:
+    candidates = ledger.snapshot().candidates("VCPU=1")
+    assert candidates[0].host == "host0"
+    ledger.disable("host0", reason="fan")
+    claim = ledger.claim("job-1", candidates)
+    assert [one.provider for one in claim.allocations] == ["host1"]
+    with pytest.raises(ProviderDisabled, match=r"host0: disabled .* by admin: fan") as refused:
+        ledger.claim("job-2", candidates[0])
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert again.reasons == refused.value.reasons
+
+
+def test_it_ends_in_a_snapshot_that_was_taken_before(ledger: ro.Ledger) -> None:
+    until = ledger.backend.now() + datetime.timedelta(seconds=1)
+    ledger.disable("host0", reason="reboot", until=until)
+    snapshot = ledger.snapshot()
+    required = ro.Request("VCPU=1", required=[TRAIT])
+    assert [one.host for one in snapshot.candidates(required)] == ["host0"]
+    assert {one.host for one in snapshot.candidates("VCPU=1")} == {"host1", "host2"}
+    time.sleep(1.1)
+    assert {one.host for one in snapshot.candidates("VCPU=1")} == {"host0", "host1", "host2"}
+    assert not snapshot.candidates(required)
+    ledger.claim("job-1", snapshot.candidates("VCPU=1")[0])
+
+
+def test_who_asks_for_the_trait_finds_what_is_disabled(ledger: ro.Ledger) -> None:
+    ledger.disable("host0", reason="fan")
+    for compatibility in (None, "placement"):
+        required = ro.Request("VCPU=1", required=[TRAIT], compatibility=compatibility)
+        forbidden = ro.Request("VCPU=1", forbidden=[TRAIT], compatibility=compatibility)
+        assert found(ledger, required) == {"host0"}
+        assert found(ledger, forbidden) == {"host1", "host2"}
+    assert found(ledger, ro.Request("VCPU=1", root_required=[TRAIT])) == {"host0"}
+    assert [one.name for one in ledger.providers(required=[TRAIT])] == ["host0"]
+    candidates = ledger.snapshot().candidates(ro.Request("VCPU=1", required=[TRAIT]))
+    with pytest.raises(ProviderDisabled):
+        ledger.claim("job-1", candidates[0])
+    cursor = ledger.feed.cursor()
+    ledger.claim("job-1", candidates, override_disabled=True)
+    [told] = ledger.feed.changes(cursor)
+    assert (told.actor, told.overrides) == ("admin", (ledger.provider("host0").uuid,))
+    assert told.to_dict()["overrides"] == told.overrides
+
+
+def test_nobody_overrides_without_a_name() -> None:
+    with ro.connect("memory://") as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=8"))
+        for name in ("claim", "adjust", "replace", "move"):
+            with pytest.raises(exceptions.InvalidField, match=r"override_disabled.*actor"):
+                getattr(ledger, name)("job-1", {"host0": "VCPU=1"}, override_disabled=True)
+        with pytest.raises(exceptions.InvalidField, match="True or False"):
+            ledger.claim("job-1", {"host0": "VCPU=1"}, override_disabled="yes")  # type: ignore[arg-type]
+
+
+def test_every_verb_that_takes_may_override(ledger: ro.Ledger) -> None:
+    ledger.disable("host0", reason="fan")
+    here = {"host0": "VCPU=1"}
+    ledger.claim_all({"job-1": here}, override_disabled=True)
+    ledger.adjust("job-1", here, override_disabled=True)
+    ledger.replace("job-1", {"host0": "VCPU=3"}, override_disabled=True)
+    ledger.claim("job-2", {"host1": "VCPU=1"})
+    with pytest.raises(ProviderDisabled):
+        ledger.move("job-2", here)
+    ledger.move("job-2", here, override_disabled=True)
+    assert str(ledger.held("job-2")) == "job-2 holds VCPU=1 of host0"
+
+
+def test_the_definition_cannot_say_it(ledger: ro.Ledger) -> None:
+    with pytest.raises(exceptions.InvalidTrait, match="disable"):
+        ro.Provider("host9", traits=[TRAIT])
+    with pytest.raises(exceptions.InvalidTrait, match="disable"):
+        ledger.change("host0", traits=[TRAIT])
+
+
+def test_it_stays_across_syncs_and_is_shown_with_the_host(ledger: ro.Ledger) -> None:
+    said = ledger.disable("host0", reason="fan", until=ledger.backend.now() + DAY).disabled
+    host = ro.Provider("host0", "VCPU=16")
+    host.add("host0/gpu9", "PGPU=1")
+    ledger.sync(host)
+    assert ledger.provider("host0").disabled == said
+    read = ledger.provider("host0")
+    read.update(traits={"CUSTOM_A"})
+    ledger.sync(read)
+    assert [one.disabled for one in ledger.trees("host0")] == [said]
+    ledger.enable("host0")
+    ledger.sync(ro.Provider("host0", "VCPU=8"))  # of one read before, nothing is said
+    assert ledger.provider("host0").disabled is None
+    assert isinstance(said, Disabled)
+    assert Disabled.obj_from_primitive(said.obj_to_primitive()) == said
+
+
+def test_who_is_still_there_is_told_until_nobody_is(ledger: ro.Ledger) -> None:
+    ledger.claim("job-1", {"host0": "VCPU=1"})
+    ledger.claim("job-2", {"host0/gpu0": "PGPU=1"})
+    ledger.claim("job-3", {"host1": "VCPU=1"})
+    with pytest.raises(exceptions.InvalidField, match="reason"):
+        ledger.drain("host0")
+    drained = ledger.drain("host0", reason="fan")
+    assert [one.name for one in drained] == ["job-1", "job-2"]
+    assert "job-1 holds VCPU=1 of host0" in str(drained)
+    assert drained.to_dict()["consumers"] == ["job-1", "job-2"]
+    assert [one.name for one in ledger.drain("host0/gpu0", reason="fan")] == ["job-2"]
+    ledger.confirm("job-1")
+    ledger.move("job-1", {"host1": "VCPU=1"})
+    ledger.release("job-2")
+    drained = ledger.drain("host0")
+    assert not drained and len(drained) == 0 and "nobody is there" in str(drained)
+    assert drained.disabled is not None and drained.disabled.reason == "fan"
+
+
+def test_a_migration_away_can_be_taken_back(ledger: ro.Ledger) -> None:
+    ledger.claim("vm", {"host0": "VCPU=1"})
+    ledger.disable("host0", reason="fan")
+    ledger.move("vm", {"host1": "VCPU=1"}, leaving="vm-old")
+    ledger.swap("vm", "vm-old")
+    ledger.release("vm-old")
+    assert str(ledger.held("vm")) == "vm holds VCPU=1 of host0"
+
+
+def test_a_reshape_within_it_is_none_to_it(ledger: ro.Ledger) -> None:
+    ledger.claim("vm", {"host1": "VCPU=1"})
+    ledger.disable("host0", reason="fan")
+    moved = Reshape(moves=(Move("host1", "VCPU", (Part("host0/gpu0"),)),))
+    for dry_run in (True, False):
+        with pytest.raises(ProviderDisabled, match="host0: disabled"):
+            ledger.reshape(moved, dry_run=dry_run)
+    assert str(ledger.held("vm")) == "vm holds VCPU=1 of host1"
+
+
+def test_a_pool_is_disabled_by_itself_and_not_with_a_host() -> None:
+    with ro.connect("memory://") as ledger:
+        ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(2)))
+        ledger.sync(ro.Provider("nfs", "DISK_GB=100"))
+        ledger.pools.share("nfs", hosts=["host0", "host1"])
+        asked = "VCPU=1,DISK_GB=1"
+        ledger.disable("host0", reason="fan")
+        assert found(ledger, asked) == {"host1"}
+        ledger.disable("nfs", reason="disk")
+        assert found(ledger, asked) == set()
+        assert "nfs: disabled" in str(ledger.snapshot().candidates(asked).explain())
+        with pytest.raises(ProviderDisabled, match="nfs: disabled"):
+            ledger.claim("job-1", {"host1": "VCPU=1", "nfs": "DISK_GB=1"})
+        assert found(ledger, "VCPU=1") == {"host1"}
+
+
+def test_named_groups_do_not_get_it_either(ledger: ro.Ledger) -> None:
+    request = ro.Request(
+        "VCPU=1",
+        groups=[ro.RequestGroup("PGPU=1", suffix="_A"), ro.RequestGroup("PGPU=1", suffix="_B")],
+    )
+    assert found(ledger, request) == {"host0", "host1", "host2"}
+    ledger.disable("host0/gpu0", reason="xid 79")
+    ledger.disable("host1", reason="fan")
+    assert found(ledger, request) == {"host2"}
+    told = str(ledger.snapshot().candidates(request, limit=None).explain())
+    assert "host0/gpu0: disabled" in told and "host1: disabled" in told
+
+
+def test_a_topology_goes_to_the_cells_that_are_in_service() -> None:
+    with ro.connect("memory://") as ledger:
+        host = ro.Provider("host0", "PCPU=8")
+        cells = [ro.HostCell(n, dedicated=range(4 * n, 4 * n + 4)) for n in (0, 1)]
+        host.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+        gpus = [
+            ro.Device(f"0000:8{n}:00.0", "10de", "20b0", resource_class="PGPU", numa_node=n)
+            for n in (0, 1)
+        ]
+        host.add_parts("DEVICES", ro.PCIInventory(gpus))
+        ledger.sync(host)
+        ledger.disable("host0/numa0", reason="dimm")
+        ledger.disable("host0/0000:80:00.0", reason="xid 79")
+        asked = ro.Amounts(
+            {"NUMA_TOPOLOGY": ro.numa(1, dedicated=2), "DEVICES": ro.devices("PGPU")}
+        )
+        assert str(ledger.claim("job-1", {"host0": asked})).endswith(
+            "PCPU=2 of host0/numa1, PGPU=1 of host0/0000:81:00.0"
+        )
+        with pytest.raises(ProviderDisabled, match=r"host0/numa0: disabled .*: dimm"):
+            ledger.claim("job-2", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"})
+        [one] = ledger.snapshot().candidates("NUMA_TOPOLOGY=1:dedicated=2")
+        assert [part.provider for part in one.allocations] == ["host0/numa1"]
+        told = str(ledger.snapshot().candidates({"DEVICES": ro.devices("PGPU")}).explain())
+        assert "host0/0000:80:00.0: disabled" in told
+
+
+def test_a_search_below_a_disabled_host_says_so(ledger: ro.Ledger) -> None:
+    ledger.disable("host0", reason="fan")
+    candidates = ledger.snapshot(at="host0/gpu0").candidates("PGPU=1")
+    assert not candidates
+    assert "host0: disabled" in str(candidates.explain())
+
+
+def test_bad_input_is_refused(ledger: ro.Ledger) -> None:
+    for bad in ("", "two\nlines", 7, None):
+        with pytest.raises(exceptions.InvalidInput):
+            ledger.disable("host0", reason=bad)  # type: ignore[arg-type]
+    for until in ("tomorrow", datetime.datetime(2030, 1, 1), ledger.backend.now() - DAY):
+        with pytest.raises(exceptions.InvalidField, match="until"):
+            ledger.disable("host0", reason="fan", until=until)  # type: ignore[arg-type]
+    for verb in (ledger.enable, lambda name: ledger.disable(name, reason="fan")):
+        with pytest.raises(exceptions.ProviderNotFound, match="host7"):
+            verb("host7")
+    with pytest.raises(exceptions.InvalidField, match="until"):
+        ledger.disable("host0", reason="fan")
+        ledger.drain("host0", until=ledger.backend.now() + DAY)
+
+
+def test_a_repeated_operation_is_done_once(ledger: ro.Ledger) -> None:
+    from resource_objects.ledger import new_operation
+
+    once = new_operation()
+    ledger.disable("host0", reason="fan", operation=once)
+    ledger.enable("host0")
+    assert ledger.disable("host0", reason="fan", operation=once).disabled is None
+    with pytest.raises(exceptions.OperationConflict):
+        ledger.enable("host0", operation=once)
