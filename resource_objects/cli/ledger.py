@@ -8,10 +8,13 @@ import pathlib
 import stat
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli.base import Command, Lister, Many, Maybe, Misused, ShowOne, database_url
+
+if TYPE_CHECKING:
+    from resource_objects.providers.feed import FeedEntry
 
 
 class ListChanges(Lister):
@@ -37,17 +40,26 @@ class ListChanges(Lister):
         with self.open_ledger() as ledger:
             found = ledger.feed.changes(after, parsed_args.limit)
         self.app.stderr.write(f"cursor: {found.cursor}\n")
-        return ("at", "kind", "subject", "actor", "consumers", "operation"), [
+        return ("at", "kind", "subject", "actor", "consumers", "disabled", "operation"), [
             (
                 change.at.isoformat(timespec="seconds"),
                 change.kind,
                 change.subject,
                 Maybe(change.actor),
                 Many(list(change.consumers)),
+                Maybe(_disabled(change)),
                 change.operation,
             )
             for change in found
         ]
+
+
+def _disabled(change: FeedEntry) -> str | None:
+    """Return what was put out of service or into it, or that somebody took of it all the same."""
+    if change.overrides:
+        return "overridden"
+    told = [str(one.disabled or "enabled") for one in change.disabled]
+    return "; ".join(told) or None
 
 
 class ListFindings(Lister):

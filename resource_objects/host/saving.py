@@ -396,11 +396,24 @@ def _adopt(binding: Binding) -> Claim | None:
 def decide(binding: Binding, host: Host, pending: Pending) -> None:
     """Refuse counts that would not fit once the host looks like this.
 
+    :raises ProviderDisabled: if more would be taken of a host that is out of service
     :raises CapacityException: with every reason
     """
+    _refuse_disabled(host, pending)
     reasons = list(_reasons(binding, host, pending))
     if reasons:
         raise CapacityException.of(reasons)
+
+
+def _refuse_disabled(host: Host, pending: Pending) -> None:
+    """Refuse to take more of a host that is out of service, before its definition is written."""
+    given, disabled = host.columns.providers, host.columns.disabled
+    if not disabled or all(units(pending.amounts, name) <= 0 for name in pending.amounts.names()):
+        return
+    facts = disabled.get(dict(zip(given.uuid, given.provider_id, strict=True)).get(host.uuid, -1))
+    if facts is not None:
+        reason = Reason(Rule.DISABLED, 1, 0, 0, where=host.name, disabled=facts)
+        raise CapacityException.of([reason])
 
 
 def _reasons(binding: Binding, host: Host, pending: Pending) -> Iterator[Reason]:

@@ -14,6 +14,8 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   never refused for that). What orders come to is decided by
   :func:`~resource_objects.providers.settle.settle`, on rows nobody else can change meanwhile;
 * a unit belongs to one consumer;
+* of a provider that is disabled (``Write.disabling``), and of all below it, no write that is
+  committed later takes anything, unless its order overrides it; it ends by the ledger's clock;
 * a write whose operation was done before returns the recorded outcome and does nothing. An
   operation is one kind of write for one subject (the root's name, the consumer); the amounts do
   not count, because a retry may have searched again. The same id for another kind or subject is
@@ -260,7 +262,8 @@ class Backend(abc.ABC):
 
         :raises OperationConflict: if the operation's id was used for something else, or the id of
             a claim to make is another claim's
-        :raises ProviderNotFound: if one of ``reported`` or ``adopted`` is not there
+        :raises ProviderNotFound: if one of ``reported``, ``adopted`` or ``disabling`` is not there
+        :raises InvalidField: if one would be disabled until what is over by the ledger's clock
         :raises StaleDefinition: if a definition, or one that must be unchanged, is not at its
             generation any more, or shares would not be as they must
         :raises ProviderExists: if a name or uuid to create is taken

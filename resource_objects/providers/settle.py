@@ -247,28 +247,23 @@ def _refuse_disabled(
     out_of_service: OutOfService,
 ) -> tuple[str, ...]:
     """Raise if something is taken of what is disabled; return what was so and is overridden."""
-    disabled = {
-        key
-        for key, place in places.items()
-        if place.disabled_until is not None and place.disabled_until > now
-    }
-    if not disabled:
+    out: set[Key] = set()
+    for key, place in places.items():  # a plain loop, as every write comes through here
+        if place.disabled_until is not None and place.disabled_until > now:
+            out.add(key)
+    if not out:
         return ()
     given = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.given}
     refused: dict[str, None] = {}
     overridden: dict[str, None] = {}
     for draft in drafts:
-        for change in draft.changes:
-            if draft.order.adopts or change.key not in places:
-                continue
-            found = overridden if draft.order.overrides_disabled else refused
-            if change.after > change.before:
-                for key in (change.key, *(key for key, _ in places[change.key].shares)):
-                    if key in disabled and nets[key] > 0:
-                        found[key[0]] = None
-            if change.key in disabled and any(
-                (change.key[0], unit) not in given for unit in change.taken
-            ):
+        found = overridden if draft.order.overrides_disabled else refused
+        for change in draft.changes if not draft.order.adopts else ():
+            place = places.get(change.key)
+            keys = [change.key, *(key for key, _ in place.shares)] if place is not None else []
+            is_more = change.after > change.before
+            found.update((key[0], None) for key in keys if is_more and nets[key] > 0 and key in out)
+            if change.key in out and any((change.key[0], u) not in given for u in change.taken):
                 found[change.key[0]] = None
     if refused:
         raise CapacityException.of(

@@ -290,3 +290,35 @@ def test_a_repeated_operation_is_done_once(ledger: ro.Ledger) -> None:
     assert ledger.disable("host0", reason="fan", operation=once).disabled is None
     with pytest.raises(exceptions.OperationConflict):
         ledger.enable("host0", operation=once)
+
+
+def test_a_compute_node_is_saved_as_it_is_and_takes_no_more() -> None:
+    with ro.connect("memory://", actor="admin") as ledger:
+        row = {"hypervisor_hostname": "host0", "vcpus": 8, "vcpus_used": 2}
+        node = ro.ComputeNode.from_row(row).bind(ledger)
+        node.save()
+        ledger.disable("host0", reason="fan")
+        node.reload()
+        node.inventories["VCPU"].total = 16
+        node.save()
+        assert ledger.provider("host0").disabled is not None
+        node.inventories["VCPU"].total = 32
+        node.inventories["VCPU"].consume(ro.IntegerAmount(1))
+        for refused in (node.check_save, node.save):
+            with pytest.raises(ProviderDisabled, match="host0: disabled"):
+                refused()
+        assert ledger.provider("host0").inventories["VCPU"].total == 16
+        node.inventories["VCPU"].consume(ro.IntegerAmount(-2))
+        node.save()
+        assert ledger.provider("host0").inventories["VCPU"].used == 1
+
+
+def test_a_record_of_a_disabled_host_is_adopted() -> None:
+    with ro.connect("memory://", actor="admin") as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ledger.disable("host0", reason="fan")
+        row = {"hypervisor_hostname": "host0", "vcpus": 8, "vcpus_used": 2}
+        ro.ComputeNode.from_row(row).bind(ledger).save()
+        assert str(ledger.attribute("host0", "vm-1", {"host0": "VCPU=1"})) == (
+            "vm-1 holds VCPU=1 of host0"
+        )
