@@ -340,4 +340,4 @@ def open_ledger(
     from resource_objects.ledger import connect
 
     url = database_url(option, os.environ if environ is None else environ)
-    return connect(url, actor=actor)
+    return connect(url) if actor is None else connect(url, actor=actor)

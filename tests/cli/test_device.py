@@ -154,6 +154,7 @@ def test_programs_are_told_all_that_is_kept(run):
             "provider": "h1/0000:60:00.0",
             "state": "available",
             "gone": False,
+            "disabled": None,
             "holders": [],
         }
     ]
@@ -215,6 +216,7 @@ def test_a_device_is_shown_with_what_it_is_who_holds_it_and_its_relatives(run):
         "facts": {},
         "state": "allocated",
         "gone": False,
+        "disabled": None,
         "holders": ["job-2"],
         "relatives": [
             relative(PF, "CUSTOM_NIC", "type-PF", "unavailable"),

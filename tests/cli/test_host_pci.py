@@ -246,6 +246,7 @@ def test_programs_are_told_all_that_is_kept(run):
         "provider": "box/0000:60:00.0",
         "state": "allocated",
         "gone": False,
+        "disabled": None,
         "holders": ["job-2"],
     }
 

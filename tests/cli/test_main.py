@@ -189,11 +189,19 @@ def test_a_plug_in_does_not_replace_a_command_of_ours(run, plugin):
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["host"], "'host' is no command; there is host show, host sync"),
+        (
+            ["host"],
+            "'host' is no command; there is host show, host sync, "
+            "host disable, host enable, host drain",
+        ),
         (["clam", "x"], "'clam x' is no command; there is claim"),
         (["clam", "-f", "json"], "'clam' is no command; there is claim"),
         (["frobnicate"], "'frobnicate' is no command; see resource-objects --help"),
-        (["help", "host"], "'host' is no command; there is host show, host sync"),
+        (
+            ["help", "host"],
+            "'host' is no command; there is host show, host sync, "
+            "host disable, host enable, host drain",
+        ),
         (["help", "zzz"], "'zzz' is no command; see resource-objects --help"),
     ],
 )

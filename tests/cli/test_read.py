@@ -88,9 +88,9 @@ def test_provider_list_lists_all_with_what_they_declare(lab):
     rows = json.loads(lab("provider", "list", "-f", "json").out)
     assert all(type(row.pop("generation")) is int for row in rows)
     assert [tuple(row.values()) for row in rows] == [
-        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], []),
-        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], []),
-        ("host1", "", "VCPU=4", [], []),
+        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], [], None),
+        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], [], None),
+        ("host1", "", "VCPU=4", [], [], None),
     ]
     assert "| host0/gpu0 | host0  | PGPU=1 " in lab("provider", "list").out
 
@@ -107,6 +107,7 @@ def test_provider_show_tells_one_by_name_or_uuid(lab):
         "aggregates": [],
         "shares": [],
         "children": ["host0/gpu0"],
+        "disabled": None,
         "reported": None,
     }
     assert lab("provider", "show", uuid, "-f", "value", "-c", "provider").out == "host0\n"

@@ -1,0 +1,90 @@
+"""Out of service, by the command: what the page about it does not show."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.ledger import Ledger
+
+CARD, PART = "0000:3b:00.0", "0000:3b:00.2"
+
+
+@pytest.fixture
+def lab(run, url: str):
+    """A host with a network card and a function split off it, and another without devices."""
+    host = ro.Provider("host0", "VCPU=8")
+    devices = [
+        ro.Device(CARD, "8086", "1563", type="type-PF", resource_class="PCI_DEVICE"),
+        ro.Device(PART, "8086", "1565", type="type-VF", parent=CARD, resource_class="SRIOV_NET_VF"),
+    ]
+    host.add_parts("DEVICES", ro.PCIInventory(devices))
+    with ro.connect(url) as ledger:
+        ledger.sync(host, ro.Provider("host1", "VCPU=8"))
+    return lambda *words: run("--database", url, *words)
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path}/lab.db"
+
+
+def _open(url: str) -> Ledger:
+    return ro.connect(url)
+
+
+def test_a_device_is_disabled_with_what_is_split_off_it(lab) -> None:
+    done = lab("device", "disable", f"host0/{CARD}", "--reason", "link", "--actor", "me")
+    assert done.out.startswith(f"host0/{CARD}: disabled since ") and "by me: link" in done.out
+    rows = json.loads(lab("device", "list", "-f", "json").out)
+    assert {row["device"] for row in rows if "by me: link" in (row["disabled"] or "")} == {
+        f"host0/{CARD}",
+        f"host0/{PART}",
+    }
+    assert "available, disabled" in lab("device", "list").out
+    assert json.loads(lab("device", "list", "--free", "-f", "json").out) == []
+    shown = json.loads(lab("device", "show", f"host0/{PART}", "-f", "json").out)
+    assert "by me: link" in shown["disabled"]
+    refused = lab("claim", "job-1", "SRIOV_NET_VF=1")
+    assert refused.status == 1 and f"host0/{CARD}: disabled" in refused.err
+    assert json.loads(lab("device", "drain", f"host0/{CARD}", "-f", "json").out) == []
+    assert lab("device", "enable", f"host0/{CARD}").out == f"host0/{CARD}: enabled\n"
+    assert lab("claim", "job-1", "SRIOV_NET_VF=1").status == 0
+
+
+def test_a_part_of_a_device_is_not_disabled_alone(lab) -> None:
+    refused = lab("device", "disable", f"host0/{PART}", "--reason", "link")
+    assert refused.status == 1
+    assert f"host0/{CARD}" in refused.err
+    for bad in ("host0", "host0/xyz", f"host7/{CARD}"):
+        assert lab("device", "disable", bad, "--reason", "link").status == 1
+
+
+def test_the_devices_of_a_disabled_host_are_told_with_it(lab) -> None:
+    lab("host", "disable", "host0", "--reason", "fan", "--actor", "me")
+    rows = json.loads(lab("device", "list", "-f", "json").out)
+    assert all("by me: fan" in row["disabled"] for row in rows)
+
+
+@pytest.mark.parametrize("until", ["yesterday", "0h", "2030-01-01", "2001-01-01T00:00Z"])
+def test_an_end_that_cannot_be_is_refused(lab, until: str) -> None:
+    refused = lab("host", "disable", "host1", "--reason", "fan", "--until", until)
+    assert refused.status == 1 and "until" in refused.err
+
+
+@pytest.mark.parametrize("until", ["30m", "8h", "3d", "2100-01-01T08:00+01:00"])
+def test_an_end_is_a_time_from_now_or_a_moment(lab, url: str, until: str) -> None:
+    lab("host", "disable", "host1", "--reason", "fan", "--until", until)
+    with _open(url) as ledger:
+        [one] = ledger.providers(name="host1")
+        assert one.disabled is not None and one.disabled.until is not None
+        assert one.disabled.until > ledger.backend.now()
+
+
+def test_drain_says_why_only_where_it_is_not_known(lab) -> None:
+    assert lab("provider", "drain", "host1").status == 1
+    assert lab("provider", "drain", "host1", "--reason", "fan").status == 0
+    assert lab("provider", "drain", "host1").status == 0
+    assert lab("provider", "disable", "host1").status == 2  # without a reason
