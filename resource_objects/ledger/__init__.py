@@ -17,6 +17,7 @@
 ``claims``          taking and giving back; ``gang``: several consumers at once
 ``demand``          what is to be taken, in one form; ``placing``: where it goes
 ``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``
+``service``         taking out of service: disable, enable, drain
 ``plans``           what a change would do, and doing it; the audit
 ``reading``         lists and figures; ``feed``: what was changed, and fresh snapshots
 ==================  ===============================================================================

@@ -259,8 +259,8 @@ def _refuse_disabled(
     for draft in drafts:
         found = overridden if draft.order.overrides_disabled else refused
         for change in draft.changes if not draft.order.adopts else ():
-            place = places.get(change.key)
-            keys = [change.key, *(key for key, _ in place.shares)] if place is not None else []
+            shares = places[change.key].shares if change.key in places else ()
+            keys = [change.key, *(key for key, _ in shares)]
             is_more = change.after > change.before
             found.update((key[0], None) for key in keys if is_more and nets[key] > 0 and key in out)
             if change.key in out and any((change.key[0], u) not in given for u in change.taken):

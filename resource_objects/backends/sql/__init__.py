@@ -10,6 +10,7 @@
 ``claims``          orders: ``places``: inventories locked and changed; ``consumers``: who holds
 ``operations``      what was done, and what came of it
 ``definitions``     definitions in: providers, figures, shares, traits and aggregates
+``disabled``        providers that are out of service, and the inventories that are so with them
 ``names``           resource classes, traits and aggregates, by name and number
 ``reading``         columns out; ``lists``: pages and sums
 ``feed``            the change feed, written, read and forgotten

@@ -8,6 +8,7 @@ list of them that the prefilter, the stages and the explanation walk.
 ==================  ===============================================================================
 ``base``            by whose rules a request is read; what a condition is; who qualifies to give
 ``host``            the host itself: traits, aggregates, its tree, that it gives something
+``disabled``        what is out of service gives nothing
 ``amounts``         one class as a count: by one provider, or by devices that share it
 ``units``           units that are asked for by name
 ``located``         amounts that say where they go, and what has to be near what
