@@ -106,7 +106,7 @@ def list_providers(
         .order_by(_providers.id)
         .limit(_known(limit))
     )
-    rows = [_PagedProvider(*row[:8], tuple(row[8:])) for row in connection.execute(query)]
+    rows = [_PagedProvider(*row[:9], disabled=tuple(row[9:])) for row in connection.execute(query)]
     return _Page(connection, catalogue, rows).listed() if rows else ()
 
 

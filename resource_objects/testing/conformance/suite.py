@@ -277,12 +277,12 @@ def picture_of(columns: Columns) -> Picture:
             frozenset(aggregates[name]),
             _mapping(shares[name]),
             frozenset(kinds[name]),
-            *at,
-            columns.disabled.get(provider_id),
+            reported_at=row[6],
+            adopted_at=row[7],
+            disabled=columns.disabled.get(row[0]),
         )
-        for provider_id, uuid, name, parent_id, root_id, generation, *at in zip(
-            *columns.providers[:8], strict=True
-        )
+        for row in zip(*columns.providers[:8], strict=True)
+        for _, uuid, name, parent_id, root_id, generation in [row[:6]]
     }
     allocations = _mapping(
         ((consumer, name_of[provider_id], resource_class), amount)
