@@ -689,6 +689,12 @@ class UnitNotFound(LedgerError):
     problem = "is not a unit of this provider"
 
 
+class DeviceUnknown(LedgerError):
+    """What a consumer holds does not say which devices these are, or what they are called."""
+
+    problem = "holds devices that cannot be told"
+
+
 class ClassNotFound(LedgerError):
     """A resource class is not kept."""
 

@@ -16,6 +16,7 @@
 ``model``           from the facts of a machine to a tree of providers
 ``sync``            keeping a host in a ledger as it is now
 ``status``          what a ledger keeps of cells and devices of hosts, with who holds what
+``environment``     the variables that tell a job which part of a host is its own
 ==================  ===============================================================================
 
 The names below are loaded when they are first used; what else there is, is in the modules.
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
     from resource_objects.host.devices import machine_devices as machine_devices
     from resource_objects.host.discovery import discover as discover
+    from resource_objects.host.environment import export_lines as export_lines
+    from resource_objects.host.environment import job_environment as job_environment
+    from resource_objects.host.environment import read_environment as read_environment
     from resource_objects.host.facts import Machine as Machine
     from resource_objects.host.linux import read_machine as read_machine
     from resource_objects.host.model import provider_tree as provider_tree
@@ -54,12 +58,15 @@ _HOME = {
     "HostDevices": "status",
     "Machine": "facts",
     "discover": "discovery",
+    "job_environment": "environment",
+    "export_lines": "environment",
     "machine_devices": "devices",
     "match_rules": "rules",
     "numa_inventory": "numa",
     "provider_tree": "model",
     "read_cells": "status",
     "read_devices": "status",
+    "read_environment": "environment",
     "read_machine": "linux",
     "sync_host": "sync",
 }
