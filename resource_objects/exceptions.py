@@ -38,6 +38,7 @@ __all__ = [
     "DatabaseFull",
     "DatabaseReplaced",
     "DatabaseUnavailable",
+    "DeviceUnknown",
     "DiscoveryError",
     "DuplicateKey",
     "FieldNotSet",
