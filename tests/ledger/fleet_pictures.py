@@ -62,6 +62,7 @@ def _providers(fleet: Fleet) -> dict[str, Any]:
         "aggregates": {name: having.tolist() for name, having in fleet.aggregates.items()},
         "listed": [counts.tolist() for counts in fleet.listed],
         "within": (fleet.within, fleet.above),
+        "disabled": {place: one.facts for place, one in sorted(fleet.disabled.items())},
     }
 
 

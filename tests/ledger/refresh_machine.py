@@ -162,6 +162,14 @@ class RefreshMachine(RuleBasedStateMachine):
         with self._writing() as ledger:
             ledger.pools.report(self._name(which), "CUSTOM_POOLED=90")
 
+    @rule(which=_which, reason=st.sampled_from(["fan", "disk", None]))
+    def disable_or_enable(self, which: int, reason: str | None) -> None:
+        with self._writing() as ledger:
+            if reason is None:
+                ledger.enable(self._name(which))
+            else:
+                ledger.disable(self._name(which), reason=reason)
+
     @rule(what=st.sampled_from(RENAMED), name=st.sampled_from(TRAITS))
     def rename_something(self, what: str, name: str) -> None:
         with self._writing() as ledger:

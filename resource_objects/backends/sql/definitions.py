@@ -84,7 +84,8 @@ class Definition:
         self._set_inventories(others)
         self._set_members()
         self._set_kinds()
-        disabled.inherit(self._connection, self._providers.roots.values())
+        if self._may_inherit():
+            disabled.inherit(self._connection, self._providers.roots.values())
 
     def remove(self) -> None:
         """Remove inventories and providers that go, which nobody may use (see the contract)."""
@@ -231,6 +232,12 @@ class Definition:
         self._shares.check(self._figures)
         self._figures.write(self._shares.counts())
         self._shares.write(self._figures)
+
+    def _may_inherit(self) -> bool:
+        """Return whether inventories may be below others than before, or be new."""
+        if self._changes.creates or any(update.changed for update in self._changes.updates):
+            return True
+        return any(self._providers.is_moved(u.definition) for u in self._changes.updates)
 
     def _set_members(self) -> None:
         numbers, changes = self._providers.numbers, self._changes
@@ -400,14 +407,15 @@ class Providers:
         ]
         found.sort(key=lambda values: values["id"])
         statements.update(self._connection, tables.resource_providers, ["id"], found)
-        if any(self._is_moved(definition) for definition in definitions):
+        if any(self.is_moved(definition) for definition in definitions):
             self._find_roots()
 
     def _parent(self, definition: ProviderDefinition) -> int | None:
         above = definition.parent_uuid
         return None if above is None else self.numbers[above]
 
-    def _is_moved(self, definition: ProviderDefinition) -> bool:
+    def is_moved(self, definition: ProviderDefinition) -> bool:
+        """Return whether a kept provider gets another parent."""
         return bool(self._parent(definition) != self.kept[definition.uuid].parent_id)
 
     def _find_roots(self) -> None:

@@ -288,6 +288,25 @@ class DisabledRules(Kit):
         names |= define(backend, two)
         claim(backend, "job-1", {names[gpu.name]: "PGPU=1"})
 
+    def test_what_gets_another_parent_is_out_of_service_with_that(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        def under(root: str, parent: str | None) -> None:
+            """Put the second device of the first host below another provider of its tree."""
+            tree = kept(backend, root)
+            every = {one.name: one for one in tree.walk()}
+            gpu, first = every["host0/gpu1"], every["host0/gpu0"]
+            first.update(children=() if parent is None else (gpu,))
+            tree.update(children=(first, gpu) if parent is None else (first,))
+            define(backend, tree)
+
+        disable(backend, names["host0/gpu0"])
+        under("host0", "host0/gpu0")
+        with pytest.raises(ProviderDisabled, match="host0/gpu0"):
+            claim(backend, "job-1", {names["host0/gpu1"]: "PGPU=1"})
+        under("host0", None)
+        claim(backend, "job-1", {names["host0/gpu1"]: "PGPU=1"})
+
     def test_new_room_of_the_same_write_is_out_of_service_too(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
