@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import enum
 import functools
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
@@ -51,6 +52,9 @@ from resource_objects.search.candidates import Candidates
 
 if TYPE_CHECKING:
     from resource_objects.search import Snapshot
+
+#: What a caller may not show: refusals (INFO), and races that were lost and run again (DEBUG).
+LOG = logging.getLogger("resource_objects.ledger")
 
 #: Demands that definitions are as they were: those that candidates were found at (True), or
 #: ``{provider: generation}``.
@@ -565,6 +569,17 @@ class Claims:
         return self._take(lambda: begin(expired))
 
     def _take(self, begin: Callable[[], _Taking]) -> tuple[ConsumerRecord, ...]:
+        """Take, and log a refusal: whoever catches it may not say it.
+
+        :param begin: reads the consumers, if they have to be read
+        """
+        try:
+            return self._try(begin)
+        except exceptions.CapacityException as refusal:
+            LOG.info("refused: %s", refusal)
+            raise
+
+    def _try(self, begin: Callable[[], _Taking]) -> tuple[ConsumerRecord, ...]:
         """Place and write, until something is taken or no step is left; see :data:`_STEPS`.
 
         :param begin: reads the consumers, if they have to be read
@@ -596,6 +611,7 @@ class Claims:
                 following = self._following(attempt, begin, refusal, columns, is_written)
                 if following is None:
                     raise
+                LOG.debug("%s of %s, tried again after: %s", taking.kind, taking.subject, refusal)
                 attempt = following
 
     def _following(

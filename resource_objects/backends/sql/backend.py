@@ -30,7 +30,7 @@ from resource_objects.backends.sql import (
 from resource_objects.backends.sql.claims import decide
 from resource_objects.backends.sql.consumers import ConsumerRow, held_by
 from resource_objects.backends.sql.engine import Database
-from resource_objects.backends.sql.errors import Retries, Transient, on_duplicate
+from resource_objects.backends.sql.errors import LOG, Retries, Transient, on_duplicate
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.places import Places
@@ -186,7 +186,9 @@ class SQLBackend(Backend):
         with upgrading as connection:
             done = migrations.upgrade(connection)
             _furnish(connection)
-            return done
+        for step in done:
+            LOG.info("%s: upgraded by %s", self._database.where, step)
+        return done
 
     def close(self) -> None:
         """Give back every connection. Closing twice is allowed."""

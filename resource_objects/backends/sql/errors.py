@@ -32,6 +32,10 @@ from resource_objects.exceptions import InvalidField, LedgerError
 
 T = TypeVar("T")
 
+#: Upgrades (INFO), and transactions that were rolled back and tried again (DEBUG). An error's text
+#: is the library's own: it names hosts and files, and no password.
+LOG = logging.getLogger("resource_objects.backends")
+
 #: After so many tries the longest sleep is reached: no float is large enough for every power of 2.
 _MOST_DOUBLED = 60
 
@@ -90,6 +94,7 @@ class Retries:
                 return attempt()
             except Transient as error:
                 tried += not error.not_yet
+                LOG.debug("try %d: %s", asked, error.final)
                 if tried == self.tries or self.clock() - began >= self.seconds:
                     raise error.final from error.__cause__
             longest = self.first_sleep * 2 ** min(asked, _MOST_DOUBLED)
