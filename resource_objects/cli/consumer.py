@@ -62,12 +62,7 @@ class MakeClaim(Lister):
             "--at", metavar="PROVIDER", help="only at this provider and what is below it"
         )
         add_release_expired(parser)
-        parser.add_argument(
-            "--override-disabled",
-            action="store_true",
-            help="take it of what is out of service, and of nothing else",
-        )
-        add_actor(parser)
+        add_override(parser)
         add_whose(parser, "its {}")
         return parser
 
@@ -349,22 +344,34 @@ class MoveConsumer(Lister):
         add("--to", metavar="PROVIDER", required=True, help="at this one or what is below it")
         add("--leaving", metavar="CONSUMER", help="who holds the old place until released")
         add_release_expired(parser)
+        add_override(parser)
         return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search there for what it holds, and move it."""
+        from resource_objects.providers.disabled import TRAIT
+
         consumer, release_expired = parsed_args.consumer, parsed_args.release_expired
-        with self.open_ledger() as ledger:
+        overrides = parsed_args.override_disabled
+        with self.open_ledger(parsed_args.actor if overrides else None) as ledger:
             request = request_again(ledger, consumer)
+            if overrides:
+                group = request.unnamed
+                group = group.replace(required=group.required | {TRAIT})
+                request = request.with_unnamed(group)
             refused = f"{parsed_args.to} cannot give {consumer} {request}"
             found = ledger.snapshot(parsed_args.to).candidates(request)
             if not found and not release_expired:
                 raise Refused(refused, str(found.explain()).splitlines())
             try:
                 claim = ledger.move(
-                    consumer, found, leaving=parsed_args.leaving, release_expired=release_expired
+                    consumer,
+                    found,
+                    leaving=parsed_args.leaving,
+                    release_expired=release_expired,
+                    override_disabled=overrides,
                 )
             except exceptions.NoCandidates as refusal:
                 raise Refused(refused, str(refusal.args[1]).splitlines()) from refusal
@@ -486,6 +493,16 @@ def add_release_expired(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="release claims that have expired, if they are in the way",
     )
+
+
+def add_override(parser: argparse.ArgumentParser) -> None:
+    """Add the options to take of what is out of service, and to say who does."""
+    parser.add_argument(
+        "--override-disabled",
+        action="store_true",
+        help="take it of what is out of service, and of nothing else",
+    )
+    add_actor(parser)
 
 
 def search_at(ledger: Ledger, request: Request, at: str | None = None) -> Candidates:

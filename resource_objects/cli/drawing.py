@@ -103,7 +103,10 @@ def numa_drawing(host: HostCells, glyphs: Glyphs = UNICODE_BARS, width: int = WI
     frame = _UNICODE if glyphs.branch == UNICODE_BARS.branch else _ASCII
     inner = max(width, LEAST_WIDTH) - 4
     drawing = _Drawing(letters, glyphs, inner)
-    lines = [*_wrapped(_headline(host), inner + 4), ""]
+    lines = _wrapped(_headline(host), inner + 4)
+    for name, facts in host.disabled:
+        lines += _wrapped(f"{name}: {facts}", inner + 4)
+    lines.append("")
     shown: set[str] = set()
     for place, cell in enumerate(host.inventory.cells):
         content = list(drawing.cell(host, place, shown))

@@ -153,12 +153,14 @@ class HostCells:
 
     ``holders`` are those of each cell of the inventory, in its order, by name. ``elsewhere`` is
     what is held of the host's CPUs and memory in no cell: ``((consumer, {class: amount}), ...)``.
+    ``disabled`` is what is out of service of the host and its cells, by name.
     """
 
     host: str
     inventory: NUMATopologyInventory
     holders: tuple[tuple[CellHolder, ...], ...]
     elsewhere: tuple[tuple[str, Mapping[str, int]], ...] = ()
+    disabled: tuple[tuple[str, Disabled], ...] = ()
 
     @classmethod
     def unused(cls, host: str, inventory: NUMATopologyInventory) -> HostCells:
@@ -224,7 +226,10 @@ def read_cells(ledger: Ledger, host: str) -> HostCells | None:
         for name, kinds in sorted(held[root].items())
         if (counts := {kind: kinds[kind][0] for kind in OF_HOST if kind in kinds})
     )
-    return HostCells(view.host, view.inventory, holders, elsewhere)
+    kept = columns.disabled
+    numbers = (root, *(spot.number for spot in view.spots))
+    disabled = tuple((_name(columns, n), kept[n]) for n in numbers if n in kept)
+    return HostCells(view.host, view.inventory, holders, elsewhere, disabled)
 
 
 def _root(columns: Columns, key: str) -> int:

@@ -34,6 +34,7 @@ from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import MOST_HOLDERS
+from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.given import Expiry, any_generation, generation
@@ -292,7 +293,7 @@ class Claims:
                         one.uses,
                         aggregate=aggregate,
                         generation=at if read_at is None else read_at,
-                        request=None if aggregate else _stored(one.request),
+                        request=None if aggregate else _stored(one.request, overrides),
                         overrides_disabled=overrides,
                     )
 
@@ -368,7 +369,7 @@ class Claims:
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
             for one in demands.values():
-                request = _stored(one.request)
+                request = _stored(one.request, overrides)
                 yield ConsumerOrder.replace(
                     name,
                     one.uses,
@@ -418,7 +419,7 @@ class Claims:
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 for one in demands.values():
-                    request = _stored(one.request)
+                    request = _stored(one.request, overrides)
                     yield ConsumerOrder.replace(
                         name,
                         one.uses,
@@ -849,7 +850,7 @@ def _claim_orders(
         yield ConsumerOrder.claim(
             name,
             demand.uses,
-            request=_stored(demand.request),
+            request=_stored(demand.request, overrides),
             overrides_disabled=overrides,
             **until,
             **said,
@@ -870,8 +871,15 @@ def _release(kept: ConsumerRecord) -> ConsumerOrder:
     return ConsumerOrder.release(kept.consumer, kept.generation)
 
 
-def _stored(request: Request | None) -> StoredRequest | None:
-    return None if request is None else StoredRequest(request)
+def _stored(request: Request | None, overrides: bool = False) -> StoredRequest | None:
+    """Return a request as it is kept: not that it was asked of what is out of service."""
+    if request is None:
+        return None
+    if overrides:
+        groups = (one.replace(required=one.required - {TRAIT}) for one in request.groups)
+        required = request.root_required - {TRAIT}
+        request = request.replace(groups=tuple(groups), root_required=required)
+    return StoredRequest(request)
 
 
 def _gets(one: ConsumerRecord, other: ConsumerRecord) -> ConsumerOrder:

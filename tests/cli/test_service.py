@@ -88,3 +88,26 @@ def test_drain_says_why_only_where_it_is_not_known(lab) -> None:
     assert lab("provider", "drain", "host1", "--reason", "fan").status == 0
     assert lab("provider", "drain", "host1").status == 0
     assert lab("provider", "disable", "host1").status == 2  # without a reason
+
+
+def test_a_consumer_is_moved_to_what_is_disabled_by_who_says_so(lab) -> None:
+    lab("claim", "job-1", "VCPU=1", "--at", "host0")
+    lab("host", "disable", "host1", "--reason", "fan")
+    assert "host1: disabled" in lab("allocation", "move", "job-1", "--to", "host1").err
+    words = ("allocation", "move", "job-1", "--to", "host1", "--override-disabled", "--actor", "me")
+    assert lab(*words).status == 0
+    assert "overridden" in lab("changes").out
+    assert lab("allocation", "move", "job-1", "--to", "host0").status == 0
+
+
+def test_the_drawing_of_cells_says_what_is_disabled(run, url: str) -> None:
+    host = ro.Provider("host0", "PCPU=8")
+    cells = [ro.HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=1) for n in (0, 1)]
+    host.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+    with ro.connect(url, actor="me") as ledger:
+        ledger.sync(host)
+        ledger.disable("host0", reason="fan")
+        ledger.disable("host0/numa1", reason="dimm")
+    drawn = run("--database", url, "host", "show", "--numa", "host0").lines
+    assert drawn[1].startswith("host0: disabled since ") and drawn[1].endswith("by me: fan")
+    assert drawn[2].startswith("host0/numa1: disabled since ")

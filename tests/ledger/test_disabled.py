@@ -116,6 +116,9 @@ def test_who_asks_for_the_trait_finds_what_is_disabled(ledger: ro.Ledger) -> Non
     [told] = ledger.feed.changes(cursor)
     assert (told.actor, told.overrides) == ("admin", (ledger.provider("host0").uuid,))
     assert told.to_dict()["overrides"] == told.overrides
+    assert ledger.held("job-1").request == ro.Request("VCPU=1")
+    again = ledger.snapshot().candidates(ledger.held("job-1").request)
+    assert ledger.move("job-1", again).allocations[0].provider == "host1"
 
 
 def test_nobody_overrides_without_a_name() -> None:

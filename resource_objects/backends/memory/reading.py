@@ -234,7 +234,9 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
     parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid]
     root = state.top(kept.uuid)
     rows = [state.rows[kept.uuid, name] for name in kept.classes]
-    disabled = state.disabled_now().get(kept.uuid) if state.disabled else None
+    disabled = state.disabled.get(kept.uuid)
+    if disabled is not None and disabled.ends_at <= clock.now():
+        disabled = None
     return ListedProvider(
         kept.number,
         kept.uuid,
