@@ -193,7 +193,8 @@ class Claims:
         overrides: bool,
         operation: str | None,
     ) -> Claim:
-        self._check_override(overrides)
+        if overrides is not False:
+            self._check_override(overrides)
         name = names.consumer_name(consumer)
         doing, done = self._store.begin(operation, "claim", name)
         if done is not None:
@@ -226,7 +227,8 @@ class Claims:
         overrides: bool,
         operation: str | None,
     ) -> tuple[Claim, ...]:
-        self._check_override(overrides)
+        if overrides is not False:
+            self._check_override(overrides)
         if not isinstance(found, Mapping) or not found:
             raise exceptions.InvalidAmount("claim_all", found, "{consumer: what was found}")
         wanted = {names.consumer_name(name): one for name, one in found.items()}
@@ -273,7 +275,8 @@ class Claims:
         operation: str | None,
     ) -> Claim:
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
-        self._check_override(overrides)
+        if overrides is not False:
+            self._check_override(overrides)
         doing, done = self._store.begin(operation, "adjust", name)
         if done is not None:
             return _in_order(done.claims, [name])[0]
@@ -360,7 +363,8 @@ class Claims:
         overrides: bool,
         operation: str | None,
     ) -> Claim:
-        self._check_override(overrides)
+        if overrides is not False:
+            self._check_override(overrides)
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
         doing, done = self._store.begin(operation, "replace", name)
         if done is not None:
@@ -404,7 +408,8 @@ class Claims:
         overrides: bool,
         operation: str | None,
     ) -> Claim:
-        self._check_override(overrides)
+        if overrides is not False:
+            self._check_override(overrides)
         name = names.consumer_name(consumer)
         other = None if leaving is None else names.consumer_name(leaving)
         both = [name] if other is None else [name, other]

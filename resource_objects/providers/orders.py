@@ -428,9 +428,10 @@ class Write:
         consumers = [order.consumer for order in self.orders]
         if len(set(consumers)) != len(consumers):
             raise exceptions.DuplicateKey("orders", consumers, "each consumer once")
-        disabled = [one.provider_uuid for one in self.disabling]
-        if len(set(disabled)) != len(disabled):
-            raise exceptions.DuplicateKey("disabling", disabled, "each provider once")
+        if self.disabling:
+            disabled = [one.provider_uuid for one in self.disabling]
+            if len(set(disabled)) != len(disabled):
+                raise exceptions.DuplicateKey("disabling", disabled, "each provider once")
 
 
 def subject_of(consumers: Iterable[str]) -> str:

@@ -139,7 +139,11 @@ def settle(
     """
     drafts = [_draft(order, kept.get(order.consumer)) for order in orders]
     nets = _nets(drafts, places)
-    overridden = _refuse_disabled(drafts, nets, places, now, out_of_service)
+    overridden: tuple[str, ...] = ()
+    for place in places.values():  # as every write comes through here, nothing is called for none
+        if place.disabled_until is not None:
+            overridden = _refuse_disabled(drafts, nets, places, now, out_of_service)
+            break
     _refuse(drafts, nets, places, names, holders)
     _refuse_units(drafts, names, takers)
     settled = tuple([_settled(draft, names, now, generation) for draft in drafts])
@@ -247,10 +251,11 @@ def _refuse_disabled(
     out_of_service: OutOfService,
 ) -> tuple[str, ...]:
     """Raise if something is taken of what is disabled; return what was so and is overridden."""
-    out: set[Key] = set()
-    for key, place in places.items():  # a plain loop, as every write comes through here
-        if place.disabled_until is not None and place.disabled_until > now:
-            out.add(key)
+    out = {
+        key
+        for key, place in places.items()
+        if place.disabled_until is not None and place.disabled_until > now
+    }
     if not out:
         return ()
     given = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.given}

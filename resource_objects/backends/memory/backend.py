@@ -271,7 +271,7 @@ def _disable(draft: Draft, order: DisableOrder, by: str | None) -> None:
     now = order.carried_out(kept, by, draft.now)
     draft.disabled.put(order.provider_uuid, now)
     told = DisabledChange(order.provider_uuid, now)
-    draft.of_tree(order.provider_uuid).disabled.append(told)
+    draft.of_tree(order.provider_uuid).disabled += (told,)
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -300,8 +300,8 @@ def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[Consumer
         generation=draft.number,
         out_of_service=lambda uuids: _out_of_service(draft, uuids),
     )
-    for uuid in settlement.overridden:
-        draft.of_tree(uuid).overrides.add(uuid)
+    for uuid in sorted(settlement.overridden):
+        draft.of_tree(uuid).overrides += (uuid,)
     _use_inventories(draft, settlement, places)
     for settled in settlement.consumers:
         _give_back(draft, settled)

@@ -349,8 +349,9 @@ class ShardEntry:
     definitions: set[str] = dataclasses.field(default_factory=set)
     reports: set[str] = dataclasses.field(default_factory=set)
     claims: set[str] = dataclasses.field(default_factory=set)
-    disabled: list[DisabledChange] = dataclasses.field(default_factory=list)
-    overrides: set[str] = dataclasses.field(default_factory=set)
+    # nothing is made for these, for nearly no write has any
+    disabled: tuple[DisabledChange, ...] = ()
+    overrides: tuple[str, ...] = ()
 
 
 # --- feed -----------------------------------------------------------------------------------------
@@ -378,8 +379,8 @@ def tell(draft: Draft, write: Write) -> None:
             tuple(sorted(told.definitions)),
             tuple(sorted(told.reports)),
             tuple(sorted(told.claims)),
-            tuple(told.disabled),
-            tuple(sorted(told.overrides)),
+            told.disabled,
+            told.overrides,
         )
         draft.changes.put(shard, number, entry)
 
