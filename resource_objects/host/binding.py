@@ -102,7 +102,8 @@ class Host:
     """A host in its tree, read at one moment; ``inventories`` are its own.
 
     ``unexplained`` is what a record says is used and nobody holds: it is used in all the rest, as
-    if it were held already. ``drift`` is the same of a host that was adopted before; it is not.
+    if it were held already. ``drift`` is the same of a host that was adopted before; it is not. It
+    tells too what a record says is free and the host does not have.
     """
 
     name: str
@@ -239,15 +240,16 @@ def read_host(
     host = Host.find(columns, key)  # a uuid is nobody's name but its own provider's
     if host is None or record is None:
         return host
-    seen = Inventories(_there_in(host))
-    uses = unexplained(record, host.in_tree[1], host.located, seen, columns)
+    seen, provider = Inventories(_there_in(host)), host.in_tree[1]
+    found = unexplained(record, provider, host.located, seen, columns)
     if host.adopted_at is not None:
-        return dataclasses.replace(host, drift=Drift(uses))
+        return dataclasses.replace(host, drift=found.drift(provider))
+    drift, uses = Drift(absent=found.absent), found.uses
     if not uses:
-        return host
+        return dataclasses.replace(host, drift=drift)
     then = Host.find(with_taken(columns, uses, unattributed(host.name)), key)
     assert then is not None, "it was there"
-    return dataclasses.replace(then, unexplained=uses)
+    return dataclasses.replace(then, unexplained=uses, drift=drift)
 
 
 def refuse_other_uuid(found: Host, uuid: str | None) -> None:

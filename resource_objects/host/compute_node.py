@@ -681,8 +681,10 @@ class ComputeNode(base.ResourceObject):
         From now on the ledger says what is used: used figures become the ledger's, with what is
         pending on top. What a *record* says is used and no consumer of the ledger explains is used
         too: the first save of the host writes it, as what its *unattributed* consumer holds, also
-        beyond the capacity (:mod:`resource_objects.host.adoption`). That happens once; what a
-        record says more afterwards is :attr:`drift`. Who really uses it gets it by
+        beyond the capacity (:mod:`resource_objects.host.adoption`). Of devices that the ledger has
+        free and the record's pools do not count, those of the least addresses are held: a count is
+        exact, which they are is a choice. That happens once; what a record says more afterwards,
+        and devices that pools count and the ledger does not have, are :attr:`drift`. Who really uses it gets it by
         ``ledger.attribute``. Totals, and reserved and ratios that were given or stated, stay this
         node's and are written by :meth:`save` where they differ; others become the ledger's. A
         host that the ledger does not know is made by the first save, with its cells, and with its
@@ -739,7 +741,25 @@ class ComputeNode(base.ResourceObject):
             if count_of(saved, name) is None
             and (used := stated.recorded(self.row, self._settings, name))
         }
-        return Record(saved, unknown, self.given_reserved is not None)
+        free, unread = self._counted_free()
+        return Record(saved, unknown, self.given_reserved is not None, free, unread)
+
+    def _counted_free(self) -> tuple[dict[str, Inventory], dict[str, exceptions.InvalidRow]]:
+        """Return what the record counts only the free ones of, and what of it cannot be read."""
+        free: dict[str, Inventory] = {}
+        unread: dict[str, exceptions.InvalidRow] = {}
+        known = members(self.saved) if self.obj_attr_is_set("saved") else {}
+        for column in columns():
+            if column.tells_use:
+                continue
+            try:
+                said = column.free(self.row, known.get(column.resource))
+            except exceptions.InvalidRow as error:
+                unread[column.resource] = error
+            else:
+                if said is not None:
+                    free[column.resource] = said
+        return free, unread
 
     def _made_binding(
         self,
@@ -784,9 +804,10 @@ class ComputeNode(base.ResourceObject):
 
     @property
     def drift(self) -> Drift:
-        """What the record said is used beyond what the ledger knows, of a host adopted before.
+        """What the record said and the ledger does not know.
 
-        It is as it was when the node was bound, and nothing of it is written: the ledger knows who
+        What it says is used beyond that, of a host adopted before; and what it counts as free and
+        the ledger's host does not have. It is as it was when the node was bound, and nothing of it is written: the ledger knows who
         holds what. Nothing of a node that was loaded.
 
         :raises NotBound: if there is no ledger
@@ -850,6 +871,8 @@ class ComputeNode(base.ResourceObject):
         :raises ProviderNotFound: if the host is gone, even if another has its name now
         :raises ProviderExists: if the host was not there, and its name is another machine's now
         :raises InvalidInventory: as :meth:`check`
+        :raises InvalidRow: if the record is not adopted yet, the host has devices, and the column
+            that counts them cannot be read
         :raises LostConnection: if it is not known whether it was done
         """
         return saving.save(self, operation)

@@ -10,14 +10,16 @@ their dedicated CPUs as a count, so that a request's counts find it; no other co
 
 **pci_stats** counts: pools say how many devices of each kind are free, not which. So what was read
 is pools: what it could provide can be asked, and nobody can take any. Where somebody said which
-devices there are, the column says what they come to. Nova has no words for the class code of a
-device, nor for facts of ours: they are left out.
+devices there are, the column says what they come to. Where a ledger has more of them free than
+pools count, the rest is in use (:meth:`PCIColumn.compare`). Nova has no words for the class code of
+a device, nor for facts of ours: they are left out.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -25,6 +27,7 @@ from resource_objects import exceptions
 from resource_objects.host.columns import (
     COUNTS,
     Column,
+    Comparison,
     NodeState,
     Settings,
     carried_field,
@@ -276,6 +279,25 @@ class PCIColumn(Column):
     def is_same(self, one: Inventory, other: Inventory) -> bool:
         """Compare, whether held devices are claimed or in use: who takes one again claims it."""
         return _with_claims(one) == _with_claims(other)
+
+    def free(self, row: Mapping[str, Any], known: Inventory | None) -> Inventory | None:
+        """Return the pools, also where there are none: then no device is free."""
+        if isinstance(known, PCIInventory):
+            return None if known.devices else known
+        raw = row.get(self.names[0])
+        if raw in (None, "", b""):
+            return None
+        return PCIInventory((), pools=_pools(raw), resource_class=self.resource)
+
+    def compare(self, said: Inventory, kept: Inventory | None) -> Comparison:
+        assert isinstance(said, PCIInventory)
+        found = PCIInventory() if kept is None else kept
+        assert isinstance(found, PCIInventory)
+        compared = found.compare_pools(said.pools)
+        absent: Counter[str] = Counter()
+        for pool in compared.absent:
+            absent[pool.resource_class] += pool.count
+        return Comparison(compared.in_use, absent)
 
     def close(self, inventory: Inventory) -> None:
         inventory.update(devices=(), usage=(), pools=())

@@ -26,6 +26,8 @@ from resource_objects.resources.pci.device import (
     Device,
     DevicePool,
     DeviceUse,
+    custom_class,
+    tag_matches,
 )
 
 #: States in which a physical function takes those split off it with it.
@@ -256,6 +258,32 @@ def pool_of(device: Device, address: str | None, count: int) -> DevicePool:
         live_migratable=device.live_migratable,
         one_time_use=device.one_time_use,
         facts={} if provider is None else {PROVIDER: provider},
+    )
+
+
+def is_of(pool: DevicePool, device: Device | DevicePool) -> bool:
+    """Return whether a pool may count a device: whether nothing that both say differs.
+
+    A class that follows from the ids says nothing, nor do traits where there are none. Where the
+    device is, is another matter.
+    """
+    said = (pool.live_migratable, device.live_migratable), (pool.numa_node, device.numa_node)
+    providers = pool.facts.get(PROVIDER), device.facts.get(PROVIDER)
+    unsaid = custom_class(pool.vendor_id, pool.product_id)
+    return (
+        (pool.vendor_id, pool.product_id) == (device.vendor_id, device.product_id)
+        and pool.type == device.type
+        and pool.remote_managed == device.remote_managed
+        and all(None in pair or pair[0] == pair[1] for pair in (*said, providers))
+        and (
+            unsaid in (pool.resource_class, device.resource_class)
+            or pool.resource_class == device.resource_class
+        )
+        and (not device.traits or pool.traits <= device.traits)
+        and all(
+            name not in device.tags or tag_matches(device.tags[name], value)
+            for name, value in pool.tags.items()
+        )
     )
 
 

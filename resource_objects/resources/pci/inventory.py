@@ -43,6 +43,7 @@ from resource_objects.resources.pci.fit import (
     place,
     reasons,
 )
+from resource_objects.resources.pci.storage import PoolComparison
 from resource_objects.resources.pci.usage import Renewed
 from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
 
@@ -139,6 +140,26 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :param apart: whether any other device is a pool of its own too, as in Nova's columns
         """
         return self.pools or pools_of(self._known, apart=apart)
+
+    def compare_pools(self, pools: Iterable[DevicePool]) -> PoolComparison:
+        """Return how pools that somebody else counted differ from these devices.
+
+        What a pool and a device both say has to agree; what one of them does not say is all the
+        same. Of the devices that are free here so many stay free as pools count, those of the
+        greatest addresses; the others are in use. A physical function that is split is told by its
+        parts: it is not in use as long as these are not, and they are not if it is counted.
+
+        :raises NotAssigned: where only pools are known here
+
+        >>> lab = PCIInventory([Device(f"0000:3{n}:00.0", "10de", "2330") for n in range(3)])
+        >>> [part for part, _ in lab.compare_pools([DevicePool("10de", "2330", 2)]).in_use]
+        ['0000:30:00.0']
+        >>> [pool.count for pool in lab.compare_pools([DevicePool("10de", "2330", 5)]).absent]
+        [2]
+
+        Cost: devices by pools; where pools have to share devices, by devices once more.
+        """
+        return storage.compare_pools(self._known, tuple(pools))
 
     def device(self, address: str) -> Device:
         """Return the device at an address.
