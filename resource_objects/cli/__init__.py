@@ -9,7 +9,7 @@
 ``device_table``       PCI devices as a table
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
-                       ``consumer``, ``ledger``, ``names``, ``provider`` and ``service``
+                       ``consumer``, ``job``, ``ledger``, ``names``, ``provider`` and ``service``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a

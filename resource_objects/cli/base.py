@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import errno
 import getpass
 import os
 import pathlib
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,12 @@ class Refused(Exception):
     def __init__(self, answer: str, reasons: Iterable[str]) -> None:
         super().__init__(answer)
         self.reasons = tuple(reasons)
+
+
+class Busy(Refused):
+    """Not now: others hold what was asked for, and it can be had after they give back."""
+
+    status = 75  # EX_TEMPFAIL of sysexits.h
 
 
 class SearchCutShort(Refused):
@@ -341,3 +349,29 @@ def open_ledger(
 
     url = database_url(option, os.environ if environ is None else environ)
     return connect(url) if actor is None else connect(url, actor=actor)
+
+
+_DURATION = re.compile(
+    r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?\Z", re.ASCII | re.IGNORECASE
+)
+_IN_SECONDS = (86400, 3600, 60, 1)
+#: Nobody waits or holds for longer, in seconds: ten years.
+_LONGEST = 10 * 365 * 86400
+
+
+def duration(text: str) -> datetime.timedelta:
+    """Return a length of time: ``90`` or ``90s``, ``10m``, ``1h30m``, ``2d``.
+
+    :raises argparse.ArgumentTypeError: naming what was said, if it is none, not above 0, or longer
+        than ten years
+
+    >>> print(duration("1h30m"), duration("0.5"))
+    1:30:00 0:00:00.500000
+    """
+    found = _DURATION.match(text)
+    parts = [float(part or 0) for part in found.groups()] if found and len(text) <= 32 else [0.0]
+    seconds = sum(part * each for part, each in zip(parts, _IN_SECONDS, strict=False))
+    if not 0 < seconds <= _LONGEST:
+        expected = "a time above 0 such as 90s, 10m, 1h30m or 2d, of at most ten years"
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected {expected}")
+    return datetime.timedelta(seconds=seconds)

@@ -60,7 +60,7 @@ class ListCandidates(Lister):
         """Search, and claim if that is said."""
         with misused():
             parsed = arguments.parse_request(parsed_args)
-            options = _options(parsed_args, parsed.limit)
+            options = arguments.parse_search(parsed_args, parsed.limit)
         with self.open_ledger() as ledger:
             snapshot = ledger.snapshot(parsed_args.at)
             with misused():
@@ -105,20 +105,6 @@ class ListCandidates(Lister):
             self.app.stderr.write(f"cut short after {found.steps} steps: there may be more\n")
         if said.explain:
             self.app.stderr.write(f"{found.explain()}\n")
-
-
-def _options(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
-    """Return the options of the search: those given, else the defaults."""
-    if limit is not None and said.limit is not None:
-        raise exceptions.DuplicateKey("--limit", said.limit, "one limit: the query has one")
-    given = {
-        "limit": said.limit if limit is None else limit,
-        "per_host": said.per_host,
-        "order": arguments.parse_order(said),
-        "seed": said.seed,
-        "budget": said.budget,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _listed(found: Candidates) -> tuple[Candidate, ...]:

@@ -1,4 +1,4 @@
-"""The commands about consumers: claim, release, what each holds, and who uses how much of what."""
+"""The commands about consumers: what each holds, and who uses how much of what."""
 
 from __future__ import annotations
 
@@ -31,72 +31,6 @@ if TYPE_CHECKING:
     from resource_objects.requests import Request
     from resource_objects.resources import Amounts
     from resource_objects.search import Candidates
-
-
-class MakeClaim(Lister):
-    """Take resources for a consumer, wherever they fit.
-
-    Prints what was taken and where. If it fits nowhere, says for each host why not (exit status 1).
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("consumer", metavar="CONSUMER", help="who takes it: any name")
-        parser.add_argument("amounts", metavar="AMOUNTS", help="such as VCPU=2,MEMORY_MB=4096")
-        parser.add_argument(
-            "--required",
-            metavar="TRAIT",
-            action="append",
-            default=[],
-            help="a quality that those who give must have; may be repeated",
-        )
-        parser.add_argument(
-            "--forbidden",
-            metavar="TRAIT",
-            action="append",
-            default=[],
-            help="a quality that nobody who gives may have; may be repeated",
-        )
-        parser.add_argument(
-            "--at", metavar="PROVIDER", help="only at this provider and what is below it"
-        )
-        add_release_expired(parser)
-        add_override(parser)
-        add_whose(parser, "its {}")
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Search and claim."""
-        from resource_objects.providers import Claim
-        from resource_objects.providers.disabled import TRAIT
-        from resource_objects.requests import Request
-
-        overrides = parsed_args.override_disabled
-        request = Request(
-            parsed_args.amounts,
-            required=[*parsed_args.required, *([TRAIT] if overrides else [])],
-            forbidden=parsed_args.forbidden,
-        )
-        with self.open_ledger(parsed_args.actor if overrides else None) as ledger:
-            refused = f"nobody can give {parsed_args.consumer} {request}"
-            try:
-                done = claim_at(
-                    ledger,
-                    parsed_args.consumer,
-                    request,
-                    parsed_args.at,
-                    release_expired=parsed_args.release_expired,
-                    override_disabled=overrides,
-                    **whose(parsed_args),
-                )
-            except exceptions.NoCandidates as refusal:
-                raise Refused(refused, str(refusal.args[1]).splitlines()) from refusal
-            if not isinstance(done, Claim):
-                raise Refused(refused, str(done.explain()).splitlines())
-            return COLUMNS, allocation_rows(done.consumer, done.allocations)
 
 
 def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
@@ -160,24 +94,6 @@ class ListConsumers(Lister):
         ]
 
 
-class ReleaseConsumers(Lister):
-    """Give back all that a consumer holds."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("consumer", metavar="CONSUMER", help="who gives back")
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Release, and list what was given back."""
-        with self.open_ledger() as ledger:
-            released = ledger.release(parsed_args.consumer)
-        return COLUMNS, allocation_rows(released.consumer, released.allocations)
-
-
 class ShowConsumer(ShowOne):
     """Show what a consumer holds."""
 
@@ -185,12 +101,28 @@ class ShowConsumer(ShowOne):
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME", help="of the consumer")
+        add_environment(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
+    ) -> int:
+        """Print it, or the lines that a shell reads."""
+        if isinstance(data, Text):
+            self.say("\n".join(data))
+            return 0
+        return super().produce_output(parsed_args, column_names, data)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Read its claim, and where that is."""
         from resource_objects.providers.located import located_amounts
 
+        if parsed_args.env:
+            from resource_objects.host import export_lines, read_environment
+
+            with self.open_ledger() as ledger:
+                found = read_environment(ledger, parsed_args.name, host=parsed_args.host)
+            return (), Text([export_lines(found)])
         with self.open_ledger() as ledger:
             held = ledger.held(parsed_args.name)
             assigned = ledger.assigned(parsed_args.name)
@@ -484,6 +416,13 @@ class ShowTotals(Lister):
         return ("group", "resource_class", "used", "consumers"), [
             (Maybe(one.group), one.resource_class, one.used, one.consumers) for one in found
         ]
+
+
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """Add the options that print the environment of a job in place of a list."""
+    add = parser.add_argument
+    add("--env", action="store_true", help="print its environment, as lines for a shell to eval")
+    add("--host", metavar="HOST", help="on this one, if it holds something of several")
 
 
 def add_release_expired(parser: argparse.ArgumentParser) -> None:

@@ -2,9 +2,12 @@
 
 ======  ===========================================================================================
 0       done
-1       refused, or an error: one line on the standard error output says which
+1       refused: it cannot be, also after others gave back; one line on the standard error output
+        says why, and which name or value is wrong
 2       the arguments are no command, or say what cannot be
 3       cut short: the budget of a search ran out, so the answer is neither yes nor no
+70      broken: the ledger cannot be used, or something went wrong that nobody expected
+75      busy: others hold what is asked for, so it may be had later
 130     interrupted (Ctrl-C)
 141     nobody reads the output any more
 ======  ===========================================================================================
@@ -45,8 +48,20 @@ FAILED = 1
 NO_COMMAND = 2
 INTERRUPTED = 130
 NOBODY_READS = 141
+BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 _EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
+#: What is about the ledger itself, not about what was asked of it.
+_UNUSABLE = (
+    exceptions.DatabaseUnavailable,
+    exceptions.DatabaseBusy,
+    exceptions.LostConnection,
+    exceptions.SchemaTooNew,
+    exceptions.SchemaTooOld,
+    exceptions.InvalidURL,
+    exceptions.BackendNotFound,
+    exceptions.PluginError,
+)
 
 
 class Program(cliff.app.App):
@@ -95,9 +110,11 @@ class Program(cliff.app.App):
 
     def run(self, argv: list[str]) -> int:
         """Run one command and return its exit status. Every error becomes one line."""
-        self.options = argparse.Namespace(debug="--debug" in argv)
+        own = list(itertools.takewhile(lambda argument: argument != "--", argv))
+        self.options = argparse.Namespace(debug="--debug" in own)
         try:
-            self.options, words = self.parser.parse_known_args(argv)
+            self.options, words = self.parser.parse_known_args(own)
+            words += argv[len(own) :]  # what stands behind -- is not ours
             self.configure_logging()
             if not words or self.options.deferred_help:
                 words = ["help", *itertools.takewhile(_is_word, words)]
@@ -117,7 +134,8 @@ class Program(cliff.app.App):
         except exceptions.SearchLimitReached as error:
             return self.fail(error, SearchCutShort.status)
         except Exception as error:
-            return self.fail(error)
+            is_broken = isinstance(error, _UNUSABLE) or not isinstance(error, _EXPECTED)
+            return self.fail(error, BROKEN if is_broken else FAILED)
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run the command that ``argv`` begins with."""
@@ -126,7 +144,15 @@ class Program(cliff.app.App):
         except ValueError:
             return self.no_command(argv)
         command = factory(self, self.options, cmd_name=name)
-        return command.run(command.get_parser(f"{PROGRAM} {name}").parse_args(rest))
+        parser = command.get_parser(f"{PROGRAM} {name}")
+        if not getattr(command, "takes_program", False):
+            return command.run(parser.parse_args(rest))
+        own = list(itertools.takewhile(lambda argument: argument != "--", rest))
+        said = parser.parse_args(own)
+        said.program = rest[len(own) + 1 :]
+        if not said.program:
+            parser.error("expected -- and the program to run")
+        return command.run(said)
 
     def configure_logging(self) -> None:
         """Show what libraries log only when asked: what matters is raised, and said once."""
@@ -306,8 +332,9 @@ BUILT_IN = {
     "device drain": "resource_objects.cli.service:DrainDevice",
     "candidates": "resource_objects.cli.candidates:ListCandidates",
     "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
-    "claim": "resource_objects.cli.consumer:MakeClaim",
-    "release": "resource_objects.cli.consumer:ReleaseConsumers",
+    "claim": "resource_objects.cli.job:MakeClaim",
+    "run": "resource_objects.cli.job:RunJob",
+    "release": "resource_objects.cli.job:ReleaseConsumers",
     "consumer list": "resource_objects.cli.consumer:ListConsumers",
     "consumer show": "resource_objects.cli.consumer:ShowConsumer",
     "allocation set": "resource_objects.cli.consumer:SetAllocations",
@@ -315,7 +342,7 @@ BUILT_IN = {
     "allocation list": "resource_objects.cli.consumer:ListAllocations",
     "allocation move": "resource_objects.cli.consumer:MoveConsumer",
     "allocation swap": "resource_objects.cli.consumer:SwapConsumers",
-    "allocation delete": "resource_objects.cli.consumer:ReleaseConsumers",
+    "allocation delete": "resource_objects.cli.job:ReleaseConsumers",
     "usage": "resource_objects.cli.consumer:ShowUsage",
     "usage total": "resource_objects.cli.consumer:ShowTotals",
     "provider list": "resource_objects.cli.provider:ListProviders",

@@ -267,6 +267,23 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
 
 
+def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
+    """Return the options of the search that are given.
+
+    :raises InvalidInput: naming the word, what was said and what was expected
+    """
+    if limit is not None and said.limit is not None:
+        raise exceptions.DuplicateKey("--limit", said.limit, "one limit: the query has one")
+    given = {
+        "limit": said.limit if limit is None else limit,
+        "per_host": said.per_host,
+        "order": parse_order(said),
+        "seed": said.seed,
+        "budget": said.budget,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def parse_order(said: argparse.Namespace) -> Order:
     """Return in which order hosts are looked at.
 

@@ -417,7 +417,7 @@ def test_a_claim_that_is_cut_short_has_its_status(lab, monkeypatch):
     def search(*arguments, **options):
         raise exceptions.SearchLimitReached(5)
 
-    monkeypatch.setattr("resource_objects.cli.consumer.search_at", search)
+    monkeypatch.setattr("resource_objects.search.Snapshot.candidates", search)
     done = lab("claim", "job-2", "VCPU=1")
     assert (done.status, done.out) == (3, "")
     assert done.err == ("resource-objects: cut short after 5 steps, 0 found: neither yes nor no\n")

@@ -16,6 +16,7 @@ from resource_objects.cli import request_arguments
 DOC = pathlib.Path(__file__).parents[2] / "doc" / "source"
 PAGE, REFERENCE = DOC / "howto" / "candidates.rst", DOC / "reference" / "command.rst"
 OUT_OF_SERVICE = DOC / "howto" / "out_of_service.rst"
+JOBS = DOC / "howto" / "jobs.rst"
 _BLOCK = re.compile(r"^\.\. code-block:: console\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 
 
@@ -27,7 +28,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
             yield command, printed.strip()
 
 
-@pytest.mark.parametrize("page", [PAGE, OUT_OF_SERVICE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, OUT_OF_SERVICE, JOBS], ids=lambda page: page.stem)
 def test_each_command_of_the_page_prints_what_stands_below_it(
     run, monkeypatch: pytest.MonkeyPatch, page: pathlib.Path
 ) -> None:
@@ -47,6 +48,7 @@ def _undated(text: str) -> str:
     """Return a text without the days and cursors in it, which each run has of its own."""
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
     text = re.sub(r"cursor: \S+", "cursor: ...", text)
+    text = re.sub(r"_CLAIM=\S+", "_CLAIM=...", text)
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
 
 

@@ -84,7 +84,7 @@ def test_several_traits_may_be_required(lab, held):
 def test_a_refusal_says_why_host_by_host_and_takes_nothing(lab, held):
     lab("claim", "job-1", "PGPU=1", "--required", "CUSTOM_H100")
     done = lab("claim", "job-2", "VCPU=1,PGPU=2", "-f", "json")
-    assert (done.status, done.out) == (1, "")
+    assert (done.status, done.out) == (75, "")
     assert done.err == (
         "resource-objects: nobody can give job-2 VCPU=1,PGPU=2:\n"
         "  small: PGPU asked 2, free 1 of 2 (job-1 holds 1)\n"
@@ -97,7 +97,7 @@ def test_expired_claims_in_the_way_are_released_on_request(lab, held, url):
     with ro.connect(url) as ledger:
         over = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         ledger.claim("old", {"small/gpu0": "PGPU=1", "small": "VCPU=4"}, expires_at=over)
-    assert lab("claim", "job-1", "PGPU=2").status == 1
+    assert lab("claim", "job-1", "PGPU=2").status == 75
     done = lab("claim", "job-1", "VCPU=1,PGPU=3", "--release-expired")
     assert (done.status, done.out) == (1, "")
     assert done.err == (
@@ -154,21 +154,25 @@ def test_a_consumer_that_holds_something_is_not_given_more(lab, held):
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["job-1", "VCPU"], "amounts: got 'VCPU', expected NAME=VALUE such as VCPU=2"),
+        (["job-1", "VCPU"], "--resource: got 'VCPU', expected NAME=VALUE such as VCPU=2"),
         (["job-1", "VCPU=-1"], "VCPU: got IntegerAmount(-1), expected an amount above 0"),
-        (["job-1", "VCPU=1.5"], "amount of VCPU: got '1.5', expected a whole number"),
-        (["job-1", "VCPU=0"], "request: got '', expected an amount of something"),
-        (["job-1", ""], "request: got '', expected an amount of something"),
-        (["job-1", "VCPU=1,VCPU=2"], "amounts: got 'VCPU', expected each resource class once"),
-        (["job-1", "CPU=1"], "resource class: got 'CPU', expected a standard or CUSTOM_ class"),
-        (["job-1", "VCPU=1", "--required", "FAST"], "trait: got 'FAST', expected a standard or"),
+        (["job-1", "VCPU=1.5"], "--resource: got '1.5', expected a whole number"),
+        (["job-1", "VCPU=0"], "--resource: got 'VCPU=0', expected CLASS=AMOUNT, such as"),
+        (["job-1"], "request: got '', expected an amount of something"),
+        (["job-1", ""], "--resource: got '', expected CLASS=AMOUNT, such as VCPU=2"),
+        (["job-1", "VCPU=1,VCPU=2"], "--resource: got 'VCPU', expected each resource class once"),
+        (["job-1", "CPU=1"], "--resource: got 'CPU', expected a standard or CUSTOM_ class"),
+        (
+            ["job-1", "VCPU=1", "--required", "FAST"],
+            "--required: got 'FAST', expected a standard or",
+        ),
         (["", "VCPU=1"], "consumer name: got '', expected 1 to 255 printable characters"),
         (["a\nb", "VCPU=1"], "consumer name: got 'a\\nb', expected 1 to 255 printable"),
     ],
 )
 def test_bad_arguments_are_one_line_and_take_nothing(lab, held, argv, line):
     done = lab("claim", *argv)
-    assert (done.status, done.out) == (1, "")
+    assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"resource-objects: {line}")
     assert len(done.err.splitlines()) == 1
     assert held() == {}

@@ -104,7 +104,7 @@ def test_a_home_that_is_no_directory_is_one_line(run, home):
     home.write_text("")
     done = run("usage")
     directory = home / ".local/share/resource_objects"
-    assert (done.status, done.out) == (1, "")
+    assert (done.status, done.out) == (70, "")
     assert done.err == (
         f"resource-objects: {directory} cannot be opened: Not a directory; "
         "choose another ledger with --database or RESOURCE_OBJECTS_DATABASE\n"
@@ -116,7 +116,7 @@ def test_a_home_that_cannot_be_written_is_one_line(run, home, without_rights):
     home.chmod(0o500)
     without_rights()
     done = run("usage")
-    assert (done.status, done.out) == (1, "")
+    assert (done.status, done.out) == (70, "")
     assert "cannot be opened: Permission denied; choose another ledger" in done.err
     assert len(done.err.splitlines()) == 1
 
@@ -127,7 +127,7 @@ def test_a_home_that_refuses_is_one_line_whoever_runs(run, monkeypatch):
 
     monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
     done = run("tour")
-    assert (done.status, done.out) == (1, "")
+    assert (done.status, done.out) == (70, "")
     assert "cannot be opened: Read-only file system; choose another ledger" in done.err
     assert len(done.err.splitlines()) == 1
 
@@ -144,7 +144,7 @@ def test_a_home_that_refuses_is_one_line_whoever_runs(run, monkeypatch):
 )
 def test_a_ledger_that_cannot_be_opened_is_one_line(run, command, url, line):
     done = run(*command, "--database", url)
-    assert done.status == 1
+    assert done.status == 70
     assert line in done.err
     assert done.err.startswith("resource-objects: ")
     assert len(done.err.splitlines()) == 1
@@ -154,7 +154,7 @@ def test_a_file_that_is_no_database_is_one_line(run, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database\n" * 100)
     done = run("usage", "--database", f"sqlite:///{path}")
-    assert (done.status, done.out) == (1, "")
+    assert (done.status, done.out) == (70, "")
     assert done.err.startswith(f"resource-objects: {path} cannot be opened")
     assert len(done.err.splitlines()) == 1
     assert path.read_text() == "not a database\n" * 100
@@ -184,7 +184,7 @@ def test_a_directory_to_which_others_can_write_is_refused(run, default_ledger, m
     default_ledger.parent.mkdir(parents=True)
     default_ledger.parent.chmod(mode)
     done = run("provider", "list")
-    assert done.status == 1
+    assert done.status == 70
     assert f"{default_ledger.parent} cannot be opened: others can write to it; choose" in done.err
     assert not default_ledger.exists()
 
@@ -193,7 +193,7 @@ def test_a_link_in_its_place_is_refused(run, default_ledger, tmp_path) -> None:
     default_ledger.parent.mkdir(parents=True, mode=0o700)
     default_ledger.symlink_to(tmp_path / "planted.db")
     done = run("provider", "list")
-    assert done.status == 1
+    assert done.status == 70
     assert f"{default_ledger} cannot be opened: it is a link; choose" in done.err
     assert not (tmp_path / "planted.db").exists()
 
@@ -202,7 +202,7 @@ def test_a_pipe_in_its_place_is_refused_and_does_not_block(run, default_ledger) 
     default_ledger.parent.mkdir(parents=True, mode=0o700)
     os.mkfifo(default_ledger)
     done = run("provider", "list")
-    assert (done.status, f"{default_ledger} cannot be opened: no file" in done.err) == (1, True)
+    assert (done.status, f"{default_ledger} cannot be opened: no file" in done.err) == (70, True)
 
 
 def test_the_help_says_who_sees_a_url_and_what_to_do(run) -> None:

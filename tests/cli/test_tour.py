@@ -305,7 +305,7 @@ def test_a_machine_that_somebody_else_keeps_meanwhile_stays(run, url, monkeypatc
     some(
         [
             (KeyboardInterrupt, 130, ""),
-            (exceptions.DatabaseBusy("lab.db"), 1, "lab.db is busy"),
+            (exceptions.DatabaseBusy("lab.db"), 70, "lab.db is busy"),
             (BrokenPipeError, 141, ""),
             (SystemExit(143), 143, ""),
             (RuntimeError("boom"), 1, "RuntimeError: boom (unexpected; --debug shows where)"),

@@ -1,0 +1,552 @@
+"""The commands of a job: claim what it needs, run it, release."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from resource_objects import exceptions, names
+from resource_objects.cli import request_arguments as arguments
+from resource_objects.cli.base import (
+    Busy,
+    Command,
+    Lister,
+    Misused,
+    Refused,
+    Text,
+    add_actor,
+    duration,
+    misused,
+)
+from resource_objects.cli.consumer import (
+    COLUMNS,
+    add_environment,
+    add_override,
+    add_release_expired,
+    add_whose,
+    allocation_rows,
+    request_again,
+    whose,
+)
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+    from resource_objects.providers import Claim
+    from resource_objects.requests import Request
+    from resource_objects.search import Candidates
+
+#: Seconds: the first pause of who waits, and the longest; each is twice the one before.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+
+
+# --- claim --------------------------------------------------------------------------------------
+
+
+def _add_claim(parser: argparse.ArgumentParser) -> None:
+    """Add what may be said of a claim, by who claims and by who runs something."""
+    arguments.add_request(parser)
+    arguments.add_search(parser)
+    add = parser.add_argument
+    add(
+        "--wait",
+        metavar="TIME",
+        type=duration,
+        help="if it is busy, try again for so long, such as 10m; who waits stands in no line",
+    )
+    add_override(parser)
+    add_whose(parser, "its {}")
+
+
+class _Asked:
+    """What is asked for whom: the request, how it is searched, how it is taken."""
+
+    def __init__(self, said: argparse.Namespace, consumer: str) -> None:
+        from resource_objects.providers.disabled import TRAIT
+
+        with misused():
+            self.consumer = names.consumer_name(consumer)
+            if said.user is None and said.actor is not None:
+                said.user = names.label(said.actor, "actor")
+            parsed = arguments.parse_request(said)
+            self.options = arguments.parse_search(said, parsed.limit)
+        self.request = parsed.request
+        if said.override_disabled:
+            unnamed = self.request.unnamed
+            required = unnamed.replace(required={*unnamed.required, TRAIT})
+            self.request = self.request.replace(groups=(required, *self.request.named))
+        self.at: str | None = said.at
+        self.wait: datetime.timedelta | None = said.wait
+        self.described = whose(said)
+        self.override_disabled: bool = said.override_disabled
+        self.replaces: bool = getattr(said, "replace", False)
+
+    def search(self, ledger: Ledger, *without: str) -> Candidates:
+        """Return who could give it; ``without``: as if these consumers held nothing."""
+        snapshot = ledger.snapshot(self.at)
+        if without:
+            from resource_objects.providers.dry_run import without_consumers
+            from resource_objects.search import Snapshot
+
+            columns = ledger.backend.read(*([] if self.at is None else [self.at]))
+            snapshot = Snapshot(without_consumers(columns, *without), at=self.at)
+        with misused():
+            return snapshot.candidates(self.request, **self.options)
+
+    def take(self, ledger: Ledger, attempt: Callable[[], Claim]) -> Claim:
+        """Attempt to take it, as long as it is busy and somebody waits.
+
+        :raises Busy: if others hold it
+        :raises Refused: if nobody could give it, whoever gave back
+        :raises ConsumerExists: if who asks holds something else already
+        """
+        until = time.monotonic() + (self.wait.total_seconds() if self.wait else 0)
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return attempt()
+            except exceptions.CapacityException as refusal:
+                if not self.replaces and next(ledger.consumers(name=self.consumer), None):
+                    raise exceptions.ConsumerExists(self.consumer) from refusal
+                refused = self._refused(ledger, refusal)
+                left = until - time.monotonic()
+                if not isinstance(refused, Busy) or left <= 0:
+                    raise refused from refusal
+            time.sleep(min(left, random.uniform(pause / 2, pause)))  # no secret
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _refused(self, ledger: Ledger, refusal: exceptions.CapacityException) -> Refused:
+        """Return what a refusal means: not now, or not at all."""
+        columns = ledger.backend.read(*([] if self.at is None else [self.at]))
+        could = self.search(ledger, *set(columns.allocations.consumer))
+        kind = Busy if could else Refused
+        answer = f"nobody can give {self.consumer} {self.request}"
+        told = refusal.args[1] if isinstance(refusal, exceptions.NoCandidates) else refusal
+        return kind(answer, str(told).splitlines())
+
+
+class MakeClaim(Lister):
+    """Take resources for a consumer, wherever they fit.
+
+    Prints what was taken and where. If it fits nowhere, says for each host why not: with exit
+    status 75 if others hold it, 1 if it could not be had whoever gave back. The words about what is
+    asked are those of `candidates`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("consumer", metavar="CONSUMER", help="who takes it: any name")
+        _add_claim(parser)
+        add = parser.add_argument
+        add("--expires-in", metavar="TIME", type=duration, help="it may be released after this")
+        again = parser.add_mutually_exclusive_group()
+        again.add_argument(
+            "--operation", metavar="UUID", help="said again with the same one, it happens once"
+        )
+        again.add_argument(
+            "--replace",
+            action="store_true",
+            help="let it hold this and nothing else; what it has for the same request it keeps",
+        )
+        add_release_expired(parser)
+        add_environment(parser)
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Search and claim."""
+        said = parsed_args
+        asked = _Asked(said, said.consumer)
+        with self.open_ledger(said.actor) as ledger:
+            done = asked.take(ledger, lambda: _claim(ledger, asked, said))
+            if not said.env:
+                return COLUMNS, allocation_rows(done.consumer, done.allocations)
+            from resource_objects.host import export_lines, read_environment
+
+            try:
+                found = read_environment(ledger, done, host=said.host)
+            except exceptions.ResourceObjectsError:
+                if not said.operation and not said.replace:  # it was made just now, for nothing
+                    ledger.release(done.consumer)
+                raise
+            return (), Text([export_lines(found)])
+
+
+def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
+    """Take what was asked for, or find that it is held already."""
+    kept = next(ledger.consumers(name=asked.consumer), None) if said.replace else None
+    options = {
+        **asked.described,
+        "release_expired": said.release_expired,
+        "override_disabled": asked.override_disabled,
+    }
+    if kept is None:
+        return ledger.claim(
+            asked.consumer,
+            asked.search(ledger),
+            expires_in=said.expires_in,
+            operation=said.operation,
+            **options,
+        )
+    done = kept.claim
+    if not _is_held(ledger, asked):
+        found = asked.search(ledger, asked.consumer)
+        done = ledger.replace(asked.consumer, found, generation=kept.generation, **options)
+    if said.expires_in is not None:
+        done = ledger.renew(asked.consumer, expires_in=said.expires_in, claim=done.id)
+    return done
+
+
+def _is_held(ledger: Ledger, asked: _Asked) -> bool:
+    """Return whether a consumer holds what is asked, and where it is asked."""
+    try:
+        if request_again(ledger, asked.consumer) != asked.request:
+            return False
+    except Refused:  # units that no request can say
+        return False
+    if asked.at is None:
+        return True
+    here = {one.name for one in ledger.provider(asked.at).walk()}
+    return any(one.provider in here for one in ledger.held(asked.consumer).allocations)
+
+
+# --- release ------------------------------------------------------------------------------------
+
+
+class ReleaseConsumers(Lister):
+    """Give back all that consumers hold: one, several, or all of a user; all of them or none.
+
+    Those of another user only with --force: that guards against a slip, not against anybody who
+    means it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add("consumers", metavar="CONSUMER", nargs="*", help="who gives back")
+        add("--user", metavar="NAME", help="all of this user, in place of names; none is no error")
+        add("--force", action="store_true", help="also those of another user")
+        return add_actor(parser)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Release, and list what was given back."""
+        wanted = list(dict.fromkeys(parsed_args.consumers))
+        user, me = parsed_args.user, parsed_args.actor
+        if bool(wanted) == (user is not None):
+            raise Misused("expected the names of consumers, or --user")
+        with self.open_ledger(me) as ledger:
+            if user is not None:
+                found = list(ledger.consumers(user=user))
+                wanted = [one.name for one in found]
+            elif not parsed_args.force:
+                found = list(ledger.consumers(name=wanted))
+            others = [] if parsed_args.force else [
+                f"{one.name} is of {one.user}" for one in found if one.user not in (None, me)
+            ]  # fmt: skip
+            if others:
+                raise Refused("these are of another user, which needs --force", others)
+            done = ledger.release_all(wanted) if wanted else ()
+        return COLUMNS, [
+            row for claim in done for row in allocation_rows(claim.consumer, claim.allocations)
+        ]
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+#: What a shell says of a program that cannot be run, and of one that is not there.
+_CANNOT_RUN, _NOT_FOUND = 126, 127
+#: A program that a signal ended has this, and the signal's number, as its status.
+_SIGNALLED = 128
+#: Signals that go on to the program; those that a terminal sends go to it directly.
+_FORWARDED = frozenset(
+    {
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGWINCH,
+    }
+)
+#: Seconds that a program has after SIGTERM, before SIGKILL.
+_GRACE = 10.0
+#: prctl(2): the signal that a process gets when the one that started it is gone.
+_PR_SET_PDEATHSIG = 1
+
+
+class RunJob(Command):
+    """Claim resources, run a program with the environment of a job, and release them at the end.
+
+    It runs on this machine, so they are searched on this machine, unless --at says where. Signals
+    go on to the program and to what it started. The claim expires and is renewed while the program
+    runs: if this command is killed, the program gets SIGTERM, and whoever needs the room next may
+    release it after --lease. Ends with the status of the program; 128 and its number for a signal;
+    127 and 126 for one that is not there or cannot be run.
+    """
+
+    takes_program = True
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.usage = f"{prog_name} [options] AMOUNTS -- PROGRAM [arguments]"
+        _add_claim(parser)
+        add = parser.add_argument
+        add("--name", metavar="CONSUMER", help="who takes it (default: made up, with your name)")
+        add(
+            "--lease",
+            metavar="TIME",
+            type=duration,
+            default=datetime.timedelta(minutes=1),
+            help="if this command is killed, others may have it after this (default: 1m)",
+        )
+        add(
+            "--end-when-lost",
+            action="store_true",
+            help="end the program if somebody releases its claim; without, that is only told",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Claim, run, release."""
+        from resource_objects.host import read_environment
+
+        said = parsed_args
+        asked = _Asked(said, said.name or _made_up(said.actor))
+        with self.open_ledger(said.actor) as ledger:
+            if asked.at is None and not _is_in_a_tree(asked.request):
+                asked.at = _this_machine(ledger)
+            claim = asked.take(
+                ledger,
+                lambda: ledger.claim(
+                    asked.consumer,
+                    asked.search(ledger),
+                    expires_in=said.lease,
+                    release_expired=True,
+                    override_disabled=asked.override_disabled,
+                    **asked.described,
+                ),
+            )
+            keeper = _Keeper(self, ledger, claim, said)
+            try:
+                variables = read_environment(ledger, claim)
+                return keeper.run(said.program, {**os.environ, **variables})
+            finally:
+                keeper.release()
+
+
+def _made_up(user: str | None) -> str:
+    """Return a name that nobody else has."""
+    return f"{user or os.getuid()}-{os.uname().nodename}-{uuid.uuid4().hex[:8]}"
+
+
+def _is_in_a_tree(request: Request) -> bool:
+    return any(group.in_tree for group in request.groups)
+
+
+def _this_machine(ledger: Ledger) -> str:
+    """Return the provider of this machine.
+
+    :raises Misused: if it is not kept by its name
+    """
+    name = os.uname().nodename
+    for known in dict.fromkeys((name, name.partition(".")[0])):
+        if next(ledger.providers(name=known), None) is not None:
+            return known
+    raise Misused(f"this machine, {name}, is no provider of the ledger; say --at PROVIDER")
+
+
+class _Keeper:
+    """Keeps a claim while a program runs."""
+
+    def __init__(
+        self, command: Command, ledger: Ledger, claim: Claim, said: argparse.Namespace
+    ) -> None:
+        self._command = command
+        self._ledger = ledger
+        self._claim = claim
+        self._said = said
+        self._is_lost = False
+        self._child: subprocess.Popen[bytes] | None = None
+        self._ended = threading.Event()
+
+    def run(self, program: Sequence[str], environ: dict[str, str]) -> int:
+        """Run a program with its lease renewed; return its status."""
+        from resource_objects.ledger.lease import Lease
+
+        expires_in = self._said.lease
+        with _Signals() as signals:
+            try:
+                self._child = child = signals.start(program, environ)
+            except OSError as error:
+                self._tell(f"{program[0]}: {error.strerror}")
+                return _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN
+            with Lease(
+                self._ledger,
+                self._claim,
+                expires_in=expires_in,
+                lost=self._on_lost,
+                failed=self._on_failed,
+            ):
+                status = signals.wait(child)
+                self._ended.set()
+        return _SIGNALLED - status if status < 0 else status
+
+    def release(self) -> None:
+        """Release the claim, if it is still there."""
+        name = self._claim.consumer
+        if self._is_lost:
+            return
+        try:
+            if self._ledger.held(name).id == self._claim.id:
+                self._ledger.release(name)
+        except exceptions.ConsumerNotFound:
+            self._tell(f"the claim of {name} was released by somebody else")
+        except exceptions.ResourceObjectsError as error:
+            self._tell(f"not released, others may have it after {self._said.lease}: {error}")
+
+    def _on_lost(self, error: exceptions.ResourceObjectsError) -> None:
+        self._is_lost = True
+        ends = self._said.end_when_lost
+        then = "the program is ended" if ends else "others may take what the program uses"
+        self._tell(f"the claim is lost, {then}: {error}")
+        if ends:
+            self._signal(signal.SIGTERM)
+            if not self._ended.wait(_GRACE):
+                self._signal(signal.SIGKILL)
+
+    def _on_failed(self, error: exceptions.ResourceObjectsError) -> None:
+        self._tell(f"not renewed, tried again: {error}")
+
+    def _signal(self, number: int) -> None:
+        if self._child is not None and not self._ended.is_set():
+            _kill_group(self._child.pid, number)
+
+    def _tell(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # nobody reads it
+            self._command.app.stderr.write(f"resource-objects: {text}\n")
+            self._command.app.stderr.flush()
+
+
+def _kill_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+class _Signals:
+    """Starts a program in a process group of its own, and hands signals on to that.
+
+    They are blocked here and fetched one by one (sigwaitinfo), so none interrupts a write to the
+    ledger, and none is lost between the claim and the start of the program. Where there is a
+    terminal the program gets it, as a shell would give it, and what is typed goes to the program
+    alone; if it is stopped (Ctrl-Z), so is this process, and both go on together.
+    """
+
+    def __init__(self) -> None:
+        self._terminal: int | None = None
+        self._mask: set[signal.Signals | int] = set()
+
+    def __enter__(self) -> _Signals:
+        # one that is ignored would not be kept, and who ignores SIGCHLD is told of no end
+        self._before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        blocked = {*_FORWARDED, signal.SIGCHLD, signal.SIGTTOU}
+        self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, blocked))
+        self._terminal = _terminal()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._give_terminal(os.getpgrp())
+        while signal.sigtimedwait([*_FORWARDED, signal.SIGCHLD], 0) is not None:
+            pass  # it came after the end of the program, or is the end of it
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        signal.signal(signal.SIGCHLD, self._before)
+
+    def start(self, program: Sequence[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start the program.
+
+        :raises OSError: if it cannot be run
+        """
+        die_with_parent = _dying_with_parent()
+        mask, terminal, parent = self._mask, self._terminal, os.getpid()
+
+        def prepare() -> None:
+            if terminal is not None:
+                os.tcsetpgrp(terminal, os.getpid())
+            die_with_parent()
+            if os.getppid() != parent:
+                os._exit(_SIGNALLED + signal.SIGTERM)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+        sys.stdout.flush()
+        try:
+            return subprocess.Popen(
+                program,
+                env=environ,
+                preexec_fn=prepare,  # there is no other thread yet
+                process_group=0,
+            )
+        except ValueError as error:  # a null byte
+            raise OSError(0, str(error)) from error
+
+    def wait(self, child: subprocess.Popen[bytes]) -> int:
+        """Hand signals on until the program ends; return its status, negative for a signal."""
+        while True:
+            came = signal.sigwaitinfo([*_FORWARDED, signal.SIGCHLD])
+            if came.si_signo != signal.SIGCHLD:
+                _kill_group(child.pid, came.si_signo)
+                continue
+            pid, status = os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED)
+            if pid and os.WIFSTOPPED(status):
+                self._stop_with(child.pid)
+            elif pid:
+                child.returncode = os.waitstatus_to_exitcode(status)
+                return child.returncode
+
+    def _stop_with(self, group: int) -> None:
+        """Stop as the program did; once this goes on, let the program go on."""
+        if self._terminal is None:
+            return  # whoever stopped it lets it go on
+        self._give_terminal(os.getpgrp())
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._give_terminal(group)
+        _kill_group(group, signal.SIGCONT)
+
+    def _give_terminal(self, group: int) -> None:
+        if self._terminal is not None:
+            with contextlib.suppress(OSError):  # it was closed
+                os.tcsetpgrp(self._terminal, group)
+
+
+def _terminal() -> int | None:
+    """Return the descriptor of the terminal, if this process is in its foreground."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp():
+            return 0
+    return None
+
+
+def _dying_with_parent() -> Callable[[], object]:
+    """Return a function after which a process gets SIGTERM when its parent is gone."""
+    if sys.platform != "linux":
+        return lambda: None
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)

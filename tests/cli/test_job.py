@@ -1,0 +1,445 @@
+"""Claiming for a job, running it, releasing: what a batch system, or a person, calls."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import resource_objects as ro
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = os.uname().nodename
+MANY = 20.0  # seconds that something may take which takes an instant
+
+
+@pytest.fixture
+def url(sqlite_url) -> str:
+    """A ledger of this machine and another one, two GPUs each."""
+    url = sqlite_url("lab.db")
+    with ro.connect(url) as ledger:
+        for name in (HERE, "other"):
+            host = ro.Provider(name, "VCPU=8,MEMORY_MB=8192")
+            for number in range(2):
+                host.add(f"{name}/gpu{number}", "PGPU=1")
+            ledger.sync(host)
+    return url
+
+
+@pytest.fixture
+def lab(run, url, monkeypatch):
+    """Run a command on that ledger, as the user ann."""
+    monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", url)
+    monkeypatch.setenv("LOGNAME", "ann")
+    return run
+
+
+@pytest.fixture
+def ledger(url) -> Iterator[ro.Ledger]:
+    with ro.connect(url) as ledger:
+        yield ledger
+
+
+def holders(ledger: ro.Ledger) -> list[str]:
+    return [one.name for one in ledger.consumers()]
+
+
+# --- claim ---
+
+
+def test_a_claim_prints_the_environment_for_a_shell(lab):
+    done = lab("claim", "job's", "VCPU=2,PGPU=1", "--at", "other", "--env")
+    assert (done.status, done.err) == (0, "")
+    shell = f'{done.out}printf \'%s|\' "$CUDA_VISIBLE_DEVICES" "$RESOURCE_OBJECTS_CONSUMER"'
+    assert subprocess.check_output(["sh", "-ceu", shell], text=True) == "0|job's|"
+    assert lab("consumer", "show", "job's", "--env").out == done.out
+    none = lab("claim", "job-2", "VCPU=1", "--env")
+    assert "export CUDA_VISIBLE_DEVICES=''" in none.lines
+
+
+def test_a_claim_whose_devices_cannot_be_told_is_taken_back(lab, ledger):
+    ledger.sync(ro.Provider("counted", "PGPU=4"))
+    done = lab("claim", "job-1", "PGPU=3", "--at", "counted", "--env")
+    assert (done.status, done.out) == (1, "")
+    assert "does not say which" in done.err
+    assert holders(ledger) == []
+
+
+def test_one_claim_says_groups_owner_project_and_expiry(lab, ledger):
+    done = lab(
+        *("claim", "job-1", "VCPU=2", "--group", "_GPU", "--resource", "PGPU=1"),
+        *("--at", "other", "--project", "vision", "--expires-in", "2h"),
+    )
+    assert (done.status, done.err) == (0, "")
+    (kept,) = ledger.consumers()
+    assert (kept.user, kept.project) == ("ann", "vision")
+    left = kept.expires_at - ledger.backend.now()
+    assert datetime.timedelta(hours=1) < left <= datetime.timedelta(hours=2)
+    assert [group.suffix for group in kept.request.groups] == ["", "_GPU"]
+
+
+def test_who_claims_stands_in_the_feed(lab):
+    lab("claim", "job-1", "VCPU=1")
+    lab("claim", "job-2", "VCPU=1", "--actor", "prologue")
+    rows = json.loads(lab("changes", "-f", "json").out)
+    told = {row["subject"]: row["actor"] for row in rows if row["kind"] == "claim"}
+    assert told == {"job-1": "ann", "job-2": "prologue"}
+
+
+def test_busy_refused_and_broken_are_told_apart(lab, ledger):
+    ledger.claim("big", {"other": "VCPU=8", HERE: "VCPU=8"})
+    busy = lab("claim", "job-1", "VCPU=1")
+    assert (busy.status, busy.out) == (75, "")
+    assert "big holds 8" in busy.err
+    assert lab("claim", "job-1", "VCPU=9").status == 1
+    assert lab("claim", "big", "MEMORY_MB=1").status == 1
+    assert lab("claim", "job-1", "VCPU=1", "--database", "sqlite:////no/such/lab.db").status == 70
+    assert holders(ledger) == ["big"]
+
+
+def test_an_operation_that_is_said_again_happens_once(lab, ledger):
+    operation = "7f6f2d6c-5d3d-4c2c-9ad5-3f2c7b0f6b11"
+    first = lab("claim", "job-1", "PGPU=2", "--operation", operation, "--at", "other")
+    again = lab("claim", "job-1", "PGPU=2", "--operation", operation, "--at", "other")
+    assert (again.status, again.out) == (0, first.out)
+    assert lab("claim", "job-1", "PGPU=2", "--operation", "x").status != 0
+
+
+def test_a_job_is_claimed_again_by_its_name(lab, ledger):
+    claim = ("claim", "job-1", "PGPU=2", "--replace", "--expires-in", "1h", "--at", "other")
+    first = lab(*claim)
+    before = ledger.held("job-1")
+    assert first.status == 0
+    again = lab(*claim)
+    assert (again.status, again.out) == (0, first.out)
+    assert ledger.held("job-1").id == before.id
+    assert ledger.held("job-1").expires_at > before.expires_at
+
+
+def test_a_name_that_is_claimed_again_for_something_else(lab, ledger):
+    lab("claim", "job-1", "PGPU=2,VCPU=8", "--at", "other")
+    refused = lab("claim", "job-1", "PGPU=1", "--at", "other")
+    assert (refused.status, refused.out) == (1, "")
+    assert lab("claim", "job-1", "VCPU=8", "--replace", "--at", "other").status == 0
+    assert str(ledger.held("job-1")) == "job-1 holds VCPU=8 of other"
+
+
+@pytest.mark.parametrize("time", ["", "0", "-1m", "1x", "m", "99999d", "1" * 40])
+def test_a_time_that_is_none_is_a_mistake_in_the_arguments(lab, ledger, time):
+    done = lab("claim", "job-1", "VCPU=1", f"--expires-in={time}")
+    assert (done.status, done.out) == (2, "")
+    assert f"got {time!r}, expected a time above 0" in done.err
+    assert holders(ledger) == []
+
+
+# --- wait ---
+
+
+def test_who_waits_gets_what_is_given_back(lab, url, ledger):
+    ledger.claim("big", {"other": "PGPU=0,VCPU=8", HERE: "VCPU=8"})
+    later = threading.Timer(0.5, lambda: ledger.release("big"))
+    later.start()
+    try:
+        assert lab("claim", "job-1", "VCPU=1", "--wait", "1m").status == 0
+    finally:
+        later.join()
+    assert holders(ledger) == ["job-1"]
+
+
+def test_a_wait_that_is_over_is_busy_and_leaves_nothing(lab, ledger):
+    ledger.claim("big", {"other": "VCPU=8", HERE: "VCPU=8"})
+    assert lab("claim", "job-1", "VCPU=1", "--wait", "0.4s").status == 75
+    assert holders(ledger) == ["big"]
+
+
+def test_nobody_waits_for_what_can_never_be(lab):
+    started = time.monotonic()
+    assert lab("claim", "job-1", "VCPU=9", "--wait", "10m").status == 1
+    assert time.monotonic() - started < 300
+
+
+# --- release ---
+
+
+def test_several_are_released_at_once_or_none(lab, ledger):
+    for name in ("job-1", "job-2"):
+        lab("claim", name, "VCPU=1")
+    done = lab("release", "job-1", "job-3", "job-2")
+    assert (done.status, done.out) == (1, "")
+    assert holders(ledger) == ["job-1", "job-2"]
+    done = lab("release", "job-1", "job-2", "-c", "consumer", "-f", "value")
+    assert (done.status, done.lines) == (0, ["job-1", "job-2"])
+    assert holders(ledger) == []
+
+
+def test_all_of_a_user_are_released(lab, ledger):
+    for name, user in (("a", "ann"), ("b", "bob"), ("c", "ann")):
+        lab("claim", name, "VCPU=1", "--user", user)
+    assert lab("release", "--user", "ann").status == 0
+    assert holders(ledger) == ["b"]
+    again = lab("release", "--user", "ann", "-f", "value")
+    assert (again.status, again.out.strip()) == (0, "")
+
+
+@pytest.mark.parametrize("argv", [["b"], ["b", "own"], ["--user", "bob"]])
+def test_what_is_of_another_user_is_released_by_force(lab, ledger, argv):
+    lab("claim", "b", "VCPU=1", "--user", "bob")
+    lab("claim", "own", "VCPU=1")
+    done = lab("release", *argv)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.splitlines()[1:] == ["  b is of bob"]
+    assert holders(ledger) == ["b", "own"]
+    assert lab("release", *argv, "--force").status == 0
+    assert "b" not in holders(ledger)
+
+
+@pytest.mark.parametrize("argv", [[], ["a", "--user", "ann"]])
+def test_names_or_a_user_are_released(lab, argv):
+    done = lab("release", *argv)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "resource-objects: expected the names of consumers, or --user\n"
+
+
+# --- run ---
+
+
+@pytest.fixture
+def start(home, url) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start ``resource-objects run`` in a process of its own."""
+    started = []
+
+    def start_run(*argv: str) -> subprocess.Popen[str]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "RESOURCE_OBJECTS_DATABASE": url}
+        child = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "resource_objects", "run", *argv],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=home,
+        )
+        started.append(child)
+        return child
+
+    yield start_run
+    for child in started:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        child.communicate()
+
+
+def python(code: str) -> tuple[str, ...]:
+    return "--", sys.executable, "-c", code
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + MANY
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        stat = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii")
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+WAITS = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+
+
+def test_a_program_runs_with_its_environment_and_everything_is_released(start, ledger):
+    code = (
+        "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['RESOURCE_OBJECTS_HOST'])"
+    )
+    ledger.claim("other", {f"{HERE}/gpu0": "PGPU=1"})
+    child = start("PGPU=1", *python(code))
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (0, f"1 {HERE}\n", "")
+    assert holders(ledger) == ["other"]
+
+
+def test_a_program_sees_who_holds_for_it_while_it_runs(start, ledger):
+    child = start("VCPU=1", "--name", "job-1", "--project", "vision", *python(WAITS))
+    assert child.stdout is not None
+    child.stdout.readline()
+    (kept,) = ledger.consumers()
+    assert (kept.name, kept.project, str(kept)) == (
+        "job-1",
+        "vision",
+        f"job-1 holds VCPU=1 of {HERE}",
+    )
+    assert kept.expires_at is not None
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 75, 255])
+def test_the_status_is_the_programs(start, ledger, status):
+    child = start("VCPU=1", *python(f"raise SystemExit({status})"))
+    assert child.wait(60) == status
+    assert holders(ledger) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [("no-such-program", 127), ("/", 126), ("/etc/passwd", 126)]
+)
+def test_a_program_that_cannot_be_run_is_one_line(start, ledger, program, status):
+    child = start("VCPU=1", "--", program)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (status, "")
+    assert err.startswith(f"resource-objects: {program}: ")
+    assert len(err.splitlines()) == 1
+    assert holders(ledger) == []
+
+
+def test_arguments_behind_the_dashes_are_the_programs(start):
+    child = start("VCPU=1", *python("import sys; print(sys.argv[1:])"), "--debug", "--", "-v", "-h")
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (0, "['--debug', '--', '-v', '-h']\n", "")
+
+
+def test_the_input_and_the_output_are_the_programs(start, lab, shell, url):
+    done = subprocess.run(
+        [sys.executable, "-m", "resource_objects", "run", "VCPU=1", "--", "cat"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=b"a\x1b\xff\n",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"a\x1b\xff\n", b"")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT"])
+def test_signals_go_on_to_the_program(start, ledger, name):
+    code = (
+        "import signal, sys, time\n"
+        f"signal.signal(signal.{name}, lambda *_: sys.exit(7))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    child = start("VCPU=1", *python(code))
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.send_signal(signal.Signals[name])
+    assert child.wait(60) == 7
+    assert holders(ledger) == []
+
+
+def test_a_signal_that_ends_the_program_is_its_status(start, ledger):
+    child = start("VCPU=1", *python(WAITS))
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.terminate()
+    assert child.wait(60) == 128 + signal.SIGTERM
+    assert holders(ledger) == []
+
+
+def test_what_the_program_started_gets_the_signal_too(start, ledger):
+    shell = f"{sys.executable} -c '{WAITS}'; true"
+    child = start("VCPU=1", "--", "sh", "-c", shell)
+    assert child.stdout is not None
+    inner = int(child.stdout.readline())
+    child.terminate()
+    child.wait(60)
+    until(lambda: not is_there(inner))
+    assert holders(ledger) == []
+
+
+def test_after_sigkill_the_program_ends_and_the_lease_ends_the_claim(start, ledger, lab):
+    child = start("PGPU=2", "--name", "job-1", "--lease", "1s", *python(WAITS))
+    assert child.stdout is not None
+    program = int(child.stdout.readline())
+    child.kill()
+    until(lambda: not is_there(program))
+    assert holders(ledger) == ["job-1"]
+    until(lambda: [one.consumer for one in ledger.expired()] == ["job-1"])
+    after = start("PGPU=2", *python("print('mine')"))
+    assert after.communicate(timeout=60)[0] == "mine\n"
+    assert holders(ledger) == []
+
+
+def test_the_lease_is_renewed_while_the_program_runs(start, ledger):
+    child = start("VCPU=1", "--name", "job-1", "--lease", "1s", *python(WAITS))
+    assert child.stdout is not None
+    child.stdout.readline()
+    first = ledger.held("job-1").expires_at
+    until(lambda: ledger.held("job-1").expires_at > first + datetime.timedelta(seconds=2))
+    child.terminate()
+    assert child.wait(60) == 128 + signal.SIGTERM
+
+
+def test_a_lost_lease_is_told_while_the_program_runs(start, ledger):
+    child = start("VCPU=1", "--name", "job-1", "--lease", "1s", *python(WAITS))
+    assert child.stdout is not None
+    assert child.stderr is not None
+    program = int(child.stdout.readline())
+    ledger.release("job-1")
+    again = ledger.claim("job-1", {"other": "VCPU=1"})
+    assert "the claim is lost, others may take what the program uses" in child.stderr.readline()
+    assert is_there(program)
+    child.terminate()
+    assert child.wait(60) == 128 + signal.SIGTERM
+    assert ledger.held("job-1").id == again.id  # it is not this one's to release
+
+
+def test_a_lost_lease_ends_the_program_if_that_is_said(start, ledger):
+    child = start("VCPU=1", "--name", "job-1", "--lease", "1s", "--end-when-lost", *python(WAITS))
+    assert child.stdout is not None
+    child.stdout.readline()
+    ledger.release("job-1")
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGTERM
+    assert "the claim is lost, the program is ended: job-1 holds nothing" in err
+
+
+def test_nothing_runs_that_got_nothing(start, ledger, tmp_path):
+    ledger.claim("big", {HERE: "VCPU=8"})
+    made = tmp_path / "made"
+    child = start("VCPU=1", "--", "touch", str(made))
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 75
+    assert "big holds 8" in err
+    assert start("VCPU=9", "--", "touch", str(made)).wait(60) == 1
+    assert not made.exists()
+    assert holders(ledger) == ["big"]
+
+
+def test_a_run_waits(start, ledger):
+    ledger.claim("big", {HERE: "VCPU=8"})
+    child = start("VCPU=1", "--wait", "1m", *python("print('mine')"))
+    time.sleep(1)
+    ledger.release("big")
+    assert child.communicate(timeout=60)[0] == "mine\n"
+
+
+def test_it_runs_here_or_where_it_is_told(start, ledger):
+    child = start("VCPU=1", "--at", "other", "--", "printenv", "RESOURCE_OBJECTS_HOST")
+    assert child.communicate(timeout=60)[0] == "other\n"
+    ledger.remove(HERE)
+    child = start("VCPU=1", "--", "true")
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 2
+    assert err == (
+        f"resource-objects: this machine, {HERE}, is no provider of the ledger; say --at PROVIDER\n"
+    )
+
+
+@pytest.mark.parametrize("argv", [["VCPU=1"], ["VCPU=1", "--"], ["VCPU=1", "true"]])
+def test_a_run_without_a_program_is_a_mistake(lab, ledger, argv):
+    done = lab("run", *argv)
+    assert (done.status, done.out) == (2, "")
+    assert holders(ledger) == []
