@@ -26,6 +26,7 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     ProviderUpdate,
 )
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
@@ -71,6 +72,10 @@ def sound(sqlite_url: Callable[[str], str]) -> str:
     claim(backend, "job-3", {names["host1"]: "VCPU=1"})
     release(backend, "job-3")
     backend.define(Operation(), _with_a_kind(backend, names["host1"]))
+    for number, name in enumerate(("host0/gpu0", "host1")):
+        until = backend.now() + datetime.timedelta(days=1) if number else None
+        said = (DisableOrder(names[name], "fan", until),)
+        backend.commit(Write(Operation(), "disable", name, disabling=said))
     backend.close()
     assert problems(url) == []
     return url
@@ -125,6 +130,10 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("UPDATE inventories SET shares = 1 WHERE id = 1", "counts 1 shares"),
         ("UPDATE inventories SET shares = 0", "counts 0 shares"),
         ("UPDATE resource_providers SET root_id = 2 WHERE id = 2", "leaves the tree"),
+        ("UPDATE inventories SET disabled_until = NULL", "out of service until None"),
+        ("UPDATE inventories SET disabled_until = '9999-12-31 00:00:00'", "until None"),
+        ("UPDATE resource_providers SET disabled_reason = NULL", "its providers until None"),
+        ("UPDATE resource_providers SET disabled_reason = 'fan' WHERE id = 1", "until 9999-12-31"),
         ("UPDATE allocation_units SET consumer_id = 99", "of no allocation"),
         ("UPDATE allocation_units SET provider_id = 1", "of no allocation"),
         ("INSERT INTO allocation_units SELECT * FROM allocation_units", "taken 2 times"),
@@ -322,6 +331,12 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             "test_a_stale_change_changes_nothing",
         ),
         (backend, "tell", lambda *_: None, "test_every_write_is_told_once"),
+        (
+            backend,
+            "_disable",
+            lambda *_: None,
+            "test_of_what_shares_something_disabled_nobody_takes",
+        ),
     ],
 )
 def test_the_kit_finds_a_part_that_is_broken(

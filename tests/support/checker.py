@@ -19,6 +19,8 @@ from sqlalchemy.pool import NullPool
 #: ``table: query`` of everything that is checked
 _QUERIES = {
     "providers": "SELECT id, name, root_id, parent_id, uuid FROM resource_providers",
+    "disabled": "SELECT id, disabled_reason, disabled_until FROM resource_providers",
+    "out_of_service": "SELECT provider_id, class_id, disabled_until FROM inventories",
     "inventories": "SELECT provider_id, class_id, total, reserved, min_unit, max_unit, step_size,"
     " ratio_millionths, capacity, used, writes, shares FROM inventories",
     "allocations": "SELECT consumer_id, provider_id, class_id, used FROM allocations",
@@ -256,6 +258,27 @@ def _trees(tables: Tables) -> Iterator[str]:
             yield f"provider {name!r} has the root {root}, at the top is {top}"
 
 
+def _disabled(tables: Tables) -> Iterator[str]:
+    """Inventories are out of service as long as their providers, or those above them."""
+    parents = {row[0]: row[3] for row in tables["providers"]}
+    ends = {
+        number: "9999-12-31 00:00:00" if until is None else str(until)[:19]
+        for number, reason, until in tables["disabled"]
+        if reason is not None
+    }
+    for provider, class_, until in tables["out_of_service"]:
+        above: dict[int | None, None] = {}
+        at: int | None = provider
+        while at is not None and at not in above:
+            above[at] = None
+            at = parents.get(at)
+        expected = max((ends[one] for one in above if one in ends), default=None)
+        found = None if until is None else str(until)[:19]
+        if found != expected:
+            where = f"class {class_} of provider {provider}"
+            yield f"{where} is out of service until {found}, its providers until {expected}"
+
+
 def _recorded(tables: Tables) -> Iterator[str]:
     """What the feed says that a consumer uses since, it uses: as far as nobody changed it later.
 
@@ -337,6 +360,7 @@ _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _consumers,
     _once,
     _trees,
+    _disabled,
     _recorded,
     _feed,
     _told,
