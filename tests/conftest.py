@@ -18,13 +18,16 @@ import contextlib
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.register_assert_rewrite("tests.support")
 
+from resource_objects.backends.sql import feed  # noqa: E402
 from resource_objects.backends.sql.backend import SQLBackend  # noqa: E402
 from tests import databases  # noqa: E402
 from tests.support import lengths  # noqa: E402
@@ -59,6 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let all workers of pytest-xdist try the same cases, in the same order."""
+    lengths.share(node.config, node.workerinput)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage while tests are collected, and afterwards not in what was collected.
@@ -88,6 +97,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     names = sorted(path.name for path in _PEERS.iterdir() if path.is_dir())
     peers = f"not collected: tests/peers (run by tox -e {','.join(names)})"
     return [lengths.header(config), peers]
+
+
+@pytest.fixture
+def nobody_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no write forget what is old: one in many does, by lot, and sends more statements."""
+    monkeypatch.setattr(feed, "EVERY", sys.maxsize)
 
 
 @pytest.fixture(scope="session")

@@ -286,8 +286,11 @@ def test_a_connection_lost_while_it_is_made_is_no_surprise(
         first(self, connection)
 
     monkeypatch.setattr(dialect, step, lose)
-    with pytest.raises((exceptions.LostConnection, exceptions.DatabaseUnavailable)):
-        SQLBackend.open(ledger_url)
+    # PostgreSQL says that it shut the connection down, so it is asked again; MariaDB says nothing
+    surprises = (exceptions.LostConnection, exceptions.DatabaseUnavailable)
+    with contextlib.nullcontext() if database_kind == "postgresql" else pytest.raises(surprises):
+        SQLBackend.open(ledger_url).close()
+    assert done
     monkeypatch.undo()
     SQLBackend.open(ledger_url).close()
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -108,9 +107,8 @@ def _counting(base: type[Any], count: Count, rows_are_statements: bool) -> type[
 
 
 @pytest.fixture
-def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Count]:
+def count(nobody_forgets: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Count]:
     """Count the statements of connections that are opened from now on."""
-    monkeypatch.setattr(feed, "EVERY", sys.maxsize)  # who forgets what is old is drawn by lot
     count = Count()
     monkeypatch.setattr(psycopg, "RawCursor", _counting(psycopg.RawCursor, count, True))
 

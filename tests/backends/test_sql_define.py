@@ -36,6 +36,8 @@ from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import adjust, changes_to, claim, define, release
 from tests.backends.conftest import ask, ask_all
 
+pytestmark = pytest.mark.usefixtures("nobody_forgets")  # some count statements
+
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
 
 

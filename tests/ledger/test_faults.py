@@ -29,6 +29,8 @@ from tests import databases
 from tests.conftest import require_server
 from tests.ledger.conftest import paged
 
+pytestmark = pytest.mark.usefixtures("nobody_forgets")  # some count statements
+
 _KINDS = ("memory", *databases.KINDS)
 
 

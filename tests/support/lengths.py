@@ -22,6 +22,8 @@ import pytest
 
 #: Cases of a test that says nothing else.
 _FAST, _LONG = 25, 100
+#: under which a worker finds the seed that was drawn
+_SEED = "hypothesis_seed"
 _SERVERS = ("postgresql", "mysql", "mariadb")
 
 hypothesis.settings.register_profile(
@@ -57,8 +59,13 @@ def configure(config: pytest.Config) -> None:
         return
     hypothesis.settings.load_profile("long")
     if config.getoption("--hypothesis-seed") is None:
-        # workers of pytest-xdist are given the options of the process that started them
-        config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
+        drawn = getattr(config, "workerinput", {}).get(_SEED)
+        config.option.hypothesis_seed = drawn or str(random.SystemRandom().getrandbits(32))
+
+
+def share(config: pytest.Config, workerinput: dict[str, Any]) -> None:
+    """Give a worker of pytest-xdist the seed that was drawn: it is given the command line alone."""
+    workerinput[_SEED] = config.getoption("--hypothesis-seed")
 
 
 def header(config: pytest.Config) -> str:
