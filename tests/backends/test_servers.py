@@ -55,23 +55,29 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 
 
 def throw_out(url: str) -> int:
-    """End every other connection to a database; return how many there were."""
+    """End every other connection to a database, and wait until they are; return how many."""
     engine = sqlalchemy.create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
-            query = (
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            return len(connection.exec_driver_sql(query).all())
+    if engine.dialect.name == "postgresql":
+        end = "SELECT pg_terminate_backend({})"
+        query = (
+            "SELECT pid FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    else:
+        end = "KILL {}"
         query = (
             "SELECT id FROM information_schema.processlist"
             " WHERE db = DATABASE() AND id <> CONNECTION_ID()"
         )
-        others = connection.exec_driver_sql(query).all()
-        for (number,) in others:
+    with engine.connect() as connection:
+        others = connection.exec_driver_sql(query).scalars().all()
+        for number in others:
             with contextlib.suppress(sqlalchemy.exc.OperationalError):
-                connection.exec_driver_sql(f"KILL {number}")
+                connection.exec_driver_sql(end.format(number))
+        for _ in range(500):
+            if not set(others) & set(connection.exec_driver_sql(query).scalars()):
+                break
+            time.sleep(0.01)
         return len(others)
 
 
