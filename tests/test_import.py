@@ -99,6 +99,18 @@ def test_reading_the_ledger_loads_neither_the_search_nor_other_databases(tmp_pat
     assert "resource_objects.search.snapshot" not in loaded
 
 
+RUN = USAGE.replace('"usage"', '"run", "--at", "host0", "VCPU=1", "--", "true"')
+
+
+def test_running_a_job_loads_the_search_and_no_more(tmp_path: Path) -> None:
+    database = str(tmp_path / "lab.db")
+    with ro.connect(f"sqlite:///{database}") as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=2"))
+    loaded = loaded_by(f"import os\nDATABASE = {database!r}\n{RUN}")
+    assert "resource_objects.search.snapshot" in loaded
+    assert not loaded.intersection(HEAVY_FOR_READING) - {"numpy"}
+
+
 # --- oslo.messaging is there when somebody uses it ---
 
 

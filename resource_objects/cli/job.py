@@ -143,6 +143,9 @@ class MakeClaim(Lister):
     asked are those of `candidates`.
     """
 
+    #: the claim that this call made
+    _made: Claim | None = None
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -163,6 +166,18 @@ class MakeClaim(Lister):
         add_environment(parser)
         return parser
 
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Claim; what nobody is told of is given back."""
+        try:
+            status = super().run(parsed_args)
+            self.app.stdout.flush()
+        except OSError:
+            if self._made is not None:
+                with self.open_ledger(parsed_args.actor) as ledger:
+                    _release(ledger, self._made)
+            raise
+        return status
+
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
@@ -171,6 +186,8 @@ class MakeClaim(Lister):
         asked = _Asked(said, said.consumer)
         with self.open_ledger(said.actor) as ledger:
             done = asked.take(ledger, lambda: _claim(ledger, asked, said))
+            if not said.operation and not said.replace:  # else it may be of an earlier call
+                self._made = done
             if not said.env:
                 return COLUMNS, allocation_rows(done.consumer, done.allocations)
             from resource_objects.host import export_lines, read_environment
@@ -178,8 +195,8 @@ class MakeClaim(Lister):
             try:
                 found = read_environment(ledger, done, host=said.host)
             except exceptions.ResourceObjectsError:
-                if not said.operation and not said.replace:  # it was made just now, for nothing
-                    ledger.release(done.consumer)
+                if self._made is not None:
+                    _release(ledger, self._made)
                 raise
             return (), Text([export_lines(found)])
 
@@ -207,6 +224,15 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     if said.expires_in is not None:
         done = ledger.renew(asked.consumer, expires_in=said.expires_in, claim=done.id)
     return done
+
+
+def _release(ledger: Ledger, claim: Claim) -> None:
+    """Release a claim; not another one that its consumer may have by now.
+
+    :raises ConsumerNotFound: if it is not there any more
+    """
+    if ledger.held(claim.consumer).id == claim.id:
+        ledger.release(claim.consumer)
 
 
 def _is_held(ledger: Ledger, asked: _Asked) -> bool:
@@ -411,14 +437,12 @@ class _Keeper:
 
     def release(self) -> None:
         """Release the claim, if it is still there."""
-        name = self._claim.consumer
         if self._is_lost:
             return
         try:
-            if self._ledger.held(name).id == self._claim.id:
-                self._ledger.release(name)
+            _release(self._ledger, self._claim)
         except exceptions.ConsumerNotFound:
-            self._tell(f"the claim of {name} was released by somebody else")
+            self._tell(f"the claim of {self._claim.consumer} was released by somebody else")
         except exceptions.ResourceObjectsError as error:
             self._tell(f"not released, others may have it after {self._said.lease}: {error}")
 

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -168,6 +169,33 @@ def test_nobody_waits_for_what_can_never_be(lab):
     assert time.monotonic() - started < 300
 
 
+def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger):
+    ledger.claim("big", {HERE: "VCPU=8"})
+    child = start("VCPU=1", "--wait", "10m", "--", "true", interruptible=True)
+    time.sleep(3)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (130, "")
+    assert holders(ledger) == ["big"]
+
+
+def test_a_claim_that_nobody_is_told_of_is_given_back(home, url, ledger):
+    read, write = os.pipe()
+    os.close(read)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "RESOURCE_OBJECTS_DATABASE": url}
+    claim = ["claim", "job-1", "VCPU=1", "--env"]
+    done = subprocess.run(
+        [sys.executable, "-m", "resource_objects", *claim],
+        env=env,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert holders(ledger) == []
+
+
 # --- release ---
 
 
@@ -218,10 +246,16 @@ def start(home, url) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start ``resource-objects run`` in a process of its own."""
     started = []
 
-    def start_run(*argv: str) -> subprocess.Popen[str]:
+    def start_run(*argv: str, interruptible: bool = False) -> subprocess.Popen[str]:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "RESOURCE_OBJECTS_DATABASE": url}
+        # tests run in the background of a shell inherit that Ctrl-C is ignored
+        interrupts = "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        code = (
+            f"import signal, sys; {interrupts if interruptible else ''}"
+            "from resource_objects.cli.main import main; sys.exit(main())"
+        )
         child = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "resource_objects", "run", *argv],
+            [sys.executable, "-W", "error", "-c", code, "run", *argv],
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -442,4 +476,67 @@ def test_it_runs_here_or_where_it_is_told(start, ledger):
 def test_a_run_without_a_program_is_a_mistake(lab, ledger, argv):
     done = lab("run", *argv)
     assert (done.status, done.out) == (2, "")
+    assert holders(ledger) == []
+
+
+# --- at a terminal ---
+
+
+@contextlib.contextmanager
+def at_terminal(url: str, *argv: str) -> Iterator[tuple[int, int]]:
+    """Start ``run`` at a terminal of its own; yield its process and the other end of that."""
+    process, terminal = pty.fork()
+    if process == 0:  # pragma: no cover
+        os.environ.update(PYTHONPATH=str(ROOT), RESOURCE_OBJECTS_DATABASE=url)
+        command = [sys.executable, "-m", "resource_objects", "run", *argv]
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            os.execv(sys.executable, command)
+        finally:
+            os._exit(99)
+    try:
+        yield process, terminal
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process, 0)
+        os.close(terminal)
+
+
+def read_until(terminal: int, word: str) -> str:
+    text = b""
+    while word.encode() not in text:
+        text += os.read(terminal, 1000)
+    return text.decode()
+
+
+def test_ctrl_c_reaches_the_program_once(url, ledger):
+    code = (
+        "import signal, time\n"
+        "got = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: got.append(1))\n"
+        "print('ready', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+        "time.sleep(0.5); print('got', len(got), flush=True)"
+    )
+    with at_terminal(url, "VCPU=1", *python(code)) as (process, terminal):
+        read_until(terminal, "ready")
+        os.write(terminal, b"\x03")
+        assert "got 1" in read_until(terminal, "got 1\r\n")
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert holders(ledger) == []
+
+
+def test_ctrl_z_stops_both_and_both_go_on(url, ledger):
+    code = "print('ready', flush=True); print('read', input(), flush=True)"
+    with at_terminal(url, "VCPU=1", *python(code)) as (process, terminal):
+        read_until(terminal, "ready")
+        os.write(terminal, b"\x1a")
+        _, status = os.waitpid(process, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        os.kill(process, signal.SIGCONT)
+        os.write(terminal, b"on\n")
+        read_until(terminal, "read on")
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     assert holders(ledger) == []
