@@ -684,13 +684,13 @@ class ComputeNode(base.ResourceObject):
         beyond the capacity (:mod:`resource_objects.host.adoption`). Of devices that the ledger has
         free and the record's pools do not count, those of the least addresses are held: a count is
         exact, which they are is a choice. That happens once; what a record says more afterwards,
-        and devices that pools count and the ledger does not have, are :attr:`drift`. Who really uses it gets it by
-        ``ledger.attribute``. Totals, and reserved and ratios that were given or stated, stay this
-        node's and are written by :meth:`save` where they differ; others become the ledger's. A
-        host that the ledger does not know is made by the first save, with its cells, and with its
-        devices if they are known; of pools nothing can be made. One that it knows is known
-        by its uuid from now on: whoever has its name later is another machine. Cost: one read of
-        the tree.
+        and devices that pools count and the ledger does not have, are :attr:`drift`. Who really
+        uses it gets it by ``ledger.attribute``. Totals, and reserved and ratios that were given or
+        stated, stay this node's and are written by :meth:`save` where they differ; others become
+        the ledger's. A host that the ledger does not know is made by the first save, with its
+        cells, and with its devices if they are known; of pools nothing can be made. One that it
+        knows is known by its uuid from now on: whoever has its name later is another machine. Cost:
+        one read of the tree.
 
         :param consumer: who holds what this view consumes; by default the host's *unattributed*
             consumer (:func:`unattributed`)
@@ -807,8 +807,8 @@ class ComputeNode(base.ResourceObject):
         """What the record said and the ledger does not know.
 
         What it says is used beyond that, of a host adopted before; and what it counts as free and
-        the ledger's host does not have. It is as it was when the node was bound, and nothing of it is written: the ledger knows who
-        holds what. Nothing of a node that was loaded.
+        the ledger's host does not have. It is as it was when the node was bound, and nothing of it
+        is written: the ledger knows who holds what. Nothing of a node that was loaded.
 
         :raises NotBound: if there is no ledger
         """
