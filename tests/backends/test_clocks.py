@@ -164,6 +164,23 @@ def test_an_embedded_ledger_goes_by_the_clock_of_its_machine(
     assert embedded.backend.prune(embedded.backend.now() - 2 * HOUR).operations
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "is_told"), [(253402300799999, True), (253402300800000, False)]
+)
+def test_an_operation_of_after_the_year_9999_does_not_say_its_time(
+    milliseconds: int, is_told: bool
+) -> None:
+    text = f"{milliseconds:012x}"
+    id = f"{text[:8]}-{text[8:]}-7000-8000-000000000000"
+    assert (Operation(id).made_at is not None) == is_told
+    with ro.connect("memory://") as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=4"))
+        if not is_told:  # it is done once, as one of any other version is
+            for _ in range(2):
+                ledger.claim("job", {"host0": "VCPU=1"}, operation=id)
+            assert str(ledger.held("job").amounts) == "VCPU=1"
+
+
 def test_the_clock_of_the_machine_is_read_in_one_place() -> None:
     package = Path(ro.__file__).parent
     readers = {"now", "utcnow", "today", "time", "time_ns"}
