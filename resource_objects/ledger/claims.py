@@ -561,18 +561,29 @@ class Claims:
     ) -> tuple[ConsumerRecord, ...]:
         """Take; if there is no room, and that is wanted, where only expired claims are in the way.
 
+        A write that releases is refused with what is left of an amount beside what it gives back;
+        so where both ways are refused at places that were named, the first refusal is told.
+
         :param begin: of the consumers whose claims may be released
         :param own: the consumers that the orders are of, who are never released
         """
         try:
             return self._take(lambda: begin(frozenset()))
-        except exceptions.CapacityException:
+        except exceptions.CapacityException as refusal:
+            first = refusal
             if not release_expired:
                 raise
             expired = frozenset(one.consumer for one in self.expired(None, None, None)) - set(own)
             if not expired:
                 raise
-        return self._take(lambda: begin(expired))
+        try:
+            return self._take(lambda: begin(expired))
+        except exceptions.NoCandidates:
+            raise
+        except exceptions.CapacityException as refusal:
+            if isinstance(first, exceptions.NoCandidates):
+                raise
+            raise first from refusal
 
     def _take(self, begin: Callable[[], _Taking]) -> tuple[ConsumerRecord, ...]:
         """Take, and log a refusal: whoever catches it may not say it.

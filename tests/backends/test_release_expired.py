@@ -320,6 +320,33 @@ def test_who_is_refused_all_the_same_releases_nobody(
 
 
 @pytest.mark.parametrize("verb", HELD_AFTER)
+def test_a_refusal_tells_what_was_requested_not_what_a_release_leaves_of_it(
+    ledger: ro.Ledger, verb: Callable[..., ro.Claim]
+) -> None:
+    elsewhere(ledger, "job")
+    ledger.adjust("two", {"host0": "VCPU=-1"})
+    ledger.claim("small", {"host0": "VCPU=1"}, expires_at=LONG_AGO)
+    with pytest.raises(exceptions.CapacityException) as plain:
+        verb(ledger)
+    with pytest.raises(exceptions.CapacityException, match="VCPU asked 2, free 0 of 4") as refusal:
+        verb(ledger, release_expired=True)
+    assert refusal.value.reasons == plain.value.reasons
+
+
+def test_a_refused_claim_tells_what_was_requested_not_what_a_release_leaves(
+    ledger: ro.Ledger,
+) -> None:
+    ledger.claim("old", {"host0": "VCPU=1"}, expires_at=LONG_AGO)
+    ledger.claim("other", {"host0": "VCPU=3"})
+    for take in (
+        lambda: ledger.claim("job", {"host0": "VCPU=2"}, release_expired=True),
+        lambda: ledger.claim_all({"job": {"host0": "VCPU=2"}}, release_expired=True),
+    ):
+        with pytest.raises(exceptions.CapacityException, match="VCPU asked 2, free 0 of 4"):
+            take()
+
+
+@pytest.mark.parametrize("verb", HELD_AFTER)
 def test_its_own_expired_claim_is_not_in_its_way(
     ledger: ro.Ledger, verb: Callable[..., ro.Claim]
 ) -> None:
