@@ -452,6 +452,17 @@ def test_nothing_runs_that_got_nothing(start, ledger, tmp_path):
     assert holders(ledger) == ["big"]
 
 
+def test_nothing_runs_whose_devices_cannot_be_told(start, ledger, tmp_path):
+    ledger.sync(ro.Provider("counted", "PGPU=4"))
+    made = tmp_path / "made"
+    child = start("PGPU=3", "--at", "counted", "--", "touch", str(made))
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "does not say which" in err
+    assert not made.exists()
+    assert holders(ledger) == []
+
+
 def test_a_run_waits(start, ledger):
     ledger.claim("big", {HERE: "VCPU=8"})
     child = start("VCPU=1", "--wait", "1m", *python("print('mine')"))
