@@ -27,6 +27,7 @@ _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}\Z")
 _UUID = re.compile(
     r"([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})\Z", re.IGNORECASE
 )
+_NUMBERS = re.compile(r"([0-9]{1,18})")
 CUSTOM_PREFIX = "CUSTOM_"
 MAX_PROVIDER_NAME = 200
 MAX_CONSUMER_NAME = 255
@@ -46,6 +47,16 @@ def resource_class_name(value: object) -> str:
             "resource class", value, "1 to 255 of A-Z, 0-9 and _, such as VCPU or CUSTOM_FPGA"
         )
     return sys.intern(str(value))
+
+
+def natural_order(name: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key by which numbers within names are in the order of their values.
+
+    >>> sorted(["lab-10", "lab-2", "lab-02"], key=natural_order)
+    ['lab-02', 'lab-2', 'lab-10']
+    """
+    parts = _NUMBERS.split(name)
+    return *((int(part), "") if at % 2 else (-1, part) for at, part in enumerate(parts)), (-2, name)
 
 
 def resource_class_order(name: str) -> tuple[int, str]:

@@ -5,11 +5,13 @@
 ``base``               what the commands share, and which ledger they open
 ``request_arguments``  what is asked and how it is searched, in the words of a command line
 ``render``             trees with bars, as text: pure
+``host_lines``         who has what, a line for each host, as text: pure
 ``drawing``            NUMA cells as a drawing and as rows
 ``device_table``       PCI devices as a table
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
-                       ``consumer``, ``job``, ``ledger``, ``names``, ``provider`` and ``service``
+                       ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``
+                       and ``service``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a

@@ -171,6 +171,22 @@ class Lister(Command, cliff.lister.Lister):
         return status
 
 
+class BriefLister(Lister):
+    """A list that is told in brief, or drawn, unless a format or columns are asked for."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List them, having noted whether in brief."""
+        self.is_brief = not parsed_args.formatter and not parsed_args.columns
+        parsed_args.formatter = parsed_args.formatter or "table"
+        return super().run(parsed_args)
+
+
 class ShowOne(Command, cliff.show.ShowOne):
     """Base of the commands that show one thing."""
 
@@ -242,6 +258,8 @@ class Dicts(FormattableColumn[list[dict[str, Any]]]):
 
 
 def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -251,6 +269,41 @@ class Maybe(FormattableColumn[Any]):
     def human_readable(self) -> str:
         """Return the value, if there is one."""
         return "" if self._value is None else str(self._value)
+
+
+class Age(FormattableColumn[Any]):
+    """How long something has been, or is to come: ``(time, now)``; the time for programs.
+
+    None in the place of the time is nothing.
+    """
+
+    def human_readable(self) -> str:
+        """Return the time between, as people say it."""
+        time, now = self._value
+        return "" if time is None else age_text(abs(now - time))
+
+    def machine_readable(self) -> str | None:
+        """Return the time itself, to the second."""
+        time, _ = self._value
+        return None if time is None else str(time.isoformat(timespec="seconds"))
+
+
+def age_text(age: datetime.timedelta) -> str:
+    """Return a time between two others as people say it, in whole units, rounded down.
+
+    >>> hour = datetime.timedelta(hours=1)
+    >>> [age_text(one * hour) for one in (0, 0.5, 3.9, 47, 49, 24 * 20)]
+    ['0 s', '30 min', '3 h', '47 h', '2 days', '20 days']
+    """
+    seconds = max(0, int(age.total_seconds()))
+    for length, unit in _UNITS:
+        if seconds >= 2 * length or (length < _DAY and seconds >= length):
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+_DAY = 24 * 60 * 60
+_UNITS = ((_DAY, "days"), (60 * 60, "h"), (60, "min"))
 
 
 class Ids(FormattableColumn[list[int]]):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli.base import (
+    Age,
     Command,
     Dicts,
     Lister,
@@ -22,12 +24,15 @@ from resource_objects.cli.base import (
     add_name,
     records_of,
 )
+from resource_objects.cli.hosts import add_user, consumers_of, user_of
+from resource_objects.names import natural_order, resource_class_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Allocation, Claim
+    from resource_objects.providers.usage import Usage
     from resource_objects.requests import Request
     from resource_objects.resources import Amounts
     from resource_objects.search import Candidates
@@ -75,6 +80,7 @@ class ListConsumers(Lister):
                     state=parsed_args.state,
                 )
             )
+            now = ledger.now()
             if parsed_args.expired:
                 over = {claim.consumer for claim in ledger.expired()}
                 found = [one for one in found if one.name in over]
@@ -86,8 +92,8 @@ class ListConsumers(Lister):
                 Maybe(one.user),
                 Maybe(one.consumer_type),
                 one.state,
-                one.created_at.isoformat(timespec="seconds"),
-                Maybe(one.expires_at and one.expires_at.isoformat(timespec="seconds")),
+                Age((one.created_at, now)),
+                Age((one.expires_at, now)),
                 str(one.claim.amounts),
             )
             for one in found
@@ -340,6 +346,7 @@ class ShowUsage(Lister):
             "tree", metavar="TREE", nargs="?", help="a provider; its whole tree is shown"
         )
         parser.add_argument("--tree", dest="draw", action="store_true", help="draw it, with bars")
+        add_user(parser)
         return parser
 
     def take_action(
@@ -347,7 +354,10 @@ class ShowUsage(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read the usage."""
         with self.open_ledger() as ledger:
-            usage = ledger.usage(parsed_args.tree)
+            usage = in_natural_order(ledger.usage(parsed_args.tree))
+            consumers = consumers_of(ledger, user_of(parsed_args))
+        if consumers is not None:
+            usage = held_by(usage, frozenset(consumers))
         if parsed_args.draw:
             from resource_objects.cli import render
 
@@ -363,6 +373,26 @@ class ShowUsage(Lister):
             )
             for use in usage
         ]
+
+
+def in_natural_order(usage: Usage) -> Usage:
+    """Return the same usage with the trees in natural order, as people list machines."""
+    roots = sorted(usage.providers, key=lambda root: natural_order(root.name))
+    place = {one.name: number for number, root in enumerate(roots) for one in root.walk()}
+    uses = sorted(usage.uses, key=lambda use: place[use.provider])
+    return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(uses))
+
+
+def held_by(usage: Usage, consumers: frozenset[str]) -> Usage:
+    """Return what some consumers hold, and only that: the figures stay those of all."""
+    mine = [
+        dataclasses.replace(use, holders=tuple(one for one in use.holders if one[0] in consumers))
+        for use in usage.uses
+    ]
+    kept = [use for use in mine if use.holders]
+    places = {use.provider for use in kept}
+    roots = [r for r in usage.providers if any(one.name in places for one in r.walk())]
+    return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(kept))
 
 
 class ShowProviderUsage(Lister):
@@ -385,7 +415,10 @@ class ShowProviderUsage(Lister):
 
 
 class ShowTotals(Lister):
-    """Show what is used in all, of each class, by provider, project, user or consumer type."""
+    """Show what is used in all, of each class, by provider, project, user or consumer type.
+
+    By class or provider it also shows how much there is in all, and how much of that is free.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -413,9 +446,41 @@ class ShowTotals(Lister):
                 provider=parsed_args.provider,
                 tree=parsed_args.tree,
             )
-        return ("group", "resource_class", "used", "consumers"), [
-            (Maybe(one.group), one.resource_class, one.used, one.consumers) for one in found
+            rows = [(one.group, one.resource_class, one.used, one.consumers) for one in found]
+            bounds = _bounds(ledger, parsed_args)
+        columns = ("group", "resource_class", "used", "consumers")
+        if bounds is None:
+            return columns, [(Maybe(group), *figures) for group, *figures in rows]
+        if not any(whose(parsed_args).values()):  # then what nobody uses is told, too
+            used = {row[:2] for row in rows}
+            rows += [(*key, 0, 0) for key in bounds if key not in used]
+        rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
+        return (*columns, "free", "total"), [
+            (Maybe(row[0]), *row[1:], *map(Maybe, bounds.get(row[:2], (None, None))))
+            for row in rows
         ]
+
+
+def _bounds(
+    ledger: Ledger, parsed_args: argparse.Namespace
+) -> dict[tuple[str | None, str], tuple[int, int]] | None:
+    """Return what is free and what there is, by group and class; None for groups of consumers."""
+    here, tree, by = parsed_args.provider, parsed_args.tree, parsed_args.by
+    if by not in ("resource_class", "provider"):
+        return None
+    if here is not None or by == "provider":
+        name = None if here is None else ledger.provider(here).name
+        return {
+            (use.provider if by == "provider" else None, use.resource_class): (
+                max(0, use.free),
+                use.capacity,
+            )
+            for use in ledger.usage(here if tree is None else tree)
+            if name in (None, use.provider)
+        }
+    root = None if tree is None else ledger.usage(tree).providers[0].name
+    kept = ledger.snapshot(root)
+    return {(None, name): (max(0, kept.free(name)), kept.capacity(name)) for name in kept.classes}
 
 
 def add_environment(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from resource_objects.host.devices import machine_devices
 from resource_objects.host.pci_ids import PCINames, system_names
 from resource_objects.host.rules import match_rules, read_rules
 from resource_objects.host.status import KeptDevice, read_devices
+from resource_objects.names import natural_order
 
 if TYPE_CHECKING:
     from resource_objects.cli.base import Command
@@ -145,7 +146,11 @@ def kept_table(
     """
     names = DeviceNames(command)
     in_order = sorted(
-        devices, key=lambda one: (one.host, family_order(one.device.address, one.device.parent))
+        devices,
+        key=lambda one: (
+            natural_order(one.host),
+            family_order(one.device.address, one.device.parent),
+        ),
     )
     told = {one.name for one in in_order}
     rows = [

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli.base import (
+    BriefLister,
     Command,
     Dicts,
-    Lister,
     Many,
     Maybe,
     Pairs,
@@ -80,23 +80,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _BriefLister(Lister):
-    """A list that is told in brief, or drawn, unless a format or columns are asked for."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
-        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
-        return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them, having noted whether in brief."""
-        self._is_brief = not parsed_args.formatter and not parsed_args.columns
-        parsed_args.formatter = parsed_args.formatter or "table"
-        return super().run(parsed_args)
-
-
-class ShowHost(_BriefLister):
+class ShowHost(BriefLister):
     """Show this machine: what can be had of it, and facts.
 
     Resources are what `host sync` would keep. NUMA cells and PCI devices are facts; a --rule makes
@@ -170,7 +154,7 @@ class ShowHost(_BriefLister):
             cells, note = drawing.cells_here(self, parsed_args)
         else:
             cells, note = drawing.kept_cells(self, parsed_args), ""
-        if not self._is_brief:
+        if not self.is_brief:
             return _CELL, list(drawing.cell_rows(cells))
         return (), Text.of(drawing.terminal_drawing(cells, note, self.glyphs))
 
@@ -180,9 +164,9 @@ class ShowHost(_BriefLister):
         from resource_objects.cli import device_table
 
         if parsed_args.pci != _THIS:
-            return device_table.kept(self, parsed_args, is_brief=self._is_brief)
+            return device_table.kept(self, parsed_args, is_brief=self.is_brief)
         machine = self.machine(parsed_args)
-        return device_table.functions(self, machine, parsed_args.rule, is_brief=self._is_brief)
+        return device_table.functions(self, machine, parsed_args.rule, is_brief=self.is_brief)
 
 
 class SyncHost(Command):
@@ -341,7 +325,7 @@ _SHOWN = (
 _RELATIVE = ("address", "resource_class", "type", "state", "holders")
 
 
-class ListDevices(_BriefLister):
+class ListDevices(BriefLister):
     """List PCI devices that are kept, and who holds them.
 
     A device is named HOST/ADDRESS. Its state is `available`; `claimed` or `allocated` if somebody
@@ -387,7 +371,7 @@ class ListDevices(_BriefLister):
                 and (not parsed_args.held or one.is_taken)
             ],
             "device",
-            is_brief=self._is_brief,
+            is_brief=self.is_brief,
         )
 
 

@@ -344,6 +344,8 @@ BUILT_IN = {
     "allocation swap": "resource_objects.cli.consumer:SwapConsumers",
     "allocation delete": "resource_objects.cli.job:ReleaseConsumers",
     "usage": "resource_objects.cli.consumer:ShowUsage",
+    "usage hosts": "resource_objects.cli.hosts:ShowHostUsage",
+    "mine": "resource_objects.cli.hosts:Mine",
     "usage total": "resource_objects.cli.consumer:ShowTotals",
     "provider list": "resource_objects.cli.provider:ListProviders",
     "provider show": "resource_objects.cli.provider:ShowProvider",

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, add_name, records_of
+from resource_objects.names import natural_order
 from resource_objects.ratio import MILLION
 
 if TYPE_CHECKING:
     from resource_objects.providers import Provider
+    from resource_objects.providers.listing import ListedProvider
     from resource_objects.resources import Inventories, Inventory, Resource
 
 
@@ -88,8 +90,13 @@ class ListProviders(Lister):
                 one.generation,
                 Maybe(one.disabled and str(one.disabled)),
             )
-            for one in sorted(found, key=lambda one: (one.root, one.parent is not None, one.name))
+            for one in sorted(found, key=_in_order)
         ]
+
+
+def _in_order(one: ListedProvider) -> tuple[Any, ...]:
+    """Sort providers as people list machines: in natural order, a root before what is below it."""
+    return natural_order(one.root), one.parent is not None, natural_order(one.name)
 
 
 class ShowProvider(ShowOne):

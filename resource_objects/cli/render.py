@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from resource_objects.names import natural_order
 from resource_objects.providers import Provider
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.usage import InventoryUsage, Usage
@@ -146,7 +147,7 @@ def _holders(holders: Iterable[tuple[str, int]]) -> str:
 
 
 def provider_tree(roots: Iterable[Provider], glyphs: Glyphs = UNICODE) -> str:
-    """Return what providers have, one line each; the roots by name.
+    """Return what providers have, one line each; the roots in natural order.
 
     >>> host = Provider("box", "VCPU=4")
     >>> gpu = host.add("box/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -156,7 +157,7 @@ def provider_tree(roots: Iterable[Provider], glyphs: Glyphs = UNICODE) -> str:
     """
     return "\n".join(
         line
-        for root in sorted(roots, key=lambda root: root.name)
+        for root in sorted(roots, key=lambda root: natural_order(root.name))
         for line in (_provider_line(root), *_below(root, glyphs, ""))
     )
 

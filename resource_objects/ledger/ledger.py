@@ -64,7 +64,7 @@ class Ledger:
     keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
                     :meth:`held`, :meth:`assigned`, :meth:`consumers`, :meth:`usage`,
-                    :meth:`totals`
+                    :meth:`totals`, :meth:`now`
     search          :meth:`snapshot`, then ``candidates``
     plan            :meth:`diff`, :meth:`apply`, :meth:`reshape`, :meth:`audit`
     pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
@@ -848,6 +848,10 @@ class Ledger:
             provider=provider,
         )
         return self._reader.totals(by, wanted, limit, after)
+
+    def now(self) -> datetime.datetime:
+        """Return the time of the ledger, by which claims are made and expire: the database's."""
+        return self._reader.now()
 
     def snapshot(self, at: str | None = None) -> Snapshot:
         """Return an immutable picture of the ledger, to search in.

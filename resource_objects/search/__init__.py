@@ -8,6 +8,7 @@
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
 ``holders``         who holds what, put in order when somebody asks
 ``views``           inventories that lie over trees, such as NUMA topologies
+``host_usage``      who has what, host by host: what people look at
 ``equivalence``     providers that are equal, of which one is considered
 ``fleet_build``     how the arrays are made from columns
 ``refresh``         from one snapshot to the next, by what was changed
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from resource_objects.search.candidates import Candidate as Candidate
     from resource_objects.search.candidates import Candidates as Candidates
     from resource_objects.search.explain import Explanation
+    from resource_objects.search.host_usage import HostUsage as HostUsage
     from resource_objects.search.order import Order as Order
     from resource_objects.search.snapshot import Snapshot as Snapshot
 
@@ -42,11 +44,12 @@ _HOME = {
     "Candidate": "candidates",
     "Candidates": "candidates",
     "Explanation": "explain",
+    "HostUsage": "host_usage",
     "Order": "order",
     "Snapshot": "snapshot",
 }
 
-__all__ = ["Candidate", "Candidates", "Explanation", "Order", "Snapshot"]
+__all__ = ["Candidate", "Candidates", "Explanation", "HostUsage", "Order", "Snapshot"]
 
 
 def __getattr__(name: str) -> Any:

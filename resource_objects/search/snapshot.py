@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from resource_objects import exceptions
+from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
 from resource_objects.resources import Resource, resource
-from resource_objects.search import fleet_build, search
+from resource_objects.search import fleet_build, host_usage, search
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.order import Options, Order, check_seed
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
@@ -200,6 +203,17 @@ class Snapshot:
         places = fleet.pools.providers.tolist()
         return tuple(sorted(fleet.names[p] for p in places if fleet.is_within(int(fleet.tree[p]))))
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The resource classes of which there are inventories, as they are listed everywhere."""
+        fleet = self._fleet
+        kept = (
+            name
+            for name, rows in fleet.classes.items()
+            if fleet.within is None or bool((rows.tree == fleet.within).any())
+        )
+        return tuple(sorted(kept, key=resource_class_order))
+
     def capacity(self, key: Resource | str) -> int:
         """Return how much of a resource there is, over all providers.
 
@@ -224,20 +238,54 @@ class Snapshot:
         rows, counted = self._counted(key)
         return sum(rows.free[counted].tolist())
 
+    def host_usage(
+        self, *hosts: str, consumers: Iterable[str] | None = None
+    ) -> tuple[HostUsage, ...]:
+        """Return who has what, a line for each host, in natural order: ``lab-2`` before ``lab-10``.
+
+        Each line says of every class what is used and free over all providers of the host, of
+        devices that can be had in parts also what is left of those of which somebody has a part,
+        and who holds how much. What pools give is not a host's, and in no line. What is disabled
+        is not free.
+
+        Cost: no statement. Linear in the inventories and allocations of all hosts: some 50
+        microseconds per host of eight devices and four consumers.
+
+        :param hosts: only these, by name; none for all
+        :param consumers: only what these hold, and only hosts where they hold something
+        :raises ProviderNotFound: for a name that is none of :attr:`hosts`
+        :raises InvalidName: if consumers are no names
+
+        >>> import resource_objects as ro
+        >>> from resource_objects.providers import partitions
+        >>> with ro.connect("memory://") as ledger:
+        ...     host = ro.Provider("lab-0", "VCPU=64")
+        ...     for number in range(4):
+        ...         gpu = partitions.thousandths(host.add(f"lab-0/gpu{number}", "PGPU=1"))
+        ...     done = ledger.sync(host)
+        ...     done = ledger.claim("job-7", ledger.snapshot().candidates("VCPU=8,PGPU=2"))
+        ...     half = ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=500")
+        ...     done = ledger.claim("job-9", half)
+        ...     (line,) = ledger.snapshot().host_usage()
+        >>> line["PGPU"].used, line["PGPU"].free, line["PGPU"].parts
+        (3, 1, (Fraction(1, 2),))
+        >>> print(*line.holders, sep="; ")
+        job-7 PGPU 2, VCPU 8; job-9 PGPU 1/2
+        """
+        fleet = self._fleet.in_force()
+        known = frozenset(self.hosts) if hosts else frozenset()
+        for name in hosts:
+            if name not in known:
+                raise exceptions.ProviderNotFound(name)
+        some = None if consumers is None else frozenset(_names_of(consumers))
+        return tuple(host_usage.host_usage(fleet, frozenset(hosts) if hosts else None, some))
+
     def _counted(self, key: Resource | str) -> tuple[ClassRows, Booleans]:
         """Return the inventories of a resource, and which of them are not a part of another."""
         fleet = self._fleet
         rows = fleet.rows(resource(key).name)
-        counted = np.ones(len(rows.tree), dtype=np.bool_)
-        if fleet.within is not None:
-            counted = rows.tree == fleet.within
-        end = rows.first + len(rows.tree)
-        here = fleet.shares.entries(rows.first, end)
-        source, target = fleet.shares.source[here], fleet.shares.target[here]
-        tree = fleet.inventories.tree
-        is_part = (rows.first <= target) & (target < end) & (tree[source] == tree[target])
-        counted[source[is_part] - rows.first] = False
-        return rows, counted
+        counted = host_usage.counted(fleet, rows)
+        return rows, counted if fleet.within is None else counted & (rows.tree == fleet.within)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise exceptions.FrozenValue(f"Snapshot.{name} cannot change")
@@ -250,6 +298,12 @@ class Snapshot:
         is_within = True if fleet.within is None else fleet.tree == fleet.within
         count = np.count_nonzero(np.broadcast_to(is_within, fleet.tree.shape))
         return f"<Snapshot: {len(self.hosts)} hosts, {count} providers>"
+
+
+def _names_of(consumers: Iterable[str]) -> Iterator[str]:
+    if isinstance(consumers, str) or not isinstance(consumers, Iterable):
+        raise exceptions.InvalidName("consumers", consumers, "a list of names")
+    return map(consumer_name, consumers)
 
 
 def _check(what: str, value: object) -> int:
