@@ -111,17 +111,19 @@ class _Asked:
         :raises ConsumerExists: if who asks holds something else already
         """
         until = time.monotonic() + (self.wait.total_seconds() if self.wait else 0)
-        pause = _FIRST_PAUSE
+        pause, is_busy = _FIRST_PAUSE, False
         while True:
             try:
                 return attempt()
             except exceptions.CapacityException as refusal:
                 if not self.replaces and next(ledger.consumers(name=self.consumer), None):
                     raise exceptions.ConsumerExists(self.consumer) from refusal
-                refused = self._refused(ledger, refusal)
                 left = until - time.monotonic()
-                if not isinstance(refused, Busy) or left <= 0:
-                    raise refused from refusal
+                if not is_busy or left <= 0:  # everything is read for it, so not at each attempt
+                    refused = self._refused(ledger, refusal)
+                    is_busy = isinstance(refused, Busy)
+                    if not is_busy or left <= 0:
+                        raise refused from refusal
             time.sleep(min(left, random.uniform(pause / 2, pause)))  # no secret
             pause = min(2 * pause, _LONGEST_PAUSE)
 
