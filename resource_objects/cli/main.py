@@ -388,6 +388,30 @@ BUILT_IN = {
 }
 
 
+#: Words of osc-placement, and ours for the same; of two that begin alike the longer one first.
+#: ``resource usage show`` is followed by a project, which ours takes as an option.
+ALIASES = {
+    ("resource", "provider", "allocation"): ["allocation"],
+    ("resource", "provider"): ["provider"],
+    ("resource", "class"): ["class"],
+    ("resource", "usage", "show"): ["usage", "total", "--project"],
+}
+
+
+def _in_our_words(argv: list[str]) -> list[str]:
+    """Return the arguments with the words of osc-placement that they begin with replaced.
+
+    >>> _in_our_words(["resource", "provider", "list", "--name", "host0"])
+    ['provider', 'list', '--name', 'host0']
+    >>> _in_our_words(["resource", "usage", "show", "demo"])
+    ['usage', 'total', '--project', 'demo']
+    """
+    for theirs, ours in ALIASES.items():
+        if tuple(argv[: len(theirs)]) == theirs:
+            return [*ours, *argv[len(theirs) :]]
+    return argv
+
+
 class Plugin(EntryPointWrapper):
     """A command of another distribution, imported when it is asked for."""
 
@@ -427,6 +451,7 @@ class Commands(CommandManager):
 
         :raises ValueError: if there is none
         """
+        argv = _in_our_words(argv)
         try:
             return super().find_command(argv)
         except ValueError:

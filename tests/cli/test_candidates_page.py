@@ -17,6 +17,7 @@ DOC = pathlib.Path(__file__).parents[2] / "doc" / "source"
 PAGE, REFERENCE = DOC / "howto" / "candidates.rst", DOC / "reference" / "command.rst"
 OUT_OF_SERVICE = DOC / "howto" / "out_of_service.rst"
 JOBS = DOC / "howto" / "jobs.rst"
+OSC_PLACEMENT = DOC / "howto" / "osc_placement.rst"
 _BLOCK = re.compile(r"^\.\. code-block:: console\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 
 
@@ -28,7 +29,9 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
             yield command, printed.strip()
 
 
-@pytest.mark.parametrize("page", [PAGE, OUT_OF_SERVICE, JOBS], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [PAGE, OUT_OF_SERVICE, JOBS, OSC_PLACEMENT], ids=lambda page: page.stem
+)
 def test_each_command_of_the_page_prints_what_stands_below_it(
     run, monkeypatch: pytest.MonkeyPatch, page: pathlib.Path
 ) -> None:
