@@ -318,6 +318,7 @@ class Rule(enum.StrEnum):
     """The rules a refusal can name. ``bound`` of a :class:`Reason` means, for each:"""
 
     CAPACITY = "capacity"  #: used would exceed the capacity (bound: the capacity)
+    NOT_WHOLE = "not_whole"  #: others have parts of devices asked for whole (bound: the devices)
     LIMIT = "limit"  #: used would exceed the limit sent with the claim (bound: the limit)
     MIN_UNIT = "min_unit"  #: less than one claim may ask (bound: min_unit)
     MAX_UNIT = "max_unit"  #: more than one claim may ask (bound: max_unit)
@@ -395,7 +396,9 @@ class Reason:
     network or policy, or the kind of device that was asked for, or several conditions in words.
     ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
     group of the request that it is about, or several, with commas between. ``disabled`` says why
-    ``where`` is out of service, for :attr:`Rule.DISABLED`.
+    ``where`` is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for :attr:`Rule.NOT_WHOLE`
+    who has how much of which device, as ``(consumer, provider, parts, of how many)``, and
+    ``holders`` who has whole ones.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -415,6 +418,7 @@ class Reason:
     guest: int | None = None
     group: str | None = None
     disabled: DisabledFacts | None = None
+    parts: tuple[tuple[str, str, int, int], ...] = ()
 
     @property
     def free(self) -> int:
@@ -425,6 +429,8 @@ class Reason:
         """Return plain data for JSON."""
         found = dataclasses.asdict(dataclasses.replace(self, disabled=None))
         del found["disabled"]
+        if self.rule is not Rule.NOT_WHOLE:
+            del found["parts"]
         if self.disabled is not None:
             found["disabled"] = self.disabled.to_dict()
         return found | {"rule": self.rule.value, "text": str(self)}
@@ -447,15 +453,35 @@ class Reason:
 
     def _held(self) -> str:
         """Return who holds it, the largest three by name."""
-        if not self.holders:
+        if not self.holders or self.rule is Rule.NOT_WHOLE:
             return ""
         named = ", ".join(f"{name} holds {amount}" for name, amount in self.holders[:_NAMED])
         more = len(self.holders) - _NAMED
         return f" ({named} and {more} more)" if more > 0 else f" ({named})"
 
+    def _not_whole(self) -> str:
+        """Return how many devices are whole, and everybody who has one or a part of one."""
+        few = {0: "none", 1: "1"}.get(self.free, str(self.free))
+        verb = "is" if self.free < 2 else "are"
+        alike: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        for consumer in dict.fromkeys(one[0] for one in self.parts):
+            had = sorted((one[2], one[3]) for one in self.parts if one[0] == consumer)
+            alike.setdefault(tuple(had), []).append(consumer)
+        held = [f"{consumer} {count}" for consumer, count in self.holders]
+        for some, consumers in alike.items():
+            parts = " and ".join(
+                "a half" if one == (1, 2) else f"{one[0]}/{one[1]}" for one in some
+            )
+            each = " each" if len(consumers) > 1 else ""
+            held.append(f"{', '.join(consumers)} {parts}{each}")
+        told = f"asked {self.requested} whole, {few} of {self.bound} {verb} whole"
+        return f"{told}: {'; '.join(held)}" if held else told
+
     def _finding(self) -> str:
         if self.disabled is not None:
             return str(self.disabled)
+        if self.rule is Rule.NOT_WHOLE:
+            return self._not_whole()
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
 

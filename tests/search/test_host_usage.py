@@ -117,3 +117,34 @@ def test_only_some_hosts_and_consumers() -> None:
             kept.host_usage("nowhere")
         with pytest.raises(exceptions.InvalidName):
             kept.host_usage(consumers="job-1")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_refusal_of_whole_devices_names_every_holder_with_true_figures(seed: int) -> None:
+    ledger = fleet(random.Random(seed))
+    rows = list(ledger.usage())
+    told = ledger.snapshot().candidates("PGPU=4", limit=None).explain()
+    for host, reasons in told.by_host():
+        whole = [one for one in reasons if one.rule is exceptions.Rule.NOT_WHOLE]
+        own = [row for row in rows if row.provider.startswith(f"{host}/gpu")]
+        gpus = [row for row in own if row.resource_class == "PGPU"]
+        in_parts = {
+            (who, row.provider)
+            for row in own
+            if row.resource_class != "PGPU"
+            for who, _ in row.holders
+        }
+        assert bool(whole) == bool(in_parts and len(gpus) > 1), host
+        for one in whole:
+            assert (one.requested, one.bound, one.free) == (4, len(gpus), sum(g.free for g in gpus))
+            counted: dict[str, int] = {}
+            for who, amount in (held for gpu in gpus for held in gpu.holders):
+                counted[who] = counted.get(who, 0) + amount
+            assert dict(one.holders) == counted
+            sums: dict[tuple[str, str], Fraction] = {}
+            for row in own:
+                for who, amount in row.holders if row.resource_class != "PGPU" else ():
+                    key = who, row.provider
+                    sums[key] = sums.get(key, Fraction(0)) + amount * SIZE[row.resource_class]
+            assert {(w, at): Fraction(n, of) for w, at, n, of in one.parts} == sums
+            assert all(who in str(one) for who in {*counted, *(who for who, *_ in one.parts)})

@@ -262,8 +262,7 @@ def test_devices_that_others_have_in_part_are_not_told_as_free():
     """One of two is had whole, the other in part: no device is free, whatever the figures say."""
     held = [("job-1", "gpu0", "FPGA", 1), ("job-2", "gpu1", "PGPU", 1)]
     assert told(gpu(gpus=2), "PGPU=2", held) == [
-        "host0: PGPU asked 2, free 1 of 2 (job-2 holds 1); "
-        "gpu0: CUSTOM_SLICE asked 7, free 6 of 7 (job-1 holds 1)"
+        "host0: PGPU asked 2 whole, none of 2 is whole: job-2 1; job-1 1/7"
     ]
     assert told(gpu(gpus=2), "VGPU=6", held) == [
         "host0: gpu1: CUSTOM_SLICE asked 6, free 0 of 7 (job-2 holds 7)"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -250,6 +251,8 @@ class Shortage:
         free = self._free
         nearest = max(self._rows, key=lambda row: (free[row], -row))
         if self.is_of_sums:
+            if not self._is_pooled and self._has_parts():
+                return [self._not_whole()]
             return self._full([nearest] if self._is_pooled else self._rows)
         together = sum(free[row] for row in self._shared)
         if together >= self._amount and (nearest in self._shared or free[nearest] < self._amount):
@@ -257,6 +260,57 @@ class Shortage:
         if free[nearest] >= self._amount:
             return [self._unit_rule(nearest)]
         return self._full(self._shared if together > free[nearest] else [nearest])
+
+    def _has_parts(self) -> bool:
+        """Return whether these are several devices, and others have a part of some of them.
+
+        A device that is had in parts uses all of some slices of its own provider, and nothing else.
+        Of a single one it is told which of its slices are missing.
+        """
+        fleet, kept = self._fleet, self._fleet.inventories
+        found = False
+        for row in self._rows:
+            if kept.capacity[row] != 1 or row not in self._shared:
+                return False
+            for target, factor in fleet.shares.of(row):
+                is_slice = kept.provider[target] == kept.provider[row]
+                if not is_slice or kept.capacity[target] != factor:
+                    return False
+            found = found or (self._free[row] == 0 and fleet.left(row) > 0)
+        return found and len(self._rows) > 1
+
+    def _not_whole(self) -> Reason:
+        """Name all who have one of the devices, or a part of one."""
+        fleet, kept = self._fleet, self._fleet.inventories
+        whole = [row for row in self._rows if fleet.left(row) <= 0]
+        parts = [
+            (who, fleet.names[int(kept.provider[row])], part.numerator, part.denominator)
+            for row in self._rows
+            if row not in whole
+            for who, part in sorted(self._parts_of(row).items(), key=lambda one: (-one[1], one[0]))
+        ]
+        return Reason(
+            Rule.NOT_WHOLE,
+            self._amount,
+            bound=len(self._rows),
+            used=len(self._rows) - sum(self._free.values()),
+            resource=self._ask.resource_class,
+            where=self._host,
+            holders=fleet.allocations.holders(
+                (int(kept.provider[row]), self._ask.resource_class, 1) for row in whole
+            ),
+            parts=tuple(parts),
+        )
+
+    def _parts_of(self, row: int) -> dict[str, Fraction]:
+        """Return how much of a device each has: the largest part over its slices."""
+        fleet, kept = self._fleet, self._fleet.inventories
+        found: dict[str, Fraction] = {}
+        for target, _ in fleet.shares.of(row):
+            for who, amount in fleet.holders([target]):
+                part = Fraction(amount, int(kept.capacity[target]))
+                found[who] = max(part, found.get(who, part))
+        return found
 
     def _full(self, rows: list[int]) -> list[Reason]:
         """Name the capacity of some inventories, and what they share where that leaves less."""
