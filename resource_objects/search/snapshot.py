@@ -248,7 +248,7 @@ class Snapshot:
         and who holds how much. What pools give is not a host's, and in no line. What is disabled
         is not free.
 
-        Cost: no statement. Linear in the inventories and allocations of all hosts: some 50
+        Cost: no statement. Linear in the inventories and allocations of all hosts: some 80
         microseconds per host of eight devices and four consumers.
 
         :param hosts: only these, by name; none for all
