@@ -116,6 +116,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "held": {"consumer": "job"},
     "usage": {},
     "totals": {},
+    "now": {},
     "audit": {},
     "snapshot": {},
     "claim": {"consumer": "new", "found": {"host0": "VCPU=1"}},
