@@ -58,6 +58,7 @@ __all__ = [
     "InvalidResourceClass",
     "InvalidRow",
     "InvalidRule",
+    "InvalidSite",
     "InvalidText",
     "InvalidTrait",
     "InvalidTree",
@@ -256,6 +257,10 @@ class InvalidRow(InvalidInput):
 
 class InvalidRule(InvalidInput):
     """A device rule that cannot be read."""
+
+
+class InvalidSite(InvalidInput):
+    """A file of a site with a fault; what it was for begins with the file and the line."""
 
 
 class InvalidAddress(InvalidInput):

@@ -10,8 +10,8 @@
 ``device_table``       PCI devices as a table
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
-                       ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``
-                       and ``service``
+                       ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``,
+                       ``service`` and ``site``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a

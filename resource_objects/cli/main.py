@@ -381,6 +381,8 @@ BUILT_IN = {
     "pool unshare": "resource_objects.cli.provider:UnsharePool",
     "pool report": "resource_objects.cli.provider:ReportPool",
     "reshape": "resource_objects.cli.ledger:ApplyReshape",
+    "export": "resource_objects.cli.site:ExportSite",
+    "apply": "resource_objects.cli.site:ApplySite",
     "audit": "resource_objects.cli.ledger:ListFindings",
     "changes": "resource_objects.cli.ledger:ListChanges",
     "db status": "resource_objects.cli.ledger:StatusDatabase",

@@ -15,6 +15,7 @@
 ``pci_ids``         names of PCI vendors, products and classes
 ``model``           from the facts of a machine to a tree of providers
 ``sync``            keeping a host in a ledger as it is now
+``site``            a site in a file: YAML that people write, applied to a ledger and exported
 ``status``          what a ledger keeps of cells and devices of hosts, with who holds what
 ``environment``     the variables that tell a job which part of a host is its own
 ==================  ===============================================================================

@@ -1,0 +1,166 @@
+"""The commands about a site in a file: write it, and make a ledger look as it says."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import stat
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from resource_objects.cli.base import Command, Misused, misused
+
+if TYPE_CHECKING:
+    from resource_objects.host.site import Site
+
+#: What takes longer, in seconds, shows how far it is, where somebody looks at a terminal.
+_PATIENCE = 2.0
+
+
+class ExportSite(Command):
+    """Write what is kept as a file that `apply` reads: machines, splits, traits, pools.
+
+    Who holds what is not in it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "hosts", metavar="HOST", nargs="*", help="only these (name or uuid); else all"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Read and write."""
+        from resource_objects.host.site import export_site
+
+        with self.open_ledger() as ledger, Bar("export") as bar:
+            site = export_site(ledger, parsed_args.hosts, progress=bar.tell)
+        self.say(str(site))
+
+
+class ApplySite(Command):
+    """Make the ledger look as a file says; what it does not name is left alone.
+
+    Machines are written some hundred at a time, each lot whole or not at all. After an error the
+    lots before it are done; apply the file again for the rest.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add("file", metavar="FILE", help="the site, in YAML; - reads it from standard input")
+        add("--dry-run", action="store_true", help="only print the plan")
+        add("--prune", action="store_true", help="remove what the file does not name")
+        add("--at-once", action="store_true", help="write all machines in one transaction")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Read the file, write, and say what was done."""
+        from resource_objects.host.site import BATCH, apply_site, plan_site
+
+        with misused():
+            site = read_site(parsed_args.file)
+        with self.open_ledger() as ledger, Bar("apply") as bar:
+            if parsed_args.dry_run:
+                self.say(str(plan_site(ledger, site, prune=parsed_args.prune)))
+                return
+            try:
+                done = apply_site(
+                    ledger,
+                    site,
+                    prune=parsed_args.prune,
+                    batch=None if parsed_args.at_once else BATCH,
+                    progress=bar.tell,
+                )
+            except BaseException:
+                bar.close()
+                if bar.done:
+                    said = f"{bar.done} of {bar.total} machines are as the file says; then:"
+                    self.app.stderr.write(f"resource-objects: {said}\n")
+                raise
+        self.say(str(done))
+
+
+def read_site(name: str) -> Site:
+    """Return the site of a file, or of the standard input.
+
+    :raises Misused: for what is no regular file, such as a device without an end or a pipe into
+        which nobody writes
+    :raises InvalidSite: naming the line of a fault
+    """
+    from resource_objects.host.site import Site
+
+    if name == "-":
+        return Site.parse(read_input(), file="standard input")
+    path = pathlib.Path(name)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Misused(f"{name} is no regular file; pipe it into -")
+    with path.open("rb") as file:
+        return Site.parse(file.read(_most() + 1), file=name)
+
+
+def read_input() -> bytes:
+    """Return the standard input, a little more than the most that is read of it at most."""
+    most = _most() + 1
+    stream = getattr(sys.stdin, "buffer", None)
+    return stream.read(most) if stream is not None else sys.stdin.read(most).encode()
+
+
+def _most() -> int:
+    from resource_objects.providers.plain import MAX_LENGTH
+
+    return MAX_LENGTH
+
+
+class Bar:
+    """How far something is, on a terminal, if it takes longer than two seconds.
+
+    It is drawn by rich, which is imported then only; without it there is none.
+    """
+
+    def __init__(self, word: str) -> None:
+        self.done = 0
+        self.total = 0
+        self._word = word
+        self._since = time.monotonic()
+        self._is_seen = sys.__stderr__ is not None and sys.__stderr__.isatty()
+        self._drawn: tuple[Any, Any] | None = None
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def tell(self, done: int, total: int) -> None:
+        """Show how many machines are done, and of how many."""
+        self.done, self.total = done, total
+        if self._is_seen and self._drawn is None:
+            if time.monotonic() - self._since < _PATIENCE:
+                return
+            self._begin()
+        if self._drawn is not None:
+            shown, task = self._drawn
+            shown.update(task, completed=done, total=total)
+
+    def _begin(self) -> None:
+        try:
+            from rich.console import Console
+            from rich.progress import Progress
+        except ImportError:
+            self._is_seen = False
+            return
+        shown = Progress(console=Console(file=sys.__stderr__), transient=True)
+        shown.start()
+        self._drawn = shown, shown.add_task(self._word)
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._drawn is not None:
+            self._drawn[0].stop()
+            self._drawn = None
+            self._is_seen = False

@@ -1,0 +1,84 @@
+"""The commands export and apply."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+SITE = """\
+version: 1
+machines:
+  lab-[0-2]:
+    inventories: VCPU=64
+    children:
+      /gpu[0-7]:
+        inventories: PGPU=1
+        split: halves
+"""
+
+
+@pytest.fixture
+def site(tmp_path):
+    path = tmp_path / "lab.yaml"
+    path.write_text(SITE)
+    return path
+
+
+def test_file_is_applied_and_exported(run, site):
+    assert run("apply", str(site)).out == "27 created\n"
+    assert run("export").out == SITE
+    assert run("apply", str(site)).out == "nothing changed\n"
+
+
+def test_dry_run_prints_plan_and_writes_nothing(run, site):
+    shown = run("apply", str(site), "--dry-run")
+    assert shown.status == 0 and "+ lab-0: VCPU=64" in shown.lines
+    assert run("export").out == "version: 1\n"
+
+
+def test_export_of_some_hosts_names_them_alone(run, site):
+    run("apply", str(site))
+    assert "  lab-1:" in run("export", "lab-1").lines
+    assert "lab-0" not in run("export", "lab-1").out
+    missing = run("export", "lab-9")
+    assert missing.status == 1 and "lab-9" in missing.err
+
+
+def test_prune_removes_what_is_not_named(run, site):
+    run("apply", str(site))
+    site.write_text("machines: {lab-0: {inventories: VCPU=64}}")
+    assert run("apply", str(site)).out == "nothing changed\n"
+    assert run("apply", str(site), "--prune", "--dry-run").out.count("\n- ") >= 20
+    run("apply", str(site), "--prune")
+    assert run("export").out == "version: 1\nmachines:\n  lab-0:\n    inventories: VCPU=64\n"
+
+
+def test_fault_names_file_and_line_and_changes_nothing(run, site):
+    site.write_text(SITE.replace("split: halves", "split: thirds"))
+    done = run("apply", str(site))
+    assert done.status == 2
+    assert done.err.startswith(f"resource-objects: {site}, line 8, split: got 'thirds', expected")
+    assert run("export").out == "version: 1\n"
+
+
+def test_file_is_read_from_standard_input(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SITE.encode())))
+    assert run("apply", "-").out == "27 created\n"
+
+
+def test_what_is_no_file_is_refused(run, tmp_path):
+    assert run("apply", str(tmp_path)).status == 2
+    assert run("apply", str(tmp_path / "nothing")).status == 1
+
+
+def test_it_is_said_how_far_it_came(run, site, monkeypatch):
+    run("apply", str(site))
+    run("claim", "job-1", "PGPU=1")
+    text = "machines:\n  new-0: {inventories: VCPU=1}\n  lab-0:\n    inventories: VCPU=64\n"
+    site.write_text(text + "    children:\n      /gpu0: {inventories: VCPU=1}\n")
+    monkeypatch.setattr("resource_objects.host.site.BATCH", 1)
+    done = run("apply", str(site))
+    assert done.status == 1 and "1 of 2 machines are as the file says; then:" in done.err
+    assert "new-0" in run("export").out

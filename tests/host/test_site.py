@@ -1,0 +1,281 @@
+"""A site in a file: what an export writes makes the same again, and faults are named by line."""
+
+from __future__ import annotations
+
+import tempfile
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.host.site import Site, apply_site, export_site, plan_site
+from resource_objects.providers import Provider, Share, partitions
+from resource_objects.resources.pci import DEVICES, PCIInventory
+from tests.support.pci_strategies import pci_devices
+from tests.support.strategies import inventories, labels, provider_names
+
+LAB = """\
+version: 1
+machines:
+  lab-[0-5]:
+    inventories: VCPU=64,MEMORY_MB=512000
+    aggregates: [rack-1]
+    children:
+      /gpu[0-7]:
+        inventories: PGPU=1
+        split: halves
+        traits: [CUSTOM_H100]
+pools:
+  nfs:
+    inventories: DISK_GB=100000
+    aggregates: [rack-1]"""
+
+
+@pytest.fixture
+def ledger():
+    with ro.connect("memory://") as opened:
+        yield opened
+
+
+def kept(ledger, name):
+    return ledger.provider(name)
+
+
+# --- what an export writes ------------------------------------------------------------------------
+
+
+def test_lab_is_written_as_it_was_said(ledger):
+    done = apply_site(ledger, Site.parse(LAB))
+    assert (done.created, done.machines) == (6 * 9 + 1, 7)
+    assert str(export_site(ledger)) == LAB
+
+
+def test_split_of_file_is_that_of_partitions(ledger):
+    apply_site(ledger, Site.parse(LAB))
+    gpu = partitions.split(Provider("lab-3/gpu2", "PGPU=1"), "PGPU", {"CUSTOM_PGPU_HALF": 2})
+    found = kept(ledger, "lab-3/gpu2")
+    assert found.inventories == gpu.inventories and found.shares == gpu.shares
+
+
+@pytest.mark.parametrize(
+    "split",
+    ["thousandths", "partitions=CUSTOM_MEM*8+CUSTOM_SLICE*7/CUSTOM_MIG_1G*1+1/CUSTOM_MIG_3G*4+3"],
+)
+def test_every_way_to_split_is_written_as_its_word(ledger, split):
+    text = f"version: 1\nmachines:\n  gpu:\n    inventories: PGPU=1\n    split: {split}"
+    apply_site(ledger, Site.parse(text))
+    assert str(export_site(ledger)) == text
+
+
+@st.composite
+def trees(draw, names, depth=0):
+    """Trees with any figures, and shares of what is above in some."""
+    made = Provider(
+        names.pop(),
+        draw(inventories(100, max_size=2)),
+        traits=draw(st.sets(st.sampled_from(["CUSTOM_A", "HW_NUMA_ROOT"]))),
+        aggregates=draw(st.sets(labels(), max_size=2)),
+    )
+    below = draw(st.integers(0, 2 if depth < 3 else 0))
+    children = [draw(trees(names, depth + 1)) for _ in range(below) if names]
+    for child in children:
+        for kind in child.inventories if not child.shares and not made.shares else ():
+            if kind in made.inventories and draw(st.booleans()):
+                share = Share(resource_class=kind.name, of=made.name, of_class=kind.name)
+                child.update(shares=(*child.shares, share))
+    made.update(children=children)
+    return made
+
+
+@st.composite
+def sites(draw):
+    """A few small trees with any names, like ones among them; cells and devices in some."""
+    like = st.builds("{}{}".format, st.sampled_from(["lab-", "lab/gpu", "/x", "[0]"]),
+                     st.integers(0, 12).map(lambda n: draw_width(n)))  # fmt: skip
+    names = draw(st.lists(provider_names() | like, min_size=1, max_size=9, unique=True))
+    names = [name for name in names if not ro.names.is_uuid(name)] or ["host0"]
+    roots = []
+    while names:
+        roots.append(draw(trees(names)))
+    for root in roots:
+        if draw(st.integers(0, 3)) == 0 and not list(root.inventories):
+            cells = [
+                ro.HostCell(n, dedicated=[n], memory_mb=draw(st.integers(1, 9))) for n in (0, 1)
+            ]
+            root.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+        if draw(st.integers(0, 3)) == 0:
+            root.add_parts(DEVICES, PCIInventory(draw(pci_devices(max_groups=2))))
+    for root in roots:
+        for one in root.walk():
+            try:
+                root.check_shares()
+            except exceptions.InvalidTree:
+                one.update(shares=())
+    return roots
+
+
+def draw_width(number):
+    return f"{number:02}" if number % 3 else str(number)
+
+
+@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.given(roots=sites())
+def test_export_applied_to_nothing_exports_same(roots):
+    _goes_there_and_back(roots, "memory://", "memory://")
+
+
+@hypothesis.settings(max_examples=5, deadline=None)
+@hypothesis.given(roots=sites())
+def test_export_applied_to_nothing_exports_same_in_sqlite(roots):
+    with tempfile.TemporaryDirectory() as folder:
+        urls = [f"sqlite:///{folder}/{name}.db?synchronous=NORMAL" for name in ("first", "second")]
+        _goes_there_and_back(roots, *urls)
+
+
+def _goes_there_and_back(roots, *urls):
+    with ro.connect(urls[0]) as first, ro.connect(urls[1]) as second:
+        try:
+            first.sync(*roots)
+        except exceptions.ResourceObjectsError:
+            hypothesis.reject()
+        text = str(export_site(first))
+        site = Site.parse(text)
+        assert str(site) == text
+        assert not plan_site(first, site, prune=True) and not apply_site(first, site, prune=True)
+        apply_site(second, site)
+        assert str(export_site(second)) == text
+        assert sorted(map(_said, second.trees()), key=str) == sorted(
+            map(_said, first.trees()), key=str
+        )
+
+
+def _said(root):
+    return [
+        (
+            one.name,
+            str(one.inventories),
+            *map(sorted, (one.traits, one.aggregates)),
+            [*map(str, one.shares)],
+        )
+        for one in root.walk()
+    ]
+
+
+# --- what is left alone ---------------------------------------------------------------------------
+
+
+def test_what_file_does_not_name_is_left_alone(ledger):
+    host = Provider("lab-0", "VCPU=8,DISK_GB=9", traits=["CUSTOM_A"], aggregates=["r"])
+    host.add("lab-0/gpu0", "PGPU=1")
+    ledger.sync(host, Provider("other", "VCPU=1"))
+    said = "machines: {lab-0: {inventories: VCPU=16, children: {/gpu1: {inventories: PGPU=1}}}}"
+    assert str(plan_site(ledger, Site.parse(said))).splitlines() == [
+        "+ lab-0/gpu1 below lab-0: PGPU=1",
+        "~ lab-0: VCPU=16 -DISK_GB",
+    ]
+    done = apply_site(ledger, Site.parse(said))
+    assert (done.created, done.updated, done.removed) == (1, 1, 0)
+    found = kept(ledger, "lab-0")
+    assert found.traits == {"CUSTOM_A"} and found.aggregates == {"r"}
+    assert [child.name for child in found.children] == ["lab-0/gpu0", "lab-0/gpu1"]
+    assert kept(ledger, "other").name == "other"
+
+
+def test_prune_removes_what_file_does_not_name(ledger):
+    host = Provider("lab-0", "VCPU=8", traits=["CUSTOM_A"], aggregates=["r"])
+    host.add("lab-0/gpu0", "PGPU=1")
+    ledger.sync(host, Provider("other", "VCPU=1"))
+    site = Site.parse("machines: {lab-0: {inventories: VCPU=8}}")
+    done = apply_site(ledger, site, prune=True)
+    assert (done.updated, done.removed) == (1, 2)
+    assert export_site(ledger) == site
+
+
+def test_child_goes_below_another_parent(ledger):
+    host = Provider("lab-0")
+    host.add("lab-0/gpu0", "PGPU=1")
+    ledger.sync(host)
+    said = "machines: {lab-0: {children: {cell: {children: {lab-0/gpu0: {}}}}}}"
+    apply_site(ledger, Site.parse(said))
+    (child,) = kept(ledger, "lab-0").children
+    assert [one.name for one in child.walk()] == ["cell", "lab-0/gpu0"]
+    assert str(child.children[0].inventories) == "PGPU=1"
+
+
+def test_what_is_held_stays_held(ledger):
+    apply_site(ledger, Site.parse(LAB))
+    ledger.claim("job-1", ledger.snapshot().candidates("PGPU=8"))
+    where = ledger.held("job-1").allocations[0].provider.partition("/")[0]
+    with pytest.raises(exceptions.ProviderInUse):
+        apply_site(ledger, Site.parse(f"machines: {{{where}: {{}}}}"), prune=True)
+    apply_site(ledger, Site.parse(LAB.replace("VCPU=64", "VCPU=32")))
+    assert len(ledger.held("job-1").allocations) == 8
+
+
+def test_batches_before_an_error_are_done(ledger):
+    ledger.sync(Provider("rack", children=[Provider("lab-2")]))
+    site = Site.parse("machines: {'lab-[0-2]': {inventories: VCPU=1}}")
+    told = []
+    with pytest.raises(exceptions.ProviderExists):
+        apply_site(ledger, site, batch=1, progress=lambda *how_far: told.append(how_far))
+    assert told == [(1, 3), (2, 3)]
+    with pytest.raises(exceptions.ProviderExists):
+        apply_site(ledger, Site.parse("machines: {'lab-[2-4]': {}}"), batch=None)
+    assert [one.name for one in ledger.trees()] == ["rack", "lab-0", "lab-1"]
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("machines: {a: {}", 1, "YAML"),
+        ("machines:\n  a: {}\n  a: {}", 3, "each once: line 2"),
+        ("machines:\n  a-[0-1]: {}\n  a-1: {}", 3, "line 2 has it"),
+        ("machines:\n  a: {}\npools:\n  a: {}", 4, "line 2 has it"),
+        ("machines:\n  a: &x {}\n  b: *x", 2, "no anchor"),
+        ("machines:\n  a: !!python/object:os.system {}", 2, "no tag"),
+        ("machines:\n  a:\n    inventory: VCPU=1", 3, "one of inventories"),
+        ("machines:\n  a:\n    inventories: VCPU=x", 3, "VCPU"),
+        ("machines:\n  a:\n    inventories:\n      VCPU: {reserved: 1}", 4, "a total"),
+        ("machines:\n  a:\n    traits:\n    - CUSTOM_A\n    - FAST", 5, "FAST"),
+        ("machines:\n  a:\n    traits: CUSTOM_A", 3, "a list"),
+        ("machines:\n  a:\n    split: halves", 2, "inventories beside it"),
+        ("machines:\n  a:\n    inventories: PGPU=2\n    split: halves", 2, "PGPU"),
+        ("machines:\n  a:\n    inventories: PGPU=1\n    split: thirds", 4, "halves"),
+        ("machines:\n  a:\n    shares: [VCPU of b]", 3, "such as VCPU uses"),
+        ("machines:\n  a:\n    disabled: true", 3, "disabled"),
+        ("machines:\n  'a[x]': {}", 2, "a range such as"),
+        ("machines:\n  'a[3-1]': {}", 2, "a range"),
+        ("machines:\n  'a[0-999999999]': {}", 2, "at most 1000000"),
+        ("machines:\n  'a[0-9999]': {children: {'b[0-9999]': {}}}", 2, "at most 1000000"),
+        ("machines:\n  ? [a]\n  : {}", 2, "text"),
+        ("version: 2", 1, "1"),
+        ("hosts: {}", 1, "one of version, machines, pools"),
+        ("- a", 1, "a mapping"),
+        ("a: 1\n---\nb: 2", 3, "one document"),
+        ("machines:\n  a\x07b: {}", 2, "a character of YAML"),
+        ("machines: " + "{a: " * 300, 1, "levels"),
+        (b"machines:\n  a\xff: {}", 2, "UTF-8"),
+    ],
+)  # fmt: skip
+def test_fault_is_named_by_line(text, line, said):
+    with pytest.raises(exceptions.InvalidSite) as caught:
+        Site.parse(text, file="lab.yaml")
+    assert str(caught.value).startswith(f"lab.yaml, line {line}")
+    assert said in str(caught.value)
+
+
+def test_fault_beside_what_is_kept_is_named_by_line(ledger):
+    ledger.sync(Provider("lab-0", "VCPU=1"))
+    said = "machines:\n  lab-0:\n    shares: [VCPU uses 1 PCPU of /]"
+    with pytest.raises(exceptions.InvalidSite, match="line 2"):
+        apply_site(ledger, Site.parse(said))
+
+
+def test_names_are_text_whatever_they_look_like(ledger):
+    apply_site(ledger, Site.parse("machines: {no: {}, 007: {}, 1e3: {}, null: {}}"))
+    assert Site.parse(str(export_site(ledger))).machine_names == ("1e3", "007", "no", "null")
