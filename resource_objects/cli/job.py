@@ -315,6 +315,8 @@ _FORWARDED = frozenset(
 )
 #: Seconds that a program has after SIGTERM, before SIGKILL.
 _GRACE = 10.0
+#: Seconds after which a program is looked after of which no signal told.
+_LOOK_EVERY = 1.0
 #: prctl(2): the signal that a process gets when the one that started it is gone.
 _PR_SET_PDEATHSIG = 1
 
@@ -534,8 +536,9 @@ class _Signals:
     def wait(self, child: subprocess.Popen[bytes]) -> int:
         """Hand signals on until the program ends; return its status, negative for a signal."""
         while True:
-            came = signal.sigwaitinfo([*_FORWARDED, signal.SIGCHLD])
-            if came.si_signo != signal.SIGCHLD:
+            # in a process with other threads one of those may be given the signal, and ignore it
+            came = signal.sigtimedwait([*_FORWARDED, signal.SIGCHLD], _LOOK_EVERY)
+            if came is not None and came.si_signo != signal.SIGCHLD:
                 _kill_group(child.pid, came.si_signo)
                 continue
             pid, status = os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED)

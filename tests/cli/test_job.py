@@ -373,6 +373,21 @@ def test_signals_go_on_to_the_program(start, ledger, name):
     assert holders(ledger) == []
 
 
+def test_the_end_is_seen_where_another_thread_is_given_the_signal(lab, ledger):
+    over = threading.Event()
+    others = [threading.Thread(target=over.wait) for _ in range(4)]
+    for other in others:
+        other.start()
+    try:
+        for _ in range(3):
+            assert lab("run", "PGPU=1", "--at", HERE, "--", "true").status == 0
+    finally:
+        over.set()
+        for other in others:
+            other.join()
+    assert list(ledger.consumers()) == []
+
+
 def test_a_signal_that_ends_the_program_is_its_status(start, ledger):
     child = start("VCPU=1", *python(WAITS))
     assert child.stdout is not None
