@@ -110,15 +110,9 @@ def test_partitions_exclude_the_whole_device(ledger: ro.Ledger) -> None:
     ledger.sync(gpus(2))
     assert claim(ledger, "a", f"{SMALL}=1,VCPU=1") == ["host0", "host0/gpu0"]
     assert claim(ledger, "b", "PGPU=1") == ["host0/gpu1"]
-    assert told(ledger, "PGPU=1") == (
-        f"host0: host0/gpu0: {MEMORY} asked 8, free 7 of 8 (a holds 1); "
-        f"host0/gpu0: {SLICE} asked 7, free 6 of 7 (a holds 1)"
-    )
-    assert told(ledger, "PGPU=2") == (
-        "host0: PGPU asked 2, free 1 of 2 (b holds 1); "
-        f"host0/gpu0: {MEMORY} asked 8, free 7 of 8 (a holds 1); "
-        f"host0/gpu0: {SLICE} asked 7, free 6 of 7 (a holds 1)"
-    )
+    whole = "whole, none of 2 is whole: b 1; a 1/7"
+    assert told(ledger, "PGPU=1") == f"host0: PGPU asked 1 {whole}"
+    assert told(ledger, "PGPU=2") == f"host0: PGPU asked 2 {whole}"
     with pytest.raises(exceptions.CapacityException) as refused:
         ledger.claim("c", {"host0/gpu0": "PGPU=1"})
     assert {(r.resource, r.requested, r.free, r.holders) for r in refused.value.reasons} == {
@@ -239,7 +233,7 @@ def test_half_a_gpu(ledger: ro.Ledger) -> None:
     assert claim(ledger, "a", f"{THOUSANDTHS}=500") == ["host0/gpu0"]
     assert claim(ledger, "b", "PGPU=1") == ["host0/gpu1"]
     assert told(ledger, "PGPU=1") == (
-        f"host0: host0/gpu0: {THOUSANDTHS} asked 1000, free 500 of 1000 (a holds 500)"
+        "host0: PGPU asked 1 whole, none of 2 is whole: b 1; a a half"
     )
     assert claim(ledger, "c", f"{THOUSANDTHS}=333") == ["host0/gpu0"]
     assert told(ledger, f"{THOUSANDTHS}=168") == (
@@ -683,7 +677,7 @@ def test_a_device_with_an_address_is_had_whole_or_in_parts(ledger: ro.Ledger) ->
     assert claim(ledger, "part", f"{SMALL}=1") == [first.name]
     assert claim(ledger, "whole", wanted) == [second.name]
     assert not ledger.snapshot().candidates(wanted)
-    assert told(ledger, "PGPU=1").endswith(f"{SLICE} asked 7, free 6 of 7 (part holds 1)")
+    assert told(ledger, "PGPU=1").endswith("none of 2 is whole: whole 1; part 1/7")
     ledger.release("part")
     assert claim(ledger, "other", wanted) == [first.name]
     assert told(ledger, f"{SMALL}=1").endswith(f"{SLICE} asked 1, free 0 of 7 (other holds 7)")
@@ -731,9 +725,10 @@ def _check_told(ledger: ro.Ledger, reasons: tuple[exceptions.Reason, ...]) -> No
     assert reasons
     assert len(set(reasons)) == len(reasons)
     for reason in reasons:
-        assert reason.rule is Rule.CAPACITY
+        assert reason.rule in (Rule.CAPACITY, Rule.NOT_WHOLE)
         assert reason.requested > reason.free
-        assert sum(amount for _, amount in reason.holders) == reason.used
+        in_parts = {device for _, device, *_ in reason.parts}
+        assert sum(amount for _, amount in reason.holders) + len(in_parts) == reason.used
 
 
 def test_columns_of_a_tree_and_a_ledger_agree() -> None:
