@@ -1015,7 +1015,7 @@ class _Reader:
         said: dict[str, Any] = {}
         for word, value in self._pairs(node, "what the provider has"):
             if word.value == "disabled":
-                raise self._fault(word, "key", word.value, "none: a ledger does not keep it")
+                raise self._fault(word, "key", word.value, "none: the command disable says it")
             if word.value not in _PART_KEYS:
                 raise self._fault(word, "key", word.value, f"one of {', '.join(_PART_KEYS)}")
             if word.value == "children":

@@ -308,7 +308,7 @@ def test_a_machine_that_somebody_else_keeps_meanwhile_stays(run, url, monkeypatc
             (exceptions.DatabaseBusy("lab.db"), 70, "lab.db is busy"),
             (BrokenPipeError, 141, ""),
             (SystemExit(143), 143, ""),
-            (RuntimeError("boom"), 1, "RuntimeError: boom (unexpected; --debug shows where)"),
+            (RuntimeError("boom"), 70, "RuntimeError: boom (unexpected; --debug shows where)"),
         ],
         fast=2,
     ),
