@@ -49,6 +49,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from resource_objects.exceptions import DeviceUnknown, InvalidInput, ProviderNotFound
+from resource_objects.names import natural_order
 from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.allocation import total
 from resource_objects.resources import Amounts
@@ -84,7 +85,6 @@ _MIG = "MIG"
 #: What the name of a provider may end in. The second is MIG's of drivers before R470.
 _UUID = re.compile(r"(MIG-GPU-[0-9a-f-]{36}/\d+/\d+|(?:MIG|GPU)-[0-9a-f-]{8,36})$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$", re.IGNORECASE)
-_DIGITS = re.compile(r"(\d+)")
 
 
 def job_environment(
@@ -253,7 +253,7 @@ def _gpus(host: Provider) -> list[_GPU]:
     """Return the GPUs of a host in the order of their addresses, else of their names."""
     sliced = {(share.of, share.of_class) for one in host.walk() for share in one.shares}
     found = [gpu for one in host.walk() for gpu in _gpus_at(one, sliced)]
-    return sorted(found, key=lambda gpu: (gpu.address or "", _by_number(gpu.provider.name)))
+    return sorted(found, key=lambda gpu: (gpu.address or "", natural_order(gpu.provider.name)))
 
 
 def _gpus_at(provider: Provider, sliced: Collection[tuple[str, str]]) -> Iterator[_GPU]:
@@ -342,16 +342,6 @@ def _count(one: Allocation) -> int:
 def _uuid_of(name: str) -> str | None:
     found = _UUID.search(name)
     return found[1] if found else None
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """Sort names that differ in a number by that.
-
-    >>> sorted(["host0/gpu10", "host0/gpu2"], key=_by_number)
-    ['host0/gpu2', 'host0/gpu10']
-    """
-    parts = _DIGITS.split(name)
-    return [(int(part) if place % 2 else 0, part) for place, part in enumerate(parts)]
 
 
 # --- devices, cells -----------------------------------------------------------------------------
