@@ -125,15 +125,16 @@ def add_name(
 def add_actor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the option that says who does it: the user, unless it is given."""
     parser.add_argument(
-        "--actor", metavar="NAME", default=_user(), help="who does it (default: your user name)"
+        "--actor", metavar="NAME", default=login(), help="who does it (default: your user name)"
     )
     return parser
 
 
-def _user() -> str | None:
+def login() -> str | None:
+    """Return the name of the user who is logged in, None for a user without one."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
+    except (KeyError, OSError):
         return None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from resource_objects.cli.base import Age, BriefLister, Dicts, Lister, Text
+from resource_objects.cli.base import Age, BriefLister, Dicts, Lister, Misused, Text, login
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -23,15 +23,18 @@ def add_user(parser: argparse.ArgumentParser) -> None:
 
 
 def user_of(parsed_args: argparse.Namespace) -> str | None:
-    """Return the user that these options name, None for none."""
-    return login() if parsed_args.mine else parsed_args.user
+    """Return the user that these options name, None for none.
+
+    :raises Misused: if it is who is logged in, and has no name
+    """
+    return _own_name() if parsed_args.mine else parsed_args.user
 
 
-def login() -> str:
-    """Return the name of the user who is logged in."""
-    import getpass
-
-    return getpass.getuser()
+def _own_name() -> str:
+    name = login()
+    if name is None:
+        raise Misused("your user has no name; say --user NAME")
+    return name
 
 
 def consumers_of(ledger: Ledger, user: str | None) -> list[str] | None:
@@ -108,8 +111,8 @@ class Mine(Lister):
         """Read the consumers of the user, and where they hold what."""
         from resource_objects.names import natural_order
 
+        user = _own_name() if parsed_args.user is None else parsed_args.user
         with self.open_ledger() as ledger:
-            user = login() if parsed_args.user is None else parsed_args.user
             mine = sorted(ledger.consumers(user=user), key=lambda one: natural_order(one.name))
             hosts = ledger.snapshot().host_usage(consumers=[one.name for one in mine])
             now = ledger.now()

@@ -153,6 +153,17 @@ class Fleet:
             found |= found[self.parent]
         return found
 
+    def out_of_service(self) -> Booleans | None:
+        """Return which providers are disabled, or below one that is; None for none.
+
+        Cost: nothing where nothing is disabled; else a pass over the providers for each level.
+        """
+        if not self.disabled:
+            return None
+        itself = np.zeros(len(self.names), dtype=np.bool_)
+        itself[list(self.disabled)] = True
+        return self.below(itself)
+
     def of_tree(self, tree: int) -> range:
         """Return the providers of a tree, the root first. Cost: two binary searches."""
         first, end = self.tree.searchsorted((tree, tree + 1)).tolist()

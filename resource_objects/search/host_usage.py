@@ -129,7 +129,7 @@ def host_usage(
         if fleet.is_within(tree) and tree not in pools and (hosts is None or name in hosts)
     }
     devices = Devices(fleet)
-    disabled = _disabled(fleet)
+    disabled = fleet.out_of_service()
     held = _held(devices, trees, consumers)
     classes = _classes(devices, disabled)
     for tree, name in sorted(trees.items(), key=lambda one: natural_order(one[1])):
@@ -228,15 +228,6 @@ class Devices:
             return Fraction(0)
         parts = [Fraction(self.fleet.left(t), f) for t, f in self.fleet.shares.of(number)]
         return min(Fraction(1), max(Fraction(0), min(parts)))
-
-
-def _disabled(fleet: Fleet) -> Booleans | None:
-    """Return which providers are out of service, None for none."""
-    if not fleet.disabled:
-        return None
-    itself = np.zeros(len(fleet.names), dtype=np.bool_)
-    itself[list(fleet.disabled)] = True
-    return fleet.below(itself)
 
 
 # --- classes --------------------------------------------------------------------------------------

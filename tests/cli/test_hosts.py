@@ -77,6 +77,15 @@ def test_one_user_s_and_one_s_own(lab):
     ]
 
 
+@pytest.mark.parametrize("asked", [("mine",), ("usage", "hosts", "--mine")])
+def test_who_has_no_name_is_asked_for_one(lab, monkeypatch, asked):
+    monkeypatch.setattr("resource_objects.cli.hosts.login", lambda: None)
+    done = lab(*asked)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "resource-objects: your user has no name; say --user NAME\n"
+    assert lab("mine", "--user", "ann").lines
+
+
 def test_data_has_the_exact_names(lab):
     (row,) = json.loads(lab("usage", "hosts", "lab-0", "-f", "json").out)
     assert [one["resource_class"] for one in row["classes"]] == ["PGPU", "VCPU", "MEMORY_MB"]

@@ -33,11 +33,7 @@ def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
     for group in request.groups:
         named.update(group.required, *group.any_of)
         named.update(trait for _, required, _ in group.traits_of for trait in required)
-    if TRAIT in named:
-        return None
-    itself = np.zeros(len(fleet.names), dtype=np.bool_)
-    itself[list(fleet.disabled)] = True
-    return fleet.below(itself)
+    return None if TRAIT in named else fleet.out_of_service()
 
 
 def in_service(disabled: Booleans) -> Qualification:
