@@ -12,6 +12,9 @@ from __future__ import annotations
 import datetime
 import time
 
+#: After so many tries the longest is reached: no float is large enough for every power of 2.
+_MOST_DOUBLED = 60
+
 
 def now() -> datetime.datetime:
     """Return this moment, in UTC."""
@@ -21,6 +24,22 @@ def now() -> datetime.datetime:
 def monotonic() -> float:
     """Return seconds that only go on, to tell how long ago something was."""
     return time.monotonic()
+
+
+def longest_pause(first: float, most: float, tried: int) -> float:
+    """Return how long to wait at most before something is tried again: twice as long each time.
+
+    The pause itself is drawn between nothing and this, so that those who met do not meet again
+    (Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015: "full jitter").
+
+    :param first: seconds, before anything was tried
+    :param most: it is never more than so many seconds
+    :param tried: how often it was tried already
+
+    >>> [longest_pause(0.5, 3, tried) for tried in (1, 2, 3, 10_000)]
+    [1.0, 2.0, 3, 3]
+    """
+    return min(most, first * 2.0 ** min(tried, _MOST_DOUBLED))
 
 
 def milliseconds() -> int:

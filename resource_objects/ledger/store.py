@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from resource_objects import exceptions, names
+from resource_objects import clock, exceptions, names
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
 from resource_objects.providers.given import moment
 from resource_objects.providers.listing import ConsumerFilter
@@ -33,8 +33,6 @@ _T = TypeVar("_T")
 
 #: Seconds: the longest of the pauses before an amount is placed again, and that before the first.
 _LONGEST_PAUSE, _FIRST_PAUSE = 0.25, 0.002
-#: After so many tries the longest pause is reached: no float is large enough for every power of 2.
-_MOST_DOUBLED = 16
 
 #: How many rows of a list are read at once, and how many trees.
 PAGE, TREE_PAGE = 500, 100
@@ -82,8 +80,7 @@ class RetryPolicy:
         >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
         0.008
         """
-        longest = _FIRST_PAUSE * 2 ** min(tried, _MOST_DOUBLED)
-        self.sleep(self.uniform(0, min(_LONGEST_PAUSE, longest)))
+        self.sleep(self.uniform(0, clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, tried)))
 
 
 def new_operation() -> str:

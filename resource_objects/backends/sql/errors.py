@@ -27,7 +27,7 @@ from typing import TypeVar
 import sqlalchemy.exc
 from oslo_db import exception as oslo
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.exceptions import InvalidField, LedgerError
 
 T = TypeVar("T")
@@ -35,9 +35,6 @@ T = TypeVar("T")
 #: Upgrades (INFO), and transactions that were rolled back and tried again (DEBUG). An error's text
 #: is the library's own: it names hosts and files, and no password.
 LOG = logging.getLogger("resource_objects.backends")
-
-#: After so many tries the longest sleep is reached: no float is large enough for every power of 2.
-_MOST_DOUBLED = 60
 
 
 class Transient(Exception):
@@ -97,8 +94,8 @@ class Retries:
                 LOG.debug("try %d: %s", asked, error.final)
                 if tried == self.tries or self.clock() - began >= self.seconds:
                     raise error.final from error.__cause__
-            longest = self.first_sleep * 2 ** min(asked, _MOST_DOUBLED)
-            self.sleep(self.uniform(0, min(self.longest_sleep, longest)))
+            longest = clock.longest_pause(self.first_sleep, self.longest_sleep, asked)
+            self.sleep(self.uniform(0, longest))
         raise AssertionError("it counts for ever")
 
 
