@@ -11,7 +11,6 @@ import datetime
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from resource_objects import exceptions
@@ -86,12 +85,7 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end.set()
         self._thread.join()
 
