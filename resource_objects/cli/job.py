@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Claim
     from resource_objects.requests import Request
-    from resource_objects.search import Candidates
+    from resource_objects.search import Candidates, Snapshot
 
 #: Seconds: the first pause of who waits, and the longest; each is twice the one before.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
@@ -91,15 +91,8 @@ class _Asked:
         self.override_disabled: bool = said.override_disabled
         self.replaces: bool = getattr(said, "replace", False)
 
-    def search(self, ledger: Ledger, *without: str) -> Candidates:
-        """Return who could give it; ``without``: as if these consumers held nothing."""
-        snapshot = ledger.snapshot(self.at)
-        if without:
-            from resource_objects.providers.dry_run import without_consumers
-            from resource_objects.search import Snapshot
-
-            columns = ledger.backend.read(*([] if self.at is None else [self.at]))
-            snapshot = Snapshot(without_consumers(columns, *without), at=self.at)
+    def search(self, snapshot: Snapshot) -> Candidates:
+        """Return who could give it."""
         with misused():
             return snapshot.candidates(self.request, **self.options)
 
@@ -129,8 +122,9 @@ class _Asked:
 
     def _refused(self, ledger: Ledger, refusal: exceptions.CapacityException) -> Refused:
         """Return what a refusal means: not now, or not at all."""
-        columns = ledger.backend.read(*([] if self.at is None else [self.at]))
-        could = self.search(ledger, *set(columns.allocations.consumer))
+        from resource_objects.ledger.feed import snapshot_without
+
+        could = self.search(snapshot_without(ledger.backend, self.at))
         kind = Busy if could else Refused
         answer = f"nobody can give {self.consumer} {self.request}"
         told = refusal.args[1] if isinstance(refusal, exceptions.NoCandidates) else refusal
@@ -214,14 +208,16 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     if kept is None:
         return ledger.claim(
             asked.consumer,
-            asked.search(ledger),
+            asked.search(ledger.snapshot(asked.at)),
             expires_in=said.expires_in,
             operation=said.operation,
             **options,
         )
     done = kept.claim
     if not _is_held(ledger, asked):
-        found = asked.search(ledger, asked.consumer)
+        from resource_objects.ledger.feed import snapshot_without
+
+        found = asked.search(snapshot_without(ledger.backend, asked.at, [asked.consumer]))
         done = ledger.replace(asked.consumer, found, generation=kept.generation, **options)
     if said.expires_in is not None:
         done = ledger.renew(asked.consumer, expires_in=said.expires_in, claim=done.id)
@@ -367,7 +363,7 @@ class RunJob(Command):
                 ledger,
                 lambda: ledger.claim(
                     asked.consumer,
-                    asked.search(ledger),
+                    asked.search(ledger.snapshot(asked.at)),
                     expires_in=said.lease,
                     release_expired=True,
                     override_disabled=asked.override_disabled,

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
-from resource_objects import exceptions, names, search
+from resource_objects import exceptions, names
 from resource_objects.ledger.demand import (
     Demand,
     Found,
@@ -25,7 +25,7 @@ from resource_objects.ledger.demand import (
     merged_request,
     providers_in,
 )
-from resource_objects.ledger.feed import Snapshots
+from resource_objects.ledger.feed import Snapshots, snapshot_without
 from resource_objects.ledger.gang import Gang
 from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
@@ -35,7 +35,6 @@ from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.disabled import TRAIT
-from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.given import Expiry, any_generation, generation
 from resource_objects.providers.listing import ConsumerFilter
@@ -240,7 +239,7 @@ class Claims:
         resolve = self._resolving(wanted.values())
 
         def begin(expired: frozenset[str]) -> _Taking:
-            picture = functools.cache(lambda at: self._without(expired, at))
+            picture = functools.cache(functools.partial(self._picture, expired))
             ways: dict[str, list[Demand]] = {}
             for name, each in wanted.items():
                 if expired and isinstance(each, Candidates):
@@ -704,13 +703,11 @@ class Claims:
         kept = backend.held_by(sorted(holders))
         return tuple(one for one in kept.values() if one.expires_at and one.expires_at < now)
 
-    def _without(self, consumers: Collection[str], at: str | None) -> Snapshot:
-        """Return a snapshot of what would be if some consumers held nothing.
-
-        Cost: everything is read, unless it is confined to a provider.
-        """
-        columns = self._store.backend.read(*(() if at is None else (at,)))
-        return search.Snapshot(without_consumers(columns, *consumers), at=at)
+    def _picture(self, expired: frozenset[str], at: str | None) -> Snapshot:
+        """Return a snapshot in which what expired is gone."""
+        if expired:
+            return snapshot_without(self._store.backend, at, expired)
+        return self._snapshots.snapshot(at)
 
     def _in_turn(
         self, consumer: str, found: Found, expired: frozenset[str] = frozenset()
@@ -720,9 +717,7 @@ class Claims:
         :param expired: consumers whom a search is to take for gone; it is then done before the
             first demand, too
         """
-
-        def picture(at: str | None) -> Snapshot:
-            return self._without(expired, at) if expired else self._snapshots.snapshot(at)
+        picture = functools.partial(self._picture, expired)
 
         def demands() -> Iterator[Demand]:
             latest = found

@@ -14,6 +14,7 @@ from resource_objects import exceptions, names, search
 from resource_objects.ledger.store import Store
 from resource_objects.providers import Backend
 from resource_objects.providers.changed import Touched
+from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import check_limit
 
@@ -156,6 +157,20 @@ class Snapshots:
         # of columns that do not say when they were read nothing can be told later
         self._kept = None if following.snapshot.cursor is None else following
         return following.snapshot
+
+
+def snapshot_without(
+    backend: Backend, at: str | None = None, consumers: Collection[str] | None = None
+) -> Snapshot:
+    """Return a snapshot of what would be if some consumers held nothing; None: if nobody did.
+
+    Cost: everything is read, unless it is confined to a provider.
+
+    :param at: as :meth:`Snapshots.snapshot`
+    """
+    columns = backend.read(*(() if at is None else (names.provider_key(at),)))
+    gone = set(columns.allocations.consumer) if consumers is None else consumers
+    return search.Snapshot(without_consumers(columns, *gone), at=at)
 
 
 def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]:
