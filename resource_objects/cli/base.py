@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +137,29 @@ def login() -> str | None:
         return getpass.getuser()
     except (KeyError, OSError):
         return None
+
+
+def read_input(name: str) -> bytes:
+    """Return what a file says, or the standard input for ``-``; a byte too many if it is too long.
+
+    Whoever parses it refuses more than
+    :data:`~resource_objects.providers.plain.MAX_LENGTH` characters.
+
+    :raises Misused: for what is no regular file, such as a device without an end or a pipe into
+        which nobody writes
+    """
+    from resource_objects.providers.plain import MAX_LENGTH
+
+    if name == "-":
+        stream = getattr(sys.stdin, "buffer", None)
+        if stream is None:  # a stream of text, in place of the process's own
+            return sys.stdin.read(MAX_LENGTH + 1).encode()
+        return bytes(stream.read(MAX_LENGTH + 1))
+    path = pathlib.Path(name)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Misused(f"{name} is no regular file; pipe it into -")
+    with path.open("rb") as file:
+        return file.read(MAX_LENGTH + 1)
 
 
 def records_of(inventories: Inventories) -> list[InventoryRecord]:

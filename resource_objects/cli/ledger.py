@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
-import stat
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects import exceptions
-from resource_objects.cli.base import Command, Lister, Many, Maybe, Misused, ShowOne, database_url
+from resource_objects.cli.base import (
+    Command,
+    Lister,
+    Many,
+    Maybe,
+    ShowOne,
+    database_url,
+    read_input,
+)
 
 if TYPE_CHECKING:
     from resource_objects.providers.feed import FeedEntry
@@ -88,32 +92,10 @@ class ApplyReshape(Command):
         """Read the file, carry it out, and say what was done."""
         from resource_objects.providers.reshape import Reshape as Plan
 
-        text = _plan_text(parsed_args.plan)
+        text = read_input(parsed_args.plan)
         with self.open_ledger() as ledger:
             done = ledger.reshape(Plan.from_json(text), dry_run=parsed_args.dry_run)
         self.say(str(done))
-
-
-def _plan_text(name: str) -> str:
-    """Return the text of a plan: of a file, or of the standard input.
-
-    :raises Misused: for what is no regular file, such as a device without an end or a pipe into
-        which nobody writes
-    :raises InvalidText: if it is longer than any plan
-    """
-    from resource_objects.providers.plain import MAX_LENGTH
-
-    if name == "-":
-        text = sys.stdin.read(MAX_LENGTH + 1)
-    else:
-        path = pathlib.Path(name)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise Misused(f"{name} is no regular file; pipe it into -")
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MAX_LENGTH + 1)
-    if len(text) > MAX_LENGTH:
-        raise exceptions.InvalidText("reshape", text, f"at most {MAX_LENGTH} characters")
-    return text
 
 
 class StatusDatabase(ShowOne):

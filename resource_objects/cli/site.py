@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
-import stat
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from resource_objects.cli.base import Command, Misused, misused
-
-if TYPE_CHECKING:
-    from resource_objects.host.site import Site
+from resource_objects.cli.base import Command, misused, read_input
 
 #: What takes longer, in seconds, shows how far it is, where somebody looks at a terminal.
 _PATIENCE = 2.0
@@ -60,10 +55,11 @@ class ApplySite(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the file, write, and say what was done."""
-        from resource_objects.host.site import BATCH, apply_site, plan_site
+        from resource_objects.host.site import BATCH, Site, apply_site, plan_site
 
+        name = parsed_args.file
         with misused():
-            site = read_site(parsed_args.file)
+            site = Site.parse(read_input(name), file="standard input" if name == "-" else name)
         with self.open_ledger() as ledger, Bar("apply") as bar:
             if parsed_args.dry_run:
                 self.say(str(plan_site(ledger, site, prune=parsed_args.prune)))
@@ -83,37 +79,6 @@ class ApplySite(Command):
                     self.app.stderr.write(f"resource-objects: {said}\n")
                 raise
         self.say(str(done))
-
-
-def read_site(name: str) -> Site:
-    """Return the site of a file, or of the standard input.
-
-    :raises Misused: for what is no regular file, such as a device without an end or a pipe into
-        which nobody writes
-    :raises InvalidSite: naming the line of a fault
-    """
-    from resource_objects.host.site import Site
-
-    if name == "-":
-        return Site.parse(read_input(), file="standard input")
-    path = pathlib.Path(name)
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise Misused(f"{name} is no regular file; pipe it into -")
-    with path.open("rb") as file:
-        return Site.parse(file.read(_most() + 1), file=name)
-
-
-def read_input() -> bytes:
-    """Return the standard input, a little more than the most that is read of it at most."""
-    most = _most() + 1
-    stream = getattr(sys.stdin, "buffer", None)
-    return stream.read(most) if stream is not None else sys.stdin.read(most).encode()
-
-
-def _most() -> int:
-    from resource_objects.providers.plain import MAX_LENGTH
-
-    return MAX_LENGTH
 
 
 class Bar:

@@ -63,7 +63,8 @@ def from_json(text: str | bytes, what: str) -> Any:
     :raises DuplicateKey: if it says something twice
     """
     if not isinstance(text, str | bytes) or len(text) > MAX_LENGTH:
-        raise exceptions.InvalidText(what, text, "JSON text")
+        expected = f"JSON text of at most {MAX_LENGTH} characters"
+        raise exceptions.InvalidText(what, text, expected)
     try:
         return json.loads(text, object_pairs_hook=functools.partial(_once, what))
     except (ValueError, RecursionError) as error:

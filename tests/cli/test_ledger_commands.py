@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 
 import pytest
@@ -228,6 +229,16 @@ def test_a_plan_that_is_none_is_refused(refused, tmp_path):
     plan.write_text("[]")
     assert "[]" in refused("reshape", str(plan))
     assert "missing.json" in refused("reshape", str(tmp_path / "missing.json"))
+
+
+@pytest.mark.parametrize("name", ["-", "plan.json"])
+def test_a_plan_that_is_too_long_is_refused(refused, tmp_path, monkeypatch, name):
+    text = b'{"version": 1, "create": []}'
+    (tmp_path / "plan.json").write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    monkeypatch.setattr("resource_objects.providers.plain.MAX_LENGTH", len(text) - 1)
+    assert f"at most {len(text) - 1} characters" in refused("reshape", name)
 
 
 def test_changes_go_on_where_they_ended(lab, rows, run, url):
