@@ -12,7 +12,7 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -63,20 +63,19 @@ ro.Inventories.obj_from_primitive(host.obj_to_primitive())
 """
 
 
+def silent(program: str, *flags: str, arguments: Sequence[str] = ()) -> str:
+    """Return what a program prints that must end well and print no error."""
+    command = [sys.executable, *flags, "-c", program, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
 @functools.cache
 def loaded_by(program: str) -> frozenset[str]:
     """Return the names of the modules that are loaded after ``program``."""
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"{program}\nimport json, sys\njson.dump(list(sys.modules), sys.stdout)",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return frozenset(json.loads(ran.stdout))
+    names = "import json, sys\njson.dump(list(sys.modules), sys.stdout)"
+    return frozenset(json.loads(silent(f"{program}\n{names}")))
 
 
 def test_importing_the_package_loads_nothing_but_itself() -> None:
@@ -112,13 +111,6 @@ def test_running_a_job_loads_the_search_and_no_more(tmp_path: Path) -> None:
 
 
 # --- oslo.messaging is there when somebody uses it ---
-
-
-def silent(program: str, *flags: str) -> str:
-    """Return what a program prints that must end well and print no error."""
-    ran = subprocess.run([sys.executable, *flags, "-c", program], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    return ran.stdout
 
 
 def test_a_program_that_counts_forks_without_a_warning() -> None:
@@ -164,15 +156,12 @@ for name in ("Targett", "__path_of_nobody__"):
 
 @pytest.mark.parametrize("flags", [["-W", "error"], ["-W", "always"], ["-X", "dev"], ["-bb"]])
 def test_counting_prints_nothing_whatever_is_asked_of_warnings(flags: list[str]) -> None:
-    ran = subprocess.run([sys.executable, *flags, "-c", ALGEBRA], capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert silent(ALGEBRA, *flags) == ""
 
 
 def test_the_warnings_filters_of_the_program_stay_its_own() -> None:
     program = "import warnings; before = list(warnings.filters)"
-    program += f"{ALGEBRA}assert warnings.filters == before, warnings.filters"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    silent(f"{program}{ALGEBRA}assert warnings.filters == before, warnings.filters")
 
 
 @pytest.mark.parametrize("name", ro.__all__)
@@ -367,11 +356,8 @@ for name in json.loads(sys.argv[1]):
 def test_an_import_inside_a_function_puts_off_what_is_not_loaded_yet() -> None:
     late = {module_name(path): found for path in modules() if (found := late_imports(path))}
     assert "resource_objects.cli.tour" in late
-    ran = subprocess.run(
-        [sys.executable, "-c", EACH_ALONE, json.dumps(list(late))], capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    loaded = dict(json.loads(line) for line in ran.stdout.splitlines())
+    told = silent(EACH_ALONE, arguments=[json.dumps(list(late))])
+    loaded = dict(json.loads(line) for line in told.splitlines())
     assert {name: late[name] & set(loaded[name]) for name in late} == {name: set() for name in late}
 
 
