@@ -20,6 +20,7 @@
 ``name_rules``      what classes, traits and aggregates may be called; ``given``: moments, ages
                     and generations as callers give them
 ``feed``            what was written, by whom and when; ``changed``: with the trees it was in
+``waiting``         who waits for something to be given back
 ``backend``         the contract of a backend
 ==================  ===============================================================================
 """

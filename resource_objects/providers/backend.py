@@ -5,6 +5,7 @@ their claims and allocations. It knows nothing of requests, candidates or hosts:
 :class:`Columns` and decides, and the backend has the last word when the decision is written.
 
 Everything is written by one method, :meth:`Backend.commit`; the others that write only say what.
+Beside it stands the queue of those who wait, which is no part of what is held.
 
 The laws a backend keeps, under any number of threads and processes and a kill at any instruction:
 
@@ -25,7 +26,9 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   says the name to their next generation;
 * shares stay within their tree, of something else, and flat
   (:func:`~resource_objects.providers.provider.check_shares`), whoever states them;
-* the change feed tells every write, in the order of its shard, as soon as it can be read.
+* the change feed tells every write, in the order of its shard, as soon as it can be read;
+* of those who wait, whoever came earlier has the smaller number; one that does not renew is gone by
+  the ledger's clock.
 
 :mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
 """
@@ -59,6 +62,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 __all__ = [
     "Backend",
@@ -244,6 +248,31 @@ class Backend(abc.ABC):
                 return Changed(at, len(found), columns)
             now = columns.cursor
         return Changed(at, len(found), None)
+
+    # --- waiting ---
+
+    @abc.abstractmethod
+    def wait(self, order: WaitOrder) -> Waiter:
+        """Put a consumer into the queue, or keep it there for another lease; return its place.
+
+        A consumer that is there and waits for the same keeps its number; the entry becomes that of
+        the order, unless it renews. One that waits for something else, or whose lease is over, is
+        given a new number, above those of all that are there. Numbers are drawn by what keeps the
+        ledger, so that they are in the order of arrival; of those who come at the very same time
+        either may be the first. Waiters whose lease is over are forgotten. Nothing of it is told in
+        the change feed. Cost: a transaction of few statements.
+        """
+
+    @abc.abstractmethod
+    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
+        """Return a page of those in the queue, by number, without those whose lease is over.
+
+        :param after: ``number`` of the last one of the page before
+        """
+
+    @abc.abstractmethod
+    def leave(self, entry: str) -> None:
+        """Take whoever entered last by an entry out of the queue; nothing if nobody did."""
 
     # --- writing ---
 

@@ -25,7 +25,9 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.waiting import Awaited
 from resource_objects.testing.conformance.suite import claim, define, release
+from resource_objects.testing.conformance.waiting import enter
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -69,6 +71,7 @@ def use_everything(backend: SQLBackend) -> None:
         with pytest.raises(exceptions.LedgerError):
             change = NameChange(kind, NameAction.DELETE, name)
             backend.commit(Write(Operation(), "name", name, names=(change,)))
+    backend.leave(enter(backend, "c", Awaited("VCPU", 50)).entry)
     release(backend, "b")
     define(backend, Provider("host0", "VCPU=8"))
     backend.prune(NOW + datetime.timedelta(days=1))

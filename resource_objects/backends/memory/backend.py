@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -43,6 +44,7 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, NameKind, Write
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
+from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 URL = "memory://"
 #: how many operations are done until what is old is forgotten, and how much of it at once
@@ -162,6 +164,54 @@ class MemoryBackend(Backend):
             keys = choose(touched_after(state, after)) if count <= most else None
             columns = None if keys is None else reading.read_trees_of(state, keys)
             return Changed(now, count, columns)
+
+    # --- waiting ---
+
+    def wait(self, order: WaitOrder) -> Waiter:
+        """Put a consumer into the queue, or keep it there (see the contract)."""
+        with self._lock:
+            state = self._open()
+            now = clock.now()
+            there = {
+                name: kept for name, kept in state.waiters.items() if kept[1].lease_until >= now
+            }
+            ends = now + order.lease
+            entry, known = there.get(order.consumer, ("", None))
+            if known is not None and known.awaits == order.awaits:
+                waiter = dataclasses.replace(known, lease_until=ends)
+                there[order.consumer] = entry if order.renews else order.entry, waiter
+            else:
+                there.pop(order.consumer, None)  # so that it comes last
+                number = next(state.waiter_numbers)
+                waiter = Waiter(number, order.consumer, order.awaits, now, ends, order.actor)
+                there[order.consumer] = order.entry, waiter
+            state.waiters = there
+            return waiter
+
+    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
+        """Return a page of those in the queue (see the contract)."""
+        with self._lock:
+            there = [one for _, one in self._open().waiters.values()]
+        now = clock.now()
+        found = (
+            one
+            for one in there
+            if one.number > after
+            and one.lease_until >= now
+            and (wanted.upto is None or one.number <= wanted.upto)
+            and (
+                wanted.awaits is None
+                or any(mine.meets(its) for mine in wanted.awaits for its in one.awaits)
+            )
+        )
+        return tuple(itertools.islice(found, limit))
+
+    def leave(self, entry: str) -> None:
+        """Take whoever entered last by an entry out of the queue."""
+        with self._lock:
+            state = self._open()
+            there = {name: kept for name, kept in state.waiters.items() if kept[0] != entry}
+            state.waiters = there
 
     # --- writing ---
 

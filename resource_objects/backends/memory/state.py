@@ -17,6 +17,7 @@ from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import ListedName, Pruned
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome, Write
+from resource_objects.providers.waiting import Waiter
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
 
@@ -101,12 +102,16 @@ class State:
     heads: dict[int, int] = dataclasses.field(default_factory=dict)
     last: dict[int, int] = dataclasses.field(default_factory=dict)  # operation at each head
     disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)  # by provider
+    waiters: dict[str, tuple[str, Waiter]] = dataclasses.field(
+        default_factory=dict
+    )  # (entry, waiter) by consumer, by number
     retention: datetime.timedelta = RETENTION
     epoch: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
     # numbers are given out once, whatever becomes of the write
     provider_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
     name_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
     operation_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
+    waiter_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
 
     def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""

@@ -26,6 +26,7 @@ from resource_objects.backends.sql import (
     reading,
     tables,
     urls,
+    waiters,
 )
 from resource_objects.backends.sql.claims import decide
 from resource_objects.backends.sql.consumers import ConsumerRow, held_by
@@ -66,6 +67,7 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.settle import Settled, Settlement, keys_of
+from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 T = TypeVar("T")
 
@@ -276,6 +278,22 @@ class SQLBackend(Backend):
                 connection, self._catalogue, epoch, after, most, choose
             )
         )
+
+    # --- waiting ---
+
+    def wait(self, order: WaitOrder) -> Waiter:
+        """Put a consumer into the queue, or keep it there (see the contract)."""
+        return self._writing(lambda connection: waiters.wait(connection, order))
+
+    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
+        """Return a page of those in the queue (see the contract). Cost: one or two statements."""
+        return self._reading(
+            lambda connection: waiters.list_waiters(connection, wanted, limit, after)
+        )
+
+    def leave(self, entry: str) -> None:
+        """Take whoever entered last by an entry out of the queue. Cost: one statement."""
+        self._writing(lambda connection: waiters.leave(connection, entry))
 
     # --- writing ---
 

@@ -352,3 +352,36 @@ changes = _table(
     # what an operation did
     sa.Index(None, "operation_id"),
 )
+
+#: Who waits for something to be given back, in the order of ``id``, which the database draws.
+#: Nothing else refers to these rows. ``entry`` names the call that takes the row out again.
+waiters = _table(
+    "waiters",
+    _id(),
+    sa.Column("consumer", _NAME, nullable=False),
+    sa.Column("entry", _UUID, nullable=False),
+    sa.Column("actor", _NAME, nullable=True),
+    sa.Column("since", _TIME, nullable=False),
+    sa.Column("lease_until", _TIME, nullable=False),
+    _unique("waiters", "consumer"),
+    _unique("waiters", "entry"),
+    # whose lease is over
+    sa.Index(None, "lease_until"),
+)
+
+#: What they wait for. Classes by name: one that was renamed nobody can be given by the old one.
+waiter_amounts = _table(
+    "waiter_amounts",
+    sa.Column(
+        "waiter_id",
+        _NUMBER,
+        sa.ForeignKey("waiters.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("resource_class", _NAME, nullable=False),
+    _count("amount"),
+    # the root of the tree that shall give it; null: any
+    sa.Column("root_uuid", _UUID, nullable=True),
+)

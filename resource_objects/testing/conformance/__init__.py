@@ -25,7 +25,8 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 
 One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
 ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
-devices), ``disabled`` (what is out of service), ``lists``, ``feed``, ``races``. Further,
+devices), ``disabled`` (what is out of service), ``lists``, ``feed``, ``races``, ``waiting`` (the
+queue). Further,
 :func:`state_machine` of ``model`` compares a backend with a naive model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
@@ -48,6 +49,7 @@ _PARTS = (
     "races",
     "requirements",
     "suite",
+    "waiting",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
@@ -67,6 +69,7 @@ from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
 from resource_objects.testing.conformance.requirements import Requirement
+from resource_objects.testing.conformance.waiting import WaitingRules
 
 __all__ = ["BackendConformance", "Requirement", "state_machine"]
 
@@ -90,5 +93,6 @@ class BackendConformance(
     NameRules,
     ConcurrencyRules,
     RaceRules,
+    WaitingRules,
 ):
     """Every rule of the contract, as tests; subclass it (see the module)."""

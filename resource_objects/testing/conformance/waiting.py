@@ -1,0 +1,202 @@
+"""Rules of the queue: who came earlier stands before those who wait for the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resource_objects import exceptions
+from resource_objects.providers import Backend
+from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
+from resource_objects.testing.conformance.races import together
+from resource_objects.testing.conformance.suite import Kit
+
+_HERE, _THERE = str(uuid.uuid4()), str(uuid.uuid4())
+#: longer than anything takes, and so short that it is over at once
+_LONG, _SHORT = datetime.timedelta(hours=1), datetime.timedelta(microseconds=1)
+
+
+def enter(
+    backend: Backend,
+    consumer: str,
+    *awaits: Awaited,
+    lease: datetime.timedelta = _LONG,
+    actor: str | None = None,
+) -> WaitOrder:
+    """Put a consumer into the queue; return the order, to renew or to leave by."""
+    order = WaitOrder(consumer, awaits or (Awaited("PGPU", 1),), lease, actor)
+    backend.wait(order)
+    return order
+
+
+def renew(backend: Backend, order: WaitOrder) -> Waiter:
+    """Renew the lease of one that entered."""
+    return backend.wait(dataclasses.replace(order, renews=True))
+
+
+def queue(backend: Backend, *awaits: Awaited) -> list[str]:
+    """Return who is in the queue, or who of them waits for something that meets this."""
+    wanted = WaiterFilter(awaits=awaits or None)
+    return [one.consumer for one in backend.list_waiters(wanted, 1000)]
+
+
+def until_over(backend: Backend, waiter: Waiter) -> None:
+    """Wait until a lease is over by the clock of the ledger."""
+    while backend.now() <= waiter.lease_until:
+        time.sleep(0.001)
+
+
+class WaitingRules(Kit):
+    """Numbers in the order of arrival, leases, and who stands before whom."""
+
+    def test_who_waits_is_told_in_the_order_of_arrival(self, backend: Backend) -> None:
+        assert queue(backend) == []
+        for name in ("c", "a", "b"):
+            enter(backend, name)
+        assert queue(backend) == ["c", "a", "b"]
+        numbers = [one.number for one in backend.list_waiters(WaiterFilter(), 10)]
+        assert numbers == sorted(set(numbers))
+
+    def test_all_that_is_said_of_a_waiter_is_told(self, backend: Backend) -> None:
+        awaits = Awaited("VCPU", 4), Awaited("PGPU", 2, _HERE)
+        before = backend.now()
+        order = enter(backend, "job", *awaits, actor="ann")
+        [found] = backend.list_waiters(WaiterFilter(), 10)
+        assert (found.consumer, found.awaits, found.actor) == ("job", awaits, "ann")
+        assert before <= found.since <= backend.now()
+        assert found.lease_until - found.since == order.lease
+        assert found.amounts == {"VCPU": 4, "PGPU": 2}
+
+    def test_pages_go_on_after_a_number(self, backend: Backend) -> None:
+        for number in range(5):
+            enter(backend, f"job-{number}")
+        first = backend.list_waiters(WaiterFilter(), 2)
+        rest = backend.list_waiters(WaiterFilter(), 10, first[-1].number)
+        assert [one.consumer for one in first] == ["job-0", "job-1"]
+        assert [one.consumer for one in rest] == ["job-2", "job-3", "job-4"]
+        upto = backend.list_waiters(WaiterFilter(upto=rest[0].number), 10)
+        assert [one.consumer for one in upto] == ["job-0", "job-1", "job-2"]
+
+    def test_who_leaves_is_gone_and_the_others_stay(self, backend: Backend) -> None:
+        orders = [enter(backend, name) for name in ("a", "b", "c")]
+        backend.leave(orders[1].entry)
+        backend.leave(orders[1].entry)
+        assert queue(backend) == ["a", "c"]
+
+    def test_who_enters_again_keeps_its_place(self, backend: Backend) -> None:
+        first = enter(backend, "a")
+        enter(backend, "b")
+        again = enter(backend, "a")
+        assert queue(backend) == ["a", "b"]
+        renew(backend, first)
+        backend.leave(first.entry)  # a call that was repeated since does not take it out
+        assert queue(backend) == ["a", "b"]
+        backend.leave(again.entry)
+        assert queue(backend) == ["b"]
+
+    def test_who_waits_for_something_else_comes_last(self, backend: Backend) -> None:
+        enter(backend, "a")
+        enter(backend, "b")
+        enter(backend, "a", Awaited("PGPU", 2))
+        assert queue(backend) == ["b", "a"]
+
+    def test_who_does_not_renew_is_gone(self, backend: Backend) -> None:
+        short = enter(backend, "a", lease=_SHORT)
+        enter(backend, "b")
+        until_over(backend, Waiter(1, "a", (), backend.now(), backend.now() + _SHORT))
+        assert queue(backend) == ["b"]
+        renewed = renew(backend, short)
+        assert renewed.number > backend.list_waiters(WaiterFilter(), 1)[0].number
+        enter(backend, "c")
+        until_over(backend, renewed)
+        assert queue(backend) == ["b", "c"]
+
+    def test_who_renews_stays_where_it_is(self, backend: Backend) -> None:
+        order = enter(backend, "a")
+        enter(backend, "b")
+        [before, _] = backend.list_waiters(WaiterFilter(), 10)
+        after = renew(backend, order)
+        assert after == dataclasses.replace(before, lease_until=after.lease_until)
+        assert after.lease_until >= before.lease_until
+        assert backend.list_waiters(WaiterFilter(), 10)[0] == after
+
+    def test_those_stand_before_you_who_wait_for_one_of_your_classes(
+        self, backend: Backend
+    ) -> None:
+        enter(backend, "gpus", Awaited("PGPU", 8))
+        enter(backend, "cpus", Awaited("VCPU", 8))
+        enter(backend, "both", Awaited("VCPU", 1), Awaited("PGPU", 1))
+        assert queue(backend, Awaited("PGPU", 1)) == ["gpus", "both"]
+        assert queue(backend, Awaited("VCPU", 1)) == ["cpus", "both"]
+        assert queue(backend, Awaited("DISK_GB", 1)) == []
+        every = queue(backend, Awaited("DISK_GB", 1), Awaited("VCPU", 1), Awaited("PGPU", 1))
+        assert every == ["gpus", "cpus", "both"]
+
+    def test_of_another_tree_nobody_stands_before_you(self, backend: Backend) -> None:
+        enter(backend, "here", Awaited("PGPU", 1, _HERE))
+        enter(backend, "there", Awaited("PGPU", 1, _THERE))
+        enter(backend, "any", Awaited("PGPU", 1))
+        assert queue(backend, Awaited("PGPU", 1, _HERE)) == ["here", "any"]
+        assert queue(backend, Awaited("PGPU", 1, _THERE)) == ["there", "any"]
+        assert queue(backend, Awaited("PGPU", 1)) == ["here", "there", "any"]
+
+    def test_the_queue_is_no_part_of_the_feed(self, backend: Backend) -> None:
+        before = backend.cursor()
+        backend.leave(enter(backend, "a").entry)
+        assert backend.cursor() == before
+
+    def test_many_who_come_at_once_have_a_number_each(self, backend: Backend) -> None:
+        found = together(
+            lambda worker: backend.wait(
+                WaitOrder(f"job-{worker % 3}", (Awaited("PGPU", 1),), _LONG)
+            ),
+            workers=6,
+        )
+        assert len({one.number for one in found if isinstance(one, Waiter)}) == 3, found
+        assert len(queue(backend)) == 3
+
+    def test_what_cannot_wait_is_refused(self, backend: Backend) -> None:
+        with pytest.raises(exceptions.InvalidField, match="something to wait for"):
+            WaitOrder("job", ())
+        with pytest.raises(exceptions.InvalidField, match="above 0"):
+            WaitOrder("job", (Awaited("PGPU", 1),), datetime.timedelta(0))
+        with pytest.raises(exceptions.InvalidName):
+            WaitOrder("", (Awaited("PGPU", 1),))
+        assert queue(backend) == []
+
+    def test_the_queue_is_that_of_a_list(self, backend: Backend) -> None:
+        @settings(max_examples=10)
+        @given(data=st.data())
+        def check(data: st.DataObject) -> None:
+            for one in backend.list_waiters(WaiterFilter(), 100):
+                backend.leave(enter(backend, one.consumer, *one.awaits).entry)
+            classes = st.sampled_from(["VCPU", "PGPU", "DISK_GB"])
+            roots = st.sampled_from([None, _HERE, _THERE])
+            awaited = st.builds(Awaited, classes, st.integers(1, 2), roots)
+            several = st.lists(awaited, min_size=1, max_size=2, unique=True).map(tuple)
+            model: dict[str, WaitOrder] = {}
+            for _ in range(data.draw(st.integers(1, 8))):
+                name = data.draw(st.sampled_from("abcd"))
+                if data.draw(st.booleans()) or name not in model:
+                    order = enter(backend, name, *data.draw(several))
+                    if name in model and model[name].awaits != order.awaits:
+                        del model[name]  # comes last
+                    model[name] = order
+                else:
+                    backend.leave(model.pop(name).entry)
+                mine = data.draw(several)
+                expected = [
+                    name
+                    for name, order in model.items()
+                    if any(one.meets(other) for one in mine for other in order.awaits)
+                ]
+                assert queue(backend) == list(model)
+                assert queue(backend, *mine) == expected
+
+        check()
