@@ -8,6 +8,7 @@
 ``host_lines``         who has what, a line for each host, as text: pure
 ``drawing``            NUMA cells as a drawing and as rows
 ``device_table``       PCI devices as a table
+``completion``         what a shell completes
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
                        ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``,

@@ -115,7 +115,7 @@ def add_name(
     parser: argparse.ArgumentParser, *, generation: bool = False
 ) -> argparse.ArgumentParser:
     """Add the argument that names a provider, and the option for the generation it was read at."""
-    parser.add_argument("name", metavar="NAME", help="name or uuid")
+    parser.add_argument("name", metavar="PROVIDER", help="name or uuid")
     if generation:
         parser.add_argument(
             "--generation", metavar="N", type=int, help="refuse if it was changed since this one"

@@ -106,7 +106,7 @@ class ShowConsumer(ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="NAME", help="of the consumer")
+        parser.add_argument("name", metavar="CONSUMER", help="of the consumer")
         add_environment(parser)
         return parser
 

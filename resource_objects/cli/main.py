@@ -235,6 +235,10 @@ def _one_line(entry: object) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``resource-objects`` and return its exit status."""
+    if argv is None and "_ARGCOMPLETE" in os.environ:  # a shell asks what may be typed
+        from resource_objects.cli.completion import complete
+
+        complete(Program(sys.stdout, sys.stderr))
     _prepare_streams()
     out = cast("TextIO", Printable(sys.stdout))
     err = cast("TextIO", Printable(sys.stderr))
@@ -384,6 +388,7 @@ BUILT_IN = {
     "export": "resource_objects.cli.site:ExportSite",
     "apply": "resource_objects.cli.site:ApplySite",
     "audit": "resource_objects.cli.ledger:ListFindings",
+    "complete": "resource_objects.cli.completion:PrintCompletion",
     "changes": "resource_objects.cli.ledger:ListChanges",
     "db status": "resource_objects.cli.ledger:StatusDatabase",
     "db upgrade": "resource_objects.cli.ledger:UpgradeDatabase",
@@ -448,6 +453,11 @@ class Commands(CommandManager):
         for name, path in BUILT_IN.items():
             self.commands[name] = EntryPoint(name, path, namespace)
 
+    def add_command(self, name: str, command_class: type[cliff.command.Command]) -> None:
+        """Add a command that cliff has, such as its ``complete``, unless we have one."""
+        if name not in BUILT_IN:
+            super().add_command(name, command_class)
+
     def find_command(self, argv: list[str]) -> tuple[type[cliff.command.Command], str, list[str]]:
         """Return the class, the name and the arguments of the command that ``argv`` begins with.
 
@@ -459,6 +469,18 @@ class Commands(CommandManager):
         except ValueError:
             self.search_plugins()
             return super().find_command(argv)
+
+    def next_words(self, words: Sequence[str], prefix: str) -> list[str]:
+        """Return the words that may follow on those that a command begins with.
+
+        >>> Commands().next_words(["host"], "s")
+        ['show', 'sync']
+        """
+        begun = _in_our_words(list(words))
+        count = len(begun)
+        names = [name.split() for name, _ in self]
+        after = [name[count] for name in names if len(name) > count and name[:count] == begun]
+        return [word for word in dict.fromkeys(after) if word.startswith(prefix)]
 
     def __iter__(self) -> Iterator[tuple[str, EntryPoint | EntryPointWrapper]]:
         self.search_plugins()

@@ -69,7 +69,7 @@ class _Create(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        return _add_name(super().get_parser(prog_name))
+        return _add_name(super().get_parser(prog_name), self.kind)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Create it."""
@@ -84,7 +84,7 @@ class _Rename(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        parser = _add_name(super().get_parser(prog_name))
+        parser = _add_name(super().get_parser(prog_name), self.kind)
         parser.add_argument("--name", dest="new", metavar="NEW", required=True, help="its new name")
         return parser
 
@@ -101,7 +101,7 @@ class _Delete(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        return _add_name(super().get_parser(prog_name))
+        return _add_name(super().get_parser(prog_name), self.kind)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove it."""
@@ -109,8 +109,11 @@ class _Delete(Command):
             getattr(ledger.names, self.kind).remove(parsed_args.name)
 
 
-def _add_name(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("name", metavar="NAME")
+_CALLED = {"classes": "CLASS", "traits": "TRAIT", "aggregates": "AGGREGATE"}
+
+
+def _add_name(parser: argparse.ArgumentParser, kind: str) -> argparse.ArgumentParser:
+    parser.add_argument("name", metavar=_CALLED[kind], help="its name")
     return parser
 
 
@@ -155,7 +158,7 @@ class CreateAggregate(Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        parser = _add_name(super().get_parser(prog_name))
+        parser = _add_name(super().get_parser(prog_name), "aggregates")
         parser.add_argument("--level", metavar="LEVEL", help="what it is, such as rack or room")
         return parser
 

@@ -28,12 +28,12 @@ class ListProviders(Lister):
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         add = parser.add_argument
-        add("--name", metavar="NAME", action="append", help="of this name")
+        add("--name", metavar="PROVIDER", action="append", help="of this name")
         add("--uuid", metavar="UUID", action="append", help="of this uuid")
-        add("--in-tree", metavar="NAME", action="append", help="in the tree of this provider")
+        add("--in-tree", metavar="PROVIDER", action="append", help="in the tree of this provider")
         add(
             *("--member-of", "--aggregate"),
-            metavar="NAMES",
+            metavar="AGGREGATES",
             action="append",
             default=[],
             help="in this aggregate, or in one of several with commas between; !NAME: not in it",
@@ -134,7 +134,7 @@ class TreeProvider(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="NAME", nargs="?", help="name or uuid")
+        parser.add_argument("name", metavar="PROVIDER", nargs="?", help="name or uuid")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -157,9 +157,9 @@ class CreateProvider(Command):
         add("name", metavar="NAME", help="any name that is not taken")
         add("inventories", metavar="INVENTORIES", nargs="?", help="such as VCPU=8,MEMORY_MB=16384")
         add("--uuid", metavar="UUID", help="its uuid; else one is made up")
-        add("--parent-provider", metavar="NAME", help="the provider it is below: name or uuid")
+        add("--parent-provider", metavar="PROVIDER", help="the provider it is below: name or uuid")
         add("--trait", metavar="TRAIT", action="append", default=[], help="may be repeated")
-        add("--aggregate", metavar="NAME", action="append", default=[], help="may be repeated")
+        add("--aggregate", metavar="AGGREGATE", action="append", default=[], help="may be repeated")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -195,7 +195,7 @@ class SetProvider(Command):
         parser = add_name(super().get_parser(prog_name), generation=True)
         parser.add_argument("--name", dest="new", metavar="NEW", help="its new name")
         where = parser.add_mutually_exclusive_group()
-        where.add_argument("--parent-provider", metavar="NAME", help="its new parent")
+        where.add_argument("--parent-provider", metavar="PROVIDER", help="its new parent")
         where.add_argument("--no-parent", action="store_true", help="make it a root")
         return parser
 
@@ -358,7 +358,7 @@ class _SetWords(Command):
         parser.add_argument(
             f"--{self.word}",
             dest="words",
-            metavar="NAME",
+            metavar=self.word.upper(),
             action="append",
             default=[],
             help="this one; may be repeated",
@@ -448,7 +448,11 @@ class SharePool(Command):
         add = parser.add_argument
         add("pool", metavar="POOL", help="name or uuid")
         add("--with", dest="hosts", metavar="HOST", action="append", required=True, help="with it")
-        add("--aggregate", metavar="NAME", help="the aggregate to share through; else of its name")
+        add(
+            "--aggregate",
+            metavar="AGGREGATE",
+            help="the aggregate to share through; else of its name",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -99,7 +99,11 @@ def _add_group_words(parser: argparse.ArgumentParser) -> None:
         ("--resource", "AMOUNTS", "such as VCPU=2"),
         ("--required", "TRAITS", "a trait; T1,T2 or in:T1,T2: one of them; !T: without it"),
         ("--forbidden", "TRAIT", "a trait that nobody who gives may have"),
-        ("--member-of", "NAMES", "an aggregate; A,B or in:A,B: one of them; !A, !A,B: in none"),
+        (
+            "--member-of",
+            "AGGREGATES",
+            "an aggregate; A,B or in:A,B: one of them; !A, !A,B: in none",
+        ),
         ("--in-tree", "PROVIDER", "all of the group from the tree of this one (name or uuid)"),
     ):
         words.add_argument(name, metavar=metavar, action=ToGroup, help=told)

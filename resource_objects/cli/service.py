@@ -66,6 +66,13 @@ class _OutOfService:
     #: whether a PCI device is named, by host and address
     of_device = False
 
+    def add_name(self, parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        """Add the argument that says which one."""
+        if not self.of_device:
+            return add_name(parser)
+        parser.add_argument("name", metavar="HOST/ADDRESS", help="such as host0/0000:3b:00.0")
+        return parser
+
     def name_of(self, ledger: Ledger, said: str) -> str:
         """Return the provider that is meant."""
         return _provider_of(ledger, said) if self.of_device else said
@@ -80,7 +87,7 @@ class DisableProvider(_OutOfService, Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name))
+        parser = self.add_name(super().get_parser(prog_name))
         _add_why(parser, required=True)
         return parser
 
@@ -100,7 +107,7 @@ class EnableProvider(_OutOfService, Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        return add_actor(add_name(super().get_parser(prog_name)))
+        return add_actor(self.add_name(super().get_parser(prog_name)))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Enable it."""
@@ -118,7 +125,7 @@ class DrainProvider(_OutOfService, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name))
+        parser = self.add_name(super().get_parser(prog_name))
         _add_why(parser, required=False)
         return parser
 

@@ -14,6 +14,7 @@
 ``waiters``         who waits for something to be given back
 ``names``           resource classes, traits and aggregates, by name and number
 ``reading``         columns out; ``lists``: pages and sums
+``beginnings``      names by their beginning, in a hurry
 ``feed``            the change feed, written, read and forgotten
 ==================  ===============================================================================
 

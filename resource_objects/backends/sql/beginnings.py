@@ -1,0 +1,76 @@
+"""Names that begin with what somebody typed: asked at each press of the tab key, so in a hurry.
+
+A SQLite file is read by the driver alone, without SQLAlchemy and the rest of the backend, which
+take half a second to import. Nothing is made, not even the files beside it, or brought up to date,
+and nobody waits for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import urllib.parse
+from typing import Final
+
+#: Most names that are read.
+MOST = 200
+#: How long a server may take to answer, in seconds, and a file whose writer has it to itself.
+_PATIENCE: Final = {"connect_timeout": 2, "read_timeout": 2}
+_PATIENCE_OF_FILE = 0.2
+
+#: The table of each kind, and what else is true of its rows.
+_TABLES = {
+    "provider": ("resource_providers", ""),
+    "host": ("resource_providers", " AND parent_id IS NULL"),
+    "consumer": ("consumers", " AND gone = 0"),
+    "class": ("resource_classes", ""),
+    "trait": ("traits", ""),
+    "aggregate": ("aggregates", ""),
+}
+_LAST = "\U0010ffff"
+
+
+def names_beginning(url: str, kind: str, prefix: str) -> list[str]:
+    """Return the first names of a kind that begin with a prefix, in order, at most :data:`MOST`.
+
+    Cost: one range of an index of names.
+
+    :param kind: ``provider``, ``host``, ``consumer``, ``class``, ``trait`` or ``aggregate``
+    :raises Exception: whatever stands in the way: no such database, no tables, no driver
+
+    >>> names_beginning("memory://", "provider", "lab-")
+    []
+    """
+    scheme = url.partition(":")[0].partition("+")[0]
+    table, rest = _TABLES[kind]
+    query = (
+        f"SELECT name FROM {table} WHERE name >= :first AND name < :last{rest} "
+        f"ORDER BY name LIMIT {MOST}"
+    )
+    between = {"first": prefix, "last": prefix + _LAST}
+    if scheme == "sqlite":
+        return _of_file(url, query, between)
+    if scheme in ("postgresql", "mysql", "mariadb"):
+        return _of_server(url, query, between)
+    return []
+
+
+def _of_file(url: str, query: str, between: dict[str, str]) -> list[str]:
+    path = os.path.abspath(url.partition("?")[0].partition(":///")[2])
+    # without a log all is in the file itself, and to begin one would leave it there
+    how = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=ro&immutable=1"
+    where = f"file:{urllib.parse.quote(path)}?{how}"
+    opened = sqlite3.connect(where, uri=True, timeout=_PATIENCE_OF_FILE)
+    with contextlib.closing(opened) as connection:
+        return [name for (name,) in connection.execute(query, between)]
+
+
+def _of_server(url: str, query: str, between: dict[str, str]) -> list[str]:
+    import sqlalchemy as sa
+
+    from resource_objects.backends.sql import engine, urls
+
+    database = engine.connect_server(urls.parse(url, **_PATIENCE))
+    with contextlib.closing(database), database.reading() as connection:
+        return list(connection.scalars(sa.text(query), between))

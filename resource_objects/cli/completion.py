@@ -1,0 +1,194 @@
+"""What a shell completes: commands, options, and the names that a ledger keeps.
+
+`argcomplete <https://pypi.org/project/argcomplete/>`_ speaks with the shells and knows what the
+arguments of a parser may be. Ours is what is asked of it: a parser for each command, which is made
+when the command has been typed, and names by what the help calls an argument (``CONSUMER``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCompleter
+from argcomplete.finders import CompletionFinder
+from argcomplete.shell_integration import shellcode
+
+from resource_objects.backends.sql.beginnings import names_beginning
+from resource_objects.cli.base import VARIABLE, Command, default_path
+
+if TYPE_CHECKING:
+    from resource_objects.cli.main import Commands, Program
+
+SHELLS = ("bash", "zsh", "fish")
+#: Given what was typed of a word, returns what it may become.
+_Completer = Callable[[str], Iterable[str]]
+#: Given a kind and a prefix, returns names.
+_Names = Callable[[str, str], list[str]]
+
+
+class PrintCompletion(Command):
+    """Print what makes a shell complete commands, options and the names that a ledger keeps.
+
+    For bash: eval "$(resource-objects complete bash)", in ~/.bashrc. For zsh the same, after
+    compinit, in ~/.zshrc. For fish: resource-objects complete fish | source. Names are those of the
+    ledger that $RESOURCE_OBJECTS_DATABASE or --database on the line says; where it cannot be read,
+    nothing is completed, and nothing is said.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Print it."""
+        code = shellcode(
+            [self.app.NAME], shell=parsed_args.shell, complete_arguments=["-o", "nospace"]
+        )
+        self.say(code.strip())
+
+
+def complete(program: Program) -> None:
+    """Answer the shell that asks, and end the process. Nothing is said of errors."""
+    try:
+        Finder(program)(program.parser, always_complete_options=False)
+    finally:
+        os._exit(1)  # a refusal to answer; an answer has ended the process before
+
+
+class Finder(CompletionFinder):
+    """Finds what may follow on a command line."""
+
+    def __init__(self, program: Any = None, *said: Any, **options: Any) -> None:
+        # argcomplete calls it again with what __call__ is given: a parser
+        if not isinstance(program, argparse.ArgumentParser):
+            self._program: Program = program
+            program = program.parser
+        super().__init__(program, *said, **options)
+
+    def _get_completions(
+        self,
+        comp_words: list[str],
+        cword_prefix: str,
+        cword_prequote: str,
+        last_wordbreak_pos: int | None,
+    ) -> list[str]:
+        """Return the completions of a word, given those before it."""
+        own = list(itertools.takewhile(lambda word: word != "--", comp_words[1:]))
+        try:
+            options, words = self._program.parser.parse_known_args(own)
+        except SystemExit:  # the value of --database is typed
+            return []
+        self._program.options = options
+        manager = cast("Commands", self._program.command_manager)
+        rest = words
+        self._words = manager.next_words(words, cword_prefix)
+        try:
+            factory, name, rest = manager.find_command(words)
+        except ValueError:
+            if words:
+                self._parser = argparse.ArgumentParser(add_help=False)
+        else:
+            command = factory(self._program, options, cmd_name=name)
+            self._parser = command.get_parser(name)
+            if len(own) < len(comp_words) - 1 and getattr(command, "takes_program", False):
+                self._words = list(FilesCompleter()(cword_prefix))
+                self._parser, rest = argparse.ArgumentParser(add_help=False), []
+        self.default_completer = _OfArgument(_kept(options.database or ""))
+        found: list[str] = super()._get_completions(  # type: ignore[no-untyped-call]
+            [comp_words[0], *rest], cword_prefix, cword_prequote, last_wordbreak_pos
+        )
+        return found
+
+    def collect_completions(
+        self, active_parsers: Any, parsed_args: argparse.Namespace, cword_prefix: str
+    ) -> list[str]:
+        """Return the words of commands that may follow, and what the command takes."""
+        found = super().collect_completions(active_parsers, parsed_args, cword_prefix)
+        self._display_completions.update(dict.fromkeys(self._words, ""))
+        return [*self._words, *filter(str.isprintable, found)]
+
+
+# --- what an argument may be ----------------------------------------------------------------------
+
+
+def _kept(option: str) -> _Names:
+    """Return what looks names up in the ledger that would be opened; never makes one."""
+
+    def names(kind: str, prefix: str) -> list[str]:
+        try:
+            url = option or os.environ.get(VARIABLE) or f"sqlite:///{default_path(os.environ)}"
+            return names_beginning(url, kind, prefix)
+        except Exception:  # whatever it is: the person is typing
+            return []
+
+    return names
+
+
+class _OfArgument(BaseCompleter):
+    """Completes an argument by what the help calls it."""
+
+    def __init__(self, names: _Names) -> None:
+        self._names = names
+
+    def __call__(
+        self,
+        *,
+        prefix: str,
+        action: argparse.Action,
+        parser: argparse.ArgumentParser,
+        parsed_args: argparse.Namespace,
+    ) -> Iterable[str]:
+        """Return what a word may become."""
+        make = _COMPLETERS.get(action.metavar) if isinstance(action.metavar, str) else None
+        return () if make is None else make(self._names)(prefix)
+
+
+def _one(kind: str) -> Callable[[_Names], _Completer]:
+    return lambda names: functools.partial(names, kind)
+
+
+def _listed(kind: str, ends: str = "") -> Callable[[_Names], _Completer]:
+    """Return what completes the last of several names with commas between.
+
+    >>> keep = lambda kind, prefix: [prefix + "GPU"]
+    >>> _listed("class", "=")(keep)("VCPU=2,P"), _listed("class", "=")(keep)("VCPU=2")
+    (['VCPU=2,PGPU='], [])
+    """
+
+    def make(names: _Names) -> _Completer:
+        def completed(prefix: str) -> list[str]:
+            before, comma, last = prefix.rpartition(",")
+            if "=" in last:
+                return []
+            for sign in ("!", "in:"):
+                if last.startswith(sign):
+                    comma, last = comma + sign, last.removeprefix(sign)
+            return [f"{before}{comma}{name}{ends}" for name in names(kind, last)]
+
+        return completed
+
+    return make
+
+
+#: By what the help calls an argument.
+_COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
+    **dict.fromkeys(("PROVIDER", "HOST/ADDRESS", "TREE"), _one("provider")),
+    **dict.fromkeys(("HOST", "POOL"), _one("host")),
+    "CONSUMER": _one("consumer"),
+    "CLASS": _one("class"),
+    **dict.fromkeys(("AMOUNTS", "INVENTORIES", "CLASS=NUMBER"), _listed("class", "=")),
+    "TRAIT": _listed("trait"),
+    "TRAITS": _listed("trait"),
+    "TRAIT[=NUMBER]": _one("trait"),
+    "AGGREGATE": _one("aggregate"),
+    "AGGREGATES": _listed("aggregate"),
+    "FILE": lambda names: FilesCompleter(),
+    "DIR": lambda names: DirectoriesCompleter(),
+}

@@ -1,0 +1,294 @@
+"""What a shell completes: asked as it asks, and by the shells themselves."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.backends.sql.beginnings import MOST, names_beginning
+from resource_objects.cli import completion
+from resource_objects.cli.main import Program
+from tests.cli.conftest import ROOT
+
+
+def fill(url: str) -> str:
+    """Keep some names of each kind."""
+    if not url.startswith("sqlite"):
+        ro.backend_for(url).upgrade_database(url)
+    with ro.connect(url) as ledger:
+        for number in (1, 2, 10):
+            host = ro.Provider(f"lab-{number}", "VCPU=8,CUSTOM_FPGA=2", aggregates=["rack-1"])
+            host.add(f"lab-{number}/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+            ledger.sync(host)
+        ledger.sync(ro.Provider("Lab-x", "VCPU=1"), ro.Provider("lab_%", "VCPU=1"))
+        for name in ("job-1", "job-2", "two words", "a:b", "gone"):
+            ledger.claim(name, {"lab-1": "VCPU=1"})
+        ledger.release("gone")
+    return url
+
+
+@pytest.fixture
+def lab(home, sqlite_url, monkeypatch) -> str:
+    """The URL of a ledger with some names, which the environment says."""
+    url = fill(sqlite_url("lab.db"))
+    monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", url)
+    return url
+
+
+@pytest.fixture
+def asked(home, monkeypatch):
+    """Ask what a line may become, as the code does that a shell runs."""
+
+    def ask(line: str) -> list[str]:
+        said = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}
+        breaks = "_ARGCOMPLETE_COMP_WORDBREAKS"
+        for name, value in {**said, breaks: " \t\n", "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}.items():
+            monkeypatch.setenv(name, value)
+        out = io.StringIO()
+        finder = completion.Finder(Program(io.StringIO(), io.StringIO()))
+        monkeypatch.setattr(finder, "_init_debug_stream", lambda: None)
+        program = finder._program
+        finder(
+            program.parser,
+            always_complete_options=False,
+            exit_method=lambda status: None,
+            output_stream=out,
+        )
+        return out.getvalue().split("\013") if out.getvalue() else []
+
+    return ask
+
+
+# --- what a line may become -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        # commands, word by word; those of osc-placement too
+        ("us", ["usage"]),
+        ("host d", ["disable", "drain"]),
+        ("resource provider sh", ["show"]),
+        ("frobnicate ", []),
+        # options, once a hyphen is typed
+        ("--data", ["--database"]),
+        ("usage hosts --mi", ["--mine"]),
+        ("usage -f js", ["json"]),
+        ("complete ", ["bash", "fish", "zsh"]),
+        # providers, and of them hosts
+        ("provider show lab-1/", ["lab-1/gpu0"]),
+        ("usage hosts lab-", ["lab-1", "lab-10", "lab-2"]),
+        ("usage hosts lab-1 lab-2", ["lab-2"]),
+        ("provider list --in-tree lab-2", ["lab-2", "lab-2/gpu0"]),
+        ("claim new PGPU=1 --at=lab-1/", ["--at=lab-1/gpu0"]),
+        # consumers
+        ("release ", ["a:b", "job-1", "job-2", "two\\ words"]),
+        ("release job-1 j", ["job-1", "job-2"]),
+        ("allocation swap job-1 job-", ["job-1", "job-2"]),
+        # classes, in amounts too; traits; aggregates
+        ("class delete CUSTOM_", ["CUSTOM_FPGA"]),
+        ("claim new CUS", ["CUSTOM_FPGA="]),
+        ("claim new VCPU=1,PG", ["VCPU=1,PGPU="]),
+        ("claim new VCPU=1", []),
+        ("candidates --resource VCPU=1,CUS", ["VCPU=1,CUSTOM_FPGA="]),
+        ("candidates VCPU=1 --required CUSTOM_", ["CUSTOM_H100"]),
+        ("candidates VCPU=1 --required !CUSTOM_", ["\\!CUSTOM_H100"]),
+        ("provider list --member-of rack", ["rack-1"]),
+        # a new name, a number, the program of a job
+        ("provider create lab", []),
+        ("candidates VCPU=1 --limit ", []),
+        ("run PGPU=1 --at lab-1", ["lab-1", "lab-1/gpu0", "lab-10", "lab-10/gpu0"]),
+        ("run PGPU=1 -- prog --", []),
+    ],
+)
+def test_what_a_line_may_become(lab, asked, line, expected):
+    assert sorted(asked(f"resource-objects {line}")) == expected
+
+
+def test_after_a_command_come_the_longer_ones_and_its_arguments(lab, asked):
+    assert asked("resource-objects usage ")[:4] == ["hosts", "total", "Lab-x", "lab-1"]
+
+
+def test_the_database_of_the_line_comes_first(lab, asked, sqlite_url):
+    other = sqlite_url("other.db")
+    with ro.connect(other) as ledger:
+        ledger.sync(ro.Provider("elsewhere", "VCPU=1"))
+    assert asked(f"resource-objects --database {other} usage hosts ") == ["elsewhere"]
+    assert asked("resource-objects --database ") == []
+
+
+def test_files_where_a_file_is_meant(lab, asked, tmp_path):
+    (tmp_path / "site.yaml").touch()
+    assert asked(f"resource-objects apply {tmp_path}/si") == [f"{tmp_path}/site.yaml"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database at all, but a text"])
+def test_a_database_that_cannot_be_read_completes_nothing(asked, monkeypatch, tmp_path, content):
+    """Silently; and none is made."""
+    path = tmp_path / "some.db"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", f"sqlite:///{path}")
+    assert asked("resource-objects release ") == []
+    assert (path.read_bytes() if path.exists() else None) == content
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://",
+        "nonsense",
+        "lab://x",
+        "postgresql+psycopg://nobody@127.0.0.1:1/none",
+        "mysql+pymysql://nobody@127.0.0.1:1/none",
+    ],
+)
+def test_nor_does_one_that_is_not_there(asked, url):
+    assert asked(f"resource-objects --database {url} release ") == []
+
+
+def test_the_default_ledger_is_not_made(asked, home, default_ledger):
+    assert asked("resource-objects release ") == []
+    assert list(home.iterdir()) == []
+
+
+def test_reading_names_leaves_nothing_beside_a_file(lab, asked):
+    before = sorted(os.listdir(os.path.dirname(lab.removeprefix("sqlite:///"))))
+    assert asked("resource-objects release job-1") == ["job-1"]
+    assert sorted(os.listdir(os.path.dirname(lab.removeprefix("sqlite:///")))) == before
+
+
+def test_what_is_not_yet_in_the_file_itself_is_seen(lab, asked):
+    with ro.connect(lab) as ledger:
+        ledger.claim("just-now", {"lab-2": "VCPU=1"})
+        assert asked("resource-objects release just") == ["just-now"]
+
+
+# --- names by their beginning ---------------------------------------------------------------------
+
+
+def test_names_by_their_beginning_in_every_database(database_url):
+    url = fill(database_url)
+    for kind, prefix, expected in (
+        ("provider", "lab-1", ["lab-1", "lab-1/gpu0", "lab-10", "lab-10/gpu0"]),
+        ("provider", "lab_", ["lab_%"]),
+        ("provider", "L", ["Lab-x"]),
+        ("provider", "%", []),
+        ("host", "lab-1", ["lab-1", "lab-10"]),
+        ("consumer", "", ["a:b", "job-1", "job-2", "two words"]),
+        ("consumer", "gone", []),
+        ("class", "CUSTOM_", ["CUSTOM_FPGA"]),
+        ("class", "VCP", ["VCPU"]),
+        ("trait", "CUSTOM_", ["CUSTOM_H100"]),
+        ("aggregate", "r", ["rack-1"]),
+    ):
+        assert names_beginning(url, kind, prefix) == expected, (kind, prefix)
+    assert len(names_beginning(url, "trait", "")) == MOST
+
+
+# --- the shells themselves ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(home, monkeypatch) -> pathlib.Path:
+    """A directory on the path that has the command."""
+    where = home / "bin"
+    where.mkdir()
+    program = where / "resource-objects"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resource_objects "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{where}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return where
+
+
+def in_shell(shell: str, script: str, *arguments: str) -> list[str]:
+    """Run a script in a shell, with what makes it complete, and return its lines."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here; what it calls is tested above")
+    code = completion.shellcode(["resource-objects"], shell=shell)
+    done = subprocess.run(
+        [shell, *arguments, "-c", f"{script.replace('REGISTER', code)}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_each_shell_is_told_how(run):
+    for shell in completion.SHELLS:
+        done = run("complete", shell)
+        assert (done.status, done.err) == (0, "")
+        assert "_ARGCOMPLETE" in done.out and "resource-objects" in done.out
+    assert "choose from" in run("complete", "tcsh").err
+
+
+def test_bash_completes_names(lab, path):
+    script = """REGISTER
+    ask() {
+        COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+        _python_argcomplete resource-objects
+        printf '%s|' "${COMPREPLY[@]}"; echo
+    }
+    ask 'resource-objects release job'
+    # bash begins a new word after = and :
+    ask 'resource-objects claim new VCPU=1,PG'
+    ask 'resource-objects release a:'
+    ask 'resource-objects --database sqlite:///none.db release job'
+    """
+    assert in_shell("bash", script) == ["job-1|job-2|", "1,PGPU=|", "b |", "|"]
+
+
+def test_fish_completes_names(lab, path):
+    script = """REGISTER
+    complete -C 'resource-objects release job'
+    complete -C 'resource-objects claim new VCPU=1,PG'
+    """
+    found = in_shell("fish", script, "--no-config")
+    assert sorted(line.partition("\t")[0] for line in found) == ["VCPU=1,PGPU=", "job-1", "job-2"]
+
+
+def test_zsh_completes_names(lab, path):
+    """zsh completes only for a person who types, so it is given a terminal."""
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh here; what it calls is tested above")
+    child, terminal = pty.fork()
+    if not child:  # pragma: no cover
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb", "COLUMNS": "80"})
+    try:
+        for line in (
+            "unsetopt zle_bracketed_paste; setopt no_beep; autoload -Uz compinit; compinit -u -D",
+            'eval "$(resource-objects complete zsh)"; echo be""gun',
+        ):
+            os.write(terminal, f"{line}\n".encode())
+        read_until(terminal, "begun")
+        os.write(terminal, b"resource-objects release job-\t")
+        seen = read_until(terminal, "job-2")
+        assert "job-1" in seen
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+
+
+def read_until(terminal: int, text: str) -> str:
+    """Read what a terminal shows until some text stands there; a minute at most."""
+    seen = ""
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, f"nothing more came after {seen!r}"
+        seen += os.read(terminal, 4096).decode(errors="replace")
+    return seen
