@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCompleter
 from argcomplete.finders import CompletionFinder
@@ -22,13 +22,23 @@ from resource_objects.backends.sql.beginnings import names_beginning
 from resource_objects.cli.base import VARIABLE, Command, default_path
 
 if TYPE_CHECKING:
-    from resource_objects.cli.main import Commands, Program
+    import cliff.app
 
 SHELLS = ("bash", "zsh", "fish")
 #: Given what was typed of a word, returns what it may become.
 _Completer = Callable[[str], Iterable[str]]
 #: Given a kind and a prefix, returns names.
 _Names = Callable[[str, str], list[str]]
+
+
+class _Commands(Protocol):
+    """The commands by name."""
+
+    def find_command(self, argv: list[str]) -> tuple[type[Any], str, list[str]]:
+        """Return the class, the name and the arguments of the command that these begin with."""
+
+    def next_words(self, words: list[str], prefix: str) -> list[str]:
+        """Return the words that may follow."""
 
 
 class PrintCompletion(Command):
@@ -54,7 +64,7 @@ class PrintCompletion(Command):
         self.say(code.strip())
 
 
-def complete(program: Program) -> None:
+def complete(program: cliff.app.App) -> None:
     """Answer the shell that asks, and end the process. Nothing is said of errors."""
     try:
         Finder(program)(program.parser, always_complete_options=False)
@@ -68,7 +78,7 @@ class Finder(CompletionFinder):
     def __init__(self, program: Any = None, *said: Any, **options: Any) -> None:
         # argcomplete calls it again with what __call__ is given: a parser
         if not isinstance(program, argparse.ArgumentParser):
-            self._program: Program = program
+            self._program: cliff.app.App = program
             program = program.parser
         super().__init__(program, *said, **options)
 
@@ -86,7 +96,7 @@ class Finder(CompletionFinder):
         except SystemExit:  # the value of --database is typed
             return []
         self._program.options = options
-        manager = cast("Commands", self._program.command_manager)
+        manager = cast("_Commands", self._program.command_manager)
         rest = words
         self._words = manager.next_words(words, cword_prefix)
         try:
