@@ -99,7 +99,7 @@ class Definitions:
 
     def sync(self, roots: Sequence[Provider], operation: str | None) -> SyncResult:
         check_roots(roots)
-        subject = _subject([root.name for root in roots])
+        subject = subject_of_roots([root.name for root in roots])
         doing, done = self._store.begin(operation, "define", subject)
         if done is not None or not roots:
             return SyncResult.of(DefinitionChanges(root.name) for root in roots)
@@ -109,9 +109,7 @@ class Definitions:
         """Compare trees with what is kept of them."""
         keys = [root.uuid or root.name for root in roots]
         read = self._store.backend.read
-        kept = trees(read(*keys, allocations=False)) if keys else []
-        pairs = _matched(kept, roots)
-        return Comparison(kept, tuple(diff(before, wanted) for before, wanted in pairs))
+        return compared(trees(read(*keys, allocations=False)) if keys else [], roots)
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)
@@ -332,6 +330,16 @@ def roots_of(kept: TreesByKey) -> list[Provider]:
     return list({id(root): root for root, _ in kept.values()}.values())
 
 
+def compared(kept: Sequence[Provider], roots: Sequence[Provider]) -> Comparison:
+    """Compare trees, which :func:`check_roots` let pass, with what was read of them.
+
+    :raises ProviderExists: if a root's name or uuid is that of a provider below another root
+    :raises InvalidTree: if two stand for the same one
+    """
+    pairs = _matched(kept, roots)
+    return Comparison(kept, tuple(diff(before, wanted) for before, wanted in pairs))
+
+
 def check_roots(roots: Sequence[Provider]) -> None:
     """Raise ``InvalidTree`` unless these are providers, none of them in two trees."""
     for root in roots:
@@ -372,7 +380,7 @@ def _matched(
     return found
 
 
-def _subject(roots: Sequence[str]) -> str:
+def subject_of_roots(roots: Sequence[str]) -> str:
     """Return what a sync is about, in at most 255 characters."""
     if len(roots) == 1:
         return roots[0]

@@ -95,7 +95,8 @@ class Ledger:
         self._placer = placer = Placer(store)
         self._snapshots = snapshots = Snapshots(store)
         self._claims = Claims(store, placer, snapshots)
-        self._definitions = definitions = Definitions(store, reader)
+        #: definitions that are compared and written in one go, for what builds on a ledger
+        self.definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
         self._service = Service(store, reader)
         #: what several hosts share
@@ -154,7 +155,7 @@ class Ledger:
             device as one of another class or provider
         :raises CountedTwice: if a class would be counted in a host's tree that a pool gives to it
         """
-        return self._definitions.sync(roots, operation)
+        return self.definitions.sync(roots, operation)
 
     def change(
         self,
@@ -190,7 +191,7 @@ class Ledger:
         :raises StaleDefinition: if it was changed since it was read at ``generation``
         """
         fields = changed_fields(name, inventories, traits, aggregates)
-        return self._definitions.change(provider, fields, parent, generation, operation)
+        return self.definitions.change(provider, fields, parent, generation, operation)
 
     def remove(self, provider: str, *, operation: str | None = None) -> SyncResult:
         """Remove a provider (by name or uuid) and all below it, in one transaction.
@@ -199,7 +200,7 @@ class Ledger:
         :raises ProviderInUse: if it or one below has allocations
         :raises InvalidTree: if what stays of its tree has shares of it
         """
-        return self._definitions.remove(provider, operation)
+        return self.definitions.remove(provider, operation)
 
     # --- out of service ---
 

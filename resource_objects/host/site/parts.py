@@ -1,0 +1,120 @@
+"""An entry of a site: what it says of a provider, and the inventories and shares it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from resource_objects import exceptions
+from resource_objects.host.rules import split_of
+from resource_objects.providers import Provider
+from resource_objects.providers.columns import inventories_of
+from resource_objects.providers.definition import to_records
+from resource_objects.providers.provider import Share
+from resource_objects.resources import Inventories, resource
+from resource_objects.resources.catalog import is_device
+from resource_objects.resources.records import InventoryRecord, KindRecord
+
+#: What the provider of an entry is called while it has no name.
+ITSELF = "itself"
+_SHARE = re.compile(r"([A-Z0-9_]+) uses ([0-9]{1,10}) ([A-Z0-9_]+)(?: of (.+))?", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SitePart:
+    """An entry of a file: one provider, or several that are equal; None is what it does not say.
+
+    ``structured`` are ``(resource, classes, body)``. All values are the canonical text.
+    """
+
+    name: str
+    inventories: str | None = None
+    traits: tuple[str, ...] | None = None
+    aggregates: tuple[str, ...] | None = None
+    split: str | None = None
+    shares: tuple[str, ...] | None = None
+    structured: tuple[tuple[str, str, str], ...] = ()
+    children: tuple[SitePart, ...] = ()
+    line: int = dataclasses.field(default=0, compare=False)
+
+    @property
+    def says_inventories(self) -> bool:
+        """Whether it says what the provider has."""
+        return self.inventories is not None or bool(self.structured)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """A machine or a pool that a file names."""
+
+    name: str
+    part: SitePart
+    is_pool: bool
+
+
+class PartInventories:
+    """What entries have; what is equal is worked out once."""
+
+    def __init__(self) -> None:
+        self._had: dict[SitePart, tuple[Inventories, tuple[Share, ...]]] = {}
+
+    def of(self, part: SitePart) -> tuple[Inventories, tuple[Share, ...]]:
+        """Return what an entry has, and the shares that its split makes, of ``itself``."""
+        bare = dataclasses.replace(part, name=ITSELF, children=()) if part.children else part
+        if bare not in self._had:
+            self._had[bare] = inventories_of_part(bare)
+        return self._had[bare]
+
+
+def inventories_of_part(part: SitePart) -> tuple[Inventories, tuple[Share, ...]]:
+    """Return what an entry has, and the shares that its split makes."""
+    found = Inventories(part.inventories or {})
+    if part.structured:
+        found = _with_structured(found, part.structured)
+    if part.split is None:
+        return found, ()
+    device = Provider(ITSELF, found)
+    split_of(part.split, whole := _whole_of(found)).apply(device, whole)
+    return device.inventories, device.shares
+
+
+def _with_structured(
+    counted: Inventories, structured: Iterable[tuple[str, str, str]]
+) -> Inventories:
+    records = list(to_records(counted)[0])
+    kinds: list[KindRecord] = []
+    for name, classes, body in structured:
+        figures = to_records(Inventories(classes))[0]
+        known = resource(name)
+        kinds.append(KindRecord(known.name, tuple(one.resource_class for one in figures), body))
+        records += figures
+    made = inventories_of(records, kinds)
+    if sorted(map(_key, to_records(made)[0])) != sorted(map(_key, records)):
+        raise exceptions.InvalidInventory(
+            "structured", [classes for _, classes, _ in structured], "the figures that its body has"
+        )
+    return made
+
+
+def _key(record: InventoryRecord) -> str:
+    return repr(record)
+
+
+def _whole_of(inventories: Inventories) -> str:
+    """Return the class of a device that is split: the only one, or the only one of devices.
+
+    :raises InvalidInventory: if there is none, or several
+    """
+    classes = [record.resource_class for record in to_records(inventories)[0]]
+    for found in (classes, [name for name in classes if is_device(name)]):
+        if len(found) == 1:
+            return found[0]
+    raise exceptions.InvalidInventory("split", classes, "one class of devices, such as PGPU=1")
+
+
+def read_share(text: str) -> tuple[str, int, str, str | None]:
+    match = _SHARE.fullmatch(text)
+    if match is None:
+        raise exceptions.InvalidText("share", text, "such as VCPU uses 1 VCPU of /")
+    return match[1], int(match[2]), match[3], match[4]

@@ -1,0 +1,236 @@
+"""From the text of a site to its entries, every fault with its line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from resource_objects import exceptions, names
+from resource_objects.exceptions import InvalidSite
+from resource_objects.host.rules import SPLITS
+from resource_objects.host.site.nodes import Node
+from resource_objects.host.site.parts import PartInventories, SitePart, read_share
+from resource_objects.host.site.ranges import count_names, expanded
+from resource_objects.resources import Inventories
+from resource_objects.resources.traits import known_traits
+
+_T = TypeVar("_T")
+
+#: Version of the file.
+VERSION = 1
+#: The most providers that a file may make: far more than any site has.
+MAX_PROVIDERS = 1_000_000
+
+
+_PART_KEYS = (
+    "inventories",
+    "traits",
+    "aggregates",
+    "split",
+    "shares",
+    "structured",
+    "children",
+)
+_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+class Reader:
+    """Reads entries, every fault with its line."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._had = PartInventories()
+        self._lines: dict[str, int] = {}
+
+    def read(self, node: Node) -> tuple[tuple[SitePart, ...], tuple[SitePart, ...]]:
+        found: dict[str, tuple[SitePart, ...]] = {}
+        for key, value in self._pairs(node, "a site: machines, pools"):
+            if key.value == "version":
+                if value.value != str(VERSION):
+                    raise self._fault(value, "version", value.value, str(VERSION))
+            elif key.value in ("machines", "pools"):
+                found[key.value] = self._parts(value, key.value)
+            else:
+                raise self._fault(key, "key", key.value, "one of version, machines, pools")
+        for parts in found.values():
+            for part in parts:
+                for name in expanded(part.name):
+                    self._once(name, part)
+        return found.get("machines", ()), found.get("pools", ())
+
+    def _once(self, name: str, part: SitePart) -> None:
+        """Raise if a name is not one, or comes twice, in the tree of an entry."""
+        try:
+            names.provider_name(name)
+        except exceptions.InvalidInput as error:
+            raise fault_at(self._file, part.line, error) from error
+        if name in self._lines:
+            first = self._lines[name]
+            expected = f"each provider once: line {first} has it"
+            raise InvalidSite(f"{self._file}, line {part.line}, name", name, expected)
+        self._lines[name] = part.line
+        for child in part.children:
+            for below in expanded(child.name, name):
+                self._once(below, child)
+
+    def _parts(self, node: Node, what: str, times: int = 1) -> tuple[SitePart, ...]:
+        return tuple(
+            self._part(key, value, times)
+            for key, value in self._pairs(node, f"{what}: names with what they have")
+        )
+
+    def _part(self, key: Node, node: Node, times: int) -> SitePart:
+        try:
+            times *= count_names(key.value)
+        except exceptions.InvalidInput as error:
+            raise fault_at(self._file, key.line, error) from error
+        if times > MAX_PROVIDERS:
+            raise self._fault(key, "name", key.value, f"at most {MAX_PROVIDERS} providers")
+        said: dict[str, Any] = {}
+        for word, value in self._pairs(node, "what the provider has"):
+            if word.value == "disabled":
+                raise self._fault(word, "key", word.value, "none: the command disable says it")
+            if word.value not in _PART_KEYS:
+                raise self._fault(word, "key", word.value, f"one of {', '.join(_PART_KEYS)}")
+            if word.value == "children":
+                said["children"] = self._parts(value, "children", times)
+            else:
+                read = getattr(self, f"_{word.value}")
+                said[word.value] = self._checked(word.value, value, read)
+        part = SitePart(key.value, line=key.line, **said)
+        if part.split is not None and not part.says_inventories:
+            raise self._fault(key, "split", part.split, "inventories beside it")
+        self._checked("", key, lambda _: self._had.of(part))
+        return part
+
+    def _checked(self, word: str, node: Node, read: Callable[[Node], _T]) -> _T:
+        try:
+            return read(node)
+        except InvalidSite:
+            raise
+        except exceptions.InvalidInput as error:
+            raise fault_at(self._file, node.line, error, word) from error
+
+    # --- one value ---
+
+    def _inventories(self, node: Node) -> str:
+        if node.kind == "text" and not node.is_nothing:
+            text: str = node.value
+        else:
+            text = ",".join(
+                f"{key.value}={self._figures(value)}"
+                for key, value in self._pairs(node, "inventories: text, or classes with figures")
+            )
+        return str(Inventories(text)) if text else ""
+
+    def _figures(self, node: Node) -> str:
+        if node.kind == "text" and not node.is_nothing:
+            return str(node.value)
+        said = {}
+        for key, value in self._pairs(node, "figures of an inventory"):
+            if key.value not in _FIGURES:
+                raise self._fault(key, "figure", key.value, f"one of {', '.join(_FIGURES)}")
+            said[key.value] = "none" if value.is_nothing else self._text(value)
+        if "total" not in said:
+            raise self._fault(node, "inventory", said, "a total")
+        return ":".join([said.pop("total"), *(f"{key}={text}" for key, text in said.items())])
+
+    def _traits(self, node: Node) -> tuple[str, ...]:
+        return self._words(node, "traits", lambda name: known_traits([name]))
+
+    def _aggregates(self, node: Node) -> tuple[str, ...]:
+        return self._words(node, "aggregates", names.aggregate_name)
+
+    def _shares(self, node: Node) -> tuple[str, ...]:
+        return self._words(node, "shares", _checked_share)
+
+    def _split(self, node: Node) -> str:
+        text = self._text(node)
+        if text.partition("=")[0] not in SPLITS:
+            raise self._fault(node, "split", text, f"one of {', '.join(SPLITS)}")
+        return text
+
+    def _structured(self, node: Node) -> tuple[tuple[str, str, str], ...]:
+        found = []
+        for key, value in self._pairs(node, "structured: resources with classes and body"):
+            said = {word.value: one for word, one in self._pairs(value, "classes and body")}
+            if set(said) != {"classes", "body"}:
+                raise self._fault(key, key.value, sorted(said), "classes and body")
+            body = said["body"]
+            is_empty = body.kind == "text" and not body.value
+            text = "" if is_empty else json.dumps(self._data(body))
+            found.append((key.value, self._text(said["classes"]), text))
+        return tuple(found)
+
+    def _data(self, node: Node) -> Any:
+        """Return plain data as JSON has it."""
+        if node.kind == "list":
+            return [self._data(one) for one in node.value]
+        if node.kind == "map":
+            return {k.value: self._data(one) for k, one in self._pairs(node, "a mapping")}
+        if not node.is_plain:
+            return node.value
+        words = {"true": True, "false": False, "null": None, "": None, "~": None}
+        if node.value in words:
+            return words[node.value]
+        return json.loads(node.value) if _NUMBER.fullmatch(node.value) else node.value
+
+    # --- forms ---
+
+    def _words(self, node: Node, what: str, check: Callable[[str], object]) -> tuple[str, ...]:
+        if node.is_nothing:
+            return ()
+        if node.kind != "list":
+            raise self._fault(node, what, node.value, f"a list, such as [{_SUCH[what]}]")
+        found: list[str] = []
+        for one in node.value:
+            text = self._text(one)
+            self._checked(what, one, lambda _, text=text: check(text))  # type: ignore[misc]
+            if text in found:
+                raise self._fault(one, what, text, "each once")
+            found.append(text)
+        return tuple(sorted(found))
+
+    def _text(self, node: Node) -> str:
+        if node.kind != "text":
+            raise self._fault(node, "value", f"a {_KINDS[node.kind]}", "text")
+        return str(node.value)
+
+    def _pairs(self, node: Node, expected: str) -> list[tuple[Node, Node]]:
+        """Return the keys and values of a mapping, each key once."""
+        if node.is_nothing:
+            return []
+        if node.kind != "map":
+            found = node.value if node.kind == "text" else f"a {_KINDS[node.kind]}"
+            raise self._fault(node, "value", found, f"a mapping, {expected}")
+        pairs = list(zip(node.value[::2], node.value[1::2], strict=True))
+        seen: dict[str, int] = {}
+        for key, _ in pairs:
+            if self._text(key) in seen:
+                first = seen[key.value]
+                raise self._fault(key, "key", key.value, f"each once: line {first} has it")
+            seen[key.value] = key.line
+        return pairs
+
+    def _fault(self, node: Node, what: str, value: object, expected: str) -> InvalidSite:
+        return InvalidSite(f"{self._file}, line {node.line}, {what}", value, expected)
+
+
+_KINDS = {"text": "text", "list": "list", "map": "mapping"}
+_SUCH = {"traits": "CUSTOM_H100", "aggregates": "rack-1", "shares": "VCPU uses 1 VCPU of /"}
+
+
+def _checked_share(text: str) -> None:
+    of = read_share(text)[3]
+    if of is not None and count_names(of) != 1:
+        raise exceptions.InvalidText("share", text, "of one provider")
+
+
+def fault_at(file: str, line: int, error: exceptions.InvalidInput, where: str = "") -> InvalidSite:
+    said = f"{file}, line {line}{', ' if where else ''}{where}"
+    if where != error.what:
+        said += f", {error.what}"
+    return InvalidSite(said, error.value, error.expected)

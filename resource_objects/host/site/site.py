@@ -1,0 +1,82 @@
+"""Site: what a file says."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+from resource_objects.host.site.nodes import read_nodes
+from resource_objects.host.site.parts import Entry, SitePart
+from resource_objects.host.site.ranges import expanded
+from resource_objects.host.site.reading import VERSION, Reader
+from resource_objects.host.site.writing import Writer, entry_lines, joined
+from resource_objects.providers import Provider
+from resource_objects.providers.pools import SHARES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """What a file says. :meth:`parse` reads one, ``str()`` writes it, :meth:`of` makes it of trees.
+
+    ``file`` is what errors call it.
+
+    >>> site = Site.parse("machines: {'lab-[0-1]': {inventories: VCPU=8}}")
+    >>> site.machine_names
+    ('lab-0', 'lab-1')
+    >>> print(site)
+    version: 1
+    machines:
+      lab-[0-1]:
+        inventories: VCPU=8
+    >>> Site.parse("machines:\\n  lab-0: {inventories: VCPU}", file="lab.yaml")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidSite: lab.yaml, line 2, inventories: got 'VCPU', expected ...
+    """
+
+    machines: tuple[SitePart, ...] = ()
+    pools: tuple[SitePart, ...] = ()
+    file: str = dataclasses.field(default="site", compare=False)
+
+    @classmethod
+    def parse(cls, text: str | bytes, *, file: str = "site") -> Self:
+        """Return what the text of a file says. Cost: linear in its length.
+
+        :param file: what errors call it
+        :raises InvalidSite: naming the line, for what is no site, or says something twice
+        """
+        return cls(*Reader(file).read(read_nodes(text, file)), file)
+
+    @classmethod
+    def of(cls, roots: Iterable[Provider]) -> Self:
+        """Return the file that says these trees: equal neighbours as a range, in natural order.
+
+        Cost: linear in the providers.
+        """
+        writer = Writer()
+        found: tuple[list[SitePart], list[SitePart]] = ([], [])
+        for root in roots:
+            found[SHARES in root.traits].append(writer.part(root, root, None))
+        machines, pools = map(joined, found)
+        return cls(machines, pools)
+
+    @property
+    def machine_names(self) -> tuple[str, ...]:
+        """The names of all machines and pools."""
+        return tuple(entry.name for entry in self.entries())
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield all machines, then all pools, one by one."""
+        for parts, is_pool in ((self.machines, False), (self.pools, True)):
+            for part in parts:
+                for name in expanded(part.name):
+                    yield Entry(name, part, is_pool)
+
+    def __str__(self) -> str:
+        lines = [f"version: {VERSION}"]
+        for word, parts in (("machines", self.machines), ("pools", self.pools)):
+            if parts:
+                lines.append(f"{word}:")
+                lines += itertools.chain.from_iterable(entry_lines(part, "  ") for part in parts)
+        return "\n".join(lines)

@@ -1,0 +1,220 @@
+"""From trees of providers to the entries of a site, and from entries to text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from resource_objects import exceptions
+from resource_objects.host.site.parts import ITSELF, SitePart, inventories_of_part, read_share
+from resource_objects.host.site.ranges import key_below
+from resource_objects.names import natural_order
+from resource_objects.providers import Provider
+from resource_objects.providers.definition import to_records
+from resource_objects.providers.pools import SHARES
+from resource_objects.providers.provider import Share
+from resource_objects.resources import resource
+from resource_objects.resources.records import InventoryRecord, KindRecord
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
+
+
+class Writer:
+    """Makes entries of providers; what is equal is worked out once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[InventoryRecord, str] = {}
+        self._bodies: dict[Any, tuple[Any, ...]] = {}
+
+    def part(self, provider: Provider, root: Provider, parent: str | None) -> SitePart:
+        """Return the entry of a provider."""
+        records, kinds = to_records(provider.inventories)
+        shares = tuple(sorted(_share_text(share, provider, root) for share in provider.shares))
+        key = (records, kinds, shares)
+        body = self._bodies.get(key)
+        if body is None:
+            body = self._bodies[key] = self._body(records, kinds, shares)
+        inventories, split, shares, structured = body
+        below = provider.children
+        traits = provider.traits - {SHARES} if provider is root else provider.traits
+        return SitePart(
+            key_below(provider.name, parent),
+            inventories,
+            tuple(sorted(traits)) or None,
+            tuple(sorted(provider.aggregates or ())) or None,
+            split,
+            shares,
+            structured,
+            joined(self.part(one, root, provider.name) for one in below) if below else (),
+        )
+
+    def _body(
+        self,
+        records: Sequence[InventoryRecord],
+        kinds: Sequence[KindRecord],
+        shares: tuple[str, ...],
+    ) -> tuple[Any, ...]:
+        if shares:
+            split = self._split(records, kinds, shares)
+            if split is not None:
+                return split
+        within = {name for kind in kinds for name in kind.classes}
+        own = [record for record in records if record.resource_class not in within]
+        by_class = {record.resource_class: record for record in records}
+        structured = tuple(
+            (kind.resource_class, self._text([by_class[one] for one in kind.classes]), kind.body)
+            for kind in kinds
+        )
+        return self._text(own) or None, None, shares or None, structured
+
+    def _split(
+        self,
+        records: Sequence[InventoryRecord],
+        kinds: Sequence[KindRecord],
+        shares: tuple[str, ...],
+    ) -> tuple[Any, ...] | None:
+        """Return the body with the word that says how a device is split, if there is one."""
+        uses: dict[str, dict[str, int]] = {}
+        for text in shares:
+            name, factor, of_class, of = read_share(text)
+            if of is not None:
+                return None
+            uses.setdefault(name, {})[of_class] = factor
+        for whole, slices in uses.items():
+            made = {*slices, *uses} - {whole}
+            if made.intersection(name for kind in kinds for name in kind.classes):
+                continue  # functions of one card
+            base = [record for record in records if record.resource_class not in made]
+            inventories, _, _, structured = self._body(base, kinds, ())
+            for word in _words(whole, slices, uses):
+                part = SitePart(ITSELF, inventories, split=word, structured=structured)
+                try:
+                    found, of_split = inventories_of_part(part)
+                except exceptions.InvalidInput:
+                    continue
+                itself = Provider(ITSELF)
+                again = sorted(_share_text(share, itself, itself) for share in of_split)
+                if again == list(shares) and to_records(found) == (records, kinds):
+                    return inventories, word, None, structured
+        return None
+
+    def _text(self, records: Iterable[InventoryRecord]) -> str:
+        return ",".join(map(self._figure, records))
+
+    def _figure(self, record: InventoryRecord) -> str:
+        found = self._texts.get(record)
+        if found is None:
+            kind = resource(record.resource_class)
+            figures = kind.format_inventory(kind.inventory_from_records([record]))
+            found = self._texts[record] = f"{record.resource_class}={figures}"
+        return found
+
+
+def joined(parts: Iterable[SitePart]) -> tuple[SitePart, ...]:
+    """Return entries in natural order, those that are equal but for a last number as one."""
+    ordered = sorted(parts, key=lambda part: natural_order(part.name))
+    found: list[SitePart] = []
+    runs: dict[SitePart, tuple[int, str, str]] = {}  # body: (place, first number, last number)
+    for part in ordered:
+        match = _NUMBERED.fullmatch(part.name)
+        if match is None:
+            found.append(part)
+            continue
+        body = dataclasses.replace(part, name=match[1])
+        place, first, last = runs.get(body, (-1, "", ""))
+        width = len(first) if first[:1] == "0" else 0
+        if place >= 0 and match[2] == str(int(last) + 1).zfill(width):
+            runs[body] = place, first, match[2]
+            found[place] = dataclasses.replace(part, name=f"{match[1]}[{first}-{match[2]}]")
+        else:
+            runs[body] = len(found), match[2], match[2]
+            found.append(part)
+    return tuple(found)
+
+
+def _words(
+    whole: str, slices: Mapping[str, int], uses: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
+    """Yield the words that may say how a device is split."""
+    yield from ("halves", "thousandths")
+    order = sorted(slices)
+    of_parts = [(name, uses[name]) for name in sorted(uses) if name != whole]
+    parts = [f"/{name}*{'+'.join(str(used.get(s, 0)) for s in order)}" for name, used in of_parts]
+    yield f"partitions={'+'.join(f'{s}*{slices[s]}' for s in order)}{''.join(parts)}"
+
+
+def _share_text(share: Share, provider: Provider, root: Provider) -> str:
+    said = f"{share.resource_class} uses {share.factor} {share.of_class}"
+    if share.of == provider.name:
+        return said
+    return f"{said} of {'/' if share.of == root.name else key_below(share.of, root.name)}"
+
+
+# --- text ---
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.=,:+*@\[\]\\-]*(?<!:)")
+_IN_LIST = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.=+*@-]*")
+
+
+def entry_lines(part: SitePart, indent: str) -> Iterator[str]:
+    """Yield the lines of an entry."""
+    inner = f"{indent}  "
+    said = list(_values(part))
+    if not said and not part.structured and not part.children:
+        yield f"{indent}{_scalar(part.name)}: {{}}"
+        return
+    yield f"{indent}{_scalar(part.name)}:"
+    yield from (f"{inner}{line}" for line in said)
+    if part.structured:
+        yield f"{inner}structured:"
+        for name, classes, body in part.structured:
+            yield f"{inner}  {name}:"
+            yield f"{inner}    classes: {_scalar(classes)}"
+            yield f"{inner}    body: {_ascii(body)}"
+    if part.children:
+        yield f"{inner}children:"
+        for child in part.children:
+            yield from entry_lines(child, f"{inner}  ")
+
+
+def _values(part: SitePart) -> Iterator[str]:
+    if part.inventories is not None:
+        yield f"inventories: {_scalar(part.inventories)}"
+    if part.split is not None:
+        yield f"split: {_scalar(part.split)}"
+    for word in ("traits", "aggregates", "shares"):
+        given = getattr(part, word)
+        if given is not None:
+            yield f"{word}: [{', '.join(_scalar(one, _IN_LIST) for one in given)}]"
+
+
+def _scalar(text: str, plain: re.Pattern[str] = _PLAIN) -> str:
+    """Return text as a YAML scalar: plain where it can be, else in double quotes."""
+    if plain.fullmatch(text):
+        return text
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+
+
+def _ascii(body: str) -> str:
+    """Return JSON as YAML of one line, in which nothing needs two escapes."""
+    return _flow(json.loads(body)) if body else '""'
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, str):
+        return '"' + "".join(map(_quoted, value)) + '"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
+    return json.dumps(value)
