@@ -13,7 +13,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cliff.command
 import cliff.lister
@@ -179,7 +179,29 @@ class Text(tuple[str, ...]):
 
 
 class Lister(Command, cliff.lister.Lister):
-    """Base of the commands that list."""
+    """Base of the commands that list.
+
+    One of :attr:`in_brief` finds in :attr:`is_brief` whether it is to be brief.
+    """
+
+    #: whether it is told in brief, or drawn, unless a format or columns are asked for
+    in_brief: ClassVar[bool] = False
+    is_brief = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        if self.in_brief:
+            parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List them, having noted whether in brief."""
+        if self.in_brief:
+            self.is_brief = not parsed_args.formatter and not parsed_args.columns
+            parsed_args.formatter = parsed_args.formatter or "table"
+        status: int = super().run(parsed_args)
+        return status
 
     def produce_output(
         self,
@@ -194,22 +216,6 @@ class Lister(Command, cliff.lister.Lister):
         rows = [cells(row, parsed_args.formatter) for row in data]
         status: int = super().produce_output(parsed_args, column_names, rows)
         return status
-
-
-class BriefLister(Lister):
-    """A list that is told in brief, or drawn, unless a format or columns are asked for."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
-        parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
-        return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them, having noted whether in brief."""
-        self.is_brief = not parsed_args.formatter and not parsed_args.columns
-        parsed_args.formatter = parsed_args.formatter or "table"
-        return super().run(parsed_args)
 
 
 class ShowOne(Command, cliff.show.ShowOne):

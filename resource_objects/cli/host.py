@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli.base import (
-    BriefLister,
     Command,
     Dicts,
+    Lister,
     Many,
     Maybe,
     Pairs,
@@ -80,7 +80,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class ShowHost(BriefLister):
+class ShowHost(Lister):
     """Show this machine: what can be had of it, and facts.
 
     Resources are what `host sync` would keep. NUMA cells and PCI devices are facts; a --rule makes
@@ -93,6 +93,8 @@ class ShowHost(BriefLister):
     it is about; with a HOST the devices that a host of the ledger keeps, and who holds them. With
     -f or -c it tells all that is known of each.
     """
+
+    in_brief = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -325,13 +327,15 @@ _SHOWN = (
 _RELATIVE = ("address", "resource_class", "type", "state", "holders")
 
 
-class ListDevices(BriefLister):
+class ListDevices(Lister):
     """List PCI devices that are kept, and who holds them.
 
     A device is named HOST/ADDRESS. Its state is `available`; `claimed` or `allocated` if somebody
     has it; `unclaimable` or `unavailable` if somebody has what excludes it, or took it by count and
     did not say which; `spent` if it was for one use; `removed` if it goes at the next sync.
     """
+
+    in_brief = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from resource_objects.cli.base import Age, BriefLister, Dicts, Lister, Misused, Text, login
+from resource_objects.cli.base import Age, Dicts, Lister, Misused, Text, login
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -42,7 +42,7 @@ def consumers_of(ledger: Ledger, user: str | None) -> list[str] | None:
     return None if user is None else [one.name for one in ledger.consumers(user=user)]
 
 
-class ShowHostUsage(BriefLister):
+class ShowHostUsage(Lister):
     """Show who has what, a line for each machine.
 
     Each line tells of every class how much is used of how much, of devices that can be had in parts
@@ -50,6 +50,8 @@ class ShowHostUsage(BriefLister):
     natural order: lab-2 stands before lab-10. On a terminal, or with --max-width, a line that is
     too wide is cut; in a pipe it never is. With -f or -c it is data, with the exact names.
     """
+
+    in_brief = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""

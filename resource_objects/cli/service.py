@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.cli.base import Command, Lister, add_actor, add_name
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
+
+_Rows: TypeAlias = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _WHEN = (
@@ -125,31 +127,37 @@ class DrainProvider(_OutOfService, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        parser = self.add_name(super().get_parser(prog_name))
-        _add_why(parser, required=False)
-        return parser
+        return _add_drained(self.add_name(super().get_parser(prog_name)))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who is there."""
-        with self.open_ledger(parsed_args.actor) as ledger:
-            found = ledger.drain(
-                self.name_of(ledger, parsed_args.name),
-                reason=parsed_args.reason,
-                until=_until(ledger, parsed_args.until),
-            )
-        self.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
-        return ("consumer", "since", "holds"), [
-            (
-                one.name,
-                one.claim.created_at.isoformat(timespec="seconds"),
-                ", ".join(
-                    f"{amounts} of {name}" for name, amounts in one.claim.by_provider().items()
-                ),
-            )
-            for one in found
-        ]
+        return _drained(self, self.name_of, parsed_args)
+
+
+def _add_drained(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    _add_why(parser, required=False)
+    return parser
+
+
+def _drained(
+    command: Command, name_of: Callable[[Ledger, str], str], parsed_args: argparse.Namespace
+) -> _Rows:
+    """Disable a provider, and return who is there."""
+    with command.open_ledger(parsed_args.actor) as ledger:
+        found = ledger.drain(
+            name_of(ledger, parsed_args.name),
+            reason=parsed_args.reason,
+            until=_until(ledger, parsed_args.until),
+        )
+    command.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
+    return ("consumer", "since", "holds"), [
+        (
+            one.name,
+            one.claim.created_at.isoformat(timespec="seconds"),
+            ", ".join(f"{amounts} of {name}" for name, amounts in one.claim.by_provider().items()),
+        )
+        for one in found
+    ]
 
 
 class DisableDevice(DisableProvider):
@@ -167,7 +175,15 @@ class EnableDevice(EnableProvider):
     of_device = True
 
 
-class DrainDevice(DrainProvider):
+class DrainDevice(_OutOfService, Lister):
     """Take a PCI device, named HOST/ADDRESS, out of service, and list who still holds it."""
 
     of_device = True
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        return _add_drained(self.add_name(super().get_parser(prog_name)))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
+        """Disable it, and read who holds it."""
+        return _drained(self, self.name_of, parsed_args)
