@@ -843,7 +843,7 @@ class DatabaseUnavailable(LedgerError):
     problem = "cannot be opened"
 
 
-class DatabaseReplaced(DatabaseUnavailable):
+class DatabaseReplaced(LedgerError):
     """The file of an open ledger was deleted or replaced: what is written there, nobody sees.
 
     Open the ledger again, and read anew what was read before.
@@ -852,13 +852,13 @@ class DatabaseReplaced(DatabaseUnavailable):
     problem = "is not the file that was opened; open the ledger again"
 
 
-class DatabaseFull(DatabaseUnavailable):
+class DatabaseFull(LedgerError):
     """There is no space left for what was to be written. Nothing was done."""
 
     problem = "is full"
 
 
-class DatabaseDamaged(DatabaseUnavailable):
+class DatabaseDamaged(LedgerError):
     """What is kept cannot be read any more, or contradicts itself: restore a backup."""
 
     problem = "is damaged"

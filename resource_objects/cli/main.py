@@ -54,6 +54,9 @@ _EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
 #: What is about the ledger itself, not about what was asked of it.
 _UNUSABLE = (
     exceptions.DatabaseUnavailable,
+    exceptions.DatabaseReplaced,
+    exceptions.DatabaseFull,
+    exceptions.DatabaseDamaged,
     exceptions.DatabaseBusy,
     exceptions.LostConnection,
     exceptions.SchemaTooNew,

@@ -122,7 +122,8 @@ def test_a_file_cut_short_is_no_ledger(
         finally:
             backend.close()
 
-    with pytest.raises(exceptions.DatabaseUnavailable, match=r"malformed|not a database"):
+    refusals = (exceptions.DatabaseDamaged, exceptions.DatabaseUnavailable)
+    with pytest.raises(refusals, match=r"malformed|not a database"):
         use()
 
 

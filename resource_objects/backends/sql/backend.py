@@ -74,6 +74,9 @@ T = TypeVar("T")
 #: What says nothing about the ledger, so that asking it again for an outcome is no use.
 _NOT_ASKED = (
     exceptions.DatabaseBusy,
+    exceptions.DatabaseDamaged,
+    exceptions.DatabaseFull,
+    exceptions.DatabaseReplaced,
     exceptions.DatabaseUnavailable,
     exceptions.LedgerClosed,
     exceptions.LostConnection,
