@@ -38,10 +38,10 @@ def _until(ledger: Ledger, said: str | None) -> datetime.datetime | None:
     return when
 
 
-def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> None:
+def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> argparse.ArgumentParser:
     parser.add_argument("--reason", metavar="TEXT", required=required, help="why, in one line")
     parser.add_argument("--until", metavar="WHEN", help=_WHEN)
-    add_actor(parser)
+    return add_actor(parser)
 
 
 def _provider_of(ledger: Ledger, device: str) -> str:
@@ -89,9 +89,7 @@ class DisableProvider(_OutOfService, Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        parser = self.add_name(super().get_parser(prog_name))
-        _add_why(parser, required=True)
-        return parser
+        return _add_why(self.add_name(super().get_parser(prog_name)), required=True)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Disable it."""
@@ -127,16 +125,11 @@ class DrainProvider(_OutOfService, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        return _add_drained(self.add_name(super().get_parser(prog_name)))
+        return _add_why(self.add_name(super().get_parser(prog_name)), required=False)
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who is there."""
         return _drained(self, self.name_of, parsed_args)
-
-
-def _add_drained(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    _add_why(parser, required=False)
-    return parser
 
 
 def _drained(
@@ -182,7 +175,7 @@ class DrainDevice(_OutOfService, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        return _add_drained(self.add_name(super().get_parser(prog_name)))
+        return _add_why(self.add_name(super().get_parser(prog_name)), required=False)
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who holds it."""
