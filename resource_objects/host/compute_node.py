@@ -233,6 +233,8 @@ class ComputeNode(base.ResourceObject):
     ) -> Self:
         """Return the node of a ``nova.objects.ComputeNode``; what is unset there is unset here.
 
+        :param node: the object, its primitive, or JSON text of that
+
         Columns are as Nova's own ``save`` would write them: ``stats``, ``supported_instances`` and
         ``pci_stats`` as JSON text. Cost: twice that of a row, and what Nova takes to put its PCI
         pools into words. Parameters and errors as :meth:`from_row`.
@@ -245,9 +247,13 @@ class ComputeNode(base.ResourceObject):
     ) -> Self:
         """Return the node of a row, of Nova's object, or of a :class:`ComputeNode`.
 
-        Parameters and errors as :meth:`from_row`.
+        Also of the primitive of Nova's object, and of JSON text of that or of a row. Parameters and
+        errors as :meth:`from_row`.
         """
-        foreign = rows.is_nova_object(source) and not isinstance(source, ComputeNode)
+        source = rows.parsed(source)
+        foreign = rows.is_nova_primitive(source) or (
+            rows.is_nova_object(source) and not isinstance(source, ComputeNode)
+        )
         reader = cls.from_nova if foreign else cls.from_row
         return reader(source, reserved=reserved, ratios=ratios, initial_ratios=initial_ratios)
 

@@ -1,19 +1,23 @@
 """Foreign records of a host: rows of ``compute_nodes`` and Nova's own objects, read and written.
 
 Nova is not needed for either: its object is known by what it can do (``fields``,
-``obj_attr_is_set``). Nothing here decides anything; it finds columns and names the wrong one.
+``obj_attr_is_set``), and is read field by field, so that the one that cannot be read is named. Its
+primitive, or JSON text of that, is what crossed a wire. Nothing here decides anything; it finds
+columns and names the wrong one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from oslo_serialization import jsonutils
+from oslo_utils import timeutils
 
 from resource_objects import exceptions
-from resource_objects.exceptions import InvalidField, InvalidInput, InvalidRow
+from resource_objects.exceptions import InvalidField, InvalidInput, InvalidPrimitive, InvalidRow
 from resource_objects.host.columns import (
     CARRIED,
     DERIVED,
@@ -22,6 +26,7 @@ from resource_objects.host.columns import (
     columns,
 )
 from resource_objects.host.located_columns import pools_for_nova
+from resource_objects.interop.nova import primitive
 
 _CARRIED = CarriedValue()
 _SOURCE = "a row of compute_nodes (a mapping), a nova.objects.ComputeNode or a ComputeNode"
@@ -39,15 +44,47 @@ def is_nova_object(source: Any) -> bool:
     )
 
 
-def row_of_nova(node: Any) -> dict[str, Any]:
+def parsed(source: Any) -> Any:
+    """Return what JSON text says; anything else as it is.
+
+    :raises InvalidRow: for text that is no JSON
+    """
+    try:
+        return primitive.parsed(source, "source") if isinstance(source, str | bytes) else source
+    except InvalidInput as error:
+        raise InvalidRow(error.what, error.value, error.expected) from None
+
+
+def is_nova_primitive(source: Any) -> bool:
+    """Return whether this is meant as the wire form of one of Nova's objects."""
+    return isinstance(source, Mapping) and primitive.is_enveloped(source)
+
+
+def row_of_nova(source: Any) -> dict[str, Any]:
     """Return the columns of Nova's object that are set, as its own ``save`` would write them.
 
     Fields that Nova 34 does not have are left with Nova's object, which keeps them.
 
+    :param source: the object, its primitive, or JSON text of that
     :raises InvalidRow: if it is no such object, or a field of it cannot be read
     """
-    if not is_nova_object(node):
-        raise InvalidRow("source", node, "a nova.objects.ComputeNode")
+    if is_nova_object(source):
+        return _row_of_object(source)
+    document = parsed(source)
+    if not is_nova_primitive(document):
+        raise InvalidRow("source", source, "a nova.objects.ComputeNode, or its primitive")
+    try:
+        data, _ = primitive.opened(document, "source", primitive.NODE)
+        return {
+            column: field.of_wire(data[field.name])
+            for column, field in _nova_fields()
+            if field.name in data
+        }
+    except InvalidInput as error:
+        raise InvalidRow(error.what, error.value, error.expected) from None
+
+
+def _row_of_object(node: Any) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for column, field in _nova_fields():
         try:
@@ -167,16 +204,43 @@ class _NovaField:
     """The field of ``nova.objects.ComputeNode`` that stands for a column.
 
     ``read`` makes the column's value as Nova's own ``save`` does. ``write`` makes the field's;
-    where it is None the field is an object of Nova's, which only Nova can make.
+    where it is None the field is an object of Nova's, which only Nova can make. ``wire`` makes the
+    column's value of the field's primitive, where ``read`` does not.
     """
 
     name: str
     read: Callable[[Any], Any] | None = None
     write: Callable[[Any], Any] | None = lambda value: value
+    wire: Callable[[Any], Any] | None = None
+
+    def of_wire(self, value: Any) -> Any:
+        """Return the column's value of what the object's primitive has."""
+        read = self.wire or self.read
+        return value if value is None or read is None else read(value)
+
+
+#: What a row says of each kind of guests that a host can run, in this order.
+_OF_SPEC = ("arch", "hv_type", "vm_mode")
 
 
 def _hypervisor_specs(specs: Any) -> str:
-    return str(jsonutils.dumps([spec.to_list() for spec in specs]))
+    return str(jsonutils.dumps([[getattr(spec, name) for name in _OF_SPEC] for spec in specs]))
+
+
+def _specs_of_wire(specs: Any) -> str:
+    found = []
+    for place, spec in enumerate(primitive.sequence(specs, "supported_hv_specs")):
+        where = f"supported_hv_specs[{place}]"
+        data, _ = primitive.opened(spec, where, primitive.HYPERVISOR)
+        found.append([data.get(name) for name in _OF_SPEC])
+    return str(jsonutils.dumps(found))
+
+
+def _time_of_wire(text: Any) -> datetime.datetime:
+    try:
+        return timeutils.parse_isotime(text)
+    except (TypeError, ValueError):
+        raise InvalidPrimitive("time", text, "a time such as 2026-11-01T12:00:00Z") from None
 
 
 def _device_pools(pools: Any) -> str:
@@ -184,12 +248,16 @@ def _device_pools(pools: Any) -> str:
 
 
 _POOLS = "pci_device_pools"
+_TIMES = ("created_at", "updated_at", "deleted_at")
 #: ``{column: field}`` where they differ.
 _UNLIKE = {
     "stats": _NovaField("stats", jsonutils.dumps, jsonutils.loads),
     "host_ip": _NovaField("host_ip", str),
-    "supported_instances": _NovaField("supported_hv_specs", _hypervisor_specs, None),
-    "pci_stats": _NovaField(_POOLS, _device_pools, None),
+    "supported_instances": _NovaField(
+        "supported_hv_specs", _hypervisor_specs, None, _specs_of_wire
+    ),
+    "pci_stats": _NovaField(_POOLS, _device_pools, None, jsonutils.dumps),
+    **{name: _NovaField(name, wire=_time_of_wire) for name in _TIMES},
 }
 
 

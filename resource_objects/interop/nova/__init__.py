@@ -14,9 +14,13 @@
 ``pci_pools``          ``compute_nodes.pci_stats``
 ``pci_devices``        the table ``pci_devices``
 ``pci_requests``       ``instance_extra.pci_requests``
+``nova_objects``       Nova's own ``Flavor`` and ``ImageMeta``, as these words
 ``primitive``          the JSON of Nova's objects, and their versions
 ``errors``             the rules that words can break, and the exception that names one
 =====================  ============================================================================
+
+Each reader of what Nova keeps takes its JSON text, what that text stands for, and the object that
+Nova itself makes of it: anything with ``obj_to_primitive()``.
 
 The names below are loaded when they are first used. Nova itself is not needed.
 
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.instance_topology import (
         load_instance_numa_topology as load_instance_numa_topology,
     )
+    from resource_objects.interop.nova.nova_objects import image_properties as image_properties
     from resource_objects.interop.nova.pci_alias import Alias as Alias
     from resource_objects.interop.nova.pci_alias import alias_requests as alias_requests
     from resource_objects.interop.nova.pci_alias import flavor_devices as flavor_devices
@@ -73,6 +78,7 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.pci_specs import tagged_device as tagged_device
     from resource_objects.interop.nova.requests import Flavor as Flavor
     from resource_objects.interop.nova.requests import NovaRequest as NovaRequest
+    from resource_objects.interop.nova.requests import load_flavor as load_flavor
     from resource_objects.interop.nova.requests import request as request
 
 #: ``{public name: module that defines it}``
@@ -99,6 +105,8 @@ _HOME = {
     "dump_pci_requests": "pci_requests",
     "flavor_devices": "pci_alias",
     "flavor_topology": "flavor",
+    "image_properties": "nova_objects",
+    "load_flavor": "requests",
     "format_cpu_spec": "cpus",
     "load_host_numa_topology": "host_topology",
     "load_instance_numa_topology": "instance_topology",

@@ -63,6 +63,8 @@ from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor import FlavorTopology
 from resource_objects.interop.nova.flavor_words import FlavorWords, text_of
+from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
+from resource_objects.interop.nova.primitive import Document
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.requests.request import POLICIES
 from resource_objects.resources import IntegerAmount, catalog
@@ -84,8 +86,8 @@ def flavor_request(
     root_gb: int = 0,
     ephemeral_gb: int = 0,
     swap_mb: int = 0,
-    extra_specs: Mapping[str, Any] = _NOTHING,
-    image: Mapping[str, Any] = _NOTHING,
+    extra_specs: Document = _NOTHING,
+    image: Document = _NOTHING,
     topology: FlavorTopology | None = None,
     devices: PCIAmount | None = None,
 ) -> Request:
@@ -95,8 +97,10 @@ def flavor_request(
     :param root_gb: GiB; 0 for a server that boots from a volume
     :param ephemeral_gb: GiB
     :param swap_mb: MiB
-    :param extra_specs: of the flavor, text by key; other keys are left alone
-    :param image: the image's properties, text by key; other keys are left alone
+    :param extra_specs: of the flavor, text by key, or Nova's own ``Flavor``; other keys are left
+        alone
+    :param image: the image's properties, text by key, or Nova's own ``ImageMeta``; other keys are
+        left alone
     :param topology: what :func:`.flavor_topology` made of the same flavor; its CPUs and memory are
         those of the request, and say where they go
     :param devices: what :func:`.flavor_devices` made of the same flavor
@@ -110,11 +114,12 @@ def flavor_request(
     Traceback (most recent call last):
     resource_objects.interop.nova.errors.NovaWordsError: resources:CUSTOM_X: got ...
     """
-    FlavorWords(vcpus, memory_mb, extra_specs, image)
+    said, properties = extra_specs_of(extra_specs), image_properties(image)
+    FlavorWords(vcpus, memory_mb, said, properties)
     disk_gb = _disk(root_gb, ephemeral_gb, swap_mb)
-    groups = groups_of(extra_specs)
+    groups = groups_of(said)
     unnamed = groups.setdefault("", GroupWords())
-    add_image(unnamed, image)
+    add_image(unnamed, properties)
     own = {"VCPU": vcpus, "MEMORY_MB": memory_mb, "DISK_GB": disk_gb}
     amounts: dict[str, Any] = {**_defaults(own, groups), **unnamed.amounts}
     _check_totals(groups)
@@ -123,7 +128,7 @@ def flavor_request(
     if devices is not None:
         amounts[DEVICES.name] = devices
     _check_groups(groups, amounts)
-    policy = policy_of(extra_specs)
+    policy = policy_of(said)
     named = [suffix for suffix, group in groups.items() if suffix and group.amounts]
     if len(named) > 1 and policy is None:
         expected = f"none or isolate, for the groups {', '.join(named)}"

@@ -71,6 +71,8 @@ from resource_objects.interop.nova.cpus import (
 )
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor_words import FlavorWords, flag_of, text_of
+from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
+from resource_objects.interop.nova.primitive import Document
 from resource_objects.resources.amounts import Amounts
 from resource_objects.resources.numa.amount import MAX_GUEST_CELLS, GuestCell, NUMATopologyAmount
 from resource_objects.resources.numa.host import ANY, LARGE, PAGE_SIZES, parse_page_size
@@ -115,14 +117,16 @@ def flavor_topology(
     vcpus: int,
     memory_mb: int,
     *,
-    extra_specs: Mapping[str, Any] = _NOTHING,
-    image: Mapping[str, Any] = _NOTHING,
+    extra_specs: Document = _NOTHING,
+    image: Document = _NOTHING,
 ) -> FlavorTopology:
     """Return what a flavor and its image ask of CPUs and memory.
 
     :param memory_mb: MiB
-    :param extra_specs: of the flavor, text by key; other keys are left alone
-    :param image: the image's properties as the image service keeps them, text by key
+    :param extra_specs: of the flavor, text by key, or Nova's own ``Flavor``; other keys are left
+        alone
+    :param image: the image's properties as the image service keeps them, text by key, or Nova's own
+        ``ImageMeta``
     :raises NovaWordsError: by the first rule that is broken
     :returns: the topology amount, and what else is said; O(vcpus)
 
@@ -137,7 +141,7 @@ def flavor_topology(
     Traceback (most recent call last):
     resource_objects.interop.nova.errors.NovaWordsError: vcpus: got 8, expected a multiple of 3 ...
     """
-    words = FlavorWords(vcpus, memory_mb, extra_specs, image)
+    words = FlavorWords(vcpus, memory_mb, extra_specs_of(extra_specs), image_properties(image))
     policy = cpu_policy(words)
     threads = thread_policy(words)
     realtime = realtime_vcpus(words)

@@ -54,6 +54,7 @@ from resource_objects.interop.nova.primitive import (
     HOST_CELL,
     NETWORKS,
     PAGES,
+    Document,
     bounds,
     ids,
     number,
@@ -71,7 +72,7 @@ _make_inventory = primitive.maker(NUMATopologyInventory)
 
 
 def load_host_numa_topology(
-    source: str | bytes | Mapping[str, Any],
+    source: Document,
     *,
     cpu_ratio: Decimal | int | str | float = 1,
     memory_ratio: Decimal | int | str | float = 1,
@@ -79,7 +80,8 @@ def load_host_numa_topology(
 ) -> NUMATopologyInventory:
     """Return the inventory of a host's topology, with what is used of it.
 
-    :param source: JSON text as in ``compute_nodes.numa_topology``, or the mapping it stands for
+    :param source: JSON text as in ``compute_nodes.numa_topology``, the mapping it stands for, or
+        Nova's own ``NUMATopology``
     :param cpu_ratio: ``cpu_allocation_ratio`` of the host, which the topology does not say
     :param memory_ratio: its ``ram_allocation_ratio``
     :param counts_pinned: whether ``cpu_usage`` counts pinned CPUs too; None: as the version says,

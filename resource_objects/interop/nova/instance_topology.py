@@ -54,6 +54,7 @@ from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import (
     GUEST,
     GUEST_CELL,
+    Document,
     at,
     bounds,
     ids,
@@ -88,7 +89,7 @@ _OPTIONAL: Final = ("physnets", "tunneled", "one_socket")
 
 
 def load_instance_numa_topology(
-    source: str | bytes | Mapping[str, Any],
+    source: Document,
     *,
     host: NUMATopologyInventory | None = None,
     assigned: bool | None = None,
@@ -96,7 +97,8 @@ def load_instance_numa_topology(
 ) -> NUMATopologyAmount:
     """Return the amount of a guest's topology, assigned where that is.
 
-    :param source: JSON text as in ``instance_extra.numa_topology``, or the mapping it stands for
+    :param source: JSON text as in ``instance_extra.numa_topology``, the mapping it stands for, or
+        Nova's own ``InstanceNUMATopology``
     :param host: the host it is on; needed where the module says so
     :param assigned: whether it is assigned; None: as the content tells
     :param page_size: what was asked, where Nova wrote the size that was found over it; as

@@ -33,6 +33,8 @@ from resource_objects.fields import FrozenDict
 from resource_objects.interop.nova import pci_requests, primitive
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor_words import text_of
+from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
+from resource_objects.interop.nova.primitive import Document
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount
 from resource_objects.resources.pci.device import (
     AFFINITIES,
@@ -265,22 +267,23 @@ def _counts(text: object) -> list[tuple[str, int]]:
     return found
 
 
-def pci_affinity(
-    extra_specs: Mapping[str, Any] = _NOTHING, image: Mapping[str, Any] = _NOTHING
-) -> str | None:
+def pci_affinity(extra_specs: Document = _NOTHING, image: Document = _NOTHING) -> str | None:
     """Return the NUMA policy of devices that a flavor or its image says, None if neither does.
 
+    :param extra_specs: of the flavor, text by key, or Nova's own ``Flavor``
+    :param image: the image's properties, text by key, or Nova's own ``ImageMeta``
     :raises NovaWordsError: ``INVALID_AFFINITY_POLICY`` for a policy that there is not;
         ``AFFINITY_POLICY_CONFLICT`` if they say different ones
 
     >>> pci_affinity({"hw:pci_numa_affinity_policy": "socket"})
     'socket'
     """
-    for what, given in (("extra specs", extra_specs), ("image", image)):
+    said, properties = extra_specs_of(extra_specs), image_properties(image)
+    for what, given in (("extra specs", said), ("image", properties)):
         if not isinstance(given, Mapping):
             raise NovaWordsError(NovaRule.NOT_WORDS, what, given, "a mapping of keys to text")
     ours, its = f"hw:{_POLICY}", f"hw_{_POLICY}"
-    flavor, image_says = text_of(ours, extra_specs.get(ours)), text_of(its, image.get(its))
+    flavor, image_says = text_of(ours, said.get(ours)), text_of(its, properties.get(its))
     if flavor and image_says and flavor != image_says:
         raise NovaWordsError(
             NovaRule.AFFINITY_POLICY_CONFLICT, its, image_says, f"none, or {flavor} as the flavor"
@@ -300,16 +303,17 @@ def _check_policy(what: str, policy: object) -> None:
 
 def flavor_devices(
     aliases: Mapping[str, Alias],
-    extra_specs: Mapping[str, Any] = _NOTHING,
-    image: Mapping[str, Any] = _NOTHING,
+    extra_specs: Document = _NOTHING,
+    image: Document = _NOTHING,
     *,
     request_id: Callable[[], str] | None = None,
 ) -> PCIAmount | None:
     """Return the devices that a flavor and its image ask for, None if they ask for none.
 
     :param aliases: as :func:`.parse_alias` returns them
-    :param extra_specs: of the flavor, text by key; other keys are left alone
-    :param image: the image's properties, text by key
+    :param extra_specs: of the flavor, text by key, or Nova's own ``Flavor``; other keys are left
+        alone
+    :param image: the image's properties, text by key, or Nova's own ``ImageMeta``
     :param request_id: as in :func:`alias_requests`
     :raises NovaWordsError: by the first rule that is broken
 
@@ -320,8 +324,9 @@ def flavor_devices(
     >>> asked.requests[0].affinity
     'preferred'
     """
-    affinity = pci_affinity(extra_specs, image)
-    text = text_of(_ALIASES, extra_specs.get(_ALIASES))
+    said = extra_specs_of(extra_specs)
+    affinity = pci_affinity(said, image)
+    text = text_of(_ALIASES, said.get(_ALIASES))
     if not text:
         return None
     return alias_requests(text, aliases, affinity=affinity, request_id=request_id)

@@ -49,7 +49,7 @@ from resource_objects.exceptions import (
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.pci_specs import PARENT_IFNAME, DeviceSpecEntry, tagged_device
-from resource_objects.interop.nova.primitive import DEVICE, DEVICES
+from resource_objects.interop.nova.primitive import DEVICE, DEVICES, Document, NovaObject
 from resource_objects.resources.pci.device import (
     ALLOCATED,
     AVAILABLE,
@@ -62,7 +62,6 @@ from resource_objects.resources.pci.device import (
     UNCLAIMABLE,
     Device,
     DeviceUse,
-    listed,
     parse_address,
 )
 from resource_objects.resources.pci.device_groups import Devices
@@ -116,7 +115,7 @@ class NovaDevices(NamedTuple):
 
 
 def load_pci_devices(
-    source: str | bytes | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
+    source: Document | Iterable[Mapping[str, Any] | NovaObject] | None,
     *,
     specs: Sequence[DeviceSpecEntry] | None = None,
 ) -> NovaDevices:
@@ -126,7 +125,8 @@ def load_pci_devices(
     itself. So is, with ``specs``, a free one that no entry is about; one that is held is kept, and
     is gone when it is free.
 
-    :param source: rows as mappings, or primitives of Nova's objects; or JSON text of these
+    :param source: rows as mappings; ``PciDeviceList`` or several ``PciDevice`` of Nova's, or their
+        primitives; or JSON text of these
     :param specs: ``[pci] device_spec`` of the host, as :func:`.parse_device_spec` returns it; None
         for devices as the rows have them
     :raises InvalidPrimitive: if one is no such row, or they are of several hosts
@@ -164,7 +164,7 @@ def _rows_of(source: object) -> Iterator[tuple[dict[Any, Any], bool]]:
         data = primitive.opened(document, _ROOT, DEVICES)[0]
         primitive.only(data, {"objects"}, f"{_ROOT}.")
         document = data.get("objects")
-    for place, given in enumerate(primitive.sequence(listed(document), _ROOT)):
+    for place, given in enumerate(primitive.entries(document, _ROOT)):
         row = primitive.mapping(given, f"{_ROOT}[{place}]")
         yield row, primitive.is_enveloped(row)
 

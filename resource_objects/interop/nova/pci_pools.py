@@ -43,7 +43,7 @@ from resource_objects.exceptions import (
     InvalidPrimitive,
 )
 from resource_objects.interop.nova import primitive
-from resource_objects.interop.nova.primitive import POOL, POOLS
+from resource_objects.interop.nova.primitive import POOL, POOLS, Document, NovaObject
 from resource_objects.resources.pci.device import (
     MAX_DEVICES,
     MAX_NODE,
@@ -78,11 +78,12 @@ _OPTIONAL: Final = ("class_code", "facts")
 
 
 def load_pci_pools(
-    source: str | bytes | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
+    source: Document | Iterable[Mapping[str, Any] | NovaObject] | None,
 ) -> tuple[DevicePool, ...]:
     """Return the pools of a host, in their order.
 
-    :param source: JSON text as in ``compute_nodes.pci_stats``, or what it stands for; None for none
+    :param source: JSON text as in ``compute_nodes.pci_stats``, what it stands for, or a
+        ``PciDevicePoolList`` or several ``PciDevicePool`` of Nova's; None for none
     :raises InvalidPrimitive: if it is neither such a list of objects, in any version, nor a list of
         dicts
 
@@ -101,7 +102,7 @@ def load_pci_pools(
     found = []
     for place, given in enumerate(_pools_of(document, is_versioned)):
         try:
-            found.append(_versioned(given) if is_versioned else _plain(given))
+            found.append(_versioned(given) if is_versioned or _is_pool(given) else _plain(given))
         except InvalidInput as error:
             primitive.at(f"{_ROOT}[{place}]", error)
     return tuple(found)
@@ -114,7 +115,12 @@ def _pools_of(document: Any, is_versioned: bool) -> Iterable[Any]:
         return primitive.sequence(data.get("objects"), f"{_ROOT}.objects")
     if isinstance(document, Mapping):  # a list of one, as Nova reads it
         return [document] if document else []
-    return primitive.sequence(listed(document), _ROOT)
+    return primitive.entries(document, _ROOT)
+
+
+def _is_pool(given: object) -> bool:
+    """Return whether an entry of a plain list is a versioned object by itself."""
+    return isinstance(given, Mapping) and primitive.is_enveloped(given)
 
 
 def _versioned(given: object) -> DevicePool:

@@ -44,7 +44,7 @@ from typing import Any, Final
 
 from resource_objects.exceptions import InvalidInput, InvalidPrimitive
 from resource_objects.interop.nova import primitive
-from resource_objects.interop.nova.primitive import REQUEST, REQUESTS
+from resource_objects.interop.nova.primitive import REQUEST, REQUESTS, Document, NovaObject
 from resource_objects.names import uuid_text
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, given
 from resource_objects.resources.pci.device import (
@@ -58,7 +58,6 @@ from resource_objects.resources.pci.device import (
     TYPES,
     VDPA,
     custom_class,
-    listed,
 )
 
 __all__ = ["dump_pci_requests", "load_pci_requests", "read_specs"]
@@ -75,13 +74,14 @@ _OPTIONAL: Final = ("class_code", "facts")
 
 
 def load_pci_requests(
-    source: str | bytes | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
+    source: Document | Iterable[Mapping[str, Any] | NovaObject] | None,
     *,
     placement: bool = False,
 ) -> PCIAmount | None:
     """Return the devices that a guest asks for, None if it asks for none.
 
-    :param source: JSON text as in ``instance_extra.pci_requests``, or what it stands for
+    :param source: JSON text as in ``instance_extra.pci_requests``, what it stands for, or an
+        ``InstancePCIRequests`` or several ``InstancePCIRequest`` of Nova's
     :param placement: whether aliases match resource classes and traits, as with
         ``[filter_scheduler] pci_in_placement``
     :raises InvalidPrimitive: if it is neither a list of requests nor such an object, in any version
@@ -98,21 +98,20 @@ def load_pci_requests(
     if document is None:
         return None
     is_versioned = isinstance(document, Mapping)
+    given = _requests_of(document) if is_versioned else primitive.entries(document, _ROOT)
     found = []
-    for place, one in enumerate(_requests_of(document) if is_versioned else _listed(document)):
+    for place, one in enumerate(given):
         try:
-            data = primitive.opened(one, "", REQUEST)[0] if is_versioned else one
-            found.append(_request(primitive.mapping(data, ""), placement))
+            data = primitive.mapping(one, "")
+            if is_versioned or primitive.is_enveloped(data):
+                data = primitive.opened(data, "", REQUEST)[0]
+            found.append(_request(data, placement))
         except InvalidInput as error:
             primitive.at(f"{_ROOT}[{place}]", error)
     try:
         return PCIAmount(found) if found else None
     except InvalidInput as error:
         primitive.at(_ROOT, error)
-
-
-def _listed(document: object) -> Iterable[Any]:
-    return primitive.sequence(listed(document), _ROOT)
 
 
 def _requests_of(document: Any) -> Iterable[Any]:

@@ -1,5 +1,9 @@
 """Reading and writing Nova's JSON: its envelopes, and numbers that are what they have to be.
 
+What is read is JSON text, what that text stands for, or an object of Nova's, of which the primitive
+is read that it makes of itself: :func:`parsed` and :func:`entries` make one of the three, so that
+each reader knows the primitive alone and Nova is never imported.
+
 Reading knows one error, :class:`~resource_objects.exceptions.InvalidPrimitive`: it names the path
 inside the document, the value there and what was expected. Paths are put together where an error
 passes, not before, so that they cost nothing in a document that is in order.
@@ -14,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import os_resource_classes
 from oslo_utils import strutils
@@ -29,6 +33,7 @@ from resource_objects.exceptions import (
 )
 from resource_objects.interop.nova.cpus import parse_cpu_spec
 from resource_objects.resources.numa.cpus import MAX_ID
+from resource_objects.resources.pci.device import listed
 from resource_objects.resources.traits import standard_traits
 
 _NAME, _NAMESPACE, _VERSION, _DATA = (
@@ -42,6 +47,8 @@ _V = TypeVar("_V", bound=base.ResourceObject)
 _INT: Final = {int}
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 _LIST: Final = {list}
+#: What JSON itself gives.
+_OF_JSON: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 # --- versions ---
@@ -57,9 +64,11 @@ GUEST, GUEST_CELL = "InstanceNUMATopology", "InstanceNUMACell"
 POOLS, POOL = "PciDevicePoolList", "PciDevicePool"
 DEVICES, DEVICE = "PciDeviceList", "PciDevice"
 REQUESTS, REQUEST = "InstancePCIRequests", "InstancePCIRequest"
+FLAVOR, IMAGE, PROPERTIES = "Flavor", "ImageMeta", "ImageMetaProps"
+NODE, HYPERVISOR = "ComputeNode", "HVSpec"
 
-#: Newest version of each, by its second number: the first is 1. Nova 32, 33 and 34 have the same,
-#: and read it; so nothing else is written.
+#: Newest version of each in Nova 34, by its second number: the first is 1. Of those that are
+#: written Nova 32 and 33 have the same, and read it; so nothing else is written.
 NEWEST: Final = {
     HOST: 2,
     HOST_CELL: 5,
@@ -73,6 +82,11 @@ NEWEST: Final = {
     DEVICE: 7,
     REQUESTS: 1,
     REQUEST: 4,
+    FLAVOR: 2,
+    IMAGE: 8,
+    PROPERTIES: 44,
+    NODE: 19,
+    HYPERVISOR: 2,
 }
 
 #: ``{name: {version: its second number}}`` of what can be read.
@@ -81,13 +95,31 @@ KNOWN: Final = {
 }
 
 
+class NovaObject(Protocol):
+    """An object of Nova's: a versioned object, which can say what goes over a wire."""
+
+    def obj_to_primitive(self) -> Any:
+        """Return its wire form."""
+
+
+#: What a document comes as: JSON text, what it stands for, or an object of Nova's.
+Document = str | bytes | Mapping[str, Any] | NovaObject
+
+
 # --- documents ------------------------------------------------------------------------------------
 
 
 def parsed(source: object, what: str) -> Any:
-    """Return what JSON text says; anything else is returned as it is."""
+    """Return what JSON text says, or an object of Nova's; anything else is returned as it is.
+
+    :param source: an object is known by its ``obj_to_primitive()``
+    :raises InvalidPrimitive: if text is no JSON, or an object is none that a wire can carry
+
+    >>> parsed('{"count": 1}', "pool"), parsed({"count": 1}, "pool")
+    ({'count': 1}, {'count': 1})
+    """
     if not isinstance(source, str | bytes | bytearray):
-        return source
+        return source if type(source) in _OF_JSON else _primitive_of(source, what)
     try:
         return json.loads(source)
     except RecursionError:
@@ -96,8 +128,32 @@ def parsed(source: object, what: str) -> Any:
         raise InvalidPrimitive(what, source, f"JSON: {error}") from None
 
 
+def _primitive_of(source: Any, what: str) -> Any:
+    """Return the primitive that an object makes of itself; what makes none is returned as it is."""
+    if isinstance(source, type) or not callable(getattr(source, "obj_to_primitive", None)):
+        return source
+    try:
+        primitive = source.obj_to_primitive()
+    except Exception as error:  # a foreign object fails in its own ways
+        raise InvalidPrimitive(what, source, f"an object that a wire can carry: {error}") from error
+    if not isinstance(primitive, Mapping) or _DATA not in primitive:
+        raise InvalidPrimitive(what, type(source).__name__, "an object of Nova's")
+    return primitive
+
+
+def entries(document: object, what: str) -> list[Any]:
+    """Return the entries of a list, or of anything that can be gone through; objects parsed.
+
+    :raises InvalidPrimitive: if it is none
+    """
+    return [
+        one if type(one) in _OF_JSON else _primitive_of(one, f"{what}[{place}]")
+        for place, one in enumerate(sequence(listed(document), what))
+    ]
+
+
 def read(source: object) -> dict[Any, Any]:
-    """Return the document of JSON text, or of a mapping that was JSON."""
+    """Return the document of JSON text, of a mapping that was JSON, or of an object of Nova's."""
     return mapping(parsed(source, ROOT), ROOT)
 
 
@@ -131,6 +187,11 @@ def cells_of(
 def is_enveloped(data: Mapping[Any, Any]) -> bool:
     """Return whether this is meant as the wire form of a versioned object."""
     return any(key in data for key in (_NAME, _NAMESPACE, _VERSION, _DATA))
+
+
+def name_of(envelope: Mapping[Any, Any]) -> Any:
+    """Return which object an envelope says it has."""
+    return envelope.get(_NAME)
 
 
 def opened(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int]:

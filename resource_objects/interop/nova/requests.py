@@ -38,11 +38,13 @@ from resource_objects.fields import FrozenDict
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.extra_specs import flavor_request
 from resource_objects.interop.nova.flavor import FlavorTopology, flavor_topology
+from resource_objects.interop.nova.nova_objects import flavor_fields, image_properties
 from resource_objects.interop.nova.pci_alias import Alias, flavor_devices
+from resource_objects.interop.nova.primitive import Document
 from resource_objects.requests import Request
 from resource_objects.resources.pci.device import REQUIRED, SOCKET
 
-__all__ = ["Flavor", "NovaRequest", "request"]
+__all__ = ["Flavor", "NovaRequest", "load_flavor", "request"]
 
 _NOTHING: Final[Mapping[str, Any]] = FrozenDict()
 
@@ -107,9 +109,25 @@ class NovaRequest:
     unread: tuple[str, ...] = ()
 
 
+def load_flavor(source: Document) -> Flavor:
+    """Return a flavor of Nova's.
+
+    :param source: Nova's own ``Flavor``, its primitive, or JSON text of it; or what
+        ``instance_extra.flavor`` holds, of which the flavor is read that the server has
+    :raises NovaWordsError: ``NOT_WORDS`` if it is no such flavor, or its extra specs were not
+        loaded: then nobody knows what it asks
+
+    >>> load_flavor('''{"nova_object.name": "Flavor", "nova_object.namespace": "nova",
+    ...     "nova_object.version": "1.2", "nova_object.data": {"vcpus": 2, "memory_mb": 512,
+    ...     "root_gb": 1, "ephemeral_gb": 0, "swap": 0, "extra_specs": {"hw:numa_nodes": "1"}}}''')
+    Flavor(vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=0, swap_mb=0, extra_specs={'hw:n...
+    """
+    return Flavor(**flavor_fields(source))
+
+
 def request(
-    flavor: Flavor,
-    image: Mapping[str, Any] = _NOTHING,
+    flavor: Flavor | Document,
+    image: Document = _NOTHING,
     *,
     aliases: Mapping[str, Alias] = FrozenDict(),
     request_id: Callable[[], str] | None = None,
@@ -117,7 +135,9 @@ def request(
 ) -> NovaRequest:
     """Return all that a flavor and its image ask: counts, topology, devices, traits.
 
-    :param image: the image's properties, text by key
+    :param flavor: a :class:`Flavor`, or anything that :func:`load_flavor` reads
+    :param image: the image's properties, text by key; or Nova's own ``ImageMeta``, its primitive or
+        JSON text of it
     :param aliases: of devices, as :func:`.parse_alias` returns them
     :param request_id: what makes an id for each request of devices, such as a new uuid
     :param refuse_unread: whether keys without a meaning are refused; else the result names them
@@ -135,9 +155,10 @@ def request(
     ('hw_vm_mode of the image',)
     """
     if not isinstance(flavor, Flavor):
-        raise NovaWordsError(NovaRule.NOT_WORDS, "flavor", flavor, "a Flavor")
+        flavor = load_flavor(flavor)
+    properties = image_properties(image)
     topology = flavor_topology(
-        flavor.vcpus, flavor.memory_mb, extra_specs=flavor.extra_specs, image=image
+        flavor.vcpus, flavor.memory_mb, extra_specs=flavor.extra_specs, image=properties
     )
     of_flavor = flavor_request(
         flavor.vcpus,
@@ -146,13 +167,13 @@ def request(
         ephemeral_gb=flavor.ephemeral_gb,
         swap_mb=flavor.swap_mb,
         extra_specs=flavor.extra_specs,
-        image=image,
+        image=properties,
         topology=None if topology.amount is None else topology,
         devices=flavor_devices(aliases, flavor.extra_specs, image, request_id=request_id),
     )
     unread = (
         *_unread(flavor.extra_specs, "hw:", topology, _is_read_of_flavor),
-        *(f"{key} of the image" for key in _unread(image, "hw_", topology, _is_read_of_image)),
+        *(f"{key} of the image" for key in _unread(properties, "hw_", topology, _is_read_of_image)),
     )
     if unread and refuse_unread:
         expected = "keys that have a meaning here; refuse_unread=False leaves others aside"

@@ -10,7 +10,7 @@ from resource_objects.resources.numa import HostCell
 UUID = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
 
 
-def nova(name: str, version: str, **data: Any) -> dict[str, Any]:
+def nova(name: str, version: str, /, **data: Any) -> dict[str, Any]:
     """Return the wire form of one of Nova's objects, with what changed, as Nova writes it."""
     return {
         "nova_object.name": name,
