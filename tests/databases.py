@@ -224,6 +224,7 @@ class _Prepared:
         with connect(make_url(self.url)) as connection:
             if connection.dialect.name == "mysql":  # it checks row by row, also within one table
                 connection.exec_driver_sql("SET foreign_key_checks = 0")
+            connection.exec_driver_sql("BEGIN")  # one wait for the disk
             changed = [
                 table
                 for table in self.tables
@@ -234,6 +235,7 @@ class _Prepared:
             for table in changed:
                 if self.rows[table.name]:
                     connection.execute(table.insert(), self.rows[table.name])
+            connection.exec_driver_sql("COMMIT")
 
 
 def _rows(connection: sqlalchemy.Connection, table: sqlalchemy.Table) -> list[dict[str, Any]]:
@@ -245,20 +247,25 @@ def _rows(connection: sqlalchemy.Connection, table: sqlalchemy.Table) -> list[di
 @contextlib.contextmanager
 def connect(url: URL) -> Iterator[sqlalchemy.Connection]:
     """Connect on our own, each statement committed, waiting for locks no longer than PATIENCE."""
-    wait = f"SET lock_wait_timeout = {PATIENCE}, innodb_lock_wait_timeout = {PATIENCE}"
+    with _engine(url, PATIENCE).connect() as connection:
+        yield connection
+
+
+@functools.lru_cache
+def _engine(url: URL, patience: int) -> sqlalchemy.Engine:
+    """Return what connects, which keeps no connection: it asks a server what it is only once."""
+    wait = f"SET lock_wait_timeout = {patience}, innodb_lock_wait_timeout = {patience}"
     waits: dict[str, dict[str, Any]] = {
-        "sqlite": {"timeout": PATIENCE},
-        "postgresql": {"connect_timeout": 5, "options": f"-c lock_timeout={PATIENCE}s"},
+        "sqlite": {"timeout": patience},
+        "postgresql": {"connect_timeout": 5, "options": f"-c lock_timeout={patience}s"},
         "mysql": {"connect_timeout": 5, "init_command": wait},
     }
-    engine = sqlalchemy.create_engine(
+    return sqlalchemy.create_engine(
         url,
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
         connect_args=waits[url.get_backend_name()],
     )
-    with engine.connect() as connection:
-        yield connection
 
 
 _numbers = itertools.count()

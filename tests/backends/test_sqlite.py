@@ -177,7 +177,7 @@ def test_reading_does_not_change_a_byte(sqlite_url: Callable[[str], str], tmp_pa
 
 
 def test_the_statements_of_a_claim_do_not_grow_with_its_rows(
-    sqlite_url: Callable[[str], str],
+    nobody_forgets: None, sqlite_url: Callable[[str], str]
 ) -> None:
     backend = SQLBackend.open(sqlite_url("ledger.db"))
     names = define(backend, *(host(f"host{n}") for n in range(60)))

@@ -7,6 +7,7 @@ sees to that.
 
 from __future__ import annotations
 
+import functools
 import json
 import uuid
 from collections import Counter, defaultdict
@@ -60,7 +61,7 @@ def loaded(value: Any) -> list[Any]:
 
 def read_tables(url: str) -> Tables:
     """Return the rows of a ledger's tables as plain tuples, all of one moment."""
-    engine = sqlalchemy.create_engine(url, poolclass=NullPool)
+    engine = _engine(url)
     level = "SERIALIZABLE" if engine.dialect.name == "sqlite" else "REPEATABLE READ"
     with engine.execution_options(isolation_level=level).connect() as connection:
         if engine.dialect.name == "sqlite":  # whose driver begins only when something is written
@@ -69,6 +70,12 @@ def read_tables(url: str) -> Tables:
             table: [tuple(map(_plain, row)) for row in connection.exec_driver_sql(query)]
             for table, query in _QUERIES.items()
         }
+
+
+@functools.lru_cache
+def _engine(url: str) -> sqlalchemy.Engine:
+    """Return what connects, which keeps no connection: it asks a server what it is only once."""
+    return sqlalchemy.create_engine(url, poolclass=NullPool)
 
 
 def _plain(value: Any) -> Any:
