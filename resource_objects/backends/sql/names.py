@@ -41,12 +41,8 @@ class NameNumbers:
     """
 
     def __init__(self, table: Table, standard: Callable[[], Collection[str]]) -> None:
-        columns = table.c
-        by_name = columns.name.in_(sa.bindparam("wanted", expanding=True))
-        by_number = columns.id.in_(sa.bindparam("wanted", expanding=True))
         self._table = table
-        self._by_name = sa.select(columns.name, columns.id).where(by_name)
-        self._by_number = sa.select(columns.name, columns.id).where(by_number)
+        self._by_name, self._by_number = _lookups(table)
         self._standard = standard
         self._made: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -104,6 +100,15 @@ class NameNumbers:
         if name in self._standard() and name not in self._made:
             self._numbers[name] = number
             self._names[number] = name
+
+
+@functools.cache
+def _lookups(table: Table) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Return the queries for names and numbers by name, and by number."""
+    columns = table.c
+    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=True)
+    query = sa.select(columns.name, columns.id)
+    return query.where(columns.name.in_(wanted)), query.where(columns.id.in_(wanted))
 
 
 @functools.cache
@@ -392,17 +397,25 @@ def list_names(
 
 def has_standard(connection: Connection) -> bool:
     """Return whether every standard name that this library knows is there. Cost: one query."""
-    wanted = _standard()
-    found = sa.select(
-        *(
-            sa.select(sa.func.count())
-            .select_from(table)
-            .where(table.c.name.in_(names))
-            .scalar_subquery()
-            for table, names in wanted
-        )
+    [found] = _count_standard().rows(connection, {})
+    return tuple(found) == tuple(len(names) for _, names in _standard())
+
+
+@functools.cache
+def _count_standard() -> Statement:
+    """Return what counts the standard names that are there.
+
+    Each open of a database asks it, and most ask nothing else of this size: so the names stand in
+    its text, which is made once.
+    """
+    counts = (
+        sa.select(sa.func.count())
+        .select_from(table)
+        .where(table.c.name.in_([sa.literal_column(f"'{name}'") for name in names]))
+        .scalar_subquery()
+        for table, names in _standard()
     )
-    return tuple(connection.execute(found).one()) == tuple(len(names) for _, names in wanted)
+    return Statement(sa.select(*counts))
 
 
 def ensure_standard(connection: Connection) -> None:
@@ -419,6 +432,7 @@ def ensure_standard(connection: Connection) -> None:
         NameNumbers(table, tuple).ensure(connection, missing)
 
 
+@functools.cache
 def _standard() -> list[tuple[sa.Table, list[str]]]:
     """Return the standard names by table, sorted: everybody inserts them in the same order."""
     return [

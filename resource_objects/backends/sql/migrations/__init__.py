@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
+from resource_objects.backends.sql.statements import Statement
 
 if TYPE_CHECKING:
     from alembic.script import Script, ScriptDirectory
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 VERSION_TABLE = "ro_alembic_version"
 #: The number of the newest revision this library knows.
 NEWEST = 1
+
+_REVISIONS = Statement(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE)))
 
 
 class Standing(enum.Enum):
@@ -54,7 +57,7 @@ def standing(connection: Connection) -> Standing:
         return Standing.FOREIGN if ours else Standing.EMPTY
     if inspector.has_table("schema_info"):
         return Standing.BEFORE
-    found = revision(connection)
+    found = _newest_of(connection)
     if found < NEWEST:
         return Standing.OLD
     if found == NEWEST:
@@ -65,10 +68,11 @@ def standing(connection: Connection) -> Standing:
 
 def revision(connection: Connection) -> int:
     """Return the number of the newest revision that was run, 0 if none was."""
-    if not sa.inspect(connection).has_table(VERSION_TABLE):
-        return 0
-    table = sa.table(VERSION_TABLE, sa.column("version_num"))
-    found = connection.scalars(sa.select(table.c.version_num)).all()
+    return _newest_of(connection) if sa.inspect(connection).has_table(VERSION_TABLE) else 0
+
+
+def _newest_of(connection: Connection) -> int:
+    found = [number for (number,) in _REVISIONS.rows(connection, {})]
     # a revision that is no number is none of ours: of a future in which that changed
     return max((int(one) if one.isdecimal() else NEWEST + 1 for one in found), default=0)
 
