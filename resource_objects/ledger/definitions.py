@@ -25,7 +25,7 @@ from resource_objects.providers.definition import (
     moved,
     without_provider,
 )
-from resource_objects.providers.disabled import refuse_trait
+from resource_objects.providers.disabled import DisableOrder, refuse_trait
 from resource_objects.providers.given import any_generation
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.located import (
@@ -54,23 +54,34 @@ class SyncResult:
     updated: int
     removed: int
     changes: tuple[DefinitionChanges, ...] = dataclasses.field(default=(), repr=False)
+    disabled: int = 0  #: put out of service by it
+    enabled: int = 0
 
     @classmethod
-    def of(cls, changes: Iterable[DefinitionChanges]) -> SyncResult:
+    def of(
+        cls, changes: Iterable[DefinitionChanges], disabling: Iterable[DisableOrder] = ()
+    ) -> SyncResult:
         """Return the result of some changes, one per tree."""
         done = tuple(changes)
+        out = [one.reason is None for one in disabling]
         return cls(
             created=sum(len(one.creates) for one in done),
             updated=sum(not update.only_children for one in done for update in one.updates),
             removed=sum(len(one.removals) for one in done),
             changes=done,
+            disabled=len(out) - out.count(True),
+            enabled=out.count(True),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.created or self.updated or self.removed)
+        counts = self.created, self.updated, self.removed, self.disabled, self.enabled
+        return any(counts)
 
     def __str__(self) -> str:
-        return "\n".join(str(change) for change in self.changes if change) or "nothing changed"
+        said = [str(change) for change in self.changes if change]
+        counts = ((self.disabled, "disabled"), (self.enabled, "enabled"))
+        said += [f"{count} {word}" for count, word in counts if count]
+        return "\n".join(said) or "nothing changed"
 
 
 #: What a repetition did.
@@ -81,13 +92,14 @@ _NOTHING = SyncResult(0, 0, 0)
 class Comparison:
     """What a write of definitions would change, found by comparing with trees as they are kept.
 
-    ``unchanged`` and ``reported`` are those of the write.
+    ``unchanged``, ``reported`` and ``disabling`` are those of the write.
     """
 
     kept: Sequence[Provider]
     changes: tuple[DefinitionChanges, ...]
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
+    disabling: tuple[DisableOrder, ...] = ()
 
 
 class Definitions:
@@ -162,7 +174,7 @@ class Definitions:
         while True:
             found = compare()
             changes = merge_changes(subject, found.changes)
-            if not changes and not found.reported:
+            if not changes and not found.reported and not found.disabling:
                 return SyncResult.of(found.changes)
             guarded = (*found.unchanged, *self.allowed(found.kept, changes))
             write = Write(
@@ -172,6 +184,7 @@ class Definitions:
                 changes if changes else None,
                 unchanged=tuple(dict.fromkeys(guarded)),
                 reported=found.reported,
+                disabling=found.disabling,
             )
             try:
                 self._store.backend.commit(write)
@@ -185,7 +198,7 @@ class Definitions:
                 holders = self._device_holders(found.kept, used.subject)
                 raise exceptions.ProviderInUse(used.subject, holders or used.detail) from used
             else:
-                return SyncResult.of(found.changes)
+                return SyncResult.of(found.changes, found.disabling)
 
     def _device_holders(self, kept: Iterable[Provider], name: str) -> str:
         """Return who holds the devices of a provider, as text; nothing if it keeps none.

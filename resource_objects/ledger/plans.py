@@ -131,6 +131,10 @@ class Plans:
 
     def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> None:
         rehearse(plan, columns, claims)
+        if plan.disabling:
+            now = self._store.backend.now()
+            for said in plan.disabling:
+                said.carried_out(None, None, now)
         if plan.definitions is not None:
             self._definitions.allowed(trees(columns), plan.definitions, plan.orders)
 

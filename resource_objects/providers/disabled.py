@@ -90,6 +90,12 @@ class DisableOrder:
         ):
             raise exceptions.InvalidField("until", self.until, "a datetime in datetime.UTC")
 
+    def __str__(self) -> str:
+        if self.reason is None:
+            return "enabled"
+        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
+        return f"disabled{until}: {self.reason}"
+
     def carried_out(
         self, kept: Disabled | None, by: str | None, now: datetime.datetime
     ) -> Disabled | None:

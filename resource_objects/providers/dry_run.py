@@ -37,6 +37,7 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
     :raises ProviderExists: if a name or uuid to create is taken
     :raises InvalidPlan: as :func:`check_definitions`
     :raises ProviderInUse, InventoryInUse: if something to remove would still be used
+    :raises ProviderNotFound: if what is to be put out of service is not there
     :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle` refuses
     """
     changes = plan.definitions or DefinitionChanges("")
@@ -53,6 +54,10 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
         out_of_service=lambda uuids: _out_of_service(wanted, columns, uuids),
     )
     _check_removed(changes, places, settlement)
+    stays = wanted.keys() - {one.uuid for one in changes.removals}
+    for said in plan.disabling:
+        if said.provider_uuid not in stays:
+            raise exceptions.ProviderNotFound(said.provider_uuid)
     return settlement
 
 

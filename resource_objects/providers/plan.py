@@ -5,9 +5,10 @@ they hold). It comes from a comparison, a reshape or a repair, is printable, goe
 without loss, and is carried out in one transaction, only if what it was made from is still so: each
 definition at the generation it was compared with, and each consumer, where the plan says one.
 
-The JSON form is an object with ``"version": 1`` and the keys ``definitions``, ``orders`` and
-``names``; each order says in ``"order"`` what it is: ``claim``, ``adjust``, ``replace`` or
-``release``. The keys below are the fields of the classes named here, defaults left out.
+The JSON form is an object with ``"version": 1`` and the keys ``definitions``, ``orders``,
+``names`` and ``disabling`` (what is put out of service, or into it again); each order says in
+``"order"`` what it is: ``claim``, ``adjust``, ``replace`` or ``release``. The keys below are the
+fields of the classes named here, defaults left out.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
     to_records,
 )
-from resource_objects.providers.disabled import refuse_trait
+from resource_objects.providers.disabled import DisableOrder, refuse_trait
 from resource_objects.providers.orders import (
     ConsumerOrder,
     Mode,
@@ -44,6 +45,7 @@ from resource_objects.resources.traits import known_traits
 
 #: Version of the JSON form.
 VERSION = 1
+_KEYS = ("definitions", "orders", "names", "disabling")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,9 +71,11 @@ class Plan:
     definitions: DefinitionChanges | None = None
     orders: tuple[ConsumerOrder, ...] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=FrozenDict)
+    disabling: tuple[DisableOrder, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "orders", tuple(self.orders))
+        object.__setattr__(self, "disabling", tuple(self.disabling))
         object.__setattr__(self, "names", FrozenDict(self.names))
         if not isinstance(self.definitions, DefinitionChanges | None):
             raise exceptions.InvalidField("plan.definitions", self.definitions, "changes")
@@ -79,10 +83,14 @@ class Plan:
             if not isinstance(order, ConsumerOrder):
                 raise exceptions.InvalidField("plan.orders", order, "a claim, or a change of one")
         _once("plan.orders", (order.consumer for order in self.orders))
+        for said in self.disabling:
+            if not isinstance(said, DisableOrder):
+                raise exceptions.InvalidField("plan.disabling", said, "what is out of service")
         _once("plan.definitions", self._changed())
+        _once("plan.disabling", (said.provider_uuid for said in self.disabling))
 
     def __bool__(self) -> bool:
-        return bool(self.definitions or self.orders)
+        return bool(self.definitions or self.orders or self.disabling)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self)) or "nothing changed"
@@ -111,6 +119,7 @@ class Plan:
             yield from (share.of_uuid for share in definition.shares)
         for order in self.orders:
             yield from (use.provider_uuid for use in order.uses)
+        yield from (said.provider_uuid for said in self.disabling)
 
     @property
     def subject(self) -> str:
@@ -134,6 +143,7 @@ class Plan:
             self.definitions,
             self.orders,
             unchanged=tuple(unchanged),
+            disabling=self.disabling,
         )
 
     # --- plain data ---
@@ -145,6 +155,8 @@ class Plan:
             found["definitions"] = plain.to_plain(self.definitions)
         found["orders"] = [said_order(order) for order in self.orders]
         found["names"] = dict(self.names)
+        if self.disabling:
+            found["disabling"] = [plain.to_plain(said) for said in self.disabling]
         return found
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -162,16 +174,22 @@ class Plan:
         """
         given = plain.versioned(data, "plan", VERSION)
         for key in given:
-            if key not in ("definitions", "orders", "names"):
-                raise exceptions.UnknownField("plan", key, "one of definitions, orders, names")
+            if key not in _KEYS:
+                raise exceptions.UnknownField("plan", key, f"one of {', '.join(_KEYS)}")
         definitions = given.get("definitions")
         orders = given.get("orders", [])
-        if not isinstance(orders, list | tuple):
-            raise exceptions.InvalidField("plan.orders", orders, "a list")
+        disabling = given.get("disabling", [])
+        for what, listed in (("plan.orders", orders), ("plan.disabling", disabling)):
+            if not isinstance(listed, list | tuple):
+                raise exceptions.InvalidField(what, listed, "a list")
         return cls(
             None if definitions is None else read_changes(definitions),
             tuple(read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)),
             read_names(given.get("names", {})),
+            tuple(
+                plain.from_plain(DisableOrder, said, f"plan.disabling[{n}]", _CHECKS)
+                for n, said in enumerate(disabling)
+            ),
         )
 
     @classmethod
@@ -214,6 +232,8 @@ def _lines(plan: Plan) -> Iterator[str]:
             yield str(DefinitionChanges("", updates=(update,)))
     for order in plan.orders:
         yield _ordered(order, known)
+    for said in plan.disabling:
+        yield f"~ {known.get(said.provider_uuid, said.provider_uuid)}: {said}"
     for removal in changes.removals:
         yield f"- {removal.name}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 
 import hypothesis
@@ -116,30 +117,43 @@ def sites(draw):
     return roots
 
 
+def outages(roots):
+    """Some of the providers, with why they are out of service and until when."""
+    years = datetime.datetime(2100, 1, 1), datetime.datetime(2200, 1, 1)
+    ends = st.none() | st.datetimes(*years, timezones=st.just(datetime.UTC))
+    reasons = labels() | st.sampled_from(["no", "fan"])
+    why = st.fixed_dictionaries({"reason": reasons, "until": ends})
+    names = [one.name for root in roots for one in root.walk()]
+    return st.lists(st.tuples(st.sampled_from(names), why), max_size=3)
+
+
 def draw_width(number):
     return f"{number:02}" if number % 3 else str(number)
 
 
 @hypothesis.settings(max_examples=50, deadline=None)
-@hypothesis.given(roots=sites())
-def test_export_applied_to_nothing_exports_same(roots):
-    _goes_there_and_back(roots, "memory://", "memory://")
+@hypothesis.given(roots=sites(), data=st.data())
+def test_export_applied_to_nothing_exports_same(roots, data):
+    _goes_there_and_back(roots, data.draw(outages(roots)), "memory://", "memory://")
 
 
 @hypothesis.settings(max_examples=5, deadline=None)
-@hypothesis.given(roots=sites())
-def test_export_applied_to_nothing_exports_same_in_sqlite(roots):
+@hypothesis.given(roots=sites(), data=st.data())
+def test_export_applied_to_nothing_exports_same_in_sqlite(roots, data):
     with tempfile.TemporaryDirectory() as folder:
         urls = [f"sqlite:///{folder}/{name}.db?synchronous=NORMAL" for name in ("first", "second")]
-        _goes_there_and_back(roots, *urls)
+        _goes_there_and_back(roots, data.draw(outages(roots)), *urls)
 
 
-def _goes_there_and_back(roots, *urls):
+def _goes_there_and_back(roots, outages, *urls):
     with ro.connect(urls[0]) as first, ro.connect(urls[1]) as second:
         try:
             first.sync(*roots)
         except exceptions.ResourceObjectsError:
             hypothesis.reject()
+        for name, outage in outages:
+            if any(name == one.name for root in roots for one in root.walk()):
+                first.disable(name, **outage)
         text = str(export_site(first))
         site = Site.parse(text)
         assert str(site) == text
@@ -158,6 +172,7 @@ def _said(root):
             str(one.inventories),
             *map(sorted, (one.traits, one.aggregates)),
             [*map(str, one.shares)],
+            one.disabled and (one.disabled.reason, one.disabled.until),
         )
         for one in root.walk()
     ]
@@ -226,6 +241,77 @@ def test_batches_before_an_error_are_done(ledger):
     assert [one.name for one in ledger.trees()] == ["rack", "lab-0", "lab-1"]
 
 
+# --- out of service ---
+
+
+def _out(ledger):
+    return {one.name: one.disabled for one in ledger.providers() if one.disabled is not None}
+
+
+OUT = "machines: {lab-0: {disabled: fan, children: {/gpu1: {disabled: xid 79}}}}"
+
+
+def test_what_file_disables_is_out_of_service_and_what_it_does_not_name_is_left_alone():
+    with ro.connect("memory://", actor="ann") as ledger:
+        apply_site(ledger, Site.parse(LAB))
+        ledger.disable("lab-1", reason="disk")
+        plan = plan_site(ledger, Site.parse(OUT))
+        assert str(plan) == "~ lab-0: disabled: fan\n~ lab-0/gpu1: disabled: xid 79"
+        assert type(plan).from_json(plan.to_json()) == plan
+        assert set(_out(ledger)) == {"lab-1"}
+        cursor = ledger.feed.cursor()
+        assert str(apply_site(ledger, Site.parse(OUT))) == "2 disabled"
+        out = _out(ledger)
+        assert {name: (one.reason, one.by) for name, one in out.items()} == {
+            "lab-0": ("fan", "ann"),
+            "lab-0/gpu1": ("xid 79", "ann"),
+            "lab-1": ("disk", "ann"),
+        }
+        (told,) = ledger.feed.changes(cursor)
+        assert told.actor == "ann" and len(told.disabled) == 2
+        assert not apply_site(ledger, Site.parse(OUT))
+        assert _out(ledger) == out
+        assert not apply_site(ledger, Site.parse("machines: {lab-0: {}}"))
+
+
+@pytest.mark.parametrize("word", ["false", "no", "", "~"])
+def test_what_file_says_is_in_service_is(ledger, word):
+    ledger.sync(Provider("lab-0"), Provider("lab-1"))
+    ledger.disable("lab-0", reason="fan")
+    site = Site.parse(f"machines:\n  lab-[0-1]:\n    disabled: {word}")
+    assert str(plan_site(ledger, site)) == "~ lab-0: enabled"
+    assert str(apply_site(ledger, site)) == "1 enabled"
+    assert not _out(ledger)
+
+
+def test_machine_is_made_out_of_service_in_one_write(ledger):
+    site = Site.parse('machines: {lab-0: {inventories: VCPU=1, disabled: {reason: "no"}}}')
+    cursor = ledger.feed.cursor()
+    assert str(plan_site(ledger, site)) == "+ lab-0: VCPU=1\n~ lab-0: disabled: no"
+    ledger.apply(plan_site(ledger, site))
+    assert len(list(ledger.feed.changes(cursor))) == 1
+    assert _out(ledger)["lab-0"].reason == "no"
+    assert str(export_site(ledger)).splitlines()[-1] == '    disabled: "no"'
+
+
+def test_what_is_over_is_in_service(ledger):
+    text = "machines: {lab-0: {disabled: {reason: fan, until: 2001-01-01T08:00+01:00}}}"
+    assert str(apply_site(ledger, Site.parse(text))) == "1 created"
+    assert not _out(ledger)
+
+
+def test_end_and_reason_are_changed_and_pruned(ledger):
+    said = "machines: {lab-0: {disabled: {reason: fan, until: 2100-01-01T08:00+01:00}}}"
+    apply_site(ledger, Site.parse(said.replace("fan", "disk")))
+    since = _out(ledger)["lab-0"].since
+    assert str(apply_site(ledger, Site.parse(said))) == "1 disabled"
+    assert _out(ledger)["lab-0"].since == since
+    exported = export_site(ledger)
+    assert '"2100-01-01T07:00:00+00:00"' in str(exported)
+    assert not apply_site(ledger, exported)
+    assert str(apply_site(ledger, Site.parse("machines: {lab-0: {}}"), prune=True)) == "1 enabled"
+
+
 # --- faults ---------------------------------------------------------------------------------------
 
 
@@ -247,7 +333,12 @@ def test_batches_before_an_error_are_done(ledger):
         ("machines:\n  a:\n    inventories: PGPU=2\n    split: halves", 2, "PGPU"),
         ("machines:\n  a:\n    inventories: PGPU=1\n    split: thirds", 4, "halves"),
         ("machines:\n  a:\n    shares: [VCPU of b]", 3, "such as VCPU uses"),
-        ("machines:\n  a:\n    disabled: true", 3, "disabled"),
+        ("machines:\n  a:\n    disabled: true", 3, "why, such as: fan"),
+        ("machines:\n  a:\n    disabled: {until: 2030-01-01T08:00Z}", 3, "reason"),
+        ("machines:\n  a:\n    disabled:\n      reason: fan\n      by: me", 5, "one of reason"),
+        ("machines:\n  a:\n    disabled: {reason: fan, until: 2030-01-01}", 3, "its time zone"),
+        ("machines:\n  a:\n    disabled: {reason: fan, until: soon}", 3, "a moment"),
+        ("machines:\n  a:\n    disabled: [fan]", 3, "text"),
         ("machines:\n  'a[x]': {}", 2, "a range such as"),
         ("machines:\n  'a[3-1]': {}", 2, "a range"),
         ("machines:\n  'a[0-999999999]': {}", 2, "at most 1000000"),

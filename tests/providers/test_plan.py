@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import DefinitionChanges, Provider, Share, diff
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import (
     ConsumerOrder,
     Operation,
@@ -64,7 +65,8 @@ def orders() -> tuple[Any, ...]:
 
 
 def plan() -> Plan:
-    return Plan(changes(), orders(), {HOST: "host0", OTHER: "host0/old"})
+    out = DisableOrder(HOST, "fan", UNTIL), DisableOrder(OTHER)
+    return Plan(changes(), orders(), {HOST: "host0", OTHER: "host0/old"}, out)
 
 
 @pytest.mark.law(10)
@@ -125,6 +127,8 @@ def test_a_plan_says_what_it_changes_in_a_line_each() -> None:
         "~ job-2 changes by VCPU=-1 (cpu1) of host0",
         "~ job-3 holds FPGA=1 (a b) of host0/old",
         "- job-4 gives back everything",
+        "~ host0: disabled until 2030-01-01 00:00: fan",
+        "~ host0/old: enabled",
         "- host0/old",
     ]
 

@@ -276,12 +276,12 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
         _note(draft, uuid, "reported_at")
     for uuid in write.adopted:
         _note(draft, uuid, "adopted_at")
-    for order in write.disabling:
-        _disable(draft, order, write.operation.actor)
     for change in write.names:
         definitions.change_name(draft, change)
     if write.definitions is not None:
         definitions.begin_definitions(draft, write.definitions)
+    for order in write.disabling:
+        _disable(draft, order, write.operation.actor)
     claims = carry_out(draft, write.orders)
     if write.definitions is not None:
         definitions.end_definitions(draft, write.definitions)

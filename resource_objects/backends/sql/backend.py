@@ -371,10 +371,10 @@ def _furnish(connection: Connection) -> None:
 #
 # From its first lock to its last row, in one transaction (D8):
 #
-# 1. providers that are defined, must be unchanged, or report are locked and looked at; others are
-#    put out of service or into it again (``disabled``);
+# 1. providers that are defined, must be unchanged, report, or are put out of service or into it
+#    again are locked and looked at;
 # 2. names are changed (``names``) and definitions applied (``definitions``), for which inventories
-#    are locked, those of the orders with them;
+#    are locked, those of the orders with them; providers are put out of service (``disabled``);
 # 3. orders are carried out: what their consumers hold is read (``consumers``), the inventories
 #    concerned are found and locked, by number, in one statement (``places``), it is decided, the
 #    operation is recorded, which ends here if it was done before (``operations``), ``used`` is
@@ -407,12 +407,14 @@ def commit_write(
         locked = definition.lock(relied_on(write))
     if write.unchanged or write.reported or write.adopted:
         hold_unchanged(connection, write, now, told, locked)
-    disabled.carry_out(connection, write, now, told)
+    out = [order.provider_uuid for order in write.disabling]
+    held = disabled.lock(connection, out) if out else {}
     renamed = (
         names.change_names(connection, catalogue, write.names, number) if write.names else set()
     )
     if definition is not None:
         definition.apply(_inventories_of_orders(connection, write))
+    disabled.carry_out(connection, write, held, now, told)
     records = ()
     if write.orders:
         records = _carry_out(connection, write, number, told)

@@ -6,15 +6,15 @@ them locked, so it sees what was committed before; who disables waits for the cl
 locked them. So no claim commits after a disable that it has not seen, and none takes a statement
 more for it.
 
-Locks: the provider and the root of its tree, by number, as definitions do; then inventories, by
-number. Whoever gives a tree other providers or inventories has locked its root too, and passes on
-what holds above them (:func:`inherit`).
+Locks: the provider and the root of its tree, by number, as definitions do and beside what they
+lock; then inventories, by number. Whoever gives a tree other providers or inventories has locked
+its root too, and passes on what holds above them (:func:`inherit`).
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -108,27 +108,43 @@ def _kept(facts: Sequence[Any]) -> Disabled | None:
     return Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
 
 
-def carry_out(connection: Connection, write: Write, now: datetime.datetime, told: FeedRows) -> None:
+def lock(connection: Connection, uuids: Iterable[str]) -> dict[str, Sequence[Any]]:
+    """Lock some providers and the roots of their trees; return the rows of both, by uuid.
+
+    Cost: two statements.
+    """
+    numbers = {
+        number
+        for part in chunks(sorted(uuids))
+        for row in _LOCATE.rows(connection, uuids=part)
+        for number in row
+    }
+    return {
+        row[1]: row for part in chunks(sorted(numbers)) for row in _LOCK.rows(connection, ids=part)
+    }
+
+
+def carry_out(
+    connection: Connection,
+    write: Write,
+    locked: Mapping[str, Sequence[Any]],
+    now: datetime.datetime,
+    told: FeedRows,
+) -> None:
     """Put providers out of service, or into it again, with all below them.
 
-    Cost: nothing if it says nothing of any; else six statements, and one or two more for each
-    thousand inventories of their trees.
+    Cost: nothing if it says nothing of any; else four statements, and one or two more for each
+    thousand inventories of their trees; two more for those that the write has just made.
 
+    :param locked: what :func:`lock` returned of those that were there before
     :raises ProviderNotFound: if one is not there
     :raises InvalidField: if it would end before it begins
     """
     if not write.disabling:
         return
     orders = {order.provider_uuid: order for order in write.disabling}
-    numbers = {
-        number
-        for part in chunks(sorted(orders))
-        for row in _LOCATE.rows(connection, uuids=part)
-        for number in row
-    }
-    rows = {
-        row[1]: row for part in chunks(sorted(numbers)) for row in _LOCK.rows(connection, ids=part)
-    }
+    made = orders.keys() - locked.keys()
+    rows = {**locked, **(lock(connection, made) if made and write.definitions else {})}
     changed = []
     for uuid, order in orders.items():
         if uuid not in rows:
@@ -138,7 +154,7 @@ def carry_out(connection: Connection, write: Write, now: datetime.datetime, told
         changed.append({"id": number, **_columns(connection, said)})
         told.disabled(root, DisabledChange(uuid, said))
     statements.update(connection, tables.resource_providers, ["id"], changed)
-    _pass_down(connection, {row[2] for row in rows.values()})
+    _pass_down(connection, {rows[uuid][2] for uuid in orders})
 
 
 def _columns(connection: Connection, said: Disabled | None) -> dict[str, Any]:

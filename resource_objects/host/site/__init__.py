@@ -32,6 +32,8 @@ are equal. A child whose name begins with ``/`` is called like what it is below,
                   like the machine and then that; without ``of`` it is the provider itself
 ``structured``    inventories with a structure: ``DEVICES: {classes: PGPU=1, body: ...}``, as an
                   export writes them
+``disabled``      why it is out of service: ``fan``, or ``{reason: fan, until: 2030-01-01T08:00Z}``;
+                  ``false`` or nothing: it is in service
 ``children``      a mapping of what is below
 ================  ================================================================================
 

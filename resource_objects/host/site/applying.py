@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from resource_objects import exceptions, names
-from resource_objects.host.site.parts import Entry, PartInventories
+from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.reading import fault_at
 from resource_objects.host.site.site import Site
-from resource_objects.host.site.trees import tree_of
+from resource_objects.host.site.trees import outages_of, tree_of
 from resource_objects.ledger.definitions import (
     Comparison,
     SyncResult,
@@ -25,6 +25,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     merge_changes,
 )
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
 
 if TYPE_CHECKING:
@@ -46,15 +47,20 @@ class SiteResult:
     updated: int = 0
     removed: int = 0
     machines: int = 0
+    disabled: int = 0
+    enabled: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.created or self.updated or self.removed)
+        return any(count for count, _ in self._counts())
+
+    def _counts(self) -> Iterator[tuple[int, str]]:
+        for word in ("created", "updated", "removed", "disabled", "enabled"):
+            yield getattr(self, word), word
 
     def __str__(self) -> str:
         if not self:
             return "nothing changed"
-        done = (("created", self.created), ("updated", self.updated), ("removed", self.removed))
-        return ", ".join(f"{count} {word}" for word, count in done if count)
+        return ", ".join(f"{count} {word}" for count, word in self._counts() if count)
 
 
 def export_site(
@@ -127,6 +133,8 @@ def apply_site(
             done.updated + result.updated,
             done.removed + result.removed,
             start + len(some),
+            done.disabled + result.disabled,
+            done.enabled + result.enabled,
         )
         if progress is not None:
             progress(done.machines, len(every))
@@ -149,11 +157,19 @@ def plan_site(ledger: Ledger, site: Site, *, prune: bool = False) -> Plan:
     + lab-0: VCPU=64
     """
     every = _entries(site)
-    changes = [*_compared(ledger, site, every, prune).changes]
+    wanted = _compared(ledger, site, every, prune)
+    changes = [*wanted.changes]
     if prune:
         changes.append(DefinitionChanges("site", removals=tuple(_unnamed(ledger, every))))
     found = [one for one in changes if one]
-    plan = Plan(merge_changes("site", found) if found else None)
+    definitions = merge_changes("site", found) if found else None
+    known = {one.uuid or "": one.name for root in wanted.kept for one in root.walk()}
+    mentioned = [one.provider_uuid for one in wanted.disabling if one.provider_uuid in known]
+    plan = Plan(
+        definitions,
+        names={uuid: known[uuid] for uuid in mentioned},
+        disabling=wanted.disabling,
+    )
     if plan:
         ledger.apply(plan, dry_run=True)
     return plan
@@ -205,7 +221,30 @@ def _compared(ledger: Ledger, site: Site, some: Sequence[Entry], prune: bool) ->
             raise fault_at(site.file, entry.part.line, error, entry.name) from error
         roots.append(wanted)
     check_roots(roots)
-    return compared(read, roots)
+    found = compared(read, roots)
+    disabling = tuple(_disabling(ledger, found, some, prune))
+    return dataclasses.replace(found, disabling=disabling) if disabling else found
+
+
+def _disabling(
+    ledger: Ledger, found: Comparison, some: Sequence[Entry], prune: bool
+) -> Iterator[DisableOrder]:
+    """Yield what is put out of service, or into it again; what is over is in service."""
+    wanted: dict[str, Outage] = {}
+    for entry in some:
+        wanted |= outages_of(entry, prune)
+    if not wanted:
+        return
+    kept = {one.name: one for root in found.kept for one in root.walk()}
+    uuids = {name: one.uuid or "" for name, one in kept.items()}
+    for change in found.changes:
+        made = (*change.creates, *(one.definition for one in change.updates))
+        uuids |= {one.name: one.uuid for one in made}
+    now = ledger.now() if any(one.until is not None for one in wanted.values()) else None
+    for name, said in wanted.items():
+        outage = said if now is None else said.at(now)
+        if outage != Outage.of(kept[name].disabled if name in kept else None):
+            yield DisableOrder(uuids[name], outage.reason, outage.until)
 
 
 def _unnamed(ledger: Ledger, every: Sequence[Entry]) -> list[ProviderRemoval]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 from collections.abc import Iterable
 
@@ -11,6 +12,7 @@ from resource_objects.host.rules import split_of
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.definition import to_records
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.catalog import is_device
@@ -19,6 +21,23 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 #: What the provider of an entry is called while it has no name.
 ITSELF = "itself"
 _SHARE = re.compile(r"([A-Z0-9_]+) uses ([0-9]{1,10}) ([A-Z0-9_]+)(?: of (.+))?", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outage:
+    """What an entry says of whether a provider is in service: why it is not. No reason: it is."""
+
+    reason: str | None = None
+    until: datetime.datetime | None = None
+
+    @classmethod
+    def of(cls, kept: Disabled | None) -> Outage:
+        """Return what is kept of a provider."""
+        return cls() if kept is None else cls(kept.reason, kept.until)
+
+    def at(self, now: datetime.datetime) -> Outage:
+        """Return what it says at a moment: nothing is out of service for what is over."""
+        return Outage() if self.until is not None and self.until <= now else self
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,6 +54,7 @@ class SitePart:
     split: str | None = None
     shares: tuple[str, ...] | None = None
     structured: tuple[tuple[str, str, str], ...] = ()
+    disabled: Outage | None = None
     children: tuple[SitePart, ...] = ()
     line: int = dataclasses.field(default=0, compare=False)
 

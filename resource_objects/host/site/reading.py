@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from resource_objects import exceptions, names
 from resource_objects.exceptions import InvalidSite
 from resource_objects.host.rules import SPLITS
 from resource_objects.host.site.nodes import Node
-from resource_objects.host.site.parts import PartInventories, SitePart, read_share
+from resource_objects.host.site.parts import Outage, PartInventories, SitePart, read_share
 from resource_objects.host.site.ranges import count_names, expanded
+from resource_objects.providers.given import moment
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
@@ -31,8 +33,11 @@ _PART_KEYS = (
     "split",
     "shares",
     "structured",
+    "disabled",
     "children",
 )
+#: Words, besides none, that say that a provider is in service.
+IN_SERVICE = ("false", "no", "off")
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
@@ -91,8 +96,6 @@ class Reader:
             raise self._fault(key, "name", key.value, f"at most {MAX_PROVIDERS} providers")
         said: dict[str, Any] = {}
         for word, value in self._pairs(node, "what the provider has"):
-            if word.value == "disabled":
-                raise self._fault(word, "key", word.value, "none: the command disable says it")
             if word.value not in _PART_KEYS:
                 raise self._fault(word, "key", word.value, f"one of {', '.join(_PART_KEYS)}")
             if word.value == "children":
@@ -152,6 +155,21 @@ class Reader:
         if text.partition("=")[0] not in SPLITS:
             raise self._fault(node, "split", text, f"one of {', '.join(SPLITS)}")
         return text
+
+    def _disabled(self, node: Node) -> Outage:
+        if node.kind == "map":
+            said = dict.fromkeys(("reason", "until"), "")
+            for key, value in self._pairs(node, "reason and until"):
+                if key.value not in said:
+                    raise self._fault(key, "key", key.value, "one of reason, until")
+                said[key.value] = self._text(value)
+            return Outage(names.label(said["reason"], "reason"), _moment(said["until"]))
+        text = self._text(node)
+        if node.is_nothing or (node.is_plain and text.lower() in IN_SERVICE):
+            return Outage()
+        if node.is_plain and text.lower() in ("true", "yes", "on"):
+            raise self._fault(node, "disabled", text, "why, such as: fan")
+        return Outage(names.label(text, "reason"))
 
     def _structured(self, node: Node) -> tuple[tuple[str, str, str], ...]:
         found = []
@@ -220,7 +238,20 @@ class Reader:
 
 
 _KINDS = {"text": "text", "list": "list", "map": "mapping"}
+_MOMENT = "a moment with its time zone, such as 2030-01-01T08:00+00:00"
 _SUCH = {"traits": "CUSTOM_H100", "aggregates": "rack-1", "shares": "VCPU uses 1 VCPU of /"}
+
+
+def _moment(text: str) -> datetime.datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise exceptions.InvalidField("until", text, _MOMENT) from error
+    if found.utcoffset() is None:
+        raise exceptions.InvalidField("until", text, _MOMENT)
+    return moment("until", found)
 
 
 def _checked_share(text: str) -> None:

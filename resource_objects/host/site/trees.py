@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import names
-from resource_objects.host.site.parts import Entry, PartInventories, SitePart, read_share
+from resource_objects.host.site.parts import Entry, Outage, PartInventories, SitePart, read_share
 from resource_objects.host.site.ranges import expanded
 from resource_objects.providers import Provider
 from resource_objects.providers.pools import SHARES
@@ -23,6 +23,23 @@ def tree_of(entry: Entry, kept: Provider | None, had: PartInventories, prune: bo
     known = {} if kept is None else {one.name: one for one in kept.walk()}
     said = {entry.name, *_names_below(entry.part, entry.name)}
     return _Tree(entry, had, known, said, prune).provider(entry.part, entry.name)
+
+
+def outages_of(entry: Entry, prune: bool) -> dict[str, Outage]:
+    """Return what an entry says of which providers are in service, by name.
+
+    :param prune: whether one of which it says nothing is, instead of being left alone
+    """
+    return dict(_outages(entry.part, entry.name, Outage() if prune else None))
+
+
+def _outages(part: SitePart, name: str, otherwise: Outage | None) -> Iterator[tuple[str, Outage]]:
+    said = otherwise if part.disabled is None else part.disabled
+    if said is not None:
+        yield name, said
+    for child in part.children:
+        for below in expanded(child.name, name):
+            yield from _outages(child, below, otherwise)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

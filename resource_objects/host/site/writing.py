@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.host.site.parts import ITSELF, SitePart, inventories_of_part, read_share
+from resource_objects.host.site.parts import (
+    ITSELF,
+    Outage,
+    SitePart,
+    inventories_of_part,
+    read_share,
+)
 from resource_objects.host.site.ranges import key_below
 from resource_objects.names import natural_order
 from resource_objects.providers import Provider
@@ -48,6 +54,7 @@ class Writer:
             split,
             shares,
             structured,
+            None if provider.disabled is None else Outage.of(provider.disabled),
             joined(self.part(one, root, provider.name) for one in below) if below else (),
         )
 
@@ -159,6 +166,9 @@ def _share_text(share: Share, provider: Provider, root: Provider) -> str:
 _PLAIN = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.=,:+*@\[\]\\-]*(?<!:)")
 _IN_LIST = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.=+*@-]*")
 
+#: Words that stand for themselves where a reason does, and for nothing else (YAML 1.1).
+_REASON = re.compile(r"(?i)(?!(?:true|false|yes|no|on|off|null)\Z)[a-z_][a-z0-9_-]*")
+
 
 def entry_lines(part: SitePart, indent: str) -> Iterator[str]:
     """Yield the lines of an entry."""
@@ -186,10 +196,22 @@ def _values(part: SitePart) -> Iterator[str]:
         yield f"inventories: {_scalar(part.inventories)}"
     if part.split is not None:
         yield f"split: {_scalar(part.split)}"
+    if part.disabled is not None:
+        yield f"disabled: {_outage(part.disabled)}"
     for word in ("traits", "aggregates", "shares"):
         given = getattr(part, word)
         if given is not None:
             yield f"{word}: [{', '.join(_scalar(one, _IN_LIST) for one in given)}]"
+
+
+def _outage(outage: Outage) -> str:
+    if outage.reason is None:
+        return "false"
+    if outage.until is None:
+        return _scalar(outage.reason, _REASON)
+    said = (outage.reason, outage.until.isoformat())
+    reason, until = (_scalar(one, _IN_LIST) for one in said)
+    return f"{{reason: {reason}, until: {until}}}"
 
 
 def _scalar(text: str, plain: re.Pattern[str] = _PLAIN) -> str:

@@ -319,6 +319,23 @@ class DisabledRules(Kit):
             backend.commit(write_of(asked, definitions=changes_to(backend, tree)))
         assert "host0/new" not in picture(backend).providers
 
+    def test_what_a_write_makes_it_puts_out_of_service(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        tree = kept(backend, "host0")
+        new = "2fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+        tree.update(children=(*tree.children, Provider("host0/new", "PGPU=1", uuid=new)))
+        cursor = backend.cursor()
+        said = DisableOrder(new, "fan"), DisableOrder(names["host1"], "disk")
+        changes = changes_to(backend, tree)
+        backend.commit(Write(Operation(), "define", "host0", changes, disabling=said))
+        told = [one for change in backend.changes(cursor, 10) for one in change.disabled]
+        assert sorted(one.provider_uuid for one in told) == sorted([new, names["host1"]])
+        for uuid, asked in ((new, "PGPU=1"), (names["host1"], "VCPU=1")):
+            with pytest.raises(ProviderDisabled):
+                claim(backend, "job-1", {uuid: asked})
+        claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
+
     def test_it_goes_with_its_provider(self, backend: Backend, names: dict[str, str]) -> None:
         disable(backend, names["host0/gpu0"])
         tree = kept(backend, "host0")
