@@ -22,8 +22,8 @@ included:
   of, and a repetition and the feed know it by its uuid. Nothing would read the row.
 * room for what comes later. Revisions expand (see ``migrations``), and a column that may be null,
   or a table, is added without rewriting anything on all these databases; before something reads it,
-  nobody knows its form. Intervals of use: a table (inventory, from, used), locked like
-  ``inventories``. Groups of consumers and their priority: columns of
+  nobody knows its form. What is reserved for a time to come: a table (inventory, from, used),
+  locked like ``inventories``. Groups of consumers and their priority: columns of
   ``consumers``. Limits of projects: a table, locked between inventories and heads. When a host was
   last heard of is here: ``reported_at``.
 """
@@ -101,14 +101,18 @@ def _counter(name: str) -> sa.Column[int]:
 
 
 #: One row: which libraries may use the database (see ``migrations``), which ledger it is (a number
-#: drawn when it was made: cursors of another one are not good here), and for how many seconds
-#: operations and changes are kept.
+#: drawn when it was made: cursors of another one are not good here), for how many seconds
+#: operations and changes are kept, and the same for use over time: whether it is recorded, since
+#: when without a gap, and until when it was, where that was ended.
 ledger_info = _table(
     "ledger_info",
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     _figure("oldest_library"),
     _count("epoch"),
     _count("retention"),
+    sa.Column("use_retention", sa.BigInteger, nullable=True),
+    sa.Column("use_since", _TIME, nullable=True),
+    sa.Column("use_until", _TIME, nullable=True),
     sa.CheckConstraint("id = 1", name="one_row"),
 )
 
@@ -117,6 +121,8 @@ resource_classes = _table(
     _id(),
     sa.Column("name", _SORTED_NAME, nullable=False),
     _unique("resource_classes", "name"),
+    # or SQLite would give the number of one that is gone to the next, with what was used of it
+    sqlite_autoincrement=True,
 )
 
 traits = _table(
@@ -323,12 +329,15 @@ operations = _table(
 )
 
 #: How far each shard of the change feed is, and the operation that wrote there last: a history
-#: that has another operation at that place is another one.
+#: that has another operation at that place is another one. ``records_use`` is the number of the
+#: operation that had use over time recorded, 0 where it is not: the same in every shard, because
+#: every write counts up one of them as its last lock, and so learns whether it was right about it.
 change_heads = _table(
     "change_heads",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     _count("head"),
     _drawn("operation_id"),
+    _counter("records_use"),
 )
 
 #: The change feed: each write has one number in each shard it touches, and there a row for each
@@ -385,4 +394,31 @@ waiter_amounts = _table(
     _count("amount"),
     # the root of the tree that shall give it; null: any
     sa.Column("root_uuid", _UUID, nullable=True),
+)
+
+#: What a consumer used of a class over all providers, from when until when; without an end: now.
+#: Consumer, project and user stand here as they were, as nobody keeps them. The class goes by its
+#: number, so that one that is renamed is told by the name it has.
+use_intervals = _table(
+    "use_intervals",
+    _drawn("consumer_id", primary_key=True),
+    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
+    # the operation that made the amount what it is
+    _drawn("operation_id", primary_key=True),
+    sa.Column("consumer", _NAME, nullable=False),
+    sa.Column("project_id", _NAME, nullable=True),
+    sa.Column("user_id", _NAME, nullable=True),
+    _count("amount"),
+    sa.Column("began_at", _TIME, nullable=False),
+    sa.Column("ended_at", _TIME, nullable=True),
+    sa.CheckConstraint(f"amount BETWEEN 1 AND {MAX_AMOUNT}", name="amount"),
+    # what was used since a day; and what is forgotten, the oldest first
+    sa.Index(None, "ended_at"),
+)
+
+#: Names of classes that were removed, of which something may have been used.
+removed_classes = _table(
+    "removed_classes",
+    sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("name", _NAME, nullable=False),
 )
