@@ -101,6 +101,7 @@ __all__ = [
     "UnknownResourceClass",
     "UnknownTrait",
     "UnsupportedVersion",
+    "UseNotRecorded",
     "WrongAmountKind",
 ]
 
@@ -817,6 +818,12 @@ class OperationExpired(LedgerError):
     """The operation is older than what the ledger keeps: nobody knows whether it was done."""
 
     problem = "may have been done and forgotten; look at the ledger and use a new operation"
+
+
+class UseNotRecorded(LedgerError):
+    """Use over time is asked for, and the ledger does not record it, or did not at that time."""
+
+    problem = "is not recorded"
 
 
 class NotBound(LedgerError):

@@ -8,7 +8,7 @@
 ``located``         inventories that lie over a tree, gathered from their parts
 ``partitions``      devices that are had whole or in parts, or by the types of a driver
 ``pools``           providers that give what they have to the members of their aggregates
-``usage``           what is used, and by whom
+``usage``           what is used, and by whom; ``use_over_time``: between two moments
 ``plan``            a typed list of changes; ``dry_run``: what it would come to; ``row_diff``: one
                     that turns rows into others; ``plain``: as plain data and back
 ``reshape``         moving inventories and allocations; ``transfer``: what becomes of them

@@ -28,7 +28,10 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   (:func:`~resource_objects.providers.provider.check_shares`), whoever states them;
 * the change feed tells every write, in the order of its shard, as soon as it can be read;
 * of those who wait, whoever came earlier has the smaller number; one that does not renew is gone by
-  the ledger's clock.
+  the ledger's clock;
+* while use over time is recorded, the intervals without an end are what consumers hold, by class:
+  every write keeps them so (:mod:`resource_objects.providers.use_over_time`), whichever process
+  writes and whenever it learned that it is recorded.
 
 :mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
 """
@@ -37,7 +40,7 @@ from __future__ import annotations
 
 import abc
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Self
 
 from resource_objects.providers.changed import Changed, Choose, Touched
@@ -62,6 +65,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 __all__ = [
@@ -321,6 +325,46 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def prune(self, before: datetime.datetime) -> Pruned:
         """Forget operations and changes older than a moment at once."""
+
+    # --- use over time ---
+
+    @abc.abstractmethod
+    def record_use(self, keep: datetime.timedelta | None) -> None:
+        """Record use over time from now on, or no more if ``keep`` is None.
+
+        What is held now begins to count now. Every write that is committed later records what it
+        changes, whatever its process knew before. Said again it changes for how long an interval is
+        kept after it ended: what is older is forgotten in small steps by those who write, and
+        :meth:`retain` has nothing to do with it.
+        """
+
+    @abc.abstractmethod
+    def use_recording(self) -> UseRecording | None:
+        """Return whether use over time is recorded, None if it never was."""
+
+    @abc.abstractmethod
+    def use_between(
+        self,
+        since: datetime.datetime,
+        until: datetime.datetime | None,
+        wanted: UseFilter,
+        by: Sequence[UseBy],
+    ) -> UseReport:
+        """Return what was used between two moments, summed by groups and class.
+
+        A class goes by the name that it has, or had last. Cost: one query or a few; sums are made
+        where the intervals are.
+
+        :param until: None: now; what is had now counts until then in any case
+        :param by: each once; beside the class
+        :raises UseNotRecorded: if it never was recorded, or was ended before ``since``
+        :raises InvalidField: if ``since`` is to come by the ledger's clock
+        :raises ClassNotFound: if a class of the filter is not there and never was used
+        """
+
+    @abc.abstractmethod
+    def prune_use(self, before: datetime.datetime) -> int:
+        """Forget intervals that ended before a moment at once; return how many they were."""
 
     # --- writing, in short ---
 

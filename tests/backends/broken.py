@@ -134,7 +134,7 @@ class Forgetful(SQLBackend):
 
         def work(connection: Connection) -> None:
             nonlocal claims
-            claims = backend.commit_write(connection, self._catalogue, write)
+            claims = self._commit(connection, write)
             raise exceptions.DatabaseBusy("never mind")
 
         try:

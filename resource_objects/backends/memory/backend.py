@@ -7,11 +7,11 @@ import datetime
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, Self
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import definitions, reading
+from resource_objects.backends.memory import definitions, reading, use_over_time
 from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
@@ -44,6 +44,7 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, NameKind, Write
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 URL = "memory://"
@@ -230,6 +231,9 @@ class MemoryBackend(Backend):
             if draft.number % EVERY == 0:
                 draft = Draft(state)
                 forget(state, draft, draft.now - state.retention, BATCH)
+                known = use_over_time.recording(state)
+                if known is not None:
+                    use_over_time.forget(state, draft, draft.now - known.keep, use_over_time.BATCH)
                 self._make(draft)
             return claims
 
@@ -246,6 +250,41 @@ class MemoryBackend(Backend):
             pruned = forget(state, draft, before)
             self._make(draft)
             return pruned
+
+    # --- use over time ---
+
+    def record_use(self, keep: datetime.timedelta | None) -> None:
+        """Record use over time from now on, or no more (see the contract)."""
+        with self._lock:
+            state = self._open()
+            draft = Draft(state)
+            use_over_time.switch(state, draft, keep)
+            self._make(draft)
+
+    def use_recording(self) -> UseRecording | None:
+        """Return whether use over time is recorded."""
+        with self._lock:
+            return use_over_time.recording(self._open())
+
+    def use_between(
+        self,
+        since: datetime.datetime,
+        until: datetime.datetime | None,
+        wanted: UseFilter,
+        by: Sequence[UseBy],
+    ) -> UseReport:
+        """Return what was used between two moments (see the contract)."""
+        with self._lock:
+            return use_over_time.between(self._open(), since, until, wanted, by)
+
+    def prune_use(self, before: datetime.datetime) -> int:
+        """Forget what ended before a moment (see the contract)."""
+        with self._lock:
+            state = self._open()
+            draft = Draft(state)
+            count = use_over_time.forget(state, draft, before)
+            self._make(draft)
+            return count
 
     def _make(self, draft: Draft) -> None:
         self._pending = draft  # it happened: whatever comes now, the next to come finishes it
@@ -355,6 +394,7 @@ def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[Consumer
     _use_inventories(draft, settlement, places)
     for settled in settlement.consumers:
         _give_back(draft, settled)
+    use_over_time.record(draft, settlement.consumers)
     return tuple([_hold(draft, settled) for settled in settlement.consumers])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from resource_objects import exceptions
 from resource_objects import names as shapes
+from resource_objects.backends.memory import use_over_time
 from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
@@ -367,6 +368,7 @@ def rename_class(draft: Draft, old: str, new: str) -> None:
         if old in kept.classes:
             _move_row(draft, (uuid, old), (uuid, new))
     _rename_shares(draft, old, new)
+    use_over_time.rename_class(draft, old, new)
 
 
 def _classes_said(draft: Draft, kept: ProviderRow) -> Iterator[str]:

@@ -17,6 +17,7 @@ from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import ListedName, Pruned
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome, Write
+from resource_objects.providers.use_over_time import UseInterval, UseRecording
 from resource_objects.providers.waiting import Waiter
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
@@ -105,6 +106,11 @@ class State:
     waiters: dict[str, tuple[str, Waiter]] = dataclasses.field(
         default_factory=dict
     )  # (entry, waiter) by consumer, by number
+    use_recording: dict[str, UseRecording] = dataclasses.field(default_factory=dict)  # one, or none
+    open_use: dict[str, dict[str, UseInterval]] = dataclasses.field(
+        default_factory=dict
+    )  # by consumer and class
+    ended_use: dict[int, UseInterval] = dataclasses.field(default_factory=dict)  # as they ended
     retention: datetime.timedelta = RETENTION
     epoch: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
     # numbers are given out once, whatever becomes of the write
@@ -112,6 +118,7 @@ class State:
     name_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
     operation_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
     waiter_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
+    interval_numbers: itertools.count[int] = dataclasses.field(default_factory=_from_one)
 
     def top(self, uuid: str) -> ProviderRow:
         """Return the root of the tree of a provider, which is there."""
@@ -283,10 +290,14 @@ class Draft:
         self.heads = Table(state.heads)
         self.last = Table(state.last)
         self.disabled = Table(state.disabled)
+        self.use_recording = Table(state.use_recording)
+        self.open_use = Table(state.open_use)
+        self.ended_use = Table(state.ended_use)
         self._tables: tuple[Table[Any, Any] | NestedTable[Any, Any, Any], ...] = (
             *(self.names, self.providers, self.uuid_of, self.children, self.rows, self.sharers),
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
             *(self.changes, self.heads, self.last, self.disabled),
+            *(self.use_recording, self.open_use, self.ended_use),
         )
         self.told: dict[int, ShardEntry] = {}  #: by shard
         #: uuids of providers whose definition says a name that is another now

@@ -16,6 +16,7 @@
 ``reading``         columns out; ``lists``: pages and sums
 ``beginnings``      names by their beginning, in a hurry
 ``feed``            the change feed, written, read and forgotten
+``use_over_time``   who used how much from when until when, and the switch that has it recorded
 ==================  ===============================================================================
 
 Statements are built once, when a module is imported, and run through SQLAlchemy's cache of

@@ -26,6 +26,7 @@ from resource_objects.backends.sql import (
     reading,
     tables,
     urls,
+    use_over_time,
     waiters,
 )
 from resource_objects.backends.sql.claims import decide
@@ -67,6 +68,7 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.settle import Settled, Settlement, keys_of
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 T = TypeVar("T")
@@ -96,6 +98,7 @@ class SQLBackend(Backend):
         self._retries = retries
         self._catalogue = Catalogue()
         self._epoch: int | None = None
+        self._records_use: int | None = None  # of the heads of the feed, as it was seen last
 
     @classmethod
     def open(cls, url: str, *, retries: Retries | None = None) -> Self:
@@ -160,7 +163,8 @@ class SQLBackend(Backend):
 
     def _furnish(self) -> None:
         """Make the rows that every ledger has, such as standard names, where they are missing."""
-        if not self._reading(_is_furnished):
+        is_furnished, self._records_use = self._reading(_look_around)
+        if not is_furnished:
             with contextlib.suppress(exceptions.ReadOnlyDatabase):  # a server may refuse writes
                 self._writing(_furnish)
 
@@ -307,9 +311,7 @@ class SQLBackend(Backend):
         which is nearly every one, does not pay for it.
         """
         try:
-            done_now = self._writing(
-                lambda connection: commit_write(connection, self._catalogue, write)
-            )
+            done_now = self._writing(lambda connection: self._commit(connection, write))
         except _NOT_ASKED:
             raise
         except exceptions.ResourceObjectsError:
@@ -321,8 +323,18 @@ class SQLBackend(Backend):
         if draw_number() % feed.EVERY == 0:
             # the write is done, whatever becomes of this: what stays, another one forgets
             with contextlib.suppress(exceptions.LedgerError):
-                self._writing(feed.forget_some)
+                self._writing(_forget_some)
         return done_now
+
+    def _commit(self, connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
+        records_use = self._records_use
+        if records_use is None:
+            records_use = self._records_use = feed.records_use(connection)
+        try:
+            return commit_write(connection, self._catalogue, write, records_use)
+        except feed.UseSwitched:
+            self._records_use = None  # the next try looks
+            raise
 
     def retain(self, age: datetime.timedelta) -> None:
         """Keep operations and changes for so long from now on (see the contract)."""
@@ -331,6 +343,35 @@ class SQLBackend(Backend):
     def prune(self, before: datetime.datetime) -> Pruned:
         """Forget operations and changes older than a moment, a few at a time (see the contract)."""
         return feed.prune(self._writing, before)
+
+    # --- use over time ---
+
+    def record_use(self, keep: datetime.timedelta | None) -> None:
+        """Record use over time from now on, or no more (see the contract)."""
+        if keep is not None:
+            self._writing(lambda connection: use_over_time.switch_on(connection, keep))
+        elif self._writing(use_over_time.switch_off):
+            self._writing(use_over_time.end_intervals)
+
+    def use_recording(self) -> UseRecording | None:
+        """Return whether use over time is recorded. Cost: one small statement."""
+        return self._reading(use_over_time.recording)
+
+    def use_between(
+        self,
+        since: datetime.datetime,
+        until: datetime.datetime | None,
+        wanted: UseFilter,
+        by: Sequence[UseBy],
+    ) -> UseReport:
+        """Return what was used between two moments (see the contract). Cost: three queries."""
+        return self._reading(
+            lambda connection: use_over_time.between(connection, since, until, wanted, by)
+        )
+
+    def prune_use(self, before: datetime.datetime) -> int:
+        """Forget what ended before a moment, a few at a time (see the contract)."""
+        return use_over_time.prune(self._writing, before)
 
     # --- transactions ---
 
@@ -358,13 +399,21 @@ class SQLBackend(Backend):
         return self._retries.run(attempt)
 
 
-def _is_furnished(connection: Connection) -> bool:
-    return names.has_standard(connection) and not feed.missing_heads(connection)
+def _look_around(connection: Connection) -> tuple[bool, int]:
+    """Return whether the rows are there that every ledger has, and whether it records use."""
+    missing, records_use = feed.look_at_heads(connection)
+    return not missing and names.has_standard(connection), records_use
 
 
 def _furnish(connection: Connection) -> None:
     names.ensure_standard(connection)
     feed.ensure_heads(connection)
+
+
+def _forget_some(connection: Connection) -> None:
+    """Forget some of what is older than the ledger keeps it."""
+    feed.forget_some(connection)
+    use_over_time.forget_some(connection)
 
 
 # --- a write --------------------------------------------------------------------------------------
@@ -379,9 +428,10 @@ def _furnish(connection: Connection) -> None:
 #    concerned are found and locked, by number, in one statement (``places``), it is decided, the
 #    operation is recorded, which ends here if it was done before (``operations``), ``used`` is
 #    changed by the net amounts, guarded, and consumers, allocations and units are written
-#    (``claims``);
+#    (``claims``), and where it is recorded what they use from now on (``use_over_time``);
 # 4. what definitions remove is removed;
-# 5. the change feed is told (``feed``).
+# 5. the change feed is told (``feed``), which also tells whether the write was right about whether
+#    use over time is recorded; if not, all of it is done again.
 #
 # The number of statements does not grow with the number of rows. The claim of one consumer, which
 # is what is done most, takes seven of them with SQLite. PostgreSQL is sent two: one that finds and
@@ -389,15 +439,19 @@ def _furnish(connection: Connection) -> None:
 
 
 def commit_write(
-    connection: Connection, catalogue: Catalogue, write: Write
+    connection: Connection, catalogue: Catalogue, write: Write, records_use: int
 ) -> tuple[ConsumerRecord, ...]:
-    """Carry out a write, whole or not at all; return a record per order (see the contract)."""
+    """Carry out a write, whole or not at all; return a record per order (see the contract).
+
+    :param records_use: of the heads of the feed, as it was seen last
+    :raises UseSwitched: if it is another by now
+    """
     told = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with _together(connection, write):
-            records = _carry_out(connection, write, number, told)
-            feed.tell(connection, number, told)
+            records = _carry_out(connection, write, number, told, records_use)
+            feed.tell(connection, number, told, records_use)
         return records
     definition, locked = None, None
     now = now_of(connection)
@@ -417,7 +471,7 @@ def commit_write(
     disabled.carry_out(connection, write, held, now, told)
     records = ()
     if write.orders:
-        records = _carry_out(connection, write, number, told)
+        records = _carry_out(connection, write, number, told, records_use)
     else:
         with on_duplicate(_duplicates(write)):
             operations.record_operation(connection, write, number, now)
@@ -428,7 +482,7 @@ def commit_write(
     if renamed and told:  # alone it names nobody, however many there are
         for uuid, root in reading.roots(connection, renamed).items():
             told.provider(uuid, [root])
-    feed.tell(connection, number, told)
+    feed.tell(connection, number, told, records_use)
     return records
 
 
@@ -464,7 +518,7 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
 
 
 def _carry_out(
-    connection: Connection, write: Write, number: int, told: feed.FeedRows
+    connection: Connection, write: Write, number: int, told: feed.FeedRows, records_use: int
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out the orders of a write; return what became of each consumer."""
     at = Places()
@@ -481,6 +535,8 @@ def _carry_out(
         elif nets:
             places.change_used(connection, nets)
         numbers = claims.put(connection, settlement.consumers, kept, at, number)
+        if records_use:
+            use_over_time.record(connection, settlement.consumers, kept, numbers, at, number)
     for uuid in settlement.overridden:
         told.override(uuid, at.roots[uuid])
     for order, settled in zip(write.orders, settlement.consumers, strict=True):

@@ -441,6 +441,7 @@ def _file_engine(url: URL, synchronous: str, file: KeptFile) -> Engine:
         connect_args={"timeout": PATIENCE, "check_same_thread": False},
     )
     event.listen(engine, "connect", _we_begin)
+    event.listen(engine, "connect", _add_sums)
     run_on_connect(
         engine,
         "PRAGMA foreign_keys = ON",
@@ -457,6 +458,24 @@ def _file_engine(url: URL, synchronous: str, file: KeptFile) -> Engine:
 def _we_begin(connection: sqlite3.Connection, record: Any) -> None:
     """Keep the driver from beginning transactions by itself (and late)."""
     connection.isolation_level = None
+
+
+class _SumOfProducts:
+    """``sum_of_products(a, b)``, exact, as text: SQLite's own integers have 64 bits."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def step(self, one: int, other: int, /) -> None:
+        self._sum += one * other
+
+    def finalize(self) -> str:
+        return str(self._sum)
+
+
+def _add_sums(connection: sqlite3.Connection, record: Any) -> None:
+    aggregate: Any = _SumOfProducts  # typed for one argument
+    connection.create_aggregate("sum_of_products", 2, aggregate)
 
 
 # --- files that may not be written ---
@@ -479,6 +498,7 @@ def _read_only_engine(path: Path) -> Engine:
     engine = sa.create_engine(
         "sqlite://", creator=lambda: ReadOnlyConnection.to(path), poolclass=NullPool
     )
+    event.listen(engine, "connect", _add_sums)
     exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
     return engine
 

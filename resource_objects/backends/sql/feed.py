@@ -25,6 +25,7 @@ from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import tables
+from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.statements import (
     Insert,
     Sized,
@@ -73,9 +74,12 @@ def _lock_heads_query(shards: int) -> sa.Select[*tuple[Any, ...]]:
 
 
 def _count_up_query(shards: int) -> sa.Update:
+    # a head that others have locked is looked at again when it is free
     return (
         sa.update(tables.change_heads)
-        .where(listed(_heads.shard, "shards", shards))
+        .where(
+            listed(_heads.shard, "shards", shards), _heads.records_use == sa.bindparam("records")
+        )
         .values(head=_heads.head + 1, operation_id=sa.bindparam("operation"))
     )
 
@@ -156,19 +160,25 @@ class FeedRows:
 _NOTHING = (None,) * 6
 
 
-def tell(connection: Connection, operation: int, told: FeedRows) -> None:
-    """Count the heads up and write the rows. Cost: three statements, on several shards one more."""
+class UseSwitched(Transient):
+    """The write believed that use over time is recorded, or is not, and that is not so."""
+
+
+def tell(connection: Connection, operation: int, told: FeedRows, records: int) -> None:
+    """Count the heads up and write the rows. Cost: three statements, on several shards one more.
+
+    :param records: ``records_use`` of the heads, as the write believed it to be
+    :raises UseSwitched: if it is another
+    """
     rows = told.rows()
     shards = sorted({shard for shard, _, _ in rows})
     if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
     sent = sent_together(connection)
     refused = partial(_no_head, len(shards))
-    values = {"operation": operation}
+    values = {"operation": operation, "records": records}
     if sent is None:
         heads = _counted_up(connection, values, shards)
-        if len(heads) != len(shards):
-            raise refused(len(heads))
         _PUT.many(connection, [(s, heads[s], part, operation, *row) for s, part, row in rows])
         return
     _COUNT_UP_RETURNING.must_match(connection, len(shards), refused, values, shards=shards)
@@ -191,30 +201,55 @@ def _counted_up(
 ) -> dict[int, int]:
     """Count heads up; return what they are then. Cost: a statement, on MariaDB two."""
     if connection.dialect.name == "mysql":  # which returns nothing of an UPDATE
-        _COUNT_UP.run(connection, values, shards=shards)
-        return dict(_HEADS_OF.rows(connection, shards=shards))
-    return dict(_COUNT_UP_RETURNING.rows(connection, values, shards=shards))
+        counted = _COUNT_UP.run(connection, values, shards=shards)
+        heads: dict[int, int] = dict(_HEADS_OF.rows(connection, shards=shards))
+    else:
+        heads = dict(_COUNT_UP_RETURNING.rows(connection, values, shards=shards))
+        counted = len(heads)
+    if counted != len(shards):
+        raise _no_head(len(shards), counted)
+    return heads
 
 
-def _no_head(expected: int, counted: int) -> exceptions.DatabaseUnavailable:
+def _no_head(expected: int, counted: int) -> UseSwitched:
+    """Return what tells that heads are not as the write believed; at last, that they are gone."""
     missing = f"{expected - counted} of its shards have no head"
-    return exceptions.DatabaseUnavailable("change feed", missing)
+    return UseSwitched(exceptions.DatabaseUnavailable("change feed", missing))
 
 
-def missing_heads(connection: Connection) -> list[int]:
-    """Return the shards without a head, which every ledger that may be written has."""
-    there = {shard for shard, _, _ in _READ_HEADS.rows(connection, {})}
-    return [shard for shard in range(SHARDS) if shard not in there]
+_HEADS_THERE = Statement(sa.select(_heads.shard, _heads.records_use))
+
+
+def records_use(connection: Connection) -> int:
+    """Return ``records_use`` of the heads. Cost: one small statement.
+
+    :raises DatabaseUnavailable: if one is missing
+    """
+    missing, records = look_at_heads(connection)
+    if missing:
+        raise _no_head(SHARDS, SHARDS - len(missing)).final
+    return records
+
+
+def look_at_heads(connection: Connection) -> tuple[list[int], int]:
+    """Return the shards without a head, and ``records_use`` of the others.
+
+    Every ledger that may be written has all heads. Cost: one small statement.
+    """
+    there: dict[int, int] = dict(_HEADS_THERE.rows(connection, {}))
+    missing = [shard for shard in range(SHARDS) if shard not in there]
+    return missing, max(there.values(), default=0)
 
 
 def ensure_heads(connection: Connection) -> None:
     """Make the heads that are missing, from where the changes of their shards are."""
-    missing = missing_heads(connection)
+    missing, records = look_at_heads(connection)
     if not missing:
         return
     last = sa.select(_changes.shard, sa.func.max(_changes.number)).group_by(_changes.shard)
     found: dict[int, int] = dict(tuple(row) for row in connection.execute(last))
-    rows = [{"shard": shard, "head": found.get(shard, 0), "operation_id": 0} for shard in missing]
+    new = {"operation_id": 0, "records_use": records}
+    rows = [{"shard": shard, "head": found.get(shard, 0), **new} for shard in missing]
     connection.execute(sa.insert(tables.change_heads), rows)
 
 
@@ -446,6 +481,17 @@ def prune(writing: Run, before: datetime.datetime) -> Pruned:
         operations += forgotten.operations
         changes += forgotten.changes
     return Pruned(operations, changes)
+
+
+def lock_heads(connection: Connection) -> None:
+    """Lock all heads: who has written is done, and nobody else writes until this ends."""
+    if connection.dialect.name != "sqlite":
+        _LOCK_HEADS.rows(connection, shards=list(range(SHARDS)))
+
+
+def set_records_use(connection: Connection, number: int) -> None:
+    """Have every write that comes now believe that use is recorded since an operation, 0: not."""
+    connection.execute(sa.update(tables.change_heads).values(records_use=number))
 
 
 def forget_some(connection: Connection) -> Pruned:

@@ -343,6 +343,8 @@ class _NamesChange:
             used = sa.select(self._kind.used_by).where(self._kind.used_by.in_(part)).limit(1)
             for (number,) in self._connection.execute(used):
                 raise self._rule.in_use(name_of[number])
+            if self._kind.table is tables.resource_classes:
+                self._connection.execute(_keep_names(part))
             self._connection.execute(
                 sa.delete(self._kind.table).where(self._kind.table.c.id.in_(part))
             )
@@ -374,6 +376,14 @@ class _NamesChange:
             if one.name not in found:
                 raise self._rule.not_found(one.name)
         return found
+
+
+def _keep_names(classes: Sequence[int]) -> sa.Insert:
+    """Return what keeps the names of classes that go, if use over time was ever recorded."""
+    kinds, info = tables.resource_classes, tables.ledger_info
+    recorded = sa.exists().where(info.c.use_since.is_not(None))
+    named = sa.select(kinds.c.id, kinds.c.name).where(kinds.c.id.in_(classes), recorded)
+    return sa.insert(tables.removed_classes).from_select(["id", "name"], named)
 
 
 # --- listing ---

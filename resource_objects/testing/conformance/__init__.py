@@ -25,9 +25,9 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 
 One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
 ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
-devices), ``disabled`` (what is out of service), ``lists``, ``feed``, ``races``, ``waiting`` (the
-queue). Further,
-:func:`state_machine` of ``model`` compares a backend with a naive model of dicts, by Hypothesis.
+devices), ``disabled`` (what is out of service), ``use_over_time``, ``lists``, ``feed``, ``races``,
+``waiting`` (the queue). Further, :func:`state_machine` of ``model`` compares a backend with a naive
+model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
 """
@@ -49,6 +49,7 @@ _PARTS = (
     "races",
     "requirements",
     "suite",
+    "use_over_time",
     "waiting",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
@@ -69,6 +70,7 @@ from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
 from resource_objects.testing.conformance.requirements import Requirement
+from resource_objects.testing.conformance.use_over_time import UseOverTimeRules
 from resource_objects.testing.conformance.waiting import WaitingRules
 
 __all__ = ["BackendConformance", "Requirement", "state_machine"]
@@ -86,6 +88,7 @@ class BackendConformance(
     DeviceRules,
     ReshapeRules,
     DisabledRules,
+    UseOverTimeRules,
     ListRules,
     OperationRules,
     FeedRules,

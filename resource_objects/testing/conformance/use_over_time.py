@@ -1,0 +1,540 @@
+"""Rules of use over time: what was used is the integral of what was held, and nothing else.
+
+The reference notes what is held after each write, with the time that the change feed tells of it,
+and adds up amounts times the microseconds in between.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.providers import Backend
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
+from resource_objects.testing.conformance.races import processes, together
+from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.suite import (
+    CLASS,
+    Kit,
+    a_later_moment,
+    adjust,
+    change_names,
+    claim,
+    define,
+    deltas,
+    host,
+    law,
+    order,
+    picture,
+    release,
+    rename,
+    write_of,
+)
+
+LONG = datetime.timedelta(days=400)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+EVERY_BY = (UseBy.CONSUMER, UseBy.USER, UseBy.PROJECT)
+
+
+class Whose(NamedTuple):
+    """Of whom and of what an amount is."""
+
+    consumer: str
+    user: str | None
+    project: str | None
+    resource_class: str
+
+
+#: What is held at a moment, over all providers.
+Held = Mapping[Whose, int]
+
+
+class Timeline:
+    """What was held from when on, as it was noted; nothing before the first note."""
+
+    def __init__(self) -> None:
+        self._notes: list[tuple[datetime.datetime, Held]] = []
+
+    def note(self, at: datetime.datetime, held: Held) -> None:
+        """Note what is held from a moment on."""
+        self._notes.append((at, dict(held)))
+
+    def used(self, since: datetime.datetime, upto: datetime.datetime) -> dict[Whose, int]:
+        """Return the amounts times the microseconds between two moments."""
+        found: dict[Whose, int] = defaultdict(int)
+        ends = [*(at for at, _ in self._notes[1:]), upto]
+        for (at, held), end in zip(self._notes, ends, strict=True):
+            length = max(0, (min(end, upto) - max(at, since)) // _MICROSECOND)
+            for whose, amount in held.items():
+                found[whose] += amount * length
+        return {whose: total for whose, total in found.items() if total}
+
+
+def summed_by(used: Mapping[Whose, int], by: Collection[UseBy]) -> dict[Whose, int]:
+    """Return what was used by groups; what is not summed by is None, or empty."""
+    found: dict[Whose, int] = defaultdict(int)
+    for whose, total in used.items():
+        group = {one.value: getattr(whose, one.value) for one in by}
+        key = Whose(group.get("consumer", ""), group.get("user"), group.get("project"), whose[3])
+        found[key] += total
+    return dict(found)
+
+
+def told_of(report: UseReport) -> dict[Whose, int]:
+    """Return the rows of a report in the form of the reference."""
+    found = {
+        Whose(one.consumer or "", one.user, one.project, one.resource_class): one.microseconds
+        for one in report
+    }
+    assert len(found) == len(report), "each group and class once"
+    return found
+
+
+def held_now(backend: Backend) -> dict[Whose, int]:
+    """Return what is held now, by consumer and class."""
+    consumers = {consumer for consumer, _, _ in picture(backend).allocations}
+    found: dict[Whose, int] = defaultdict(int)
+    for record in backend.held_by(consumers).values():
+        for use in record.held:
+            whose = record.consumer, record.user, record.project, use.resource_class
+            found[Whose(*whose)] += use.amount
+    return dict(found)
+
+
+def check_open(backend: Backend) -> None:
+    """Check that what is held is what counts now: between two moments in which nobody writes."""
+    since = backend.now()
+    held = held_now(backend)
+    report = backend.use_between(since, None, UseFilter(), EVERY_BY)
+    length = (report.until - since) // _MICROSECOND
+    assert told_of(report) == {whose: amount * length for whose, amount in held.items() if length}
+
+
+def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
+    """Return when the last write after a cursor was done, as the feed tells it."""
+    return max(change.at for change in backend.changes(cursor, 100))
+
+
+_kept: dict[str, Backend] = {}
+
+
+def open_and_keep(backend_class: type[Backend], url: str, uuid: str) -> None:
+    """Open a ledger in this process and write, so that it knows whether use is recorded."""
+    _kept[url] = backend_class.open(url)
+    claim(_kept[url], "before", {uuid: "VCPU=1"})
+
+
+def write_with_kept(url: str, uuid: str) -> None:
+    """Write with what this process has open."""
+    claim(_kept[url], "claimed", {uuid: "VCPU=2"})
+    adjust(_kept[url], "before", {uuid: "VCPU=2"})
+
+
+def write_with_kept_again(url: str, uuid: str) -> None:
+    """Write with what this process has open, which use is recorded of no more."""
+    claim(_kept[url], "claimed", {uuid: "VCPU=2"})
+
+
+class UseOverTimeRules(Kit):
+    """What was used between two moments."""
+
+    @pytest.fixture
+    def here(self, backend: Backend) -> str:
+        """A host, whose use is recorded; its uuid."""
+        uuid = define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
+        backend.record_use(LONG)
+        return uuid
+
+    # --- what it comes to ---
+
+    @law(1, 7)
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_it_is_the_integral_of_what_was_held(self, backend: Backend, seed: int) -> None:
+        chance = random.Random(seed)
+        names = define(backend, host("host0", "VCPU=99,MEMORY_MB=999"), host("host1", "VCPU=99"))
+        claim(backend, "early", {names["host0"]: "VCPU=3"}, user="ann")
+        backend.record_use(LONG)
+        recording = backend.use_recording()
+        assert recording is not None and recording.is_on
+        timeline = Timeline()
+        timeline.note(recording.since, held_now(backend))
+        moments = [recording.since - datetime.timedelta(hours=1), recording.since]
+        for step in range(25):
+            cursor = backend.cursor()
+            order(backend, *_some_orders(backend, list(names.values()), chance))
+            timeline.note(time_of_last(backend, cursor), held_now(backend))
+            if step % 6 == 0:
+                moments.append(backend.now())
+        for since, until in [*itertools.pairwise(moments), (moments[0], None)]:
+            for by in ((), (UseBy.USER,), (UseBy.PROJECT, UseBy.USER), EVERY_BY):
+                report = backend.use_between(since, until, UseFilter(), by)
+                used = timeline.used(since, report.until)
+                assert told_of(report) == summed_by(used, by)
+                assert until is None or report.until == until
+        check_open(backend)
+
+    def test_a_release_ends_it_and_leaves_it_told(self, backend: Backend, here: str) -> None:
+        before = backend.now()
+        cursor = backend.cursor()
+        claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
+        began = time_of_last(backend, cursor)
+        cursor = backend.cursor()
+        release(backend, "job")
+        ended = time_of_last(backend, cursor)
+        a_later_moment()
+        [row] = backend.use_between(before, None, UseFilter(), EVERY_BY)
+        length = (ended - began) // _MICROSECOND
+        assert row.microseconds == 3 * length and row.resource_class == "VCPU"
+        assert (row.consumer, row.user, row.project) == ("job", "ann", "p")
+        backend.prune(a_later_moment())  # the feed forgets, and this does not
+        assert backend.use_between(before, None, UseFilter(), EVERY_BY).rows == (row,)
+
+    def test_a_move_changes_nothing(self, backend: Backend) -> None:
+        names = define(backend, host("host0"), host("host1"))
+        backend.record_use(LONG)
+        cursor = backend.cursor()
+        claim(backend, "job", {names["host0"]: "VCPU=2"})
+        began = time_of_last(backend, cursor)
+        order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=2"})))
+        order(backend, ConsumerOrder.renew("job"))
+        report = backend.use_between(began, None, UseFilter(), ())
+        [row] = report
+        assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
+
+    def test_a_repetition_counts_once(self, backend: Backend, here: str) -> None:
+        cursor = backend.cursor()
+        wanted = write_of(ConsumerOrder.claim("job", deltas({here: "VCPU=2"})))
+        first = backend.commit(wanted)
+        began = time_of_last(backend, cursor)
+        assert backend.commit(wanted) == first
+        report = backend.use_between(began, None, UseFilter(), ())
+        [row] = report
+        assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
+
+    def test_another_user_or_project_counts_from_then_on(self, backend: Backend, here: str) -> None:
+        timeline = Timeline()
+        since = backend.now()
+        changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
+        for said in changes:
+            cursor = backend.cursor()
+            order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=2"}), **said))
+            timeline.note(time_of_last(backend, cursor), held_now(backend))
+        report = backend.use_between(since, None, UseFilter(), EVERY_BY)
+        assert told_of(report) == timeline.used(since, report.until)
+        assert len(report) == 3
+
+    def test_what_two_hold_at_once_counts_for_both(self, backend: Backend, here: str) -> None:
+        cursor = backend.cursor()
+        order(
+            backend,
+            ConsumerOrder.claim("job", deltas({here: "VCPU=2"})),
+            ConsumerOrder.claim("leaving", deltas({here: "VCPU=2"})),
+        )
+        began = time_of_last(backend, cursor)
+        report = backend.use_between(began, None, UseFilter(), ())
+        assert sum(one.microseconds for one in report) == 4 * (
+            (report.until - began) // _MICROSECOND
+        )
+
+    def test_a_write_that_is_refused_records_nothing(self, backend: Backend, here: str) -> None:
+        claim(backend, "job", {here: "VCPU=2"})
+        with pytest.raises(exceptions.CapacityException):
+            order(
+                backend,
+                ConsumerOrder.adjust("job", deltas({here: "VCPU=1"})),
+                ConsumerOrder.claim("big", deltas({here: "VCPU=5000"})),
+            )
+        check_open(backend)
+
+    # --- whose and of what ---
+
+    def test_filters_and_groups(self, backend: Backend, here: str) -> None:
+        since = backend.now()
+        claim(backend, "a", {here: "VCPU=1,MEMORY_MB=5"}, user="ann", project="p")
+        claim(backend, "b", {here: "VCPU=2"}, user="bob", project="p")
+        claim(backend, "c", {here: "VCPU=4"})
+        a_later_moment()
+
+        def groups(wanted: UseFilter, *by: UseBy) -> list[tuple[Any, ...]]:
+            found = backend.use_between(since, None, wanted, by)
+            return [(*one.group(by), one.resource_class) for one in found]
+
+        user, project, consumer = UseBy.USER, UseBy.PROJECT, UseBy.CONSUMER
+        everybody = UseFilter()
+        assert groups(everybody) == [("VCPU",), ("MEMORY_MB",)]
+        assert groups(everybody, user) == [
+            *(("ann", "VCPU"), ("ann", "MEMORY_MB"), ("bob", "VCPU"), (None, "VCPU"))
+        ]
+        assert groups(everybody, project, user)[-2:] == [
+            ("p", "bob", "VCPU"),
+            (None, None, "VCPU"),
+        ]
+        assert groups(UseFilter(users=frozenset(["bob"])), consumer) == [("b", "VCPU")]
+        assert groups(UseFilter(users=frozenset([None])), consumer) == [("c", "VCPU")]
+        assert groups(UseFilter(projects=frozenset(["p", None])), project) == [
+            *(("p", "VCPU"), ("p", "MEMORY_MB"), (None, "VCPU"))
+        ]
+        assert groups(UseFilter(consumers=frozenset(["a"])), user) == [
+            *(("ann", "VCPU"), ("ann", "MEMORY_MB"))
+        ]
+        assert groups(UseFilter(classes=frozenset(["MEMORY_MB"]))) == [("MEMORY_MB",)]
+        assert groups(UseFilter(users=frozenset())) == []
+        with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_NONE"):
+            groups(UseFilter(classes=frozenset(["VCPU", "CUSTOM_NONE"])))
+
+    def test_a_class_that_is_renamed_goes_by_its_name(self, backend: Backend, here: str) -> None:
+        since = backend.now()
+        claim(backend, "a", {here: "CUSTOM_X=1"})
+        release(backend, "a")
+        claim(backend, "b", {here: "CUSTOM_X=1"})
+        change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
+        a_later_moment()
+        [row] = backend.use_between(since, None, UseFilter(), ())
+        assert row.resource_class == "CUSTOM_Y"
+        wanted = UseFilter(classes=frozenset(["CUSTOM_Y"]))
+        assert len(backend.use_between(since, None, wanted, (UseBy.CONSUMER,))) == 2
+        release(backend, "b")
+        check_open(backend)
+
+    def test_a_class_and_a_provider_that_are_removed_stay_told(
+        self, backend: Backend, here: str
+    ) -> None:
+        since = backend.now()
+        claim(backend, "a", {here: "CUSTOM_X=1"})
+        a_later_moment()
+        release(backend, "a")
+        define(backend, host("host0", "VCPU=8"))
+        change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
+        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_OTHER"))
+        wanted = UseFilter(classes=frozenset(["CUSTOM_X"]))
+        for asked in (wanted, UseFilter()):
+            [row] = backend.use_between(since, None, asked, (UseBy.CONSUMER,))
+            assert (row.consumer, row.resource_class) == ("a", "CUSTOM_X")
+
+    @law(7)
+    def test_sums_are_exact_beyond_64_bits(self, backend: Backend) -> None:
+        most = 2**31 - 1
+        figures = {"total": most, "allocation_ratio": "1000"}
+        uuid = define(backend, host("host0", {"MEMORY_MB": figures}))["host0"]
+        backend.record_use(LONG)
+        cursor = backend.cursor()
+        claim(backend, "job", {uuid: f"MEMORY_MB={most * 1000}"})
+        began = time_of_last(backend, cursor)
+        while backend.now() - began < datetime.timedelta(milliseconds=10):
+            pass
+        report = backend.use_between(began, None, UseFilter(), ())
+        [row] = report
+        assert row.microseconds == most * 1000 * ((report.until - began) // _MICROSECOND)
+        assert row.microseconds > 2**53
+
+    # --- the switch ---
+
+    def test_it_begins_with_what_is_held_and_invents_no_past(self, backend: Backend) -> None:
+        uuid = define(backend, host("host0"))["host0"]
+        before = backend.now()
+        claim(backend, "job", {uuid: "VCPU=2,MEMORY_MB=5"}, user="ann")
+        release_at = backend.now()
+        assert backend.use_recording() is None
+        with pytest.raises(exceptions.UseNotRecorded, match="record_use"):
+            backend.use_between(before, None, UseFilter(), ())
+        backend.record_use(LONG)
+        recording = backend.use_recording()
+        assert recording is not None and recording.keep == LONG and recording.since >= release_at
+        check_open(backend)
+        report = backend.use_between(before, None, UseFilter(), (UseBy.USER,))
+        length = (report.until - recording.since) // _MICROSECOND
+        assert [(one.user, one.resource_class, one.microseconds) for one in report] == [
+            ("ann", "VCPU", 2 * length),
+            ("ann", "MEMORY_MB", 5 * length),
+        ]
+        assert not report.is_complete and report.complete_since == recording.since
+        assert backend.use_between(recording.since, None, UseFilter(), ()).is_complete
+
+    def test_it_ends_when_it_is_switched_off(self, backend: Backend, here: str) -> None:
+        timeline = Timeline()
+        cursor = backend.cursor()
+        claim(backend, "job", {here: "VCPU=2"})
+        began = time_of_last(backend, cursor)
+        timeline.note(began, held_now(backend))
+        backend.record_use(None)
+        backend.record_use(None)  # it is off
+        off = backend.use_recording()
+        assert off is not None and off.until is not None and not off.is_on
+        timeline.note(off.until, {})
+        claim(backend, "unseen", {here: "VCPU=4"})
+        adjust(backend, "job", {here: "VCPU=1"})
+        report = backend.use_between(began, None, UseFilter(), EVERY_BY)
+        assert told_of(report) == timeline.used(began, report.until) and not report.is_complete
+        with pytest.raises(exceptions.UseNotRecorded, match="switched off"):
+            backend.use_between(off.until, None, UseFilter(), ())
+        backend.record_use(LONG)
+        again = backend.use_recording()
+        assert again is not None and again.is_on
+        timeline.note(again.since, held_now(backend))
+        check_open(backend)
+        report = backend.use_between(began, None, UseFilter(), EVERY_BY)
+        assert told_of(report) == timeline.used(began, report.until) and not report.is_complete
+
+    @requires(Requirement.PROCESSES)
+    def test_a_process_that_is_running_obeys_the_switch(self, backend: Backend, url: str) -> None:
+        uuid = define(backend, host("host0"))["host0"]
+        with ProcessPoolExecutor(1, mp_context=processes()) as pool:
+            pool.submit(open_and_keep, self.backend_class, url, uuid).result()
+            backend.record_use(LONG)
+            pool.submit(write_with_kept, url, uuid).result()
+            check_open(backend)
+            backend.record_use(None)
+            order(backend, ConsumerOrder.release("before"), ConsumerOrder.release("claimed"))
+            pool.submit(write_with_kept_again, url, uuid).result()
+            assert backend.held("claimed") is not None
+        off = backend.use_recording()
+        assert off is not None and off.until is not None
+        backend.record_use(LONG)
+        check_open(backend)
+
+    @requires(Requirement.SHARING)
+    def test_no_write_slips_by_while_it_is_switched(self, backend: Backend, url: str) -> None:
+        names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(3)))
+        uuids = list(names.values())
+        done = threading.Event()
+
+        def work(number: int) -> None:
+            if number == 0:
+                for turn in range(8):
+                    backend.record_use(LONG if turn % 2 == 0 else None)
+                backend.record_use(LONG)
+                done.set()
+                return
+            mine = self.backend_class.open(url)
+            try:
+                _write_until(mine, uuids, number, done.is_set)
+            finally:
+                mine.close()
+
+        assert together(work, 4) == [None] * 4
+        check_open(backend)
+
+    # --- how long it is kept ---
+
+    def test_only_what_ended_before_is_forgotten(self, backend: Backend, here: str) -> None:
+        since = backend.now()
+        claim(backend, "open", {here: "VCPU=1"})
+        claim(backend, "old", {here: "VCPU=1"})
+        release(backend, "old")
+        moment = backend.now()
+        a_later_moment()
+        claim(backend, "young", {here: "VCPU=1"})
+        a_later_moment()
+        release(backend, "young")
+
+        def told() -> set[str | None]:
+            report = backend.use_between(since, None, UseFilter(), (UseBy.CONSUMER,))
+            return {one.consumer for one in report}
+
+        assert backend.prune_use(moment) == 1
+        assert told() == {"open", "young"}
+        assert backend.prune_use(backend.now()) == 1
+        assert backend.prune_use(backend.now()) == 0
+        assert told() == {"open"}
+        check_open(backend)
+
+    def test_what_is_older_is_forgotten_by_those_who_write(
+        self, backend: Backend, here: str
+    ) -> None:
+        since = backend.now()
+        claim(backend, "old", {here: "VCPU=1"})
+        a_later_moment()
+        release(backend, "old")
+        backend.record_use(datetime.timedelta(0))
+        wanted = UseFilter(consumers=frozenset(["old"]))
+        for _ in range(1000):
+            adjust(backend, "other", {here: "CUSTOM_X=1" if _ == 0 else "VCPU=1"})
+            if not backend.use_between(since, None, wanted, ()):
+                break
+        assert not backend.use_between(since, None, wanted, ())
+        check_open(backend)
+
+    def test_what_was_forgotten_is_not_said_to_be_there(self, backend: Backend, here: str) -> None:
+        since = backend.now()
+        backend.record_use(datetime.timedelta(0))
+        a_later_moment()
+        backend.record_use(LONG)
+        recording = backend.use_recording()
+        assert recording is not None and recording.keep == LONG and recording.since > since
+        assert not backend.use_between(since, None, UseFilter(), ()).is_complete
+
+    # --- what cannot be asked ---
+
+    def test_what_is_to_come_cannot_be_asked(self, backend: Backend, here: str) -> None:
+        later = backend.now() + datetime.timedelta(hours=1)
+        with pytest.raises(exceptions.InvalidField, match="since"):
+            backend.use_between(later, None, UseFilter(), ())
+        a_later_moment()
+        report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())
+        assert report.until <= backend.now()
+
+
+def _write_until(
+    backend: Backend, uuids: Sequence[str], number: int, is_done: Callable[[], bool]
+) -> None:
+    """Claim, change, move and release until somebody is done, and a little more."""
+    turn = 0
+    while not is_done() or turn < 5:
+        consumer, here = f"job-{number}-{turn % 4}", uuids[turn % 3]
+        record = backend.held(consumer)
+        if record is None:
+            claim(backend, consumer, {here: "VCPU=1"}, user="ann")
+        elif turn % 5 == 0:
+            release(backend, consumer)
+        elif turn % 2:
+            adjust(backend, consumer, {here: "VCPU=1"})
+        else:
+            order(backend, ConsumerOrder.replace(consumer, deltas({here: "VCPU=1"}), user="bob"))
+        turn += 1
+
+
+def _some_orders(
+    backend: Backend, uuids: Sequence[str], chance: random.Random
+) -> list[ConsumerOrder]:
+    """Return an order for one consumer or two: one that can be carried out now."""
+    return [
+        _an_order(backend, consumer, uuids, chance)
+        for consumer in chance.sample(["early", "a", "b", "c"], chance.choice([1, 1, 2]))
+    ]
+
+
+def _an_order(
+    backend: Backend, consumer: str, uuids: Sequence[str], chance: random.Random
+) -> ConsumerOrder:
+    record = backend.held(consumer)
+    here = chance.choice(uuids)
+    said: dict[str, Any] = {
+        "user": chance.choice([None, "ann", "bob"]),
+        "project": chance.choice([None, None, "p", "q"]),
+    }
+    amount = chance.randint(1, 5)
+    if record is None:
+        return ConsumerOrder.claim(consumer, deltas({here: f"VCPU={amount}"}), **said)
+    what = chance.choice(["release", "replace", "add", "add", "move", "renew"])
+    if what == "release":
+        return ConsumerOrder.release(consumer)
+    if what == "renew":
+        return ConsumerOrder.renew(consumer)
+    if what == "add":
+        added = {uuids[0]: f"VCPU={amount},MEMORY_MB={amount}"}
+        return ConsumerOrder.adjust(consumer, deltas(added), **said)
+    if what == "replace":
+        return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={amount}"}), **said)
+    total = sum(use.amount for use in record.held if use.resource_class == "VCPU")
+    return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={total}"}))
