@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,6 +67,21 @@ def test_a_claim_is_begin_two_statements_and_commit(made: tuple[ro.Ledger, list[
     # on a connection that was idle in the pool
     assert waits(connections[-1], lambda: ledger.claim("job-2", {uuid: work})) == 4
     assert len(ledger.held("job-2").allocations) == 2
+
+
+def test_to_record_use_costs_no_statement_more(made: tuple[ro.Ledger, list[Any]]) -> None:
+    ledger, connections = made
+    ledger.backend.record_use(datetime.timedelta(days=400))
+    ledger.claim("job-1", {"host0": "VCPU=1"})  # which learns of it
+    uuid = ledger.provider("host0").uuid
+    assert uuid is not None
+    claimed = waits(connections[-1], lambda: ledger.claim("job-2", {uuid: {"VCPU": 1}}))
+    assert claimed == 4
+    released = waits(connections[-1], lambda: ledger.release("job-2"))
+    ledger.backend.record_use(None)
+    ledger.release("job-1")
+    ledger.claim("job-3", {uuid: {"VCPU": 1}})
+    assert waits(connections[-1], lambda: ledger.release("job-3")) == released
 
 
 def test_where_the_feed_is_costs_begin_a_statement_and_commit(

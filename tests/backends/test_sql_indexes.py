@@ -75,6 +75,8 @@ def use_everything(backend: SQLBackend) -> None:
     release(backend, "b")
     define(backend, Provider("host0", "VCPU=8"))
     backend.prune(NOW + datetime.timedelta(days=1))
+    backend.record_use(datetime.timedelta(days=1))
+    backend.prune_use(NOW + datetime.timedelta(days=1))
 
 
 def _tree(number: int) -> Provider:

@@ -20,7 +20,7 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.providers.feed import Cursor
-from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange
+from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Use
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.testing.conformance.races import processes, together
 from resource_objects.testing.conformance.requirements import Requirement, requires
@@ -324,19 +324,18 @@ class UseOverTimeRules(Kit):
 
     @law(7)
     def test_sums_are_exact_beyond_64_bits(self, backend: Backend) -> None:
-        most = 2**31 - 1
-        figures = {"total": most, "allocation_ratio": "1000"}
-        uuid = define(backend, host("host0", {"MEMORY_MB": figures}))["host0"]
+        uuid, most = define(backend, host("host0"))["host0"], 2**62
         backend.record_use(LONG)
         cursor = backend.cursor()
-        claim(backend, "job", {uuid: f"MEMORY_MB={most * 1000}"})
+        adopted = Use(uuid, "MEMORY_MB", most)
+        order(backend, ConsumerOrder.claim("job", (adopted,), adopts=True))
         began = time_of_last(backend, cursor)
-        while backend.now() - began < datetime.timedelta(milliseconds=10):
+        while backend.now() - began < datetime.timedelta(milliseconds=6):
             pass
         report = backend.use_between(began, None, UseFilter(), ())
         [row] = report
-        assert row.microseconds == most * 1000 * ((report.until - began) // _MICROSECOND)
-        assert row.microseconds > 2**53
+        assert row.microseconds == most * ((report.until - began) // _MICROSECOND)
+        assert row.microseconds > 2**63
 
     # --- the switch ---
 
