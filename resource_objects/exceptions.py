@@ -362,6 +362,9 @@ class Rule(enum.StrEnum):
     SUBTREE = "subtree"  #: nobody who gives one of the groups is above the others (bound: 0)
     DISABLED = "disabled"  #: it is out of service (bound: 0)
     GROUPS = "groups"  #: each group could be given, all at once cannot (bound: 0)
+    NEAR = "near"  #: no one place of a level gives it near the rest (bound: what the best one has)
+    NO_PLACE = "no_place"  #: nothing of what is asked is kept at a place of the level (bound: 0)
+    NEAR_AT_ONCE = "near_at_once"  #: each is given by some place, none gives all (bound: 0)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
 
 
@@ -399,7 +402,8 @@ class Reason:
     (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
     are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
     ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
-    network or policy, or the kind of device that was asked for, or several conditions in words.
+    network or policy, or the kind of device that was asked for, or the level of :attr:`Rule.NEAR`,
+    or several conditions in words.
     ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
     group of the request that it is about, or several, with commas between. ``disabled`` says why
     ``where`` is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for :attr:`Rule.NOT_WHOLE`
@@ -501,6 +505,8 @@ _OF_NO_CLASS = frozenset(
         Rule.ISOLATED,
         Rule.SUBTREE,
         Rule.GROUPS,
+        Rule.NO_PLACE,
+        Rule.NEAR_AT_ONCE,
     }
 )
 
@@ -547,6 +553,10 @@ _FINDINGS = {
     Rule.GROUPS: "asked {reason.requested} groups, each could be given, all at once cannot",
     Rule.AFFINITY: "asked {reason.requested}, at most {reason.free} near its host cells",
     Rule.AT_ONCE: "asked {reason.requested} devices, at most {reason.bound} fit at once",
+    Rule.NEAR: "asked {reason.requested} in one {reason.unit}, "
+    "free {reason.free} of {reason.bound} in the best",
+    Rule.NO_PLACE: "has no {reason.unit} that keeps anything of it",
+    Rule.NEAR_AT_ONCE: "has no {reason.unit} that gives all of it at once",
     Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",
 }
 

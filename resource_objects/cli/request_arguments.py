@@ -27,7 +27,10 @@ Said = dict[str, list[str]]
 
 _OURS, _PLACEMENT = "ours", "placement"
 #: Words about the request as a whole that a query string says itself.
-_OF_REQUEST = ("amounts", "groups", "group_policy", "same_subtree", "root_required")
+_OF_REQUEST = (
+    *("amounts", "groups", "group_policy", "same_subtree", "root_required"),
+    *("near", "near_policy"),
+)
 
 
 class ToGroup(argparse.Action):
@@ -85,6 +88,16 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         ("--root-required", "TRAIT", "a trait of the host itself; !TRAIT: not of it"),
     ):
         add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
+    add(
+        "--near",
+        metavar="LEVEL",
+        help="from as few NUMA cells (numa) as possible, or as few providers with this trait",
+    )
+    add(
+        "--near-policy",
+        choices=("preferred", "required"),
+        help="required: from one of them (default: preferred, the fewest first)",
+    )
     add("--query", metavar="QUERY", help="all of this in Placement's words: resources=VCPU:1&...")
     add(
         "--compatibility",
@@ -159,6 +172,8 @@ def _request(said: argparse.Namespace) -> Request:
         root_required=root_required,
         root_forbidden=root_forbidden,
         compatibility=_PLACEMENT if said.compatibility == _PLACEMENT else None,
+        near=said.near,
+        near_policy=said.near_policy,
     )
 
 

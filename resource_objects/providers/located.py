@@ -170,6 +170,14 @@ class LocatedViews:
             self._views[key] = self.beside(root, kind, {})
         return self._views.get(key)
 
+    def described(self, root: int, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return the providers that keep a resource in a tree that has some, and how it is told.
+
+        :param root: the backend's number of the root, as those returned
+        """
+        numbers, texts = zip(*self._parts[root, kind], strict=True)
+        return numbers, texts
+
     def beside(self, root: int, kind: str, used: Mapping[tuple[int, str], int]) -> LocatedView:
         """Return the inventory over a tree that has some, with more of it in use.
 

@@ -132,8 +132,8 @@ def format(request: Request, limit: int | None = None) -> str:
 
     :param limit: how many candidates, from 1 on; None for all
     :raises InvalidRequest: for what a query cannot say: where something goes (NUMA topologies,
-        devices), traits of one class, aggregates whose names read as something else, a group that
-        says nothing, several named groups without a policy
+        devices), a level that all has to be near at, traits of one class, aggregates whose names
+        read as something else, a group that says nothing, several named groups without a policy
     :raises InvalidAmount: for a limit that is none
 
     >>> format(Request("VCPU=1", required=["CUSTOM_A"], member_of=["rack1"]), limit=10)
@@ -183,6 +183,9 @@ def _said(group: RequestGroup) -> Iterator[tuple[str, str]]:
 
 def _said_of_all(request: Request) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of the request as a whole."""
+    if request.near is not None:
+        expected = "none: a query says what is near by groups and same_subtree"
+        raise exceptions.InvalidRequest("near", request.near, expected)
     if request.group_policy is not None:
         yield "group_policy", request.group_policy
     elif len(request.named) > 1:

@@ -16,6 +16,10 @@ from resource_objects.resources.traits import known_traits
 POLICIES = ("none", "isolate")
 #: Whose rules a request may be read by.
 COMPATIBILITIES = ("placement",)
+#: The level of NUMA cells, whoever made them: by hand or by discovery.
+CELLS = "numa"
+#: How much it matters that all is near: a preference, or a condition.
+NEAR_POLICIES = ("preferred", "required")
 #: No request has more groups than this: absurd ones are refused before anything is searched.
 MAX_GROUPS = 1000
 #: Nor more characters: in all names it says, or as a query string.
@@ -44,6 +48,12 @@ class Request(base.Value):
     whose rules a request is read by: None for ours, ``"placement"`` for those of OpenStack's
     Placement (D14), which requests in its words have.
 
+    ``near`` is a level, below which all that is kept there comes from as few places as possible:
+    ``"numa"`` for NUMA cells, or a trait for the level of the providers that have it. What a host
+    keeps for the level as a whole (its disk, or CPUs that no cell has) is not meant. By
+    ``near_policy="required"`` all of it comes from one; by ``"preferred"``, which is the default,
+    the fewest come first, over all hosts, and no host is refused for it.
+
     :attr:`resources` is the sum over all groups. Cost: some 40 microseconds to make.
 
     >>> request = Request("VCPU=16,MEMORY_MB=65536,PGPU=3", required=["CUSTOM_H100"])
@@ -70,6 +80,8 @@ class Request(base.Value):
     root_required: frozenset[str] = fields.traits(default=frozenset())
     root_forbidden: frozenset[str] = fields.traits(default=frozenset())
     compatibility: str | None = fields.choice(*COMPATIBILITIES, default=None)
+    near: str | None = fields.text(nullable=True, default=None)
+    near_policy: str | None = fields.choice(*NEAR_POLICIES, default=None)
 
     def __init__(
         self,
@@ -82,6 +94,8 @@ class Request(base.Value):
         root_required: Iterable[str] = (),
         root_forbidden: Iterable[str] = (),
         compatibility: str | None = None,
+        near: str | None = None,
+        near_policy: str | None = None,
         **of_unnamed: Any,
     ) -> None:
         """Make a request.
@@ -104,6 +118,8 @@ class Request(base.Value):
             root_required=read_traits("root_required", root_required),
             root_forbidden=read_traits("root_forbidden", root_forbidden),
             compatibility=_choice("compatibility", compatibility, COMPATIBILITIES),
+            near=near,
+            near_policy=_choice("near_policy", near_policy, NEAR_POLICIES),
         )
 
     @classmethod
@@ -142,6 +158,11 @@ class Request(base.Value):
         return self.group_policy == "isolate"
 
     @property
+    def must_be_near(self) -> bool:
+        """Whether all of it comes from one place of the level :attr:`near`."""
+        return self.near_policy == "required"
+
+    @property
     def resources(self) -> Amounts:
         """All that is asked, over all groups, for whoever takes one after the other.
 
@@ -172,6 +193,20 @@ class Request(base.Value):
         self._check_subtrees(set(suffixes[1:]))
         self._check_sums()
         check_traits("root_", self.root_required, self.root_forbidden)
+        self._check_near()
+
+    def _check_near(self) -> None:
+        if self.near is None:
+            if self.near_policy is not None:
+                raise exceptions.InvalidRequest(
+                    "near_policy", self.near_policy, "a level beside it, such as near='numa'"
+                )
+            return
+        check_level("near", self.near)
+        if self.compatibility is not None:
+            raise exceptions.InvalidRequest(
+                "near", self.near, f"none by the rules of {self.compatibility}: same_subtree"
+            )
 
     def _check_size(self) -> None:
         if len(self.groups) > MAX_GROUPS:
@@ -226,20 +261,46 @@ class Request(base.Value):
         for name in ("root_required", "root_forbidden"):
             if getattr(self, name):
                 yield name, ",".join(sorted(getattr(self, name)))
-        if self.compatibility is not None:
-            yield "compatibility", self.compatibility
+        for name in ("compatibility", "near", "near_policy"):
+            if getattr(self, name) is not None:
+                yield name, getattr(self, name)
 
     def __repr__(self) -> str:
         parts = [repr(str(self.unnamed.resources))] if self.unnamed.resources else []
         parts += [f"{name}={value!r}" for name, value in self.unnamed.arguments().items()]
         parts += [f"groups={list(self.named)!r}"] if self.named else []
-        for name in ("group_policy", "compatibility"):
+        for name in ("group_policy", "compatibility", "near", "near_policy"):
             parts += [f"{name}={getattr(self, name)!r}"] if getattr(self, name) else []
         if self.same_subtree:
             parts += [f"same_subtree={[sorted(some) for some in self.same_subtree]}"]
         for name in ("root_required", "root_forbidden"):
             parts += [f"{name}={sorted(getattr(self, name))}"] if getattr(self, name) else []
         return f"Request({', '.join(parts)})"
+
+
+def trait_of_level(level: str) -> str:
+    """Return the trait of the providers that stand for the places of a level.
+
+    >>> trait_of_level("numa"), trait_of_level("CUSTOM_SOCKET")
+    ('HW_NUMA_ROOT', 'CUSTOM_SOCKET')
+    """
+    return "HW_NUMA_ROOT" if level == CELLS else level
+
+
+def check_level(what: str, given: object) -> None:
+    """Raise for what is no level.
+
+    :raises InvalidRequest: for what is neither ``numa`` nor a trait that there is
+
+    >>> check_level("near", "socket")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidRequest: near: got 'socket', expected numa, or the trait ...
+    """
+    try:
+        known_traits([trait_of_level(given)] if isinstance(given, str) else given)  # type: ignore
+    except exceptions.InvalidInput as error:
+        expected = "numa, or the trait of who stands for such a place, such as CUSTOM_SOCKET"
+        raise exceptions.InvalidRequest(what, given, expected) from error
 
 
 def _choice(what: str, value: object, known: tuple[str, ...]) -> Any:

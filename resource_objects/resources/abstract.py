@@ -332,6 +332,13 @@ class Resource(base.Value, abc.ABC):
         """
         return ()
 
+    def cell_of_part(self, description: str) -> int | None:
+        """Return the id of the host cell that a part is, or is next to; None if nobody says.
+
+        :param description: of the part, as it is kept
+        """
+        return None
+
     def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
         """Return whether a plain count surely fits the inventory kept as one record, if so much is
         used of it.

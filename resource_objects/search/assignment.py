@@ -70,8 +70,11 @@ class Assigning:
         budget: Budget,
         preference: Preference | None = None,
         rest: Rest | None = None,
+        options: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """:param rest: what is asked besides, None for nothing"""
+        """:param rest: what is asked besides, None for nothing
+        :param options: by kind, who may give a group; None: whoever gives one by itself
+        """
         self._rest = rest
         self._fleet = named.fleet
         self._budget = budget
@@ -79,7 +82,8 @@ class Assigning:
         self._isolates = named.isolates
         self._subtrees = named.subtrees
         budget.spend(len(named.kinds) * _PER_KIND // PER_STEP)
-        options = [named.options(kind, tree) for kind in named.kinds]
+        if options is None:
+            options = [named.options(kind, tree) for kind in named.kinds]
         budget.spend(sum(map(len, options)) * _PER_OPTION // PER_STEP)
         self._places, self._equal = self._ordered(options, tree, preference)
         local = {provider: place for place, provider in enumerate(self._places)}

@@ -230,13 +230,15 @@ def reasons_of(problem: Problem, tree: int) -> tuple[Reason, ...]:
     """Return by which conditions a host fails, each once. Cost: some 50 microseconds.
 
     What is asked of the host itself comes first, and is all where it fails. Where groups are named,
-    nothing is told of the group without a name if that could be given.
+    or a level all has to be near at, nothing is told of the group without a name if that could be
+    given.
     """
     sources: dict[Condition, int] = {}
     host = Partial(tree, sources, {})
     _walk(problem.of_host, host)
     if not any(host.told.values()):
-        if not problem.named or not problem.together.holds(tree):
+        is_all = not problem.named and problem.near is None
+        if is_all or not problem.together.holds(tree):
             sources.update(problem.traits.sources(tree))
             _walk(problem.of_unnamed, host)
         _walk(problem.of_groups, host)

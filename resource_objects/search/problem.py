@@ -55,11 +55,13 @@ from resource_objects.search.conditions.located import (
     Nearness,
     lay_located,
 )
+from resource_objects.search.conditions.near import Near, OnePlace
 from resource_objects.search.conditions.together import Together
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.conditions.units import having_free
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.order import Preference
+from resource_objects.search.places import Places, places_of
 from resource_objects.search.solver import can, does_not_fit
 
 
@@ -82,6 +84,7 @@ class Problem:
     is_host: Booleans  #: by tree: may be found
     is_told: Booleans  #: by tree: is explained if it is not found
     has_own: Booleans  #: by tree: keeps something of what is asked
+    near: Near | None = None  #: the level of which few places are to give all of it
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -112,10 +115,11 @@ class Problem:
 GROUP_PATIENCE = 10_000
 
 
-def _can_groups(named: Named, tree: int) -> bool:
+def _can_groups(named: Named, tree: int, options: Sequence[Sequence[int]] | None = None) -> bool:
     """Return whether groups can be given, or whether that takes too long to find out."""
+    assigning = Assigning(named, tree, Budget(GROUP_PATIENCE), options=options)
     try:
-        return next(Assigning(named, tree, Budget(GROUP_PATIENCE)).ways(), None) is not None
+        return not named or next(assigning.ways(), None) is not None
     except SearchLimitReached:
         return True
 
@@ -177,7 +181,12 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         together,
     ]
     beside = {one.resource_class: one.amount for one in demands}
-    of_groups: list[Condition] = [Groups(named, is_host, beside, _can_groups)] if named else []
+    groups = Groups(named, is_host, beside, _can_groups) if named else None
+    near = _lay_near(fleet, request, laying, laid, where, named, rules)
+    of_groups: list[Condition] = []
+    if near is not None and near.is_required:
+        of_groups.append(_one_place(near, request, laid, groups))
+    of_groups += [] if groups is None else [groups]
     if disabled is not None:
         asked = {
             *request.resources.names(),
@@ -200,7 +209,59 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         is_host,
         is_told,
         has_own,
+        near,
     )
+
+
+def _lay_near(
+    fleet: Fleet,
+    request: Request,
+    laying: Laying,
+    laid: Qualifications,
+    located: Sequence[LocatedCondition],
+    named: Named,
+    rules: Semantics,
+) -> Near | None:
+    """Return the level of a request over a fleet, None if it has none."""
+    if request.near is None:
+        return None
+    places, overdrawn = places_of(fleet, request.near), functools.partial(does_not_fit, fleet)
+    group = request.unnamed
+    classes = [
+        ClassCondition(
+            fleet,
+            rules,
+            _demand(
+                fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules, places
+            ),
+            lambda here: can([here]),
+            lambda here: overdrawn([here]),
+        )
+        for one in wanted(request)
+    ]
+    return Near(fleet, places, request.must_be_near, classes, located, named)
+
+
+def _one_place(
+    near: Near, request: Request, laid: Qualifications, groups: Groups | None
+) -> OnePlace:
+    """Return the condition that one place gives all of it."""
+    labels = tuple(one.label for one in laid.some)
+    traits = RequiredTraits(near.fleet, labels, (*near.classes, *near.located))
+
+    def decide(tree: int) -> bool:
+        here = near.of_tree(tree)
+        try:
+            for among in here.sets(1, Budget(GROUP_PATIENCE)):
+                asks, where = here.within(among)
+                if can(asks, where) and _can_groups(near.named, tree, here.options(among)):
+                    return True
+        except SearchLimitReached:
+            return True
+        return False
+
+    assert request.near is not None, "it is asked for"
+    return OnePlace(near, request.near, traits, groups, decide)
 
 
 def _looked_at(
@@ -238,7 +299,12 @@ def _demand(
     laid: Qualifications,
     of_class: Sequence[Qualification],
     rules: Semantics,
+    places: Places | None = None,
 ) -> FleetDemand:
+    """Return one class over the fleet.
+
+    :param places: of the level that all has to be near at; None for none
+    """
     rows, name = fleet.rows(one.resource_class), one.resource_class
     each = (*laid.each, *of_class)
     is_free = having_free(fleet, rows, one.units)
@@ -246,9 +312,11 @@ def _demand(
         range(rows.first, rows.first + len(rows.provider)),
         [~one.own[rows.provider] for one in each],
         [one.own[rows.provider] for one in laid.some],
-        is_free & ~rows.is_part,
+        is_free & _giving(rows, places),
     )
     is_device = _splitting(rows, one, rules)
+    if places is not None and not one.units:
+        is_device = is_device | (rows.is_part & (places.of[rows.provider] >= 0))
     return FleetDemand(
         resource_class=name,
         whole=one.whole,
@@ -262,6 +330,18 @@ def _demand(
         own=own,
         pooled=_pooled(fleet, rows, each, laid.some, is_free),
     )
+
+
+def _giving(rows: ClassRows, places: Places | None) -> Booleans:
+    """Return which inventories of a class give it: not the parts of what another has.
+
+    Where a tree keeps some in places of a level, only what is there.
+    """
+    if places is None:
+        return ~rows.is_part
+    binds = places.binds(rows.tree, rows.provider)[rows.tree]
+    found: Booleans = np.where(binds, places.of[rows.provider] >= 0, ~rows.is_part)
+    return found
 
 
 def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
@@ -409,9 +489,14 @@ def possible(problem: Problem) -> Integers:
     Cost: a vectorised pass for each class, and each class and trait.
     """
     passing = problem.is_host.copy()
+    near = problem.near
+    if near is not None and near.is_required:
+        return np.flatnonzero(passing & near.mask())
     for condition in problem.conditions:
         if np.count_nonzero(passing):  # which costs a tenth of any(), and is asked often
             passing &= condition.mask()
+    if near is not None:
+        passing |= problem.is_host & near.mask()
     return np.flatnonzero(passing)
 
 
@@ -445,7 +530,7 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     Cost: a pass for each class, and each class and trait.
     """
     fleet, asks = problem.fleet, problem.demands
-    if not asks or problem.located or problem.named or _gives_units(problem):
+    if not asks or problem.located or problem.named or problem.near or _gives_units(problem):
         return None
     decides = np.ones(len(problem.is_host), dtype=np.bool_)
     is_only = np.ones_like(decides) if of_each or not is_plain else None

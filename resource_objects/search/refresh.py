@@ -190,7 +190,7 @@ _RULES = (
     *("is_below", "is_single", "is_part"),
 )
 #: What of a fleet is worked out when it is first asked for, and does not depend on use.
-_WORKED_OUT = ("roots", "is_pool", "equivalence", "listed", "_starts")
+_WORKED_OUT = ("roots", "is_pool", "equivalence", "listed", "places", "_starts")
 
 
 def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:

@@ -16,6 +16,7 @@ before the first can be given.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ from resource_objects.search.explain import Explanation, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Direct, Problem, direct, lay, possible
-from resource_objects.search.tree_search import TreeSearch, counted_candidate
+from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -75,11 +76,21 @@ class _Run:
         self.cut_short: list[int] = []  # a larger share of the budget would not help
         self.is_cut_short = False  # some host may have more candidates than were found
         self.of_pools: set[Hashable] = set()  # what no tree gives any of itself
-        self.place: dict[int, int] = {}  # of the trees that were looked at, in their order
+        #: of the trees that were looked at: of how few places, and in which order
+        self.place: dict[int, tuple[int, int]] = {}
+        self.looks = itertools.count()
         #: trees that may have further candidates, None for one that arrays decided
         self.waiting: dict[int, TreeSearch | None] = {}
         self.by_pools: dict[tuple[int, ...], int] = {}  # trees that only these serve: the first
         self.like: dict[int, list[int]] = {}  # the others of the same pools
+        self.near = self._near()  # where few places are best: of how few each tree may be next
+        self.begun: dict[int, TreeSearch] = {}  # trees that may have something of more places
+
+    def _near(self) -> dict[int, int] | None:
+        near = self.problem.near
+        if near is None or near.is_required:
+            return None
+        return dict(zip(self.possible.tolist(), near.least()[self.possible].tolist(), strict=True))
 
     @property
     def is_full(self) -> bool:
@@ -89,7 +100,9 @@ class _Run:
     def hits(self) -> Iterator[Hit]:
         """Yield what is found, by turns, then in the order of the trees."""
         trees = self.preference.trees(self.possible)
-        late: list[tuple[int, Hit]] = []  # comes after what a host that needs more may still have
+        late: list[
+            tuple[tuple[int, int], Hit]
+        ] = []  # comes after what a host that needs more may still have
         for place, hit in self._first(trees, FIRST_TURN):
             if self.undecided:
                 late.append((place, hit))
@@ -133,15 +146,34 @@ class _Run:
         """Return some trees, and those that find what they find."""
         return [each for tree in trees for each in (tree, *self.like.get(tree, ()))]
 
-    def _first(self, trees: Sequence[int], most: int) -> Iterator[tuple[int, Hit]]:
-        """Yield the first candidate of each with its place, with at most ``most`` steps for one."""
+    def _first(self, trees: Sequence[int], most: int) -> Iterator[tuple[tuple[int, int], Hit]]:
+        """Yield the first candidate of each with its place, with at most ``most`` steps for one.
+
+        Where few places are best, those of the fewest come first, of whichever tree.
+        """
+        if self.near is None:
+            yield from self._turn(trees, most, 0)
+            return
+        left = list(trees)
+        while left and not self.is_full:
+            count = min([self.near[tree] for tree in left])
+            yield from self._turn([tree for tree in left if self.near[tree] == count], most, count)
+            left = [tree for tree in left if self.near[tree] > count]
+            if left and not self.budget.left:
+                self.undecided.extend(left)
+                return
+
+    def _turn(
+        self, trees: Sequence[int], most: int, count: int
+    ) -> Iterator[tuple[tuple[int, int], Hit]]:
+        """Yield the first candidate of some trees with its place, of so many places or fewer."""
         direct = self.direct
         for number, tree in enumerate(trees):
             if self.is_full:
                 return
             if self._is_served_alike(tree):
                 continue
-            place = self.place.setdefault(tree, len(self.place))
+            place = self.place.setdefault(tree, (count, next(self.looks)))
             if direct is not None and direct.decides[tree]:
                 self._note(tree, direct)
                 yield place, tree
@@ -155,7 +187,10 @@ class _Run:
 
     def _tried(self, tree: int, most: int) -> Hit | None:
         """Return the first candidate of a tree, None if there is none or the steps ran out."""
-        hosting = TreeSearch(self.problem, tree, self.preference)
+        least = None if self.near is None else self.near[tree]
+        hosting = self.begun.pop(tree, None) or TreeSearch(
+            self.problem, tree, self.preference, least
+        )
         try:
             hit = self._step(tree, hosting, most)
         except CutShort:
@@ -163,6 +198,12 @@ class _Run:
             return None
         except SearchLimitReached:
             self.undecided.append(tree)
+            return None
+        if isinstance(hit, Wider):
+            assert self.near is not None, "it was asked for few places"
+            self.near[tree] = hit.places
+            self.begun[tree] = hosting
+            del self.place[tree]
             return None
         self.seen.add(tree)
         if hit is not None and self.per_host != 1:
@@ -198,6 +239,8 @@ class _Run:
                 return
             try:
                 hit = self._step(tree, self._taken_up(tree), self.budget.left)
+                while isinstance(hit, Wider):
+                    hit = self._step(tree, self._taken_up(tree), self.budget.left)
             except SearchLimitReached:
                 self.is_cut_short = True
                 hit = None
@@ -214,13 +257,15 @@ class _Run:
             known.next(self.budget, self.budget.left)  # what arrays have found already
         return known
 
-    def _step(self, tree: int, hosting: TreeSearch, most: int) -> Hit | None:
+    def _step(self, tree: int, hosting: TreeSearch, most: int) -> Hit | Wider | None:
         """Return the next candidate of a tree, None if there is none.
 
         What pools alone give is found once, by whichever tree comes first.
         """
         is_of_others = False
         while (found := hosting.next(self.budget, most)) is not None:
+            if isinstance(found, Wider):
+                return found
             if found.is_of_pools and not self.problem.rules.host_gives:
                 if found.key in self.of_pools:
                     is_of_others = True

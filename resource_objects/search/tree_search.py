@@ -32,6 +32,7 @@ from resource_objects.search.conditions.amounts import (
     splits,
 )
 from resource_objects.search.conditions.located import LocatedTreeDemand
+from resource_objects.search.conditions.near import ANYWHERE, Near
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Preference
@@ -47,19 +48,33 @@ class TreeCandidate(NamedTuple):
     is_of_pools: bool  #: whether pools give all of it, so that other trees may find it too
 
 
+class Wider(NamedTuple):
+    """There is no further candidate of so few places: the next ones have more."""
+
+    places: int
+
+
 class TreeSearch:
     """The search on one tree; it may be left and taken up again."""
 
-    def __init__(self, problem: Problem, tree: int, preference: Preference) -> None:
+    def __init__(
+        self, problem: Problem, tree: int, preference: Preference, places: int | None = None
+    ) -> None:
+        """:param places: of how few places candidates may be, if few are asked for"""
         self._problem = problem
         self._tree = tree
         self._preference = preference
         self._purse = Budget(0)
         self._has_found = False
+        self._seen: set[Hashable] = set()
+        self._least = 1 if places is None else places
         self._ways = self._every()
 
-    def next(self, budget: Budget, most: int) -> TreeCandidate | None:
+    def next(self, budget: Budget, most: int) -> TreeCandidate | Wider | None:
         """Return the next candidate, None if there is none.
+
+        Where few places of a level are to give it, those of the fewest come first; before those of
+        more comes how many these have.
 
         :param most: steps that it may take of the budget
         :raises SearchLimitReached: if that is not enough; then no more is to be had of this one
@@ -67,18 +82,48 @@ class TreeSearch:
         with budget.lend(self._purse, most):
             return next(self._ways, None)
 
-    def _every(self) -> Iterator[TreeCandidate]:
-        problem = self._problem
-        asks = problem.of_tree(self._tree, self._preference)
-        located = problem.located_of_tree(self._tree)
-        self._unnamed = ResidualDemand(problem.fleet, asks, located, self._purse)
-        seen: set[Hashable] = set()
+    def _every(self) -> Iterator[TreeCandidate | Wider]:
+        problem, near = self._problem, self._problem.near
+        if near is not None:
+            yield from self._by_places(near)
+        if near is None or not near.is_required:
+            asks = problem.of_tree(self._tree, self._preference)
+            yield from self._within(asks, problem.located_of_tree(self._tree))
+
+    def _by_places(self, near: Near) -> Iterator[TreeCandidate | Wider]:
+        """Yield what few places give, the fewest first."""
+        here = near.of_tree(self._tree, self._preference)
+        for count in range(self._least, 2 if near.is_required else here.most + 1):
+            if count > self._least:
+                yield Wider(count)
+            for among in here.sets(count, self._purse):
+                asks, located = here.within(among)
+                options = here.options(among) if self._problem.named else None
+                yield from self._within(asks, located, options, only_first=here.splits_counts)
+        if not near.is_required and self._least < ANYWHERE:
+            yield Wider(ANYWHERE)
+
+    def _within(
+        self,
+        asks: Sequence[TreeDemand],
+        located: Sequence[LocatedTreeDemand],
+        options: Sequence[Sequence[int]] | None = None,
+        *,
+        only_first: bool = False,
+    ) -> Iterator[TreeCandidate]:
+        """Yield what is found of a demand on this tree.
+
+        :param options: by kind of named group, who may give one; None: whoever does by itself
+        :param only_first: whether one way to give the unnamed group is enough
+        """
+        self._unnamed = ResidualDemand(self._problem.fleet, asks, located, self._purse)
+        self._options, self._only_first = options, only_first
         for given in self._assignments():
             found = False
             for one in self._of(given):
                 found = True
-                if one.key not in seen:
-                    seen.add(one.key)
+                if one.key not in self._seen:
+                    self._seen.add(one.key)
                     self._has_found = True
                     yield one
             if not found and self._is_hopeless(given):
@@ -95,7 +140,7 @@ class TreeSearch:
         elif self._unnamed.first({}, {}, False) is not None:
             named = self._problem.named
             assigning = Assigning(
-                named, self._tree, self._purse, self._preference, rest=self._unnamed
+                named, self._tree, self._purse, self._preference, self._unnamed, self._options
             )
             yield from assigning.ways()
 
@@ -116,7 +161,7 @@ class TreeSearch:
         if first is None:
             return
         yield first
-        if not self._unnamed.asks:
+        if not self._unnamed.asks or self._only_first:
             return
         states: dict[int, Hashable] = {}
         for number, provider in given.given:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,21 @@ class Views:
     def of(self, kind: str) -> Parts:
         """Return the parts of a kind, which may be none."""
         return self.parts.get(kind, NO_PARTS)
+
+    def described(self, kind: str) -> Iterator[tuple[int, str]]:
+        """Yield the places of the providers of a kind's parts, each with its description.
+
+        Cost: some 20 microseconds for each tree that has some.
+        """
+        parts = self.of(kind)
+        first = np.flatnonzero(np.diff(parts.tree, prepend=-1))
+        for tree, provider in zip(
+            parts.tree[first].tolist(), parts.provider[first].tolist(), strict=True
+        ):
+            source, moved = self._source_of(tree)
+            numbers, texts = source.located.described(source.root_of(provider - moved), kind)
+            places = source.place.of(numbers) + moved
+            yield from zip(places.tolist(), texts, strict=True)
 
     def of_devices(self, provider: int, name: str) -> str | None:
         """Return the kind of devices whose parts are kept as a class there, None if there is none.

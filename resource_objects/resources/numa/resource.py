@@ -77,6 +77,10 @@ class NUMATopologyResource(abstract.Resource):
         """Return what each guest cell needs of a host cell at least, by class."""
         return lower_bounds(given(amount), classes)
 
+    def cell_of_part(self, description: str) -> int | None:
+        """Return the id of a cell."""
+        return storage.cell_id(description)
+
     def parse_amount(self, text_form: str) -> NUMATopologyAmount:
         """Return the amount of ``CELLS[:option=value]...`` (:mod:`.text`)."""
         return NUMATopologyAmount.parse(text_form)

@@ -244,6 +244,20 @@ def _cell(description: str | None, figures: _Figures) -> HostCell:
         return HostCell(**said, memory_mb=memory, pages=pools)
 
 
+@functools.lru_cache(maxsize=4096)
+def cell_id(description: str) -> int | None:
+    """Return the id of the cell that is described, None if that is no description of one.
+
+    >>> cell_id('{"id": 1, "shared": [4, 5]}')
+    1
+    """
+    try:
+        with reading("a cell", description) as said:
+            return int(said["id"])
+    except exceptions.InvalidInventory:
+        return None
+
+
 def _usage(
     cell: HostCell,
     records: Mapping[str, InventoryRecord],

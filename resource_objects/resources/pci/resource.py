@@ -62,6 +62,10 @@ class PCIResource(abstract.Resource):
         """
         return self.from_parts([KeptPart(tuple(records), description)])
 
+    def cell_of_part(self, description: str) -> int | None:
+        """Return the host cell that a device, or a card with its functions, is next to."""
+        return storage.node_of(description)
+
     def from_parts(
         self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
     ) -> PCIInventory:

@@ -231,6 +231,15 @@ def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[s
     return tuple(devices), tuple(withheld)
 
 
+def node_of(description: str) -> int | None:
+    """Return the host cell that all devices of a description are next to, None if nobody says."""
+    try:
+        nodes = {device.numa_node for device in _devices(description)[0]}
+    except exceptions.InvalidInventory:
+        return None
+    return nodes.pop() if len(nodes) == 1 else None
+
+
 def _check_figures(part: KeptPart, devices: Sequence[Device]) -> None:
     counts = Counter(device.resource_class for device in devices)
     totals = {record.resource_class: record.total for record in part.records}

@@ -15,6 +15,7 @@ list of them that the prefilter, the stages and the explanation walk.
 ``traits``          required traits, for each of which some class answers
 ``contention``      what several sources draw on together
 ``together``        all of the unnamed group at once
+``near``            all of it from few places of a level, or from one
 ``groups``          named groups, each given by one provider
 ==================  ===============================================================================
 """

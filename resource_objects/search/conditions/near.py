@@ -1,0 +1,373 @@
+"""All of a request from few places of a level, or from one: over the fleet, and on one tree.
+
+What a tree keeps in places of the level (:mod:`~resource_objects.search.places`) is bound: it comes
+from those that are chosen. A class that a tree keeps for the host as a whole alone (its disk, or CPUs
+that no cell has) is bound to nothing. Counts that cells share with their host are given by the
+cells then, and may be given by several.
+
+How few places it takes is found out by trying: all sets of one place that have enough of each class
+by itself, then of two, and so on; each is a decision of its own, as if there were nothing else
+(:class:`TreePlaces`). A tree that cannot hold the request so, however many places, is asked without
+the level, unless the level is required. Over the fleet, sums by place say how few it takes at least
+(:meth:`Near.least`), so that hosts are tried in the order of that.
+
+Rejected: a weight for each place in the decision itself, which would have to be made with every
+solution before the best is known; greedy filling of the place that has most, which finds three
+places where two would do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.requests.request import CELLS
+from resource_objects.resources.budget import Budget
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.backtracking import Solution, solutions
+from resource_objects.search.conditions.amounts import ClassCondition, TreeDemand, bits
+from resource_objects.search.conditions.base import Condition, Cut, Partial
+from resource_objects.search.conditions.groups import GroupKind, Groups, Named
+from resource_objects.search.conditions.located import LocatedCondition, LocatedTreeDemand
+from resource_objects.search.conditions.traits import RequiredTraits
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.order import Preference
+from resource_objects.search.places import Places
+
+#: More places than any tree has: asked without the level.
+ANYWHERE = 1 << 40
+
+
+def told(level: str) -> str:
+    """Return what one place of a level is called.
+
+    >>> told("numa"), told("CUSTOM_SOCKET")
+    ('NUMA cell', 'CUSTOM_SOCKET')
+    """
+    return "NUMA cell" if level == CELLS else level
+
+
+class Near:
+    """A level over a fleet and for a request: what of it is bound where."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        places: Places,
+        is_required: bool,
+        classes: Sequence[ClassCondition],
+        located: Sequence[LocatedCondition],
+        named: Named,
+    ) -> None:
+        """:param classes: each count of the unnamed group, as the places give it"""
+        self.fleet = fleet
+        self.places = places
+        self.is_required = is_required
+        self.classes = classes
+        self.located = located
+        self.named = named
+        #: by tree, for each class, located amount and kind of group: whether it is bound there
+        self.binds_class = [self._binds(one.demand.rows.provider) for one in classes]
+        self.binds_located = [self._binds(one.providers) for one in located]
+        self.binds_kind = [self._binds_of(kind) for kind in named.kinds]
+
+    def _binds(self, providers: Integers) -> Booleans:
+        """Return the trees in which one of some providers is not of the host as a whole."""
+        return self.places.binds(self.fleet.tree[providers], providers)
+
+    def _binds_of(self, kind: GroupKind) -> Booleans:
+        """Return the trees in which somebody who keeps some class of a group is not of the whole."""
+        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        for rows, _ in kind.classes:
+            found |= self._binds(rows.provider[~rows.is_part])
+        return found
+
+    # --- over the fleet ---
+
+    def mask(self) -> Booleans:
+        """Return the trees that seem to have enough of everything in one place.
+
+        Cost: some passes over the inventories of each class.
+        """
+        able = np.ones(len(self.places), dtype=np.bool_)
+        for amount, sums, binds in self._sums():
+            able &= (sums >= amount) | ~binds[self.places.tree]
+        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        found[self.places.tree[able]] = True
+        return found & self._binds_any()
+
+    def least(self) -> Integers:
+        """Return, by tree, how few places it takes at least; :data:`ANYWHERE` if none will do."""
+        found = np.where(self._binds_any(), 1, ANYWHERE)
+        for amount, sums, binds in self._sums():
+            most = np.zeros(len(found), dtype=np.int64)
+            np.maximum.at(most, self.places.tree, sums)
+            count = -(-amount // np.maximum(most, 1))
+            count[most == 0] = ANYWHERE
+            found = np.where(binds, np.maximum(found, count), found)
+        found[found > self.places.count] = ANYWHERE
+        return found
+
+    def _binds_any(self) -> Booleans:
+        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        for binds in (*self.binds_class, *self.binds_located, *self.binds_kind):
+            found |= binds
+        return found
+
+    def _sums(self) -> Iterator[tuple[int, Integers, Booleans]]:
+        """Yield how much is asked of each class, what each place gives, and where it is bound.
+
+        Of what says where it goes, and of groups, one piece has to be there at least.
+        """
+        at = self.places.of
+        for one, binds in zip(self.classes, self.binds_class, strict=True):
+            rows, demand = one.demand.rows, one.demand
+            able = demand.own.allowed & (at[rows.provider] >= 0) & (rows.low <= rows.high)
+            part = np.where(demand.is_device, np.minimum(rows.high, demand.amount), 0)
+            part = np.where(demand.gives_all, demand.amount, part)
+            sums = np.zeros(len(self.places), dtype=np.int64)
+            np.add.at(sums, at[rows.provider[able]], part[able].clip(0))
+            yield demand.amount, sums, binds
+        for located, binds in zip(self.located, self.binds_located, strict=True):
+            yield 1, self._ones(located.providers[located.demand.allowed]), binds
+        for kind, binds in zip(self.named.kinds, self.binds_kind, strict=True):
+            yield 1, self._ones(np.flatnonzero(kind.own)), binds
+
+    def _ones(self, providers: Integers) -> Integers:
+        found = np.zeros(len(self.places), dtype=np.int64)
+        at = self.places.of[providers]
+        found[at[at >= 0]] = 1
+        return found
+
+    # --- on one tree ---
+
+    def of_tree(self, tree: int, preference: Preference | None = None) -> TreePlaces:
+        """Return what is asked of one tree, place by place."""
+        asks = [one.of_tree(tree) for one in self.classes]
+        if preference is not None and not preference.is_plain:
+            asks = [preference.of_sources(ask, tree) for ask in asks]
+        return TreePlaces(self, tree, asks, [one.of_tree(tree) for one in self.located])
+
+
+class _Need(NamedTuple):
+    """What has to come together from the places that are chosen."""
+
+    amount: int
+    gains: Mapping[int, int]  #: by place, how much it adds at most
+
+
+class TreePlaces:
+    """A request asked of some places of one tree."""
+
+    def __init__(
+        self,
+        near: Near,
+        tree: int,
+        asks: Sequence[TreeDemand],
+        located: Sequence[LocatedTreeDemand],
+    ) -> None:
+        self._near = near
+        self._asks = asks
+        self._located = located
+        self._options = [near.named.options(kind, tree) for kind in near.named.kinds]
+        at, provider = near.places.of, near.fleet.inventories.provider
+        #: of each source, part and option the place; None where nothing is bound
+        self._of_asks = [
+            at[provider[list(ask.numbers)]].tolist() if binds[tree] else None
+            for ask, binds in zip(asks, near.binds_class, strict=True)
+        ]
+        self._of_parts = [
+            at[list(one.places)].tolist() if binds[tree] else None
+            for one, binds in zip(located, near.binds_located, strict=True)
+        ]
+        self._of_options = [
+            at[some].tolist() if binds[tree] else None
+            for some, binds in zip(self._options, near.binds_kind, strict=True)
+        ]
+        self._needs = list(self._needed())
+        self._places = self._in_order(near.places.of_tree(tree))
+
+    @property
+    def most(self) -> int:
+        """How many places may give something."""
+        return len(self._places)
+
+    @property
+    def splits_counts(self) -> bool:
+        """Whether counts may be given by several cells, in more ways than anybody cares for."""
+        parts = self._near.fleet.inventories.is_part
+        return any(
+            of is not None and bool(parts[list(ask.numbers)].any())
+            for ask, of in zip(self._asks, self._of_asks, strict=True)
+        )
+
+    def _needed(self) -> Iterator[_Need]:
+        for ask, of in zip(self._asks, self._of_asks, strict=True):
+            if of is not None:
+                gains: dict[int, int] = {}
+                for place, (number, source) in zip(of, enumerate(ask.sources), strict=True):
+                    if ask.allowed >> number & 1 and source.high >= max(1, source.low):
+                        part = source.high if source.is_device else 0
+                        part = ask.amount if source.gives(ask.amount) else part
+                        gains[place] = gains.get(place, 0) + part
+                yield _Need(ask.amount, gains)
+        for one, of in zip(self._located, self._of_parts, strict=True):
+            if of is not None:
+                yield _Need(1, {p: 1 for n, p in enumerate(of) if one.allowed >> n & 1})
+        for of in self._of_options:
+            if of is not None:
+                yield _Need(1, dict.fromkeys(of, 1))
+
+    def _in_order(self, here: range) -> list[int]:
+        """Return the places that give something, in the order of who does."""
+        every = (p for need in self._needs for p, gain in need.gains.items() if gain and p in here)
+        return list(dict.fromkeys(every))
+
+    def within(self, among: frozenset[int]) -> tuple[list[TreeDemand], list[LocatedTreeDemand]]:
+        """Return what is asked of some places."""
+        asks = [
+            ask if of is None else dataclasses.replace(ask, allowed=ask.allowed & _at(of, among))
+            for ask, of in zip(self._asks, self._of_asks, strict=True)
+        ]
+        located = [
+            one if of is None else dataclasses.replace(one, allowed=one.allowed & _at(of, among))
+            for one, of in zip(self._located, self._of_parts, strict=True)
+        ]
+        return asks, located
+
+    def options(self, among: frozenset[int]) -> list[list[int]]:
+        """Return who of some places gives a group of each kind."""
+        return [
+            some if of is None else [p for p, at in zip(some, of, strict=True) if at in among]
+            for some, of in zip(self._options, self._of_options, strict=True)
+        ]
+
+    def sets(self, count: int, budget: Budget) -> Iterator[frozenset[int]]:
+        """Yield the sets of so many places that seem to have enough. Cost: a step for each tried.
+
+        :raises SearchLimitReached: if the budget runs out first
+        """
+        places = self._places
+
+        def expand(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...] | Solution[frozenset[int]]]:
+            first = chosen[-1] + 1 if chosen else 0
+            if len(chosen) == count:
+                yield Solution(frozenset(places[number] for number in chosen))
+                return
+            for number in range(first, len(places) - (count - len(chosen)) + 1):
+                if self._reaches((*chosen, number), count):
+                    yield (*chosen, number)
+
+        start: tuple[int, ...] = ()
+        if count <= len(places):
+            yield from solutions(start, expand, budget)
+
+    def _reaches(self, chosen: tuple[int, ...], count: int) -> bool:
+        """Return whether some places may become enough with others that come after them."""
+        places, last = self._places, chosen[-1]
+        for amount, gains in self._needs:
+            lacking = amount - sum(gains.get(places[number], 0) for number in chosen)
+            if lacking > 0 and count > len(chosen):
+                later = (gains.get(place, 0) for place in places[last + 1 :])
+                lacking -= sum(heapq.nlargest(count - len(chosen), later))
+            if lacking > 0:
+                return False
+        return True
+
+
+def _at(of: Iterable[int], among: frozenset[int]) -> int:
+    return bits(place in among for place in of)
+
+
+# --- the condition --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OnePlace:
+    """All of a request comes from one place of a level."""
+
+    near: Near
+    level: str
+    traits: RequiredTraits  #: over the classes as the places give them
+    groups: Groups | None  #: the named ones, which speak for themselves first
+    decide: Callable[[int], bool]  #: whether a tree can, or that takes too long to find out
+
+    rule = Rule.NEAR
+
+    def mask(self) -> Booleans:
+        """Return which hosts seem to have a place with enough of everything."""
+        return self.near.mask()
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield one cut."""
+        yield Cut(self.mask(), self.rule, label=told(self.level))
+
+    def holds(self, tree: int) -> bool:
+        """Return whether one place of a host can give all of it."""
+        return self.decide(tree)
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what the best place lacks, if nothing else stands against the host."""
+        if any(host.told.values()) or not (self.groups is None or self.groups.holds(host.tree)):
+            return []
+        near, tree = self.near, host.tree
+        name = near.fleet.hosts[tree]
+        here = near.of_tree(tree)
+        if not here.most:
+            return [Reason(Rule.NO_PLACE, 1, 0, 0, where=name, unit=told(self.level))]
+        sources = self.traits.sources(tree)
+        lacking = [
+            (list(self._lacking(here, tree, place, sources)), place)
+            for place in near.places.of_tree(tree)
+        ]
+        found, place = min(lacking, key=lambda one: (_weight(one[0]), one[1]))
+        if not found:
+            return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, where=name, unit=told(self.level))]
+        return [self._told(reason, place, name) for reason in found]
+
+    def _lacking(
+        self, here: TreePlaces, tree: int, place: int, sources: Mapping[Condition, int]
+    ) -> Iterator[Reason]:
+        """Yield what one place does not give, each class by itself."""
+        asks, located = here.within(frozenset((place,)))
+        for one, ask in zip(self.near.classes, asks, strict=True):
+            some = ask.allowed & sources[one]
+            if not one.can(tree, some):
+                yield from one.short(tree, some)
+        for other, amount in zip(self.near.located, located, strict=True):
+            some = amount.allowed & sources[other]
+            if not other.can(tree, some):
+                yield from other.short(tree, some)
+
+    def _told(self, reason: Reason, place: int, host: str) -> Reason:
+        """Return a reason about a place as one about the best there is."""
+        places, fleet = self.near.places, self.near.fleet
+        provider, cell = int(places.provider[place]), int(places.cell[place])
+        if reason.cell is not None:
+            return reason
+        if reason.rule in (Rule.CAPACITY, Rule.NO_INVENTORY) and reason.unit is None:
+            reason = dataclasses.replace(reason, rule=Rule.NEAR, unit=told(self.level))
+        if reason.where not in (None, host):
+            return reason
+        if provider >= 0:
+            return dataclasses.replace(reason, where=fleet.names[provider])
+        return dataclasses.replace(reason, where=host, cell=cell)
+
+
+def _weight(reasons: Sequence[Reason]) -> tuple[int, int, float]:
+    """Return how far a place is from giving everything.
+
+    By how many classes it could not even give if others gave back, then by how many now, then by
+    how much of each.
+    """
+    never = sum(
+        one.rule in (Rule.CAPACITY, Rule.NO_INVENTORY) and one.bound < one.requested
+        for one in reasons
+    )
+    missing = sum(1 - max(0, one.free) / max(1, one.requested) for one in reasons)
+    return never, len({one.resource for one in reasons}), missing
