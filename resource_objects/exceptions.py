@@ -363,6 +363,7 @@ class Rule(enum.StrEnum):
     DISABLED = "disabled"  #: it is out of service (bound: 0)
     GROUPS = "groups"  #: each group could be given, all at once cannot (bound: 0)
     NEAR = "near"  #: no one place of a level gives it near the rest (bound: what the best one has)
+    PLACE_UNKNOWN = "place_unknown"  #: no device of it says which place it is at (bound: 0)
     NO_PLACE = "no_place"  #: nothing of what is asked is kept at a place of the level (bound: 0)
     NEAR_AT_ONCE = "near_at_once"  #: each is given by some place, none gives all (bound: 0)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
@@ -555,8 +556,11 @@ _FINDINGS = {
     Rule.AT_ONCE: "asked {reason.requested} devices, at most {reason.bound} fit at once",
     Rule.NEAR: "asked {reason.requested} in one {reason.unit}, "
     "free {reason.free} of {reason.bound} in the best",
-    Rule.NO_PLACE: "has no {reason.unit} that keeps anything of it",
-    Rule.NEAR_AT_ONCE: "has no {reason.unit} that gives all of it at once",
+    Rule.PLACE_UNKNOWN: "asked {reason.requested} in one {reason.unit}, "
+    "nobody knows at which one any of it is",
+    Rule.NO_PLACE: "asked {reason.requested} {reason.unit}, none keeps any of it",
+    Rule.NEAR_AT_ONCE: "asked {reason.requested} {reason.unit} for all of it, "
+    "none gives all at once",
     Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",
 }
 

@@ -66,7 +66,7 @@ PINNED: dict[str, str] = {
     "resource_objects.PlacedCell": "1.0-9fe9fe2d22223bd3c1b2ef4039d2da8d",
     "resource_objects.PlacedDevice": "1.0-de636e67b143d0044516eaf0260afac9",
     "resource_objects.Provider": "1.0-91fc34616d05f249a36a49452e9a13a5",
-    "resource_objects.Request": "1.0-9181a2875aac22336306b14a63fc1f22",
+    "resource_objects.Request": "1.0-43a3d9f0273fc0c80794d7d91a7faafc",
     "resource_objects.RequestGroup": "1.0-a536a8e6a63d838ba169d618a6b68b5f",
     "resource_objects.Resource": "1.0-6f5c0ed49cc0248b39bf8f3fc557f841",
     "resource_objects.ResourceClass": "1.0-ce5f63d7464fc00c09f8bf50081cc96c",

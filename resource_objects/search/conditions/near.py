@@ -1,8 +1,8 @@
 """All of a request from few places of a level, or from one: over the fleet, and on one tree.
 
 What a tree keeps in places of the level (:mod:`~resource_objects.search.places`) is bound: it comes
-from those that are chosen. A class that a tree keeps for the host as a whole alone (its disk, or CPUs
-that no cell has) is bound to nothing. Counts that cells share with their host are given by the
+from those that are chosen. A class that a tree keeps for the host as a whole alone (its disk, or
+CPUs that no cell has) is bound to nothing. Counts that cells share with their host are given by the
 cells then, and may be given by several.
 
 How few places it takes is found out by trying: all sets of one place that have enough of each class
@@ -81,7 +81,7 @@ class Near:
         return self.places.binds(self.fleet.tree[providers], providers)
 
     def _binds_of(self, kind: GroupKind) -> Booleans:
-        """Return the trees in which somebody who keeps some class of a group is not of the whole."""
+        """Return the trees in which somebody who keeps a class of a group is not of the whole."""
         found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
         for rows, _ in kind.classes:
             found |= self._binds(rows.provider[~rows.is_part])
@@ -338,17 +338,50 @@ class OnePlace:
         for one, ask in zip(self.near.classes, asks, strict=True):
             some = ask.allowed & sources[one]
             if not one.can(tree, some):
-                yield from one.short(tree, some)
+                name, rows = one.demand.resource_class, one.demand.rows
+                nobody = self._nobody(tree, ask.amount, name, rows.provider[rows.of_tree(tree)])
+                yield from one.short(tree, some) if some else [nobody]
         for other, amount in zip(self.near.located, located, strict=True):
             some = amount.allowed & sources[other]
             if not other.can(tree, some):
-                yield from other.short(tree, some)
+                ask_for, places = amount.ask, np.array(amount.places, dtype=np.int64)
+                nobody = self._nobody(tree, ask_for.count, ask_for.resource_class, places)
+                for reason in other.short(tree, some) if some else [nobody]:
+                    yield self._of_place(reason, tree, place)
+
+    def _of_place(self, reason: Reason, tree: int, place: int) -> Reason:
+        """Return a reason about devices of the host with the figures of one place."""
+        fleet, name = self.near.fleet, reason.resource
+        if reason.rule is not Rule.CAPACITY or reason.cell is not None or name is None:
+            return reason
+        rows = fleet.rows(name)
+        here = rows.of_tree(tree)
+        entries = np.flatnonzero(self.near.places.of[rows.provider[here]] == place) + here.start
+        if not len(entries):
+            return self._nobody(tree, reason.requested, name, rows.provider[here])
+        bound = int(rows.capacity[entries].sum())
+        return Reason(
+            Rule.CAPACITY,
+            reason.requested,
+            bound=bound,
+            used=bound - int(rows.free[entries].clip(0).sum()),
+            resource=name,
+            where=reason.where,
+            holders=fleet.holders((entries + rows.first).tolist()),
+        )
+
+    def _nobody(self, tree: int, amount: int, name: str, providers: Integers) -> Reason:
+        """Return the reason that nobody who may give something is in a place."""
+        is_known = self.near.places.of[providers] >= 0
+        is_lost = bool(len(providers)) and not is_known.any()
+        rule, host = Rule.PLACE_UNKNOWN if is_lost else Rule.NEAR, self.near.fleet.hosts[tree]
+        return Reason(rule, amount, 0, 0, name, host, unit=told(self.level))
 
     def _told(self, reason: Reason, place: int, host: str) -> Reason:
         """Return a reason about a place as one about the best there is."""
         places, fleet = self.near.places, self.near.fleet
         provider, cell = int(places.provider[place]), int(places.cell[place])
-        if reason.cell is not None:
+        if reason.cell is not None or reason.rule is Rule.PLACE_UNKNOWN:
             return reason
         if reason.rule in (Rule.CAPACITY, Rule.NO_INVENTORY) and reason.unit is None:
             reason = dataclasses.replace(reason, rule=Rule.NEAR, unit=told(self.level))
@@ -365,9 +398,7 @@ def _weight(reasons: Sequence[Reason]) -> tuple[int, int, float]:
     By how many classes it could not even give if others gave back, then by how many now, then by
     how much of each.
     """
-    never = sum(
-        one.rule in (Rule.CAPACITY, Rule.NO_INVENTORY) and one.bound < one.requested
-        for one in reasons
-    )
+    of_figures = (Rule.CAPACITY, Rule.NEAR, Rule.NO_INVENTORY)
+    never = sum(one.rule in of_figures and one.bound < one.requested for one in reasons)
     missing = sum(1 - max(0, one.free) / max(1, one.requested) for one in reasons)
     return never, len({one.resource for one in reasons}), missing

@@ -1,0 +1,279 @@
+"""What is asked to be near: as few places as possible, or one; against trying everything."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+import resource_objects as ro
+from resource_objects import search
+from resource_objects.exceptions import Rule
+from resource_objects.providers.columns import Columns
+from tests.search import oracle
+from tests.search.compatibility_cases import tree
+from tests.support import enumerator
+from tests.support.columns import Kept, columns_of
+from tests.support.enumerator import Found
+from tests.support.fleets import TRAITS, Case, cases
+from tests.support.fleets import fleet as drawn_fleet
+from tests.support.fleets import request as drawn_request
+from tests.support.lengths import some
+from tests.support.near_reference import places_of
+
+
+def listed(columns: Columns, request: ro.Request, per_host: int = oracle.ALL) -> list[Found]:
+    """Return all candidates, found within a budget that is large enough."""
+    snapshot = search.Snapshot(columns)
+    found = snapshot.candidates(request, limit=None, per_host=per_host, budget=10**7)
+    assert not found.cut_short, request
+    return [enumerator.found_of(columns, one) for one in found]
+
+
+def check_required(case: Case, level: str) -> str:
+    """Hold the candidates of one place to those of the enumerator that are of one."""
+    columns = columns_of(case.roots)
+    kept = Kept(columns)
+    request = case.request.replace(near=level, near_policy="required")
+    plain = oracle.right(columns, case.request)
+    wanted = [one for one in plain if places_of(kept, one, level) == 1]
+    found = listed(columns, request)
+    assert not [one for one in found if one not in wanted], request
+    told = oracle.forms(columns, case.request, found)
+    assert told == set(enumerator.forms(columns, case.request, wanted)), request
+    first = [one.host for one in listed(columns, request, per_host=1)]
+    assert first == sorted({one.host for one in wanted}), request
+    check_reasons(columns, request, {one.host for one in plain}, {one.host for one in wanted})
+    return "found" if wanted else "refused for it" if plain else "refused anyway"
+
+
+def check_reasons(columns: Columns, request: ro.Request, plain: set[str], found: set[str]) -> None:
+    """See that every host that is left out is told, and only by the level if only that fails."""
+    explained = dict(search.Snapshot(columns).candidates(request, limit=None).explain().by_host())
+    assert not found & explained.keys()
+    for host in plain - found:
+        reasons = explained[host]
+        assert reasons, (host, request)
+        for one in reasons:
+            assert one.rule is not Rule.NEAR or one.requested > one.free, (one, request)
+            assert one.rule not in {Rule.GROUPS, Rule.TOGETHER}, (one, request)
+    for host in explained.keys() - plain:
+        assert explained[host], (host, request)
+
+
+def check_preferred(case: Case, level: str) -> str:
+    """See that nothing is refused for a preference, and that the fewest places come first."""
+    columns = columns_of(case.roots)
+    kept = Kept(columns)
+    request = case.request.replace(near=level)
+    wanted = oracle.right(columns, case.request)
+    found = listed(columns, request)
+    told = oracle.forms(columns, case.request, found)
+    assert told == set(enumerator.forms(columns, case.request, wanted)), request
+    least = {
+        host: min(places_of(kept, one, level) for one in wanted if one.host == host)
+        for host in {one.host for one in wanted}
+    }
+    first = listed(columns, request, per_host=1)
+    assert [one.host for one in first] == sorted(least, key=lambda host: (least[host], host))
+    for one in first:
+        assert places_of(kept, one, level) == least[one.host], (one, request)
+    for host in least:
+        counts = [places_of(kept, one, level) for one in found if one.host == host]
+        assert counts[0] == least[host]
+        assert counts == sorted(counts), request
+    return f"fewest: {min(least.values(), default='none')}"
+
+
+#: Holds a case to the enumerator, and tells what became of it.
+Check = Callable[[Case, str], str]
+CHECKS = pytest.mark.parametrize("check", [check_required, check_preferred])
+
+
+@pytest.mark.law(5, 6)
+@CHECKS
+@pytest.mark.parametrize("start", some(range(0, 240, 60)))
+def test_what_is_near_is_what_the_enumerator_says(start: int, check: Check) -> None:
+    for seed in range(start, start + 60):
+        chance = random.Random(seed)
+        roots = drawn_fleet(chance, shares=seed % 4 != 0)
+        check(Case(roots, drawn_request(chance, roots)), chance.choice(TRAITS))
+
+
+def machines(chance: random.Random) -> Case:
+    """Return one or two hosts of two or three sockets, most of which have a few things of each."""
+    roots = []
+    for number in range(chance.choice([1, 1, 2])):
+        root = tree(f"h{number}", chance.choice(["DISK_GB=3", "DISK_GB=3,VCPU=2"]))
+        for socket in range(chance.choice([2, 2, 3])):
+            name = f"h{number}/s{socket}"
+            devices = [tree(f"{name}/g{n}", "PGPU=1") for n in range(chance.choice([0, 1, 1, 2]))]
+            if chance.random() < 0.5:
+                traits = chance.choice([[], ["CUSTOM_A"]])
+                devices.append(tree(f"{name}/n", f"SRIOV_NET_VF={chance.choice([1, 2])}"))
+                devices[-1].update(traits=traits)
+            amounts = chance.choice([None, "VCPU=2", "VCPU=3", "VCPU=4:step_size=2"])
+            one = tree(name, amounts, *devices, traits=["CUSTOM_LEVEL"])
+            if chance.random() < 0.1:
+                one.update(traits=())
+            root.update(children=(*root.children, one))
+        roots.append(root)
+    return Case(roots, drawn_request(chance, roots, groups_of=(0, 0, 0, 1, 2)))
+
+
+@pytest.mark.law(5, 6)
+@CHECKS
+@pytest.mark.parametrize("start", some(range(0, 240, 60)))
+def test_what_is_near_in_machines_with_sockets(start: int, check: Check) -> None:
+    for seed in range(start, start + 60):
+        check(machines(random.Random(seed)), "CUSTOM_LEVEL")
+
+
+@pytest.mark.law(5)
+@CHECKS
+@given(st.data())
+def test_what_is_near_in_the_smallest_case(check: Check, data: st.DataObject) -> None:
+    event(check(data.draw(cases()), data.draw(st.sampled_from(TRAITS))))
+
+
+# --- the cells and devices of a machine ---
+
+
+def machine(
+    name: str, cells: int = 2, gpus: Iterable[int | None] = (0, 0, 1), **figures: int
+) -> ro.Provider:
+    """Return a host as discovery finds it: its cells, and GPUs next to some of them, beside them.
+
+    :param gpus: for each the cell, None where the firmware does not say
+    """
+    cpus, memory = figures.get("cpus", 4), figures.get("memory_mb", 1024)
+    root = ro.Provider(name, f"VCPU={cells * cpus},MEMORY_MB={cells * memory},DISK_GB=10")
+    if figures.get("numa", 1):
+        found = [
+            ro.HostCell(n, shared=range(n * cpus, n * cpus + cpus), memory_mb=memory)
+            for n in range(cells)
+        ]
+        root.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(found))
+    devices = [
+        ro.Device(f"0000:{n + 16:02x}:00.0", "10de", "2330", resource_class="PGPU", numa_node=cell)
+        for n, cell in enumerate(gpus)
+    ]
+    root.add_parts("DEVICES", ro.PCIInventory(devices))
+    return root
+
+
+@pytest.fixture
+def ledger() -> ro.Ledger:
+    return ro.connect("memory://")
+
+
+def told(ledger: ro.Ledger, amounts: str, **conditions: Any) -> list[str]:
+    request = ro.Request(amounts, near="numa", **conditions)
+    found = ledger.snapshot().candidates(request)
+    return (
+        [*map(str, found), *str(found.explain()).splitlines()]
+        if found
+        else [*str(found.explain()).splitlines()]
+    )
+
+
+def test_devices_are_next_to_the_cells_that_give_the_cpus(ledger: ro.Ledger) -> None:
+    ledger.sync(machine("a", gpus=(0, 1, 1)))
+    gpus = "PGPU=1 of a/0000:11:00.0, PGPU=1 of a/0000:12:00.0"
+    assert told(ledger, "VCPU=4,DISK_GB=1,PGPU=2") == [
+        f"VCPU=4 of a/numa1, DISK_GB=1 of a, {gpus}",
+        "no host was left out",
+    ]
+    assert told(ledger, "VCPU=4,DEVICES=2*PGPU", near_policy="required")[0] == (
+        f"VCPU=4 of a/numa1, {gpus}"
+    )
+    assert told(ledger, "VCPU=6,PGPU=1", near_policy="required") == [
+        "a: a/numa0: VCPU asked 6 in one NUMA cell, free 4 of 4 in the best"
+    ]
+    assert told(ledger, "VCPU=6,PGPU=1")[0] == (
+        "VCPU=4 of a/numa0, VCPU=2 of a/numa1, PGPU=1 of a/0000:10:00.0"
+    )
+
+
+def test_a_device_that_does_not_say_its_cell_is_near_nothing(ledger: ro.Ledger) -> None:
+    ledger.sync(machine("a", gpus=(None, None)))
+    assert told(ledger, "VCPU=1,PGPU=2", near_policy="required") == [
+        "a: PGPU asked 2 in one NUMA cell, nobody knows at which one any of it is"
+    ]
+    assert told(ledger, "VCPU=1,PGPU=2")[0].startswith("VCPU=1 of a, ")
+
+
+def test_all_is_near_in_a_machine_of_one_cell(ledger: ro.Ledger) -> None:
+    ledger.sync(machine("a", 1, gpus=(None, None)))
+    found = told(ledger, "VCPU=1,PGPU=2", near_policy="required")
+    assert found[0] == "VCPU=1 of a/numa0, PGPU=1 of a/0000:10:00.0, PGPU=1 of a/0000:11:00.0"
+
+
+def test_cells_that_only_devices_name_are_cells(ledger: ro.Ledger) -> None:
+    ledger.sync(machine("a", gpus=(0, 1, 1), numa=0))
+    assert told(ledger, "VCPU=8,PGPU=2", near_policy="required")[0] == (
+        "VCPU=8 of a, PGPU=1 of a/0000:11:00.0, PGPU=1 of a/0000:12:00.0"
+    )
+    assert told(ledger, "VCPU=8,PGPU=3", near_policy="required") == [
+        "a: cell 1: PGPU asked 3 in one NUMA cell, free 2 of 2 in the best"
+    ]
+
+
+def test_who_holds_what_the_best_cell_lacks_is_told(ledger: ro.Ledger) -> None:
+    ledger.sync(machine("a", gpus=(0, 0, 1, 1)))
+    ledger.claim("ann", {"a/0000:10:00.0": "PGPU=1"})
+    ledger.claim("bob", {"a/0000:12:00.0": "PGPU=1"})
+    best = "a: a/numa0: PGPU asked 2 in one NUMA cell, free 1 of 2 in the best (ann holds 1)"
+    assert told(ledger, "PGPU=2,VCPU=1", near_policy="required") == [best]
+    assert told(ledger, "DEVICES=2*PGPU,VCPU=1", near_policy="required") == [best]
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_fewer_cells_would_do(chance: random.Random) -> None:
+    """What is found is claimed, and no smaller set of cells has enough of everything."""
+    ledger, figures = ro.connect("memory://"), {"cpus": 3, "memory_mb": 4}
+    cells = chance.choice([2, 3, 4])
+    gpus = [chance.randrange(cells) for _ in range(chance.choice([2, 4, 6]))]
+    ledger.sync(machine("a", cells, gpus, **figures))
+    free = {cell: [3, 4, gpus.count(cell)] for cell in range(cells)}
+    for cell in range(cells):
+        taken = chance.choice([0, 0, 1, 2])
+        if taken:
+            ledger.claim(f"on-{cell}", {f"a/numa{cell}": f"VCPU={taken},MEMORY_MB={taken}"})
+            free[cell] = [3 - taken, 4 - taken, free[cell][2]]
+    for number, cell in enumerate(gpus):
+        if chance.random() < 0.3:
+            ledger.claim(f"gpu-{number}", {f"a/0000:{number + 16:02x}:00.0": "PGPU=1"})
+            free[cell][2] -= 1
+    wanted = [chance.choice([0, 1, 3, 4]), chance.choice([0, 1, 5]), chance.choice([0, 1, 2, 3])]
+    names = ("VCPU", "MEMORY_MB", "PGPU")
+    amounts = {name: count for name, count in zip(names, wanted, strict=True) if count}
+    if not amounts:
+        return
+    least = next(
+        (
+            count
+            for count in range(1, cells + 1)
+            for some in itertools.combinations(range(cells), count)
+            if all(sum(free[cell][n] for cell in some) >= wanted[n] for n in range(3))
+        ),
+        None,
+    )
+    event(f"cells: {least}")
+    found = ledger.snapshot().candidates(ro.Request(amounts, near="numa"))
+    strict = ro.Request(amounts, near="numa", near_policy="required")
+    assert bool(ledger.snapshot().candidates(strict)) == (least == 1)
+    assert bool(found) == (least is not None)
+    if found:
+        assert len({cell_of(one, gpus) for one in found[0].allocations}) == least
+        ledger.claim("job", found)
+
+
+def cell_of(one: Any, gpus: Sequence[int]) -> int:
+    name = one.provider.removeprefix("a/")
+    return int(name[4:]) if name.startswith("numa") else gpus[int(name[5:7], 16) - 16]
