@@ -116,6 +116,11 @@ GPU = RequestGroup("PGPU=1", suffix="_GPU")
             "VCPU=2 --root-required CUSTOM_A --root-required !CUSTOM_B",
             Request("VCPU=2", root_required=["CUSTOM_A"], root_forbidden=["CUSTOM_B"]),
         ),
+        ("VCPU=2 --near numa", Request("VCPU=2", near="numa")),
+        (
+            "VCPU=2 --near CUSTOM_SOCKET --near-policy required",
+            Request("VCPU=2", near="CUSTOM_SOCKET", near_policy="required"),
+        ),
         ("VCPU=2 --compatibility placement", Request("VCPU=2", compatibility="placement")),
         ("VCPU=2 --compatibility ours", Request("VCPU=2")),
         (
@@ -161,6 +166,13 @@ def test_two_command_lines_do_not_share_their_groups():
         ("VCPU=1 --same-subtree _A", "same_subtree: got ['_A']"),
         ("VCPU=1 --same-subtree ,", "--same-subtree: got ','"),
         ("VCPU=1 --root-required CUSTOM_A,CUSTOM_B", "--root-required: got 'CUSTOM_A,CUSTOM_B'"),
+        ("VCPU=1 --near socket", "near: got 'socket', expected numa, or the trait of who stands"),
+        (
+            "VCPU=1 --near-policy required",
+            "near_policy: got 'required', expected a level beside it",
+        ),
+        ("VCPU=1 --near numa --compatibility placement", "near: got 'numa', expected none by the"),
+        ("--near numa --query resources=VCPU:1", "beside --query: got '--near'"),
         ("VCPU=1 --limit 0", "limit: got 0"),
         ("VCPU=1 --per-host -1", "per_host: got -1"),
         ("VCPU=1 --budget 0", "budget: got 0"),

@@ -408,6 +408,7 @@ def test_any_text_is_read_or_refused_with_an_error_of_bad_input(text: str) -> No
     ("request_", "message"),
     [
         (Request("VCPU=4,NUMA_TOPOLOGY=2:shared=4"), "resources: got 'NUMA_TOPOLOGY=2:shared=4'"),
+        (Request("VCPU=1", near="numa"), "near: got 'numa', expected none: a query"),
         (
             Request("VCPU=1", traits_of={"VCPU": [A]}),
             "traits_of: got 'VCPU', expected none: a query",

@@ -277,3 +277,15 @@ def test_no_fewer_cells_would_do(chance: random.Random) -> None:
 def cell_of(one: Any, gpus: Sequence[int]) -> int:
     name = one.provider.removeprefix("a/")
     return int(name[4:]) if name.startswith("numa") else gpus[int(name[5:7], 16) - 16]
+
+
+def test_a_consumer_keeps_what_it_asked(ledger: ro.Ledger) -> None:
+    """So does who was overtaken: the next candidate is searched for in the same way."""
+    ledger.sync(machine("a", gpus=(0, 0, 1, 1)))
+    request = ro.Request("PGPU=2,VCPU=1", near="numa", near_policy="required")
+    found, again = (ledger.snapshot().candidates(request) for _ in range(2))
+    first, second = ledger.claim("one", found), ledger.claim("two", again)
+    assert first.request == second.request == request
+    assert str(second).startswith("two holds VCPU=1 of a/numa1, ")
+    with pytest.raises(ro.exceptions.CapacityException):
+        ledger.claim("three", ledger.snapshot().candidates(request))

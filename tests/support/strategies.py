@@ -31,7 +31,7 @@ from resource_objects import names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.ratio import MAX_RATIO, MILLION, from_millionths
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.requests.request import MAX_GROUPS
+from resource_objects.requests.request import MAX_GROUPS, NEAR_POLICIES
 from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories, Limits
 from resource_objects.testing.conformance.names import custom_names, printable_names
 
@@ -243,6 +243,10 @@ def requests(
     if any(group.resources for group in named) and draw(st.booleans()):
         unnamed = RequestGroup()
     root, root_not = draw(_sides(words.traits)) if conditions else ((), ())
+    levels = (
+        [None, None, "numa", "CUSTOM_SOCKET"] if compatibility is None and traits_of else [None]
+    )
+    near = draw(st.sampled_from(levels))
     return Request(
         unnamed.resources,
         groups=named,
@@ -251,6 +255,8 @@ def requests(
         root_required=root,
         root_forbidden=root_not,
         compatibility=compatibility,
+        near=near,
+        near_policy=None if near is None else draw(st.sampled_from([None, *NEAR_POLICIES])),
         **unnamed.arguments(),
     )
 
