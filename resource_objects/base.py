@@ -2,10 +2,11 @@
 
 There are two kinds of objects:
 
-* :class:`Value` (amounts, requests, candidates): frozen, hashable, equal by content, without
-  context and without change tracking;
-* :class:`ResourceObject` itself, the base of entities (providers, compute nodes) and inventories:
-  mutable through checked setters, with change tracking, and a context where they need one.
+* *values* (amounts, requests, candidates), whose class is declared
+  ``class Amount(ResourceObject, frozen=True)``: hashable, equal when of the same class with equal
+  fields, without context and without change tracking, so that threads share them;
+* all others, which are entities (providers, compute nodes) and inventories: mutable through checked
+  setters, with change tracking, and a context where they need one.
 
 Both are genuine oslo.versionedobjects. What this base adds, because the library leaves it open:
 
@@ -48,7 +49,6 @@ __all__ = [
     "ReadOnlyField",
     "ResourceObject",
     "ResourceObjectSerializer",
-    "Value",
     "object_classes",
     "register",
     "register_all",
@@ -62,6 +62,7 @@ _MISSING: Any = object()
 _BAD_VALUE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 _C = TypeVar("_C", bound="type[ResourceObject]")
+_O = TypeVar("_O", bound="ResourceObject")
 
 
 class ReadOnlyField(ovo_exception.ReadOnlyFieldError, exceptions.FrozenValue):
@@ -72,7 +73,7 @@ class _Signature:
     """The signature of a class: the fields, unless it has a constructor of its own."""
 
     def __get__(self, instance: object, owner: type[ResourceObject]) -> inspect.Signature:
-        if owner.__init__ not in (ResourceObject.__init__, Value.__init__):
+        if owner.__init__ is not ResourceObject.__init__:
             own = inspect.signature(owner.__init__)
             return own.replace(parameters=[*own.parameters.values()][1:])
         by_place = dict.fromkeys(owner._BY_PLACE, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -99,12 +100,17 @@ class ResourceObject(ovo.VersionedObject):
 
     Subclasses state their fields and are decorated with :func:`register`. A subclass of another
     distribution sets :attr:`WIRE_PREFIX` to its own name, so that two plug-ins never collide.
+
+    A subclass that is declared with ``frozen=True`` makes values, and so do those derived from it:
+    frozen, hashable, equal when of the same class with equal fields, their own ``copy``.
     """
 
     OBJ_PROJECT_NAMESPACE = NAMESPACE
 
     #: First part of the wire name.
     WIRE_PREFIX: ClassVar[str] = NAMESPACE
+    #: Whether it is a value: its class, or one that it is derived from, says ``frozen=True``.
+    FROZEN: ClassVar[bool] = False
     #: Whether fields may be left unset (a record that is read in part).
     PARTIAL: ClassVar[bool] = False
     #: ``{wire name of a child: [(own version, child's version), ...]}``, oldest first: what an
@@ -120,9 +126,16 @@ class ResourceObject(ovo.VersionedObject):
     #: What makes a field of the others where the constructor is not given it.
     _FACTORIES: ClassVar[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {}
 
+    def __init_subclass__(cls, *, frozen: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if frozen:
+            cls.FROZEN = True
+            for name, one in _OF_FROZEN.items():
+                if name not in vars(cls):
+                    setattr(cls, name, one)
+
     def __init__(self, *given: Any, **values: Any) -> None:
-        self._context = None
-        self._changed_fields = set()
+        self._prepare(None)
         self._fill(self._by_name(given, values) if given or self._FACTORIES else values)
 
     @classmethod
@@ -390,6 +403,15 @@ class ResourceObject(ovo.VersionedObject):
             if value is not _MISSING:
                 yield name, value
 
+    if typing.TYPE_CHECKING:  # of values alone, see _OF_FROZEN
+
+        def replace(self, **changes: Any) -> Self: ...
+
+        @classmethod
+        def _as_kept(cls, **values: Any) -> Self: ...
+
+        def _altered(self, **changes: Any) -> Self: ...
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in self._set_fields())
         return f"{type(self).__name__}({shown})"
@@ -406,99 +428,109 @@ def _shown(value: Any) -> str:
     return repr(value)
 
 
-class Value(ResourceObject):
-    """Base of values: frozen, hashable, equal when of the same class with equal fields.
+# --- frozen ---------------------------------------------------------------------------------------
+# What a class has of its own that is declared ``frozen=True``, and that it does not write itself:
+# no layer of classes lies between, as with ``dataclasses.dataclass(frozen=True)``.
 
-    A value carries no context and tracks no changes, so it can be shared between threads, used
-    as a key, and returned by its own ``copy``.
+
+def _replace(self: _O, **changes: Any) -> _O:
+    """Return a value like this one but for ``changes``."""
+    twin = type(self).__new__(type(self))
+    twin._fill({**dict(self._set_fields()), **changes})
+    return twin
+
+
+def _as_kept(cls: type[_O], /, **values: Any) -> _O:
+    """Return the value of all its fields, given as they are kept; nothing is checked again.
+
+    For what is decided from checked values, where checking costs more than deciding. Without
+    :mod:`resource_objects._fast` everything is checked, and found right.
     """
-
-    _context = None
-    _changed_fields: Any = frozenset()
-
-    def __init__(self, *given: Any, **values: Any) -> None:
-        self._fill(self._by_name(given, values) if given or self._FACTORIES else values)
-
-    def _mark(self, names: Iterable[str]) -> None:
-        pass
-
-    def _prepare(self, context: Any) -> None:
-        pass
-
-    def _reset_to(self, changes: set[str]) -> None:
-        pass
-
-    def update(self, **values: Any) -> bool:
-        """Refuse: a value does not change; use :meth:`replace`."""
-        raise exceptions.FrozenValue(f"{type(self).__name__} is a value; use replace()")
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a value like this one but for ``changes``."""
-        twin = type(self).__new__(type(self))
-        twin._fill({**dict(self._set_fields()), **changes})
-        return twin
-
-    @classmethod
-    def _as_kept(cls, **values: Any) -> Self:
-        """Return the value of all its fields, given as they are kept; nothing is checked again.
-
-        For what is decided from checked values, where checking costs more than deciding. Without
-        :mod:`resource_objects._fast` everything is checked, and found right.
-        """
-        made = cls.__new__(cls)
-        if not _fast.ENABLED:
-            made._fill(values)
-            return made
-        kind: Any = cls
-        for name, attribute in _storage(kind):
-            object.__setattr__(made, attribute, values[name])
+    made = cls.__new__(cls)
+    if not _fast.ENABLED:
+        made._fill(values)
         return made
-
-    def _altered(self, **changes: Any) -> Self:
-        """Return a value like this one but for ``changes``, which are as for :meth:`_as_kept`."""
-        return self._as_kept(**{**dict(self._set_fields()), **changes})
-
-    def obj_what_changed(self) -> set[str]:
-        """Return nothing: a value has no changes."""
-        return set()
-
-    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Do nothing: a value has no changes."""
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return bool(self._key() == other._key())
-
-    def __hash__(self) -> int:
-        return hash((type(self).__name__, self._key()))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
-
-    def __delattr__(self, name: str) -> None:
-        raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(self._set_fields()))
+    kind: Any = cls
+    for name, attribute in _storage(kind):
+        object.__setattr__(made, attribute, values[name])
+    return made
 
 
-@functools.cache
-def _storage(cls: type[Value]) -> tuple[tuple[str, str], ...]:
-    """Return where each field of a class is kept."""
-    return tuple((name, sys.intern(f"_obj_{name}")) for name in cls.fields)
+def _altered(self: _O, **changes: Any) -> _O:
+    """Return a value like this one but for ``changes``, which are as for ``_as_kept``."""
+    return self._as_kept(**{**dict(self._set_fields()), **changes})
 
 
-def _rebuild(cls: type[Value], values: dict[str, Any]) -> Value:
+def _nothing(self: Any, ignored: Any) -> None:
+    """Do nothing: a value has no context and no changes."""
+
+
+def _no_change(self: Any, **values: Any) -> NoReturn:
+    """Refuse: a value does not change; use :meth:`replace`."""
+    raise exceptions.FrozenValue(f"{type(self).__name__} is a value; use replace()")
+
+
+def _no_changes(self: Any) -> set[str]:
+    """Return nothing: a value has no changes."""
+    return set()
+
+
+def _keep_changes(self: Any, fields: list[str] | None = None, recursive: bool = False) -> None:
+    """Do nothing: a value has no changes."""
+
+
+def _refuse(self: Any, name: str, *value: Any) -> NoReturn:
+    raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
+
+
+def _is_equal(self: Any, other: Any) -> Any:
+    return self._key() == other._key() if type(other) is type(self) else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash((type(self).__name__, self._key()))
+
+
+def _itself(self: _O, *memo: Any) -> _O:
+    return self
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    return _rebuild, (type(self), dict(self._set_fields()))
+
+
+def _rebuild(cls: type[_O], values: dict[str, Any]) -> _O:
     self = cls.__new__(cls)
     self._fill(values)
     return self
+
+
+_OF_FROZEN: Mapping[str, Any] = {
+    "_context": None,
+    "_changed_fields": frozenset(),
+    "_mark": _nothing,
+    "_prepare": _nothing,
+    "_reset_to": _nothing,
+    "replace": _replace,
+    "_as_kept": classmethod(_as_kept),
+    "_altered": _altered,
+    "update": _no_change,
+    "obj_what_changed": _no_changes,
+    "obj_reset_changes": _keep_changes,
+    "__eq__": _is_equal,
+    "__hash__": _hash,
+    "__setattr__": _refuse,
+    "__delattr__": _refuse,
+    "__copy__": _itself,
+    "__deepcopy__": _itself,
+    "__reduce__": _reduce,
+}
+
+
+@functools.cache
+def _storage(cls: type[ResourceObject]) -> tuple[tuple[str, str], ...]:
+    """Return where each field of a class is kept."""
+    return tuple((name, sys.intern(f"_obj_{name}")) for name in cls.fields)
 
 
 class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
@@ -643,7 +675,7 @@ def _refuse_foreign(cls: type[ResourceObject]) -> None:
             "a WIRE_PREFIX of its own, such as the name of its distribution",
         )
     slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
-    if slots and not issubclass(cls, Value):
+    if slots and not cls.FROZEN:
         raise exceptions.InvalidName(
             f"{cls.__qualname__}.__slots__", slots, "none: only a value may keep fields in slots"
         )

@@ -317,6 +317,11 @@ def test_no_modules_import_each_other() -> None:
     assert house().circles() == []
 
 
+def test_no_class_is_more_than_three_deep() -> None:
+    """Ours are composed, not stacked; classes of others that they derive from do not count."""
+    assert [(count, name) for count, name in house().deepest() if count > 3] == []
+
+
 def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:
     assert "resource_objects.plugins" in {name for _, name in imports(PACKAGE / "cli" / "main.py")}
     seen = {name for _, name in imports(PACKAGE / "_fast.py")}

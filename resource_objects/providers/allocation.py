@@ -18,7 +18,7 @@ STATES = (HELD, CONFIRMED, RELEASED)
 
 
 @base.register
-class Allocation(base.Value):
+class Allocation(base.ResourceObject, frozen=True):
     """What one consumer uses of one resource at one provider; ``units`` by name, if any.
 
     >>> from resource_objects.resources import IntegerAmount
@@ -41,7 +41,7 @@ class Allocation(base.Value):
 
 
 @base.register
-class Claim(base.Value):
+class Claim(base.ResourceObject, frozen=True):
     """Allocations made together for a consumer: what ``ledger.claim`` returns.
 
     ``id`` identifies the claim, ``state`` is ``held``, ``confirmed`` or ``released``; ``request``
@@ -110,7 +110,7 @@ def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
 
 
 @base.register
-class Consumer(base.Value):
+class Consumer(base.ResourceObject, frozen=True):
     """Who uses something: any name, optionally with a project, a user and a type.
 
     ``claim`` is what it holds, ``generation`` its version, which no later consumer of that name
@@ -160,7 +160,7 @@ class Consumer(base.Value):
 
 
 @base.register
-class ResourceClass(base.Value):
+class ResourceClass(base.ResourceObject, frozen=True):
     """The name of a resource, as a ledger keeps it: a standard one, a plug-in's or a custom one.
 
     >>> ResourceClass(name="CUSTOM_FPGA").is_custom
@@ -182,7 +182,7 @@ class ResourceClass(base.Value):
 
 
 @base.register
-class Trait(base.Value):
+class Trait(base.ResourceObject, frozen=True):
     """A quality that providers may have, as a ledger keeps it.
 
     >>> Trait(name="HW_CPU_X86_AVX2").is_custom
@@ -204,7 +204,7 @@ class Trait(base.Value):
 
 
 @base.register
-class Aggregate(base.Value):
+class Aggregate(base.ResourceObject, frozen=True):
     """A set of providers, by name. Its ``level`` says what kind of place it is, such as ``rack``.
 
     Which providers are members, the providers say (``ledger.providers(aggregates=[name])``).

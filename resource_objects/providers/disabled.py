@@ -24,7 +24,7 @@ FOREVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
 @base.register
-class Disabled(base.Value):
+class Disabled(base.ResourceObject, frozen=True):
     """Why a provider is out of service, by whom, since when and until when.
 
     ``by`` is the actor of the operation, None where it named none. It ends by itself at ``until``,

@@ -33,7 +33,7 @@ from resource_objects import exceptions, fields, names
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.catalog import is_device
-from resource_objects.resources.integer import IntegerResource
+from resource_objects.resources.integer import IntegerInventory
 
 #: How much one unit of a class uses of each slice.
 Uses = Mapping[str, int]
@@ -194,7 +194,7 @@ def _there(device: Provider) -> Iterator[tuple[str, int]]:
 def _counted(name: str) -> str:
     """Return a resource class of which units are counted."""
     kind = resource(name)
-    if not isinstance(kind, IntegerResource):
+    if not issubclass(kind.inventory_kind, IntegerInventory):
         raise exceptions.InvalidInventory("resource class", name, "one that is counted")
     return kind.name
 

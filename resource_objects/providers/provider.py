@@ -20,7 +20,7 @@ MAX_DEPTH = 100
 
 
 @base.register
-class Share(base.Value):
+class Share(base.ResourceObject, frozen=True):
     """What an allocation at one provider also uses at another of its tree (D2).
 
     Of a provider with ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU

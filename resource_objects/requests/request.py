@@ -27,7 +27,7 @@ MAX_LENGTH = 2**20
 
 
 @base.register
-class Request(base.Value):
+class Request(base.ResourceObject, frozen=True):
     """What somebody asks for: groups of amounts, and the conditions on who gives them.
 
     Made from whatever :class:`~resource_objects.resources.Amounts` are made from: that is the group
@@ -363,7 +363,7 @@ _SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @base.register
-class RequestGroup(base.Value):
+class RequestGroup(base.ResourceObject, frozen=True):
     """Amounts that are asked under the same conditions.
 
     ``suffix`` is the name of the group inside its request, ``""`` for the one without a name. What

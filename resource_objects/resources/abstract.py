@@ -44,7 +44,7 @@ class on_class_or_instance(Generic[_P, _R]):  # noqa: N801  # used like classmet
 
 
 @base.register
-class Amount(base.Value, abc.ABC):
+class Amount(base.ResourceObject, abc.ABC, frozen=True):
     """A quantity of a resource: a frozen, hashable value. It carries no resource: its key does.
 
     ``==``, ``!=``, ``hash`` and unary ``-`` work for every kind; a negated amount is one that is
@@ -258,7 +258,7 @@ class Inventory(base.ResourceObject, abc.ABC):
 
 
 @base.register
-class Resource(base.Value, abc.ABC):
+class Resource(base.ResourceObject, abc.ABC, frozen=True):
     """A kind of thing that can be had: the key of every mapping.
 
     ``name`` is its identity (its *resource class*): two resources of one name are equal. ``type``,

@@ -44,7 +44,7 @@ def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
     return amount
 
 
-class _AmountMapping(base.Value, ByResource[Amount]):
+class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     """A frozen mapping of resources to amounts, with the text form."""
 
     by_class = fields.map_of("Amount")

@@ -419,17 +419,7 @@ class IntegerResource(abstract.Resource):
 
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
         """Return the inventory of one record."""
-        (record,) = records
-        return IntegerInventory(
-            record.total,
-            record.reserved,
-            record.min_unit,
-            record.max_unit,
-            record.step_size,
-            ratio.from_millionths(record.ratio_millionths),
-            record.used,
-            resource_class=record.resource_class,
-        )
+        return _inventory_of_records(records)
 
     def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
         """Return whether ``amount`` breaks no rule: what the inventory itself would say."""
@@ -440,7 +430,7 @@ class IntegerResource(abstract.Resource):
 
     def parse_amount(self, text_form: str) -> IntegerAmount:
         """Return the amount of decimal digits, with a sign where it gives back."""
-        return IntegerAmount(text.integer(text_form, f"amount of {self.name}"))
+        return _amount_of_text(self, text_form)
 
     def format_amount(self, amount: abstract.Amount) -> str:
         """Return the digits."""
@@ -452,32 +442,11 @@ class IntegerResource(abstract.Resource):
         >>> IntegerResource("VCPU").parse_inventory("8:reserved=1:allocation_ratio=1.5").capacity
         10
         """
-        total, options = text.total_and_options(text_form, f"inventory of {self.name}", _FIGURES)
-        figures = {name: _read_figure(name, value) for name, value in options.items()}
-        return self.make_inventory(text.integer(total, f"total of {self.name}"), **figures)
+        return _inventory_of_text(self, text_form)
 
     def format_inventory(self, inventory: abstract.Inventory) -> str:
         """Return the total and every figure that is not what :meth:`make_inventory` gives."""
-        if not isinstance(inventory, IntegerInventory):
-            raise exceptions.InvalidInventory(self.name, inventory, "an IntegerInventory")
-        usual = self.make_inventory(inventory.total)
-        shown = [
-            f"{name}={_NONE if value is None else format(value, 'f' if 'ratio' in name else 'd')}"
-            for name in _FIGURES
-            if (value := getattr(inventory, name)) != getattr(usual, name)
-        ]
-        return ":".join([str(inventory.total), *shown])
-
-
-_FIGURES = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
-#: How a text form says that there is no max_unit, where one is usual.
-_NONE = "none"
-
-
-def _read_figure(name: str, value: str) -> Any:
-    if name == "allocation_ratio":
-        return value
-    return None if (name, value) == ("max_unit", _NONE) else text.integer(value, name)
+        return _text_of_inventory(self, inventory)
 
 
 # --- slots ----------------------------------------------------------------------------------------
@@ -487,7 +456,7 @@ def _read_figure(name: str, value: str) -> Any:
 
 
 @base.register
-class SlotResource(IntegerResource):
+class SlotResource(abstract.Resource):
     """A resource that only limits how many consumers of a type one provider holds.
 
     A host that declares it has one slot unless told otherwise; a consumer of the type takes one.
@@ -504,6 +473,9 @@ class SlotResource(IntegerResource):
 
     # Version 1.0: Initial version
     VERSION = "1.0"
+
+    amount_kind = IntegerAmount
+    inventory_kind = IntegerInventory
 
     def __init__(
         self, name: str, type: str = "abstract", units: str = "slots", description: str = ""
@@ -524,3 +496,78 @@ class SlotResource(IntegerResource):
         """Return an inventory of one slot, of which a claim takes at most one."""
         label = None if isinstance(this, type) else this.name
         return IntegerInventory(total, **{"resource_class": label, "max_unit": 1, **figures})
+
+    def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
+        """Return the inventory of one record."""
+        return _inventory_of_records(records)
+
+    def parse_amount(self, text_form: str) -> IntegerAmount:
+        """Return the amount of decimal digits, with a sign where it gives back."""
+        return _amount_of_text(self, text_form)
+
+    def format_amount(self, amount: abstract.Amount) -> str:
+        """Return the digits."""
+        return str(_value_of(amount))
+
+    def parse_inventory(self, text_form: str) -> IntegerInventory:
+        """Return the inventory of ``TOTAL[:figure=value]...``."""
+        return _inventory_of_text(self, text_form)
+
+    def format_inventory(self, inventory: abstract.Inventory) -> str:
+        """Return the total and every figure that is not what :meth:`make_inventory` gives."""
+        return _text_of_inventory(self, inventory)
+
+
+# --- what is counted, as it is kept and as text ---------------------------------------------------
+
+
+def _inventory_of_records(records: Sequence[InventoryRecord]) -> IntegerInventory:
+    (record,) = records
+    return IntegerInventory(
+        record.total,
+        record.reserved,
+        record.min_unit,
+        record.max_unit,
+        record.step_size,
+        ratio.from_millionths(record.ratio_millionths),
+        record.used,
+        resource_class=record.resource_class,
+    )
+
+
+def _amount_of_text(resource: abstract.Resource, text_form: str) -> IntegerAmount:
+    return IntegerAmount(text.integer(text_form, f"amount of {resource.name}"))
+
+
+def _inventory_of_text(
+    resource: IntegerResource | SlotResource, text_form: str
+) -> IntegerInventory:
+    total, options = text.total_and_options(text_form, f"inventory of {resource.name}", _FIGURES)
+    figures = {name: _read_figure(name, value) for name, value in options.items()}
+    return resource.make_inventory(text.integer(total, f"total of {resource.name}"), **figures)
+
+
+def _text_of_inventory(
+    resource: IntegerResource | SlotResource, inventory: abstract.Inventory
+) -> str:
+    """Return the total and every figure that is not what the resource makes of the total alone."""
+    if not isinstance(inventory, IntegerInventory):
+        raise exceptions.InvalidInventory(resource.name, inventory, "an IntegerInventory")
+    usual = resource.make_inventory(inventory.total)
+    shown = [
+        f"{name}={_NONE if value is None else format(value, 'f' if 'ratio' in name else 'd')}"
+        for name in _FIGURES
+        if (value := getattr(inventory, name)) != getattr(usual, name)
+    ]
+    return ":".join([str(inventory.total), *shown])
+
+
+_FIGURES = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
+#: How a text form says that there is no max_unit, where one is usual.
+_NONE = "none"
+
+
+def _read_figure(name: str, value: str) -> Any:
+    if name == "allocation_ratio":
+        return value
+    return None if (name, value) == ("max_unit", _NONE) else text.integer(value, name)

@@ -54,7 +54,7 @@ class Mappings(fields.FrozenDictOf):
 
 
 @base.register
-class Candidate(base.Value):
+class Candidate(base.ResourceObject, frozen=True):
     """One complete way to hold a request: what to take of whom.
 
     ``host`` is the name of the root of the tree that gives it; what that tree does not have may be

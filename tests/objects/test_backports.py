@@ -35,7 +35,7 @@ DISK = f"{PREFIX}.Disk"
 
 
 @base.register
-class Loose(base.Value):
+class Loose(base.ResourceObject, frozen=True):
     """A parent without a table of its children's versions."""
 
     WIRE_PREFIX = "test_backports"

@@ -201,15 +201,15 @@ def test_a_blind_spot_of_the_library_is_seen_by_ours(one: Any, other: Any) -> No
 
 
 def test_the_wire_name_and_the_table_of_children_are_part_of_the_fingerprint() -> None:
-    class Tried(base.Value):
+    class Tried(base.ResourceObject, frozen=True):
         WIRE_PREFIX = "test_fingerprints"
 
     class Elsewhere:
-        class Tried(base.Value):
+        class Tried(base.ResourceObject, frozen=True):
             WIRE_PREFIX = "test_fingerprints_elsewhere"
 
     class Tabled:
-        class Tried(base.Value):
+        class Tried(base.ResourceObject, frozen=True):
             WIRE_PREFIX = "test_fingerprints"
             CHILD_VERSIONS = {"x": [("1.0", "1.0")]}
 

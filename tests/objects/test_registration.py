@@ -49,7 +49,7 @@ def test_every_object_of_ours_is_registered_under_its_wire_name(
 def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
     class First:
         @base.register
-        class Thing(base.Value):
+        class Thing(base.ResourceObject, frozen=True):
             WIRE_PREFIX = "test_registration"
             fields = {"a": fields.integer()}
 
@@ -58,7 +58,7 @@ def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
     ):
 
         @base.register
-        class Thing(base.Value):
+        class Thing(base.ResourceObject, frozen=True):
             WIRE_PREFIX = "test_registration"
             fields = {"b": fields.integer()}
 
@@ -69,7 +69,7 @@ def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
 def test_a_module_that_is_imported_again_registers_its_classes_again() -> None:
     def imported() -> type[base.ResourceObject]:
         @base.register
-        class Again(base.Value):
+        class Again(base.ResourceObject, frozen=True):
             WIRE_PREFIX = "test_registration"
 
         return Again
@@ -86,7 +86,7 @@ def test_several_versions_of_one_class_stand_side_by_side_newest_first(
     for version in ("1.0", "1.10", "1.9"):
 
         @base.register
-        class Grown(base.Value):
+        class Grown(base.ResourceObject, frozen=True):
             WIRE_PREFIX = "test_registration"
             VERSION = version
 
@@ -178,7 +178,7 @@ def test_a_foreign_object_of_our_class_name_is_no_child_of_ours() -> None:
 
 
 def test_an_abstract_property_is_fulfilled_by_a_field() -> None:
-    class Named(base.Value, abc.ABC):
+    class Named(base.ResourceObject, abc.ABC, frozen=True):
         WIRE_PREFIX = "test_registration"
 
         @property

@@ -34,7 +34,7 @@ class Enumerated:
 
 
 @base.register
-class Labelled(base.Value):
+class Labelled(base.ResourceObject, frozen=True):
     """The class as we have it."""
 
     WIRE_PREFIX = "test_string"

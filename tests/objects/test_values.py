@@ -20,7 +20,7 @@ from resource_objects.resources.pci import Device
 from tests.objects.versions import Disk, Tape
 from tests.support import strategies
 
-VALUES: dict[str, base.Value] = {
+VALUES: dict[str, base.ResourceObject] = {
     "IntegerAmount": IntegerAmount(3),
     "Amounts": Amounts("VCPU=2,MEMORY_MB=4096"),
     "Limits": Limits("VCPU=16,DISK_GB=0"),
@@ -32,7 +32,7 @@ VALUES: dict[str, base.Value] = {
 each_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 
 
-def pairs() -> st.SearchStrategy[base.Value]:
+def pairs() -> st.SearchStrategy[base.ResourceObject]:
     """Values of which two drawn ones are often equal."""
     return st.one_of(
         strategies.integer_amounts(-2, 2),
@@ -44,7 +44,7 @@ def pairs() -> st.SearchStrategy[base.Value]:
 
 
 @each_value
-def test_no_field_can_be_set_or_deleted(value: base.Value) -> None:
+def test_no_field_can_be_set_or_deleted(value: base.ResourceObject) -> None:
     before = value.obj_to_primitive()
     for name in value.fields:
         with pytest.raises(exceptions.FrozenValue, match=name):
@@ -59,7 +59,7 @@ def test_no_field_can_be_set_or_deleted(value: base.Value) -> None:
 
 
 @each_value
-def test_a_value_carries_no_context_and_no_changes(value: base.Value) -> None:
+def test_a_value_carries_no_context_and_no_changes(value: base.ResourceObject) -> None:
     assert value.obj_context is None
     assert value.obj_what_changed() == set()
     assert value.obj_get_changes() == {}
@@ -70,7 +70,7 @@ def test_a_value_carries_no_context_and_no_changes(value: base.Value) -> None:
 
 
 @each_value
-def test_a_copy_is_the_value_itself(value: base.Value) -> None:
+def test_a_copy_is_the_value_itself(value: base.ResourceObject) -> None:
     assert copy.copy(value) is value
     assert copy.deepcopy(value) is value
     assert value.obj_clone() is value
@@ -79,7 +79,7 @@ def test_a_copy_is_the_value_itself(value: base.Value) -> None:
 
 @each_value
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_gives_an_equal_value(value: base.Value, protocol: int) -> None:
+def test_a_pickle_gives_an_equal_value(value: base.ResourceObject, protocol: int) -> None:
     again = pickle.loads(pickle.dumps(value, protocol))
     assert again == value
     assert hash(again) == hash(value)
@@ -94,7 +94,7 @@ def test_a_pickle_of_what_cannot_be_is_refused_when_it_is_read() -> None:
 
 @given(pairs(), pairs(), pairs())
 def test_equality_is_an_equivalence_that_hash_agrees_with(
-    a: base.Value, b: base.Value, c: base.Value
+    a: base.ResourceObject, b: base.ResourceObject, c: base.ResourceObject
 ) -> None:
     assert a == a
     assert (a == b) is (b == a)
@@ -109,7 +109,7 @@ def test_equality_is_an_equivalence_that_hash_agrees_with(
 
 
 @given(pairs())
-def test_a_value_equals_its_wire_form_read_back(value: base.Value) -> None:
+def test_a_value_equals_its_wire_form_read_back(value: base.ResourceObject) -> None:
     again = base.ResourceObject.obj_from_primitive(value.obj_to_primitive())
     assert again == value
     assert again is not value
@@ -162,7 +162,7 @@ def test_an_unknown_or_missing_field_is_refused() -> None:
     ],
 )
 def test_what_an_iterator_yields_is_refused_although_it_is_then_used_up(
-    make: Callable[[], base.Value],
+    make: Callable[[], base.ResourceObject],
 ) -> None:
     with pytest.raises(exceptions.InvalidInput):
         make()

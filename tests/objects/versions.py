@@ -39,7 +39,7 @@ def below(target_version: str, version: str) -> bool:
 
 
 @base.register
-class Medium(base.Value):
+class Medium(base.ResourceObject, frozen=True):
     """What disks and tapes have in common."""
 
     WIRE_PREFIX = PREFIX

@@ -362,7 +362,7 @@ def maker(cls: type[_V]) -> Callable[..., _V]:
         return cls
     stored = {name: f"_obj_{name}" for name in cls.fields}
     new, store = cls.__new__, object.__setattr__
-    tracks_changes = not issubclass(cls, base.Value)
+    tracks_changes = not cls.FROZEN
 
     def make(**values: Any) -> _V:
         made = new(cls)

@@ -406,7 +406,7 @@ def _stated_cells(cells: object, counts: dict[str, int]) -> Sequence[GuestCell]:
 
 
 @base.register
-class GuestCell(base.Value):
+class GuestCell(base.ResourceObject, frozen=True):
     """Some vCPUs and the memory they use most: they go to one host cell, alone of their request.
 
     >>> GuestCell(dedicated=range(4), memory_mb=1024).vcpus
@@ -432,7 +432,7 @@ class GuestCell(base.Value):
 
 
 @base.register
-class PlacedCell(base.Value):
+class PlacedCell(base.ResourceObject, frozen=True):
     """Where one guest cell is: the host cell, a CPU for each dedicated vCPU, the pages.
 
     ``shared`` are the CPUs on which its shared vCPUs run; ``idle`` those left empty on purpose

@@ -21,7 +21,7 @@ KIB = 1024
 
 
 @base.register
-class PagePool(base.Value):
+class PagePool(base.ResourceObject, frozen=True):
     """The memory pages of one size in a host cell.
 
     >>> PagePool(size_kib=2048, total=512, reserved=64).free_mb
@@ -75,7 +75,7 @@ class _Cores(fields.TupleOf):
 
 
 @base.register
-class HostCell(base.Value):
+class HostCell(base.ResourceObject, frozen=True):
     """One NUMA node of a host: facts and settings, nothing of what is used.
 
     =============  =================================================================================
@@ -191,7 +191,7 @@ class HostCell(base.Value):
 
 
 @base.register
-class CellUsage(base.Value):
+class CellUsage(base.ResourceObject, frozen=True):
     """What is used of one host cell.
 
     ``shared`` vCPUs, ``pinned`` CPUs (given to a vCPU or an emulator, or left empty for one),

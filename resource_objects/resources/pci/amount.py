@@ -40,7 +40,7 @@ MAX_REQUESTS = 1024
 
 
 @base.register
-class PlacedDevice(base.Value):
+class PlacedDevice(base.ResourceObject, frozen=True):
     """A device that is taken: for which request (its place in the amount), and as what.
 
     ``parts`` are the functions split off it, which nobody else can have meanwhile.
@@ -347,7 +347,7 @@ MAX_SPECS = 256
 
 
 @base.register
-class DeviceSpec(base.Value):
+class DeviceSpec(base.ResourceObject, frozen=True):
     """A kind of device: everything that is said has to hold; what is not said is all the same.
 
     ===================  ===========================================================================
@@ -429,7 +429,7 @@ def _has_tag(tags: Mapping[str, str], name: str, value: str) -> bool:
 
 
 @base.register
-class DeviceRequest(base.Value):
+class DeviceRequest(base.ResourceObject, frozen=True):
     """So many devices of one kind, or of another: the alternatives may be mixed.
 
     ``affinity`` is how near the host cells of whoever asks they have to be; it counts only where

@@ -129,7 +129,7 @@ TEXTS = fields.FrozenDictOf(names.label, fields.Checked(_text, "text", ""))
 
 
 @base.register
-class Device(base.Value):
+class Device(base.ResourceObject, frozen=True):
     """A PCI function that can be taken: each is one unit of its resource class.
 
     ===================  ===========================================================================
@@ -208,7 +208,7 @@ class Device(base.Value):
 
 
 @base.register
-class DeviceUse(base.Value):
+class DeviceUse(base.ResourceObject, frozen=True):
     """What is taken of one device, and what waits until it is free.
 
     ``state`` is ``claimed`` or ``allocated``; ``spent`` of one that was for one use;
@@ -249,7 +249,7 @@ class DeviceUse(base.Value):
 
 
 @base.register
-class DevicePool(base.Value):
+class DevicePool(base.ResourceObject, frozen=True):
     """So many free devices that are alike: a typed value, derived from devices.
 
     What they have in common is as in :class:`Device`. ``address`` is where the functions of one

@@ -10,7 +10,7 @@ from resource_objects.resources.numa import HostCell, NUMATopologyInventory, Pla
 from tests.support.numa_strategies import question_of
 
 
-def checked(value: base.Value) -> base.Value:
+def checked(value: base.ResourceObject) -> base.ResourceObject:
     """Return the same value, made the checked way."""
     return value.replace()
 

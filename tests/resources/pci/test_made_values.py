@@ -11,7 +11,7 @@ from tests.resources.pci.hosts import PF, VFS, host, how, nic
 from tests.support.pci_strategies import question_of
 
 
-def checked(value: base.Value) -> base.Value:
+def checked(value: base.ResourceObject) -> base.ResourceObject:
     """Return the same value, made the checked way."""
     return value.replace()
 

@@ -238,7 +238,7 @@ def test_what_is_given_back_is_the_negative_of_what_is_assigned() -> None:
 # --- wire forms -----------------------------------------------------------------------------------
 
 
-def comes_back(value: base.Value) -> None:
+def comes_back(value: base.ResourceObject) -> None:
     """Check that a value is the same from the wire, from pickle and as a copy."""
     for again in (
         type(value).obj_from_primitive(value.obj_to_primitive()),
