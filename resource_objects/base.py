@@ -135,7 +135,9 @@ class ResourceObject(ovo.VersionedObject):
                     setattr(cls, name, one)
 
     def __init__(self, *given: Any, **values: Any) -> None:
-        self._prepare(None)
+        if not self.FROZEN:  # as _prepare does, whose call costs more than all of this
+            self._context = None
+            self._changed_fields = set()
         self._fill(self._by_name(given, values) if given or self._FACTORIES else values)
 
     @classmethod

@@ -21,6 +21,7 @@ from resource_objects.resources import (
     IntegerResource,
     Inventories,
     Limits,
+    Resource,
     SlotResource,
 )
 from tests.objects.versions import Disk, Label, Shelf, Tape
@@ -155,7 +156,9 @@ def test_a_class_reads_its_own_kind_and_derived_ones_only() -> None:
     with pytest.raises(exceptions.InvalidPrimitive, match="expected a"):
         IntegerInventory.obj_from_primitive(amount)
     slot = SlotResource("CUSTOM_SLOT")
-    assert IntegerResource.obj_from_primitive(slot.obj_to_primitive()) == slot
+    with pytest.raises(exceptions.InvalidPrimitive, match="expected a"):
+        IntegerResource.obj_from_primitive(slot.obj_to_primitive())
+    assert Resource.obj_from_primitive(slot.obj_to_primitive()) == slot
 
 
 def test_a_process_reads_a_wire_form_of_any_room_after_registering_all() -> None:
