@@ -102,6 +102,7 @@ __all__ = [
     "UnknownTrait",
     "UnsupportedVersion",
     "UseNotRecorded",
+    "WaitTimedOut",
     "WrongAmountKind",
 ]
 
@@ -656,6 +657,33 @@ class NoCandidates(CapacityException):
     def __str__(self) -> str:
         what, told, _ = self.args
         return f"{what}: {told}" if told else str(what)
+
+
+class WaitTimedOut(CapacityException):
+    """A claim waited, and the time is over.
+
+    ``ahead`` are those who stood before it in the queue, earliest first, some of them if there are
+    many; ``refusal`` is the last answer, None where it was never its turn. ``reasons`` are those of
+    the refusal.
+
+    >>> print(WaitTimedOut("job-3", ["job-1", "job-2"]))
+    job-3 waited in vain: job-1, job-2 stand before it
+    """
+
+    def __init__(
+        self, consumer: str, ahead: Iterable[str] = (), refusal: CapacityException | None = None
+    ) -> None:
+        super().__init__(() if refusal is None else refusal.reasons)
+        self.consumer = consumer
+        self.ahead: tuple[str, ...] = tuple(ahead)
+        self.refusal = refusal
+        self.args = consumer, self.ahead, refusal
+
+    def __str__(self) -> str:
+        verb = "stands" if len(self.ahead) == 1 else "stand"
+        before = f"{', '.join(self.ahead)} {verb} before it" if self.ahead else ""
+        told = "; ".join(filter(None, [before, str(self.refusal or "")]))
+        return f"{self.consumer} waited in vain{f': {told}' if told else ''}"
 
 
 # --- what is kept does not allow it, or cannot be reached ---------------------------------------

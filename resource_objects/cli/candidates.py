@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli import request_arguments as arguments
-from resource_objects.cli.base import Lister, Many, Refused, SearchCutShort, Text, misused
+from resource_objects.cli.base import Busy, Lister, Many, Refused, SearchCutShort, Text, misused
 from resource_objects.cli.consumer import COLUMNS, allocation_rows
+from resource_objects.cli.job import refused
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -28,8 +29,9 @@ class ListCandidates(Lister):
     """List who could hold something: candidates, each one complete way to give it.
 
     The words are those of `openstack allocation candidate list`, and ours. Nothing is taken, unless
-    --claim says so. If nobody could hold it, says for each host why not (exit status 1); if the
-    budget ran out before that was known, says so (exit status 3).
+    --claim says so. If nobody could hold it, says for each host why not (exit status 1, with
+    --claim 75 if others hold it); if the budget ran out before that was known, says so (exit status
+    3).
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -66,10 +68,13 @@ class ListCandidates(Lister):
             with misused():
                 found = snapshot.candidates(parsed.request, **options)
             listed = _listed(found)
-            self._check(found, listed, parsed_args)
+            self._check(ledger, found, listed, parsed_args)
             claim = None
             if parsed_args.claim is not None and listed:
-                claim = ledger.claim(parsed_args.claim, found)
+                try:
+                    claim = ledger.claim(parsed_args.claim, found)
+                except exceptions.CapacityException as refusal:
+                    raise refused(ledger, parsed_args.claim, found, refusal) from refusal
             self._note(found, listed, parsed_args)
             if parsed_args.json:
                 answer = _document(ledger, found, listed, claim, parsed_args.explain)
@@ -80,12 +85,18 @@ class ListCandidates(Lister):
             return _table(listed, _providers(ledger, listed))
 
     def _check(
-        self, found: Candidates, listed: Sequence[Candidate], said: argparse.Namespace
+        self,
+        ledger: Ledger,
+        found: Candidates,
+        listed: Sequence[Candidate],
+        said: argparse.Namespace,
     ) -> None:
         """Raise if nobody was found, or keep the status where the answer is one document."""
         if listed:
             return
-        kind = SearchCutShort if found.cut_short else Refused
+        kind: type[Refused] = SearchCutShort if found.cut_short else Refused
+        if kind is Refused and said.claim is not None and ledger.could_ever(found):
+            kind = Busy
         self._status = kind.status
         if said.json:
             return

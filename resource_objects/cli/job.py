@@ -6,22 +6,25 @@ import argparse
 import contextlib
 import datetime
 import os
-import random
 import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cliff.columns import FormattableColumn
+
 from resource_objects import exceptions, names
 from resource_objects.cli import request_arguments as arguments
 from resource_objects.cli.base import (
+    Age,
     Busy,
     Command,
     Lister,
+    Many,
+    Maybe,
     Misused,
     Refused,
     Text,
@@ -46,10 +49,6 @@ if TYPE_CHECKING:
     from resource_objects.requests import Request
     from resource_objects.search import Candidates, Snapshot
 
-#: Seconds: the first pause of who waits, and the longest; each is twice the one before.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-
-
 # --- claim --------------------------------------------------------------------------------------
 
 
@@ -62,7 +61,8 @@ def _add_claim(parser: argparse.ArgumentParser) -> None:
         "--wait",
         metavar="TIME",
         type=duration,
-        help="if it is busy, try again for so long, such as 10m; who waits stands in no line",
+        help="if it is busy, wait for so long, such as 10m: first come, first served among those "
+        "who wait for the same classes (`waiting` lists them)",
     )
     add_override(parser)
     add_whose(parser, "its {}")
@@ -97,38 +97,37 @@ class _Asked:
             return snapshot.candidates(self.request, **self.options)
 
     def take(self, ledger: Ledger, attempt: Callable[[], Claim]) -> Claim:
-        """Attempt to take it, as long as it is busy and somebody waits.
+        """Take it.
 
-        :raises Busy: if others hold it
+        :raises Busy: if others hold it, or waited for it before
         :raises Refused: if nobody could give it, whoever gave back
         :raises ConsumerExists: if who asks holds something else already
         """
-        until = time.monotonic() + (self.wait.total_seconds() if self.wait else 0)
-        pause, is_busy = _FIRST_PAUSE, False
-        while True:
-            try:
-                return attempt()
-            except exceptions.CapacityException as refusal:
-                if not self.replaces and next(ledger.consumers(name=self.consumer), None):
-                    raise exceptions.ConsumerExists(self.consumer) from refusal
-                left = until - time.monotonic()
-                if not is_busy or left <= 0:  # everything is read for it, so not at each attempt
-                    refused = self._refused(ledger, refusal)
-                    is_busy = isinstance(refused, Busy)
-                    if not is_busy or left <= 0:
-                        raise refused from refusal
-            time.sleep(min(left, random.uniform(pause / 2, pause)))  # no secret
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        try:
+            return attempt()
+        except exceptions.CapacityException as refusal:
+            if not self.replaces and next(ledger.consumers(name=self.consumer), None):
+                raise exceptions.ConsumerExists(self.consumer) from refusal
+            found = self.search(ledger.snapshot(self.at))
+            raise refused(ledger, self.consumer, found, refusal) from refusal
 
-    def _refused(self, ledger: Ledger, refusal: exceptions.CapacityException) -> Refused:
-        """Return what a refusal means: not now, or not at all."""
-        from resource_objects.ledger.feed import snapshot_without
 
-        could = self.search(snapshot_without(ledger.backend, self.at))
-        kind = Busy if could else Refused
-        answer = f"nobody can give {self.consumer} {self.request}"
-        told = refusal.args[1] if isinstance(refusal, exceptions.NoCandidates) else refusal
-        return kind(answer, str(told).splitlines())
+def refused(
+    ledger: Ledger, consumer: str, found: Candidates, refusal: exceptions.CapacityException
+) -> Refused:
+    """Return what a refusal means: not now, or not at all."""
+    answer, lines = f"nobody can give {consumer} {found.request}", []
+    last: exceptions.CapacityException | None = refusal
+    if isinstance(refusal, exceptions.WaitTimedOut):
+        answer = f"{consumer} waited in vain for {found.request}"
+        if refusal.ahead:
+            lines.append(f"before it in the queue: {', '.join(refusal.ahead)}")
+        last = refusal.refusal
+    if last is not None:
+        told = last.args[1] if isinstance(last, exceptions.NoCandidates) else last
+        lines += str(told).splitlines()
+    is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.could_ever(found)
+    return (Busy if is_busy else Refused)(answer, lines)
 
 
 class MakeClaim(Lister):
@@ -204,6 +203,7 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
         **asked.described,
         "release_expired": said.release_expired,
         "override_disabled": asked.override_disabled,
+        "wait": asked.wait,
     }
     if kept is None:
         return ledger.claim(
@@ -244,6 +244,56 @@ def _is_held(ledger: Ledger, asked: _Asked) -> bool:
         return True
     here = {one.name for one in ledger.provider(asked.at).walk()}
     return any(one.provider in here for one in ledger.held(asked.consumer).allocations)
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+class ListWaiters(Lister):
+    """List who waits in the queue, first come first, and for what.
+
+    Each is given what it waits for before those behind it that wait for one of the same classes,
+    in the same tree or in any. A claim that does not wait may overtake them all.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--limit", metavar="N", type=int, help="at most so many")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Read them in their order."""
+        with self.open_ledger() as ledger, misused():
+            found = list(ledger.waiting(limit=parsed_args.limit))
+            roots = {a.root_uuid: None for one in found for a in one.awaits if a.root_uuid}
+            named = {one.uuid: one.name for one in ledger.providers(name=list(roots))}
+            now = ledger.now()
+        return ("#", "consumer", "waits for", "in the tree of", "since", "actor"), [
+            (
+                place,
+                one.consumer,
+                Counts(one.amounts),
+                Many(
+                    dict.fromkeys(
+                        named.get(a.root_uuid, a.root_uuid) for a in one.awaits if a.root_uuid
+                    )
+                ),
+                Age((one.since, now)),
+                Maybe(one.actor),
+            )
+            for place, one in enumerate(found, 1)
+        ]
+
+
+class Counts(FormattableColumn[dict[str, int]]):
+    """Counts by class: a mapping for programs, ``VCPU=4,PGPU=1`` for people."""
+
+    def human_readable(self) -> str:
+        """Return the counts as requests say them."""
+        return ",".join(f"{name}={count}" for name, count in self._value.items())
 
 
 # --- release ------------------------------------------------------------------------------------
@@ -367,6 +417,7 @@ class RunJob(Command):
                     expires_in=said.lease,
                     release_expired=True,
                     override_disabled=asked.override_disabled,
+                    wait=asked.wait,
                     **asked.described,
                 ),
             )

@@ -341,6 +341,7 @@ BUILT_IN = {
     "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
     "claim": "resource_objects.cli.job:MakeClaim",
     "run": "resource_objects.cli.job:RunJob",
+    "waiting": "resource_objects.cli.job:ListWaiters",
     "release": "resource_objects.cli.job:ReleaseConsumers",
     "consumer list": "resource_objects.cli.consumer:ListConsumers",
     "consumer show": "resource_objects.cli.consumer:ShowConsumer",

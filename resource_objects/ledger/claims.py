@@ -28,6 +28,7 @@ from resource_objects.ledger.demand import (
 from resource_objects.ledger.feed import Snapshots, snapshot_without
 from resource_objects.ledger.gang import Gang
 from resource_objects.ledger.placing import Placer
+from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
@@ -174,10 +175,11 @@ class _Attempt:
 class Claims:
     """The claims of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
 
-    def __init__(self, store: Store, placer: Placer, snapshots: Snapshots) -> None:
+    def __init__(self, store: Store, placer: Placer, snapshots: Snapshots, queue: Queue) -> None:
         self._store = store
         self._placer = placer
         self._snapshots = snapshots
+        self._queue = queue
 
     # --- the verbs ---
 
@@ -191,6 +193,31 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        wait: datetime.timedelta | None = None,
+    ) -> Claim:
+        if wait is not None:
+            once = functools.partial(
+                self._claim, consumer, said, until, unchanged, release_expired, overrides, operation
+            )
+            name = names.consumer_name(consumer)
+            _, done = self._store.begin(operation, "claim", name)
+            if done is None:
+                return self._queue.take(name, found, wait, once)
+            return _in_order(done.claims, [name])[0]
+        return self._claim(
+            consumer, said, until, unchanged, release_expired, overrides, operation, found
+        )
+
+    def _claim(
+        self,
+        consumer: str,
+        said: _Described,
+        until: Expiry,
+        unchanged: Unchanged,
+        release_expired: bool,
+        overrides: bool,
+        operation: str | None,
+        found: Found,
     ) -> Claim:
         if overrides is not False:
             self._check_override(overrides)
@@ -361,6 +388,32 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        wait: datetime.timedelta | None = None,
+    ) -> Claim:
+        if wait is not None:
+            once = functools.partial(
+                self._replace,
+                *(consumer, said, read_at, unchanged, release_expired, overrides, operation),
+            )
+            name = names.consumer_name(consumer)
+            _, done = self._store.begin(operation, "replace", name)
+            if done is None:
+                return self._queue.take(name, found, wait, once, leaving=name)
+            return _in_order(done.claims, [name])[0]
+        return self._replace(
+            consumer, said, read_at, unchanged, release_expired, overrides, operation, found
+        )
+
+    def _replace(
+        self,
+        consumer: str,
+        said: _Described,
+        read_at: int | None,
+        unchanged: Unchanged,
+        release_expired: bool,
+        overrides: bool,
+        operation: str | None,
+        found: Found,
     ) -> Claim:
         if overrides is not False:
             self._check_override(overrides)

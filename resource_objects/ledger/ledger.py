@@ -9,6 +9,7 @@ given what it needs by its constructor:
 ``Placer``            where a demand goes: located amounts and named units, on fresh rows
 ``Snapshots``         the last picture of everything, kept fresh by the change feed
 ``Claims``            taking and giving back
+``Queue``             claims that wait, first come, first served
 ``Definitions``       which providers there are, and what they have
 ``Plans``             diff, apply, reshape, audit
 ``Service``           which providers are out of service
@@ -34,6 +35,7 @@ from resource_objects.ledger.names import Names
 from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
+from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
 from resource_objects.ledger.service import Drained, Service
 from resource_objects.ledger.store import RetryPolicy, Store, claim_of
@@ -44,10 +46,11 @@ from resource_objects.providers.listing import By, ListedProvider, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
 from resource_objects.providers.usage import Usage
+from resource_objects.providers.waiting import Waiter
 from resource_objects.resources import Amounts, Inventories
 
 if TYPE_CHECKING:
-    from resource_objects.search import Snapshot
+    from resource_objects.search import Candidates, Snapshot
 
 BACKEND_NAMESPACE = "resource_objects.backends"
 
@@ -60,6 +63,7 @@ class Ledger:
     take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
                     :meth:`move`, :meth:`swap`, :meth:`attribute`, :meth:`release`,
                     :meth:`release_all`
+    wait            ``claim(wait=...)``; :meth:`waiting`, :meth:`could_ever`
     in service      :meth:`disable`, :meth:`enable`, :meth:`drain`
     keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
@@ -94,7 +98,8 @@ class Ledger:
         self._reader = reader = Reader(store)
         self._placer = placer = Placer(store)
         self._snapshots = snapshots = Snapshots(store)
-        self._claims = Claims(store, placer, snapshots)
+        self._queue = queue = Queue(store, snapshots)
+        self._claims = Claims(store, placer, snapshots, queue)
         #: definitions that are compared and written in one go, for what builds on a ledger
         self.definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
@@ -202,6 +207,40 @@ class Ledger:
         """
         return self.definitions.remove(provider, operation)
 
+    # --- waiting ---
+
+    def waiting(self, *, limit: int | None = None, after: int | None = None) -> Iterator[Waiter]:
+        """Yield who waits in a claim, in the order of arrival.
+
+        Those that were killed are left out once their lease is over. Cost: two statements per page.
+
+        :param limit: at most so many
+        :param after: only those behind this ``number``
+        """
+        return self._queue.waiting(limit, after)
+
+    def could_ever(self, found: Candidates) -> bool:
+        """Return whether a search would find something if nobody held anything.
+
+        What tells busy from refused, where a search found nothing: False means that it cannot be
+        had whoever gives back. True also where the budget of the search ran out. Cost: one read of
+        everything, or of the tree that it was confined to, and a search.
+
+        :param found: what a search returned, of which the request and the options count
+        :raises InvalidField: if it is nothing that a search returned
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     big = ledger.claim("big", {"host0": "VCPU=8"})
+        ...     for asked in ("VCPU=4", "VCPU=9"):
+        ...         found = ledger.snapshot().candidates(asked)
+        ...         print(bool(found), ledger.could_ever(found))
+        False True
+        False False
+        """
+        return self._queue.could_ever(found)
+
     # --- out of service ---
 
     def disable(
@@ -289,6 +328,7 @@ class Ledger:
         unchanged: Unchanged = False,
         release_expired: bool = False,
         override_disabled: bool = False,
+        wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
@@ -316,6 +356,17 @@ class Ledger:
             of the operation returns the claim. If the claim is refused, nobody is released
         :param override_disabled: True to take also of what is out of service (:meth:`disable`). The
             change feed tells that it was, and the actor that the ledger was opened with did it
+        :param wait: for how long it waits if others hold what it asks for, or wait for it already;
+            None: it does not. Who waits stands in a queue (:meth:`waiting`) and tries only while
+            nobody is before it who came earlier and waits for one of the same classes, where both
+            could be given it in the same tree: first come, first served. A large request at the
+            front so holds back smaller ones behind it, and who does not wait may overtake them all.
+            Candidates are searched afresh for each try. The same consumer that waits for the same
+            again keeps its place. What could not be had whoever gave back is refused at once. The
+            place goes with the end of the wait, whatever ends it; if the process is killed, with
+            its lease (:attr:`RetryPolicy.lease`)
+        :raises WaitTimedOut: (a ``CapacityException``) if the time is over, with the last refusal
+            and who stood before it
         :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
             races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
@@ -341,6 +392,7 @@ class Ledger:
             release_expired,
             override_disabled,
             operation,
+            wait,
         )
 
     def claim_all(
@@ -480,6 +532,7 @@ class Ledger:
         generation: int | None = None,
         release_expired: bool = False,
         override_disabled: bool = False,
+        wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
@@ -504,6 +557,7 @@ class Ledger:
             release_expired,
             override_disabled,
             operation,
+            wait,
         )
 
     def move(

@@ -26,6 +26,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.waiting import LEASE
 from resource_objects.resources import resource
 
 _A = TypeVar("_A")
@@ -33,6 +34,9 @@ _T = TypeVar("_T")
 
 #: Seconds: the longest of the pauses before an amount is placed again, and that before the first.
 _LONGEST_PAUSE, _FIRST_PAUSE = 0.25, 0.002
+
+#: Seconds: a waiter that was killed stands in the way for no longer than a day.
+_LONGEST_LEASE = 86_400
 
 #: How many rows of a list are read at once, and how many trees.
 PAGE, TREE_PAGE = 500, 100
@@ -53,9 +57,11 @@ class RetryPolicy:
     same reason. ``definitions``: how many times anything that reads and then writes is done again
     after somebody wrote in between: ``sync`` and all that changes definitions compare again,
     ``reshape`` is worked out again, ``adjust``, ``move``, ``swap`` and ``renew`` read the consumer
-    again. ``apply`` is not tried again: its plan holds for what it was made from.
+    again. ``apply`` is not tried again: its plan holds for what it was made from. ``lease``: for
+    how many seconds a claim that waits stays in the queue without renewing, by the clock of the
+    ledger; it renews at each third of it, and the time it waits for goes by ``clock``.
 
-    :raises InvalidField: for what is no count from 0, or no time from 0
+    :raises InvalidField: for what is no count from 0, no time from 0, or no lease above 0
     """
 
     searches: int = 1000
@@ -65,6 +71,7 @@ class RetryPolicy:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     uniform: Callable[[float, float], float] = random.uniform
+    lease: float = LEASE
 
     def __post_init__(self) -> None:
         for name in ("searches", "definitions", "fits"):
@@ -73,6 +80,9 @@ class RetryPolicy:
                 raise exceptions.InvalidField(f"RetryPolicy.{name}", value, "an integer from 0")
         if not isinstance(self.seconds, int | float) or not self.seconds >= 0:  # nor NaN
             raise exceptions.InvalidField("RetryPolicy.seconds", self.seconds, "seconds from 0")
+        if not isinstance(self.lease, int | float) or not 0 < self.lease <= _LONGEST_LEASE:
+            expected = "seconds above 0, at most a day"
+            raise exceptions.InvalidField("RetryPolicy.lease", self.lease, expected)
 
     def pause(self, tried: int) -> None:
         """Wait before something is tried again that was tried so often.

@@ -1,0 +1,265 @@
+"""The queue: claims that wait until it is their turn, first come, first served.
+
+Whoever waits has a row (:mod:`resource_objects.providers.waiting`) and tries to claim only while
+nobody stands before it. Who that is, it asks each time before it sleeps, for some seconds at most,
+and less the nearer it is to the front; whether anything was written since its last try, the heads
+of the change feed tell, so a search is only made where it may find something else. The naive way,
+to try again and again, keeps no order: a large request would see small ones pass for ever.
+
+The row goes when the claim is written, when the time is over and on any error, in a transaction of
+its own; a process that is killed in between leaves it until the lease is over, and those behind it
+wait so much longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+
+from resource_objects import clock, exceptions, names
+from resource_objects.ledger.demand import Demand, Found, demands_of
+from resource_objects.ledger.feed import Snapshots, snapshot_without
+from resource_objects.ledger.store import Store, any_limit, pages_of
+from resource_objects.providers import Claim
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.listing import ProviderFilter
+from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
+from resource_objects.resources import Amounts
+from resource_objects.search.candidates import Candidates
+
+#: Seconds: the first pause between two looks, and the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+#: Seconds: the longest pause of the first in the queue, and how much longer for each before.
+_AT_THE_FRONT, _BEHIND_EACH = 1.0, 0.5
+#: The first tries after so many seconds also where nothing was written: claims may have expired.
+_ANYWAY = 5.0
+#: of a lease it is renewed after this part
+_PART = 3
+#: who stands before one is told so far
+MOST_TOLD = 8
+#: The answer is the same whatever others give back.
+_FINAL = (
+    exceptions.UnitRuleViolated,
+    exceptions.InventoryNotFound,
+    exceptions.ProviderDisabled,
+)
+
+#: Takes what was found, once.
+Attempt = Callable[[Found], Claim]
+
+
+class Queue:
+    """Those who wait; :class:`~resource_objects.ledger.Ledger` says what each method does."""
+
+    def __init__(self, store: Store, snapshots: Snapshots) -> None:
+        self._store = store
+        self._snapshots = snapshots
+
+    def waiting(self, limit: int | None, after: int | None) -> Iterator[Waiter]:
+        backend = self._store.backend
+        pages = pages_of(
+            lambda count, last: backend.list_waiters(WaiterFilter(), count, last or 0),
+            lambda waiter: waiter.number,
+            self._store.page,
+            any_limit(limit),
+            after,
+        )
+        return (waiter for page in pages for waiter in page)
+
+    def could_ever(self, found: Candidates) -> bool:
+        if not isinstance(found, Candidates):
+            raise exceptions.InvalidField("could_ever", found, "Candidates of a search")
+        picture = snapshot_without(self._store.backend, found.at)
+        try:
+            return bool(picture.searched(found.request, found.options))
+        except exceptions.SearchLimitReached:  # nobody knows, so perhaps
+            return True
+
+    def take(
+        self,
+        consumer: str,
+        found: Found,
+        wait: datetime.timedelta,
+        attempt: Attempt,
+        leaving: str | None = None,
+    ) -> Claim:
+        """Take what was found as soon as it is there and nobody stands before the consumer.
+
+        :param attempt: takes something found, which is searched afresh each time
+        :param leaving: who gives back what it holds in the same write, and so is searched without;
+            None: the consumer must hold nothing
+        """
+        if not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0):
+            raise exceptions.InvalidField("wait", wait, "a timedelta above 0, or None")
+        retries, backend = self._store.retries, self._store.backend
+        until = retries.clock() + wait.total_seconds()
+        refusal: exceptions.CapacityException | None = None
+        demands = () if isinstance(found, Candidates) else self._demands(found)
+        awaits = self._awaits(found, demands)
+        order = WaitOrder(
+            consumer, awaits, datetime.timedelta(seconds=retries.lease), self._store.actor
+        )
+        if not backend.list_waiters(WaiterFilter(awaits), 1):
+            try:
+                return attempt(found)
+            except exceptions.CapacityException as no:
+                refusal = no
+        if leaving is None and backend.held(consumer) is not None:
+            raise exceptions.ConsumerExists(consumer) from refusal
+        refusal = self._worth_waiting(consumer, found, refusal)
+        try:
+            return self._wait(order, until, refusal, lambda: attempt(self._afresh(found, leaving)))
+        finally:
+            with contextlib.suppress(exceptions.LedgerError):  # else its lease ends it
+                backend.leave(order.entry)
+
+    def _wait(
+        self,
+        order: WaitOrder,
+        until: float,
+        refusal: exceptions.CapacityException | None,
+        attempt: Callable[[], Claim],
+    ) -> Claim:
+        """Stand in the queue until it is given.
+
+        :param until: by the clock of the policy of retries
+        """
+        retries, backend = self._store.retries, self._store.backend
+        renewing = retries.lease / _PART
+        me, renewed = backend.wait(order), retries.clock()
+        order = dataclasses.replace(order, renews=True)
+        seen: Cursor | None = None
+        tried = renewed
+        for looks in itertools.count():
+            if retries.clock() - renewed >= renewing:
+                me, renewed = backend.wait(order), retries.clock()
+            upto = WaiterFilter(order.awaits, me.number)
+            there = backend.list_waiters(upto, MOST_TOLD + 1)
+            ahead = [one.consumer for one in there if one.number != me.number]
+            is_there = len(there) > len(ahead) or len(there) > MOST_TOLD
+            if not is_there:  # it was stopped for longer than its lease, and comes last now
+                me, renewed = backend.wait(order), retries.clock()
+            elif not ahead:
+                now = backend.cursor()
+                if now != seen or retries.clock() - tried >= _ANYWAY:
+                    seen, tried = now, retries.clock()
+                    try:
+                        return attempt()
+                    except exceptions.CapacityException as no:
+                        refusal = no
+            left = until - retries.clock()
+            if left <= 0:
+                raise exceptions.WaitTimedOut(
+                    order.consumer, ahead[:MOST_TOLD], refusal
+                ) from refusal
+            most = min(_LONGEST_PAUSE, _AT_THE_FRONT + _BEHIND_EACH * len(ahead), renewing)
+            longest = clock.longest_pause(_FIRST_PAUSE, most, looks)
+            retries.sleep(min(left, retries.uniform(longest / 2, longest)))
+        raise AssertionError("it counts for ever")
+
+    # --- what is waited for ---
+
+    def _afresh(self, found: Found, leaving: str | None) -> Found:
+        """Return what the same search finds now; of what was decided elsewhere, the same."""
+        if not isinstance(found, Candidates):
+            return found
+        if leaving is None:
+            picture = self._snapshots.snapshot(found.at)
+        else:
+            picture = snapshot_without(self._store.backend, found.at, [leaving])
+        return picture.searched(found.request, found.options)
+
+    def _worth_waiting(
+        self, consumer: str, found: Found, refusal: exceptions.CapacityException | None
+    ) -> exceptions.CapacityException | None:
+        """Return the refusal, if others hold what is asked for.
+
+        :param refusal: of the first try, None if somebody stood before it
+        :raises CapacityException: if it could not be had whoever gave back
+        """
+        if isinstance(found, Candidates):
+            if refusal is None and not found:
+                why = found.explain()
+                refusal = exceptions.NoCandidates(f"no candidate for {consumer}", why, why.reasons)
+            if refusal is not None and not self.could_ever(found):
+                raise refusal
+        elif isinstance(refusal, _FINAL) or (refusal is not None and _is_too_much(refusal)):
+            raise refusal
+        return refusal
+
+    def _demands(self, found: Found) -> tuple[Demand, ...]:
+        return tuple(demands_of(found, self._store.uuids, "claim"))
+
+    def _awaits(self, found: Found, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
+        """Return what is waited for: of any tree, of that of a search, or of those named."""
+        if isinstance(found, Candidates):
+            root = None if found.at is None else self._root(found.at)
+            asked = _counts(found.request.resources)
+            return tuple(Awaited(name, amount, root) for name, amount in asked.items())
+        each = [_by_provider(demand) for demand in demands]
+        roots = self._roots({uuid for one in each for uuid, _ in one})
+        most: dict[tuple[str, str | None], int] = {}
+        for one in each:
+            total: dict[tuple[str, str | None], int] = {}
+            for (uuid, name), amount in one.items():
+                key = name, roots.get(uuid)
+                total[key] = total.get(key, 0) + amount
+            for key, amount in total.items():
+                most[key] = max(amount, most.get(key, 0))
+        return tuple(Awaited(name, amount, root) for (name, root), amount in most.items())
+
+    def _root(self, at: str) -> str:
+        """Return the uuid of the root of a provider's tree.
+
+        :raises ProviderNotFound: if it is not there
+        """
+        key = names.provider_key(at)
+        wanted = ProviderFilter(trees=frozenset([key]), roots_only=True)
+        for one in self._store.backend.list_providers(wanted, 1):
+            return one.uuid
+        raise exceptions.ProviderNotFound(at)
+
+    def _roots(self, uuids: set[str]) -> dict[str, str]:
+        wanted = ProviderFilter(uuids=frozenset(uuids))
+        listed = self._store.backend.list_providers
+        pages = pages_of(
+            lambda count, last: listed(wanted, count, last or 0),
+            lambda one: one.number,
+            self._store.page,
+        )
+        return {one.uuid: one.root_uuid for page in pages for one in page}
+
+
+def _is_too_much(refusal: exceptions.CapacityException) -> bool:
+    """Return whether more is asked of a provider than it can ever give."""
+    return not isinstance(refusal, exceptions.NoCandidates) and any(
+        reason.rule is exceptions.Rule.CAPACITY and reason.requested > reason.bound
+        for reason in refusal.reasons
+    )
+
+
+def _counts(asked: Amounts) -> dict[str, int]:
+    """Return amounts as counts by class; what says where is counted in other classes beside it."""
+    found: dict[str, int] = {}
+    for kind, amount in asked.by_name():
+        if not amount.locates:
+            for record in amount.to_records(kind):
+                found[record.resource_class] = found.get(record.resource_class, 0) + record.amount
+    return found
+
+
+def _by_provider(demand: Demand) -> dict[tuple[str, str], int]:
+    """Return what a demand takes as counts, by provider (uuid) and class."""
+    found: dict[tuple[str, str], int] = {}
+    located = (
+        (one.host, name, count)
+        for one in demand.located
+        for name, count in one.amount.located.items()
+    )
+    counted = ((use.provider_uuid, use.resource_class, use.amount) for use in demand.uses)
+    for uuid, name, amount in (*counted, *located):
+        found[uuid, name] = found.get((uuid, name), 0) + amount
+    return found
