@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
 from resource_objects import exceptions, names
 from resource_objects.cli import request_arguments as arguments
 from resource_objects.cli.base import (
@@ -268,17 +266,17 @@ class ListWaiters(Lister):
         """Read them in their order."""
         with self.open_ledger() as ledger, misused():
             found = list(ledger.waiting(limit=parsed_args.limit))
-            roots = {a.root_uuid: None for one in found for a in one.awaits if a.root_uuid}
-            named = {one.uuid: one.name for one in ledger.providers(name=list(roots))}
+            roots = {each.root_uuid for one in found for each in one.awaits if each.root_uuid}
+            named = {one.uuid: one.name for one in ledger.providers(uuid=sorted(roots))}
             now = ledger.now()
-        return ("#", "consumer", "waits for", "in the tree of", "since", "actor"), [
+        return ("#", "consumer", "waits for", "of", "since", "actor"), [
             (
                 place,
                 one.consumer,
-                Counts(one.amounts),
+                str(one.amounts),
                 Many(
-                    dict.fromkeys(
-                        named.get(a.root_uuid, a.root_uuid) for a in one.awaits if a.root_uuid
+                    sorted(
+                        {named[each.root_uuid] for each in one.awaits if each.root_uuid in named}
                     )
                 ),
                 Age((one.since, now)),
@@ -286,14 +284,6 @@ class ListWaiters(Lister):
             )
             for place, one in enumerate(found, 1)
         ]
-
-
-class Counts(FormattableColumn[dict[str, int]]):
-    """Counts by class: a mapping for programs, ``VCPU=4,PGPU=1`` for people."""
-
-    def human_readable(self) -> str:
-        """Return the counts as requests say them."""
-        return ",".join(f"{name}={count}" for name, count in self._value.items())
 
 
 # --- release ------------------------------------------------------------------------------------

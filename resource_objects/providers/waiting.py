@@ -17,6 +17,7 @@ import uuid
 from typing import Any
 
 from resource_objects import exceptions, names
+from resource_objects.resources import Amounts
 
 #: For how long a waiter is there that does not renew, in seconds, unless another time is said.
 LEASE = 30.0
@@ -91,11 +92,11 @@ class Waiter:
     actor: str | None = None
 
     @property
-    def amounts(self) -> dict[str, int]:
-        """What it waits for, summed over all trees, by class."""
-        found: dict[str, int] = {}
+    def amounts(self) -> Amounts:
+        """What it waits for, summed over all trees."""
+        found = Amounts()
         for one in self.awaits:
-            found[one.resource_class] = found.get(one.resource_class, 0) + one.amount
+            found += Amounts({one.resource_class: one.amount})
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,8 +111,7 @@ class Waiter:
         }
 
     def __str__(self) -> str:
-        amounts = ",".join(f"{name}={amount}" for name, amount in self.amounts.items())
-        return f"{self.consumer} waits for {amounts} since {self.since:%Y-%m-%d %H:%M:%S}"
+        return f"{self.consumer} waits for {self.amounts} since {self.since:%Y-%m-%d %H:%M:%S}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import resource_objects as ro
+from resource_objects.providers.waiting import Awaited, WaitOrder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = os.uname().nodename
@@ -163,6 +164,38 @@ def test_a_wait_that_is_over_is_busy_and_leaves_nothing(lab, ledger):
     assert holders(ledger) == ["big"]
 
 
+def test_who_waits_is_listed_and_told_to_those_behind(lab, ledger):
+    ledger.claim("big", {"other": "VCPU=8", HERE: "VCPU=8"})
+    (root,) = ledger.backend.uuids(["other"]).values()
+    for name, awaits in (("a", (Awaited("VCPU", 4, root), Awaited("PGPU", 1))), ("b", ())):
+        order = WaitOrder(name, awaits or (Awaited("VCPU", 1),), actor="ann")
+        ledger.backend.wait(order)
+    rows = json.loads(lab("waiting", "-f", "json").out)
+    assert [row.pop("since")[:2] for row in rows] == ["20", "20"]
+    assert rows == [
+        {
+            "#": 1,
+            "consumer": "a",
+            "waits for": "VCPU=4,PGPU=1",
+            "of": ["other"],
+            "actor": "ann",
+        },
+        {"#": 2, "consumer": "b", "waits for": "VCPU=1", "of": [], "actor": "ann"},
+    ]
+    shown = lab("waiting", "-f", "value", "-c", "consumer", "-c", "waits for", "--limit", "1")
+    assert shown.lines == ["a VCPU=4,PGPU=1"]
+    assert "VCPU=4,PGPU=1" in lab("waiting").out
+    assert lab("waiting", "--limit", "0").status == 2
+    done = lab("claim", "job-1", "VCPU=1", "--wait", "0.2s")
+    assert (done.status, done.out) == (75, "")
+    assert done.err.splitlines() == [
+        "resource-objects: job-1 waited in vain for VCPU=1:",
+        "  before it in the queue: a, b",
+        *done.err.splitlines()[2:],
+    ]
+    assert [one.consumer for one in ledger.waiting()] == ["a", "b"]
+
+
 def test_nobody_waits_for_what_can_never_be(lab):
     started = time.monotonic()
     assert lab("claim", "job-1", "VCPU=9", "--wait", "10m").status == 1
@@ -172,11 +205,12 @@ def test_nobody_waits_for_what_can_never_be(lab):
 def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger):
     ledger.claim("big", {HERE: "VCPU=8"})
     child = start("VCPU=1", "--wait", "10m", "--", "true", interruptible=True)
-    time.sleep(3)
+    until(lambda: next(ledger.waiting(), None))
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (130, "")
     assert holders(ledger) == ["big"]
+    assert list(ledger.waiting()) == []
 
 
 def test_a_claim_that_nobody_is_told_of_is_given_back(home, url, ledger):
@@ -481,7 +515,7 @@ def test_nothing_runs_whose_devices_cannot_be_told(start, ledger, tmp_path):
 def test_a_run_waits(start, ledger):
     ledger.claim("big", {HERE: "VCPU=8"})
     child = start("VCPU=1", "--wait", "1m", *python("print('mine')"))
-    time.sleep(1)
+    until(lambda: next(ledger.waiting(), None))
     ledger.release("big")
     assert child.communicate(timeout=60)[0] == "mine\n"
 

@@ -58,6 +58,8 @@ from resource_objects.testing.conformance.suite import (
 _PRELOADED = [
     __name__,
     "resource_objects.backends.sql.backend",
+    "resource_objects.ledger",
+    "resource_objects.search.search",
     "psycopg",
     "pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",

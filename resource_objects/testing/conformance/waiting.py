@@ -71,7 +71,7 @@ class WaitingRules(Kit):
         assert (found.consumer, found.awaits, found.actor) == ("job", awaits, "ann")
         assert before <= found.since <= backend.now()
         assert found.lease_until - found.since == order.lease
-        assert found.amounts == {"VCPU": 4, "PGPU": 2}
+        assert str(found.amounts) == "VCPU=4,PGPU=2"
 
     def test_pages_go_on_after_a_number(self, backend: Backend) -> None:
         for number in range(5):

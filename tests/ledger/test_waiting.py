@@ -1,0 +1,421 @@
+"""Claims that wait: first come, first served, whatever becomes of those who wait."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.ledger import RetryPolicy, new_operation
+from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
+from resource_objects.search.candidates import Candidates
+from resource_objects.testing.conformance.races import processes
+from tests import databases
+
+SECOND = datetime.timedelta(seconds=1)
+HOUR = datetime.timedelta(hours=1)
+MANY = 60.0  # seconds that something may take which takes an instant
+
+
+class Time:
+    """A clock that goes on when somebody sleeps, and what else happens then."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.then: Callable[[], object] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.then()
+
+    def policy(self, **more: float) -> RetryPolicy:
+        return RetryPolicy(
+            clock=lambda: self.now,
+            sleep=self.sleep,
+            uniform=lambda least, most: most,
+            **more,  # type: ignore[arg-type]
+        )
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def lab(url: str, clock: Time) -> Iterator[ro.Ledger]:
+    """Two machines with four GPUs each, which nobody else opens."""
+    with ro.connect(url, retries=clock.policy(), actor="ann") as ledger:
+        ledger.sync(*(ro.Provider(f"lab-{n}", "VCPU=16,PGPU=4") for n in range(2)))
+        yield ledger
+
+
+def found(ledger: ro.Ledger, asked: str, at: str | None = None) -> Candidates:
+    return ledger.snapshot(at).candidates(asked)
+
+
+def fill(ledger: ro.Ledger, *hosts: str) -> None:
+    for host in hosts or ("lab-0", "lab-1"):
+        ledger.claim(f"all-of-{host}", {host: "PGPU=4"})
+
+
+def stand(ledger: ro.Ledger, consumer: str, *awaits: Awaited) -> WaitOrder:
+    """Put somebody into the queue who only stands there."""
+    order = WaitOrder(consumer, awaits or (Awaited("PGPU", 1),), HOUR)
+    ledger.backend.wait(order)
+    return order
+
+
+def waiting(ledger: ro.Ledger) -> list[str]:
+    return [one.consumer for one in ledger.waiting()]
+
+
+# --- one who waits ---
+
+
+def test_what_is_free_is_taken_at_once(lab: ro.Ledger, clock: Time) -> None:
+    claim = lab.claim("job", found(lab, "PGPU=4"), wait=HOUR, user="ann")
+    assert (claim.consumer, claim.user, clock.now) == ("job", "ann", 0)
+    assert waiting(lab) == []
+
+
+def test_who_waits_gets_what_is_given_back(lab: ro.Ledger, clock: Time) -> None:
+    fill(lab)
+    seen: list[list[str]] = []
+
+    def then() -> None:
+        seen.append(waiting(lab))
+        if len(seen) == 3:
+            lab.release("all-of-lab-1")
+
+    clock.then = then
+    claim = lab.claim("job", found(lab, "PGPU=2"), wait=HOUR)
+    assert str(claim) == "job holds PGPU=2 of lab-1"
+    assert seen == [["job"]] * 3
+    assert waiting(lab) == []
+
+
+def test_a_wait_that_is_over_tells_the_last_refusal_and_leaves_nothing(
+    lab: ro.Ledger, clock: Time
+) -> None:
+    fill(lab)
+    with pytest.raises(exceptions.WaitTimedOut) as refused:
+        lab.claim("job", found(lab, "PGPU=2"), wait=10 * SECOND)
+    told = refused.value
+    assert (told.consumer, told.ahead) == ("job", ())
+    assert isinstance(told.refusal, exceptions.NoCandidates)
+    assert {name for reason in told.reasons for name, _ in reason.holders} == {
+        "all-of-lab-0",
+        "all-of-lab-1",
+    }
+    assert "all-of-lab-0 holds 4" in str(told)
+    assert clock.now == pytest.approx(10)
+    assert waiting(lab) == []
+    assert {one.name for one in lab.consumers()} == {"all-of-lab-0", "all-of-lab-1"}
+
+
+def test_who_stood_before_is_told(lab: ro.Ledger) -> None:
+    stand(lab, "first")
+    stand(lab, "second")
+    with pytest.raises(exceptions.WaitTimedOut, match="first, second stand before it") as refused:
+        lab.claim("job", found(lab, "PGPU=1"), wait=SECOND)
+    assert (refused.value.ahead, refused.value.refusal) == (("first", "second"), None)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    assert waiting(lab) == ["first", "second"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_wait_that_is_interrupted_leaves_nothing(
+    lab: ro.Ledger, clock: Time, error: type[BaseException]
+) -> None:
+    fill(lab)
+
+    def then() -> None:
+        assert waiting(lab) == ["job"]
+        raise error
+
+    clock.then = then
+    with pytest.raises(error):
+        lab.claim("job", found(lab, "PGPU=1"), wait=HOUR)
+    assert waiting(lab) == []
+
+
+def test_nobody_waits_for_what_can_never_be(lab: ro.Ledger, clock: Time) -> None:
+    fill(lab)
+    for asked in (found(lab, "PGPU=5"), {"lab-0": "PGPU=5"}, {"lab-0": "CUSTOM_A=1"}):
+        with pytest.raises(exceptions.CapacityException) as refused:
+            lab.claim("job", asked, wait=HOUR)
+        assert not isinstance(refused.value, exceptions.WaitTimedOut)
+    stand(lab, "first")
+    with pytest.raises(exceptions.NoCandidates):
+        lab.claim("job", found(lab, "PGPU=5"), wait=HOUR)
+    assert clock.now == 0
+    assert waiting(lab) == ["first"]
+
+
+def test_busy_and_never_are_told_apart(lab: ro.Ledger) -> None:
+    fill(lab)
+    assert not found(lab, "PGPU=4") and lab.could_ever(found(lab, "PGPU=4"))
+    assert not lab.could_ever(found(lab, "PGPU=5"))
+    assert not lab.could_ever(found(lab, "PGPU=5", at="lab-0"))
+    with pytest.raises(exceptions.InvalidField, match="could_ever"):
+        lab.could_ever("PGPU=4")  # type: ignore[arg-type]
+
+
+def test_who_holds_something_does_not_wait_to_claim(lab: ro.Ledger, clock: Time) -> None:
+    fill(lab, "lab-0")
+    stand(lab, "first")
+    with pytest.raises(exceptions.ConsumerExists):
+        lab.claim("all-of-lab-0", found(lab, "PGPU=1"), wait=HOUR)
+    assert clock.now == 0
+
+
+def test_a_claim_that_was_made_before_is_told_again(lab: ro.Ledger, clock: Time) -> None:
+    operation = new_operation()
+    done = lab.claim("job", found(lab, "PGPU=1"), wait=HOUR, operation=operation)
+    stand(lab, "first")
+    assert lab.claim("job", found(lab, "PGPU=1"), wait=HOUR, operation=operation) == done
+    assert clock.now == 0
+
+
+def test_who_replaces_waits_and_keeps_what_it_has(lab: ro.Ledger, clock: Time) -> None:
+    fill(lab, "lab-1")
+    lab.claim("job", {"lab-0": "PGPU=3"})
+
+    def then() -> None:
+        assert str(lab.held("job")) == "job holds PGPU=3 of lab-0"
+        lab.release("other")
+
+    lab.claim("other", {"lab-0": "PGPU=1"})
+    clock.then = then
+    claim = lab.replace("job", found(lab, "PGPU=4"), wait=HOUR)
+    assert str(claim) == "job holds PGPU=4 of lab-0"
+    assert waiting(lab) == []
+
+
+def test_the_first_sees_that_a_claim_expired(lab: ro.Ledger, clock: Time) -> None:
+    soon = datetime.timedelta(seconds=0.1)
+    for host in ("lab-0", "lab-1"):
+        lab.claim(f"all-of-{host}", {host: "PGPU=4"}, expires_in=soon)
+    clock.then = lambda: time.sleep(0.02)
+    claim = lab.claim("job", found(lab, "PGPU=4"), wait=HOUR, release_expired=True)
+    assert claim.consumer == "job"
+
+
+@pytest.mark.parametrize("wait", [datetime.timedelta(0), 10, "10m"])
+def test_a_time_to_wait_is_a_time(lab: ro.Ledger, wait: object) -> None:
+    with pytest.raises(exceptions.InvalidField, match="wait"):
+        lab.claim("job", found(lab, "PGPU=1"), wait=wait)  # type: ignore[arg-type]
+    assert list(lab.consumers()) == []
+
+
+@pytest.mark.parametrize("lease", [0, -1, float("nan"), "30", 10**9])
+def test_a_lease_is_a_time(lease: object) -> None:
+    with pytest.raises(exceptions.InvalidField, match="lease"):
+        RetryPolicy(lease=lease)  # type: ignore[arg-type]
+
+
+# --- several ---
+
+
+def test_who_came_later_waits_though_there_is_room(lab: ro.Ledger, clock: Time) -> None:
+    fill(lab, "lab-0")
+    big = stand(lab, "big", Awaited("PGPU", 8))
+    looks: list[float] = []
+
+    def then() -> None:
+        looks.append(clock.now)
+        if len(looks) == 4:
+            lab.backend.leave(big.entry)
+
+    clock.then = then
+    assert lab.claim("small", found(lab, "PGPU=1"), wait=HOUR).consumer == "small"
+    assert len(looks) == 4
+
+
+def test_who_does_not_wait_overtakes(lab: ro.Ledger) -> None:
+    stand(lab, "first")
+    assert lab.claim("job", found(lab, "PGPU=1")).consumer == "job"
+
+
+@pytest.mark.parametrize("asked", ["VCPU=1", {"lab-0": "VCPU=1"}])
+def test_nobody_waits_for_who_waits_for_something_else(
+    lab: ro.Ledger, clock: Time, asked: str | dict[str, str]
+) -> None:
+    stand(lab, "first")
+    what = found(lab, asked) if isinstance(asked, str) else asked
+    assert lab.claim("job", what, wait=HOUR).consumer == "job"
+    assert clock.now == 0
+
+
+def test_of_another_machine_nobody_stands_before(lab: ro.Ledger, clock: Time) -> None:
+    fill(lab)
+    clock.then = lambda: seen.extend(lab.waiting())
+    for asked in (found(lab, "PGPU=1", at="lab-0"), {"lab-0": "PGPU=1"}):
+        seen: list[Waiter] = []
+        with pytest.raises(exceptions.WaitTimedOut):
+            lab.claim("job", asked, wait=SECOND)
+        (there,) = {one.awaits for one in seen}
+        (root,) = lab.backend.uuids(["lab-0"]).values()
+        assert there == (Awaited("PGPU", 1, root),)
+        assert {one.actor for one in seen} == {"ann"}
+    stand(lab, "here", *there)
+    lab.release("all-of-lab-1")
+    before = clock.now
+    assert lab.claim("job", found(lab, "PGPU=1", at="lab-1"), wait=HOUR).consumer == "job"
+    assert clock.now == before
+
+
+def test_a_topology_waits_for_the_counts_that_it_takes(numa_ledger: ro.Ledger) -> None:
+    request = "NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=1"
+    seen: list[Waiter] = []
+    policy = Time()
+    policy.then = lambda: seen.extend(numa_ledger.waiting())
+    numa_ledger._store.retries = policy.policy()
+    numa_ledger.backend.wait(WaitOrder("first", (Awaited("DISK_GB", 1),), HOUR))
+    for asked in (numa_ledger.snapshot().candidates(request), {"host0": request}):
+        with pytest.raises(exceptions.WaitTimedOut):
+            numa_ledger.claim("job", asked, wait=SECOND)
+    amounts = {str(one.amounts) for one in seen if one.consumer == "job"}
+    assert amounts == {"PCPU=2,DISK_GB=1"}
+
+
+def test_who_was_stopped_longer_than_its_lease_comes_last(url: str) -> None:
+    late = Time()
+    with ro.connect(url, retries=late.policy(lease=0.001)) as ledger:
+        ledger.sync(ro.Provider("lab-0", "PGPU=1"))
+        ledger.claim("holder", {"lab-0": "PGPU=1"})
+        numbers: list[int] = []
+
+        def then() -> None:
+            time.sleep(0.002)  # by the clock of the ledger it is over
+            numbers.append(stand_up())
+
+        def stand_up() -> int:
+            order = WaitOrder(f"other-{len(numbers)}", (Awaited("PGPU", 1),), HOUR)
+            number = ledger.backend.wait(order).number
+            ledger.backend.leave(order.entry)
+            if len(numbers) == 5:
+                ledger.release("holder")
+            return number
+
+        late.then = then
+        claim = ledger.claim("job", ledger.snapshot().candidates("PGPU=1"), wait=HOUR)
+        assert claim.consumer == "job"
+        assert waiting(ledger) == []
+
+
+def test_many_threads_are_served_in_the_order_of_arrival(url: str) -> None:
+    policy = RetryPolicy(sleep=lambda seconds: time.sleep(min(seconds, 0.01)))
+    with ro.connect(url, retries=policy) as ledger:
+        ledger.sync(ro.Provider("lab-0", "PGPU=1"))
+        ledger.claim("holder", {"lab-0": "PGPU=1"})
+        began = ledger.feed.cursor()
+
+        def work(name: str) -> None:
+            ledger.claim(name, ledger.snapshot().candidates("PGPU=1"), wait=HOUR)
+            ledger.release(name)
+
+        names = [f"job-{number}" for number in range(5)]
+        threads = []
+        for name in names:
+            threads.append(threading.Thread(target=work, args=(name,)))
+            threads[-1].start()
+            until(lambda name=name: name in waiting(ledger))
+        assert waiting(ledger) == names
+        ledger.release("holder")
+        for thread in threads:
+            thread.join(MANY)
+        told = [one.subject for one in ledger.feed.changes(began) if one.kind == "claim"]
+        assert told == names
+        assert waiting(ledger) == []
+
+
+# --- several processes ---
+
+
+@pytest.fixture
+def shared(prepared_database: Callable[[databases.Prepare], str]) -> Iterator[ro.Ledger]:
+    """A ledger of one GPU, which ``holder`` has, on each kind of database."""
+    url = prepared_database(SQLBackend.upgrade_database)
+    with ro.connect(url) as ledger:
+        ledger.sync(ro.Provider("lab-0", "PGPU=1"))
+        ledger.claim("holder", {"lab-0": "PGPU=1"})
+        yield ledger
+
+
+@pytest.fixture
+def start(shared: ro.Ledger) -> Iterator[Callable[..., BaseProcess]]:
+    """Start a process that waits for the GPU, and return once it stands in the queue."""
+    started: list[BaseProcess] = []
+
+    def start_one(name: str, lease: float = 30.0) -> BaseProcess:
+        url = shared.backend._database._engine.url  # type: ignore[attr-defined]
+        text = url.render_as_string(hide_password=False)
+        process = processes().Process(target=wait_and_release, args=(text, name, lease))
+        process.start()
+        started.append(process)
+        until(lambda: name in waiting(shared))
+        return process
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.join()
+
+
+def wait_and_release(url: str, name: str, lease: float) -> None:
+    """Wait for the GPU, and give it back."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    policy = RetryPolicy(sleep=lambda seconds: time.sleep(min(seconds, 0.02)), lease=lease)
+    with contextlib.suppress(KeyboardInterrupt), ro.connect(url, retries=policy) as ledger:
+        ledger.claim(name, ledger.snapshot().candidates("PGPU=1"), wait=HOUR)
+        ledger.release(name)
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + MANY
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+@pytest.mark.law(4)
+def test_processes_are_served_in_the_order_of_arrival_and_a_killed_one_drops_out(
+    shared: ro.Ledger, start: Callable[..., BaseProcess]
+) -> None:
+    began = shared.feed.cursor()
+    first, killed, last = start("job-2"), start("job-0", lease=1.0), start("job-1")
+    assert waiting(shared) == ["job-2", "job-0", "job-1"]
+    killed.kill()
+    shared.release("holder")
+    for process in (first, killed, last):
+        process.join(MANY)
+    changes = shared.feed.changes(began)
+    assert [one.subject for one in changes if one.kind == "claim"] == ["job-2", "job-1"]
+    assert waiting(shared) == []
+
+
+@pytest.mark.law(2)
+def test_a_process_that_is_interrupted_leaves_nothing(
+    shared: ro.Ledger, start: Callable[..., BaseProcess]
+) -> None:
+    process = start("job-1")
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(MANY)
+    assert waiting(shared) == []
+    assert shared.backend.list_waiters(WaiterFilter(), 10) == ()
+    assert [one.name for one in shared.consumers()] == ["holder"]
