@@ -25,6 +25,7 @@ from resource_objects.ledger.feed import Snapshots, snapshot_without
 from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Claim
 from resource_objects.providers.feed import Cursor
+from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.resources import Amounts
@@ -65,7 +66,7 @@ class Queue:
             lambda waiter: waiter.number,
             self._store.page,
             any_limit(limit),
-            after,
+            None if after is None else generation(after, "after"),
         )
         return (waiter for page in pages for waiter in page)
 

@@ -133,6 +133,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "enable": {"provider": "host0"},
     "drain": {"provider": "host0", "reason": "fan"},
     "release_all": {"consumers": ["job"]},
+    "waiting": {},
+    "could_ever": {"found": ...},
     "expired": {},
     "release_expired": {},
     "reshape": {"reshape": Reshape()},
@@ -181,6 +183,8 @@ def call(ledger: ro.Ledger, method: str, parameter: str, value: Any) -> Any:
     given = {**GOOD[method], parameter: value}
     if method == "feed.is_fresh" and parameter != "snapshot":
         given["snapshot"] = ledger.snapshot()
+    if method == "could_ever" and parameter != "found":
+        given["found"] = ledger.snapshot().candidates("VCPU=9")
     kinds = inspect.signature(asked).parameters
     rest: list[Any] = []
     for name in list(given):
