@@ -288,7 +288,7 @@ def test_a_topology_waits_for_the_counts_that_it_takes(numa_ledger: ro.Ledger) -
         with pytest.raises(exceptions.WaitTimedOut):
             numa_ledger.claim("job", asked, wait=SECOND)
     amounts = {str(one.amounts) for one in seen if one.consumer == "job"}
-    assert amounts == {"PCPU=2,DISK_GB=1"}
+    assert amounts == {"DISK_GB=1,PCPU=2"}
 
 
 def test_who_was_stopped_longer_than_its_lease_comes_last(url: str) -> None:
