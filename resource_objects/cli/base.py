@@ -99,9 +99,13 @@ class Command(cliff.command.Command):
 
         root = getattr(parsed_args, "root", "/")
         found = discover(root=root, strict=parsed_args.strict)
-        for finding in found.findings:
-            self.app.stderr.write(f"resource-objects: not read: {finding}\n")
+        self.tell_findings(found)
         return found
+
+    def tell_findings(self, machine: Machine) -> None:
+        """Tell what could not be read of a machine."""
+        for finding in machine.findings:
+            self.app.stderr.write(f"resource-objects: not read: {finding}\n")
 
     @property
     def glyphs(self) -> Glyphs:

@@ -18,12 +18,15 @@ from resource_objects.cli.base import (
     ShowOne,
     Text,
     many,
+    misused,
+    read_input,
     runs_text,
 )
 
 if TYPE_CHECKING:
     from resource_objects.host.facts import Machine, Pages
     from resource_objects.host.numa import CPUSplit
+    from resource_objects.host.shown import ShownMachine
     from resource_objects.host.status import HostCells, HostDevices, KeptDevice
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
@@ -92,6 +95,9 @@ class ShowHost(Lister):
     --pci lists the PCI functions of this machine, what each --rule makes of them, and why not what
     it is about; with a HOST the devices that a host of the ledger keeps, and who holds them. With
     -f or -c it tells all that is known of each.
+
+    With -f json a last row is all of the machine, with the rules and CPUs given, for `host sync
+    --from` where the ledger can be reached.
     """
 
     in_brief = True
@@ -143,7 +149,9 @@ class ShowHost(Lister):
         )
         sets = cpu_sets(machine, parsed_args.shared, parsed_args.dedicated)
         found = machine_devices(machine, parsed_args.rule)
-        facts = _facts(machine, len(found.skipped))
+        facts = [*_facts(machine, len(found.skipped))]
+        if parsed_args.formatter == "json":
+            facts.append(_all_of(shown_machine(machine, parsed_args)))
         return _RESOURCE, [*_host(machine, tree, sets), *_takeable(found.devices), *facts]
 
     def _numa(
@@ -178,12 +186,23 @@ class SyncHost(Command):
     goes. A PCI device that goes or changes while somebody holds it stays as it was until it is
     given back, and nobody else gets it; that is said. If somebody holds anything else that goes,
     nothing is changed at all, and it is said who.
+
+    --from keeps a machine that cannot reach the ledger, from what `host show -f json` printed
+    there: `ssh lab-0 resource-objects host show -f json | resource-objects host sync --from -`.
+    Rules and CPUs are those it was shown with, each unless it is given here.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="NAME", help="of the host (default: its host name)")
+        add = parser.add_argument
+        add("--name", metavar="NAME", help="of the host (default: its host name)")
+        add(
+            "--from",
+            dest="shown",
+            metavar="FILE",
+            help="what `host show -f json` printed on the machine; - reads it from standard input",
+        )
         _add_settings(parser)
         parser.add_argument(
             "--numa", action="store_true", help="keep its NUMA cells, to be asked for by topology"
@@ -215,15 +234,15 @@ class SyncHost(Command):
         from resource_objects.host.model import provider_tree
         from resource_objects.host.sync import sync_host
 
-        machine = self.machine(parsed_args)
+        said = self._said(parsed_args)
         tree = provider_tree(
-            machine,
-            rules=parsed_args.rule,
+            said.machine,
+            rules=said.rules,
             reserved=parsed_args.reserved,
             ratios=parsed_args.ratio,
             name=parsed_args.name,
-            shared=parsed_args.shared,
-            dedicated=parsed_args.dedicated,
+            shared=said.shared,
+            dedicated=said.dedicated,
             numa=parsed_args.numa,
             reserved_pages=parsed_args.reserved_pages,
         )
@@ -232,8 +251,37 @@ class SyncHost(Command):
                 done = sync_host(ledger, tree, reset=parsed_args.reset)
             except (exceptions.InventoryInUse, exceptions.ProviderInUse) as error:
                 raise Refused(str(error), _in_the_way(ledger, error)) from error
-        skipped = machine_devices(machine, parsed_args.rule).skipped
+        skipped = machine_devices(said.machine, said.rules).skipped
         self.say("\n".join(map(str, (done, *skipped))))
+
+    def _said(self, parsed_args: argparse.Namespace) -> ShownMachine:
+        """Return the machine, this one or one that was shown, with how it is to be shared out."""
+        from resource_objects.host.shown import ShownMachine
+
+        if parsed_args.shown is None:
+            return shown_machine(self.machine(parsed_args), parsed_args)
+        with misused():
+            shown = ShownMachine.parse(read_input(parsed_args.shown))
+        self.tell_findings(shown.machine)
+        if parsed_args.strict and shown.machine.findings:
+            first = shown.machine.findings[0]
+            raise exceptions.DiscoveryError(first.subject, first.detail)
+        return shown_machine(shown.machine, parsed_args, shown)
+
+
+def shown_machine(
+    machine: Machine, parsed_args: argparse.Namespace, before: ShownMachine | None = None
+) -> ShownMachine:
+    """Return a machine with the rules and CPUs that are given, or else were given before."""
+    from resource_objects.host.shown import ShownMachine
+
+    was = before or ShownMachine(machine)
+    return ShownMachine(
+        machine,
+        tuple(parsed_args.rule) or was.rules,
+        was.shared if parsed_args.shared is None else parsed_args.shared,
+        was.dedicated if parsed_args.dedicated is None else parsed_args.dedicated,
+    )
 
 
 def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
@@ -282,6 +330,14 @@ def _facts(machine: Machine, skipped: int) -> Iterator[Sequence[Any]]:
         yield "fact", f"NUMA cell {cell.id}", cell.memory_mb, Maybe(None), "MiB", cpus
     see = f"{skipped} skipped, see --pci" if skipped else "see --pci"
     yield "fact", "PCI devices", len(machine.devices), Maybe(None), "devices", see
+
+
+def _all_of(shown: ShownMachine) -> Sequence[Any]:
+    """Return the row that tells all of a machine."""
+    from resource_objects.host.shown import KIND
+
+    none = Maybe(None)
+    return KIND, Maybe(shown.machine.hostname), none, none, none, Pairs(shown.to_dict())
 
 
 def _pages(pages: Pages) -> str:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from resource_objects.cli.base import Command, misused, read_input
+from resource_objects.cli.base import Command, add_actor, misused, read_input
 
 #: What takes longer, in seconds, shows how far it is, where somebody looks at a terminal.
 _PATIENCE = 2.0
@@ -46,7 +46,7 @@ class ApplySite(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        add = parser.add_argument
+        add = add_actor(parser).add_argument
         add("file", metavar="FILE", help="the site, in YAML; - reads it from standard input")
         add("--dry-run", action="store_true", help="only print the plan")
         add("--prune", action="store_true", help="remove what the file does not name")
@@ -60,7 +60,7 @@ class ApplySite(Command):
         name = parsed_args.file
         with misused():
             site = Site.parse(read_input(name), file="standard input" if name == "-" else name)
-        with self.open_ledger() as ledger, Bar("apply") as bar:
+        with self.open_ledger(parsed_args.actor) as ledger, Bar("apply") as bar:
             if parsed_args.dry_run:
                 self.say(str(plan_site(ledger, site, prune=parsed_args.prune)))
                 return

@@ -15,6 +15,7 @@
 ``pci_ids``         names of PCI vendors, products and classes
 ``model``           from the facts of a machine to a tree of providers
 ``sync``            keeping a host in a ledger as it is now
+``shown``           ShownMachine: a machine as text, to be kept from elsewhere
 ``site``            a site in a file: YAML that people write, applied to a ledger and exported
 ``status``          what a ledger keeps of cells and devices of hosts, with who holds what
 ``environment``     the variables that tell a job which part of a host is its own
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from resource_objects.host.numa import numa_inventory as numa_inventory
     from resource_objects.host.rules import DeviceRule as DeviceRule
     from resource_objects.host.rules import match_rules as match_rules
+    from resource_objects.host.shown import ShownMachine as ShownMachine
     from resource_objects.host.status import HostCells as HostCells
     from resource_objects.host.status import HostDevices as HostDevices
     from resource_objects.host.status import read_cells as read_cells
@@ -58,6 +60,7 @@ _HOME = {
     "HostCells": "status",
     "HostDevices": "status",
     "Machine": "facts",
+    "ShownMachine": "shown",
     "discover": "discovery",
     "job_environment": "environment",
     "export_lines": "environment",

@@ -7,10 +7,12 @@ import dataclasses
 import io
 import json
 import socket
+import sys
 
 import pytest
 
 from resource_objects.host.discovery import discover
+from resource_objects.host.facts import DiscoveryFinding
 
 
 @pytest.fixture(autouse=True)
@@ -228,6 +230,98 @@ def test_sync_of_a_machine_without_a_name_needs_one(run, machine, on_machine):
     assert (done.status, done.out) == (1, "")
     assert "host name: got None, expected a name" in done.err
     assert run("host", "sync", "--name", "given").out == "+ given\n"
+
+
+# --- sync of a machine that was shown elsewhere ---
+
+
+GPUS = ("--rule", "10de:*=PGPU;halves", "--shared", "0-1", "--dedicated", "2-3")
+
+
+def kept(run):
+    return run("export").out, run("host", "show", "--numa", "box", "-f", "json").out
+
+
+def shown(run, tmp_path, *argv):
+    path = tmp_path / "box.json"
+    path.write_text(run("host", "show", *argv, "-f", "json").out)
+    return path
+
+
+def test_sync_of_what_was_shown_is_that_of_the_machine_itself(run, tmp_path, on_machine, machine):
+    settings = "--numa", "--reserved", "DISK_GB=1", "--ratio", "MEMORY_MB=1.5"
+    path = shown(run, tmp_path, *GPUS)
+    assert run("host", "sync", *GPUS, *settings).status == 0
+    first = kept(run)
+    assert "split: halves" in first[0] and "NUMA_TOPOLOGY" in first[0]
+    run("provider", "delete", "box")
+    on_machine(dataclasses.replace(machine, hostname="another", devices=()))
+    done = run("host", "sync", "--from", str(path), *settings)
+    assert (done.status, done.err) == (0, "")
+    assert kept(run) == first
+    assert run("host", "sync", "--from", str(path), *settings).out == "nothing changed\n"
+
+
+def test_what_was_shown_is_read_from_standard_input(run, tmp_path, monkeypatch):
+    text = shown(run, tmp_path).read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert run("host", "sync", "--from", "-", "--name", "lab-0").out == "+ lab-0\n"
+
+
+def test_what_is_given_takes_the_place_of_what_was_shown(run, tmp_path):
+    path = shown(run, tmp_path, *GPUS)
+    done = run("host", "sync", "--from", str(path), "--rule", "8086:*=PCI_DEVICE", "--shared", "0")
+    assert done.lines == ["+ box", "+ box/0000:01:00.0"]
+    assert "VCPU=1," in run("provider", "tree").out and "PCPU=2" in run("provider", "tree").out
+
+
+def test_what_could_not_be_read_there_is_told_here(run, tmp_path, on_machine, machine):
+    finding = DiscoveryFinding("/sys/x", "missing")
+    on_machine(dataclasses.replace(machine, findings=(finding,)))
+    path = shown(run, tmp_path)
+    assert run("host", "sync", "--from", str(path), "--strict").status == 1
+    done = run("host", "sync", "--from", str(path))
+    assert (done.out, done.err) == ("+ box\n", "resource-objects: not read: /sys/x: missing\n")
+
+
+def _without(key):
+    return lambda rows: [{k: v for k, v in row.items() if k != key} for row in rows]
+
+
+def _with(**said):
+    def changed(rows):
+        rows[-1]["details"].update(said)
+        return rows
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "line"),
+    [
+        (lambda rows: json.dumps(rows)[:-40], 2, "expected JSON text"),
+        (lambda rows: "box", 2, "shown machine: got b'box', expected JSON text"),
+        (lambda rows: "", 2, "expected JSON text"),
+        (lambda rows: rows[:-1], 2, "expected what `host show -f json` prints"),
+        (_without("details"), 2, "expected what `host show -f json` prints"),
+        (lambda rows: rows + rows[-1:], 2, "expected what `host show -f json` prints"),
+        (_with(version=2), 1, "a shown machine is of version 2, this library reads version 1"),
+        (_with(version=None), 2, '"version": 1'),
+        (_with(owner="ann"), 2, "machine: got 'owner', expected one of machine, rules"),
+        (_with(rules=["x"]), 1, "device rule: got 'x'"),
+        (_with(machine={"cpus": [0]}), 2, "machine.machine.cores"),
+        (_with(machine={"cpus": [1, 0], "cores": [], "memory_bytes": 0}), 2, "Machine.cpus"),
+    ],
+)
+def test_what_shows_no_machine_is_one_line_and_keeps_nothing(run, tmp_path, change, status, line):
+    path = shown(run, tmp_path)
+    made = change(json.loads(path.read_text()))
+    path.write_text(made if isinstance(made, str) else json.dumps(made))
+    done = run("host", "sync", "--from", str(path))
+    assert (done.status, done.out) == (status, "")
+    assert line in done.err and len(done.err.splitlines()) == 1
+    assert len(done.err) < 1000
+    assert run("provider", "list", "-f", "json").out == "[]\n"
 
 
 def test_sync_of_this_machine_is_kept_under_its_host_name(shell):

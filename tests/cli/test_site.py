@@ -46,6 +46,15 @@ def test_export_of_some_hosts_names_them_alone(run, site):
     assert missing.status == 1 and "lab-9" in missing.err
 
 
+def test_who_disabled_by_a_file_is_the_actor(run, site):
+    site.write_text(SITE + "    disabled: fan\n")
+    assert run("apply", str(site), "--dry-run").lines[-3:-2] == ["~ lab-0: disabled: fan"]
+    assert run("apply", str(site), "--actor", "ann").out == "27 created, 3 disabled\n"
+    listed = run("provider", "list", "-c", "disabled", "-f", "value").out
+    assert listed.count("by ann: fan") == 3
+    assert run("export").lines[4] == "    disabled: fan"
+
+
 def test_prune_removes_what_is_not_named(run, site):
     run("apply", str(site))
     site.write_text("machines: {lab-0: {inventories: VCPU=64}}")
