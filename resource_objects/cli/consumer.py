@@ -196,6 +196,7 @@ class SetAllocations(Lister):
         )
         add("--generation", metavar="N", type=int, help="refuse if it was changed since this one")
         add_release_expired(parser)
+        add_override(parser, "also of what is out of service")
         for name in ("project", "user", "consumer-type"):
             add(f"--{name}", metavar="NAME", help=f"its {name.replace('-', ' ')}")
         return parser
@@ -213,12 +214,14 @@ class SetAllocations(Lister):
                 raise exceptions.InvalidText("allocation", given, "rp=PROVIDER,CLASS=AMOUNT,...")
             more = Amounts.of(amounts)
             wanted[name] = wanted[name] + more if name in wanted else more
-        with self.open_ledger() as ledger:
+        overrides = parsed_args.override_disabled
+        with self.open_ledger(parsed_args.actor if overrides else None) as ledger:
             claim = ledger.replace(
                 parsed_args.consumer,
                 wanted,
                 generation=parsed_args.generation,
                 release_expired=parsed_args.release_expired,
+                override_disabled=overrides,
                 project=parsed_args.project,
                 user=parsed_args.user,
                 consumer_type=parsed_args.consumer_type,
@@ -333,11 +336,14 @@ class SwapConsumers(Command):
                 self.say(str(claim))
 
 
-_USAGE = ("provider", "resource_class", "used", "capacity", "free", "holders")
+_USAGE = ("provider", "resource_class", "used", "capacity", "free", "holders", "disabled")
 
 
 class ShowUsage(Lister):
-    """Show who uses how much of what; --tree draws it."""
+    """Show who uses how much of what; --tree draws it.
+
+    Free is what is left, also of what is out of service, which is told beside it.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -362,7 +368,10 @@ class ShowUsage(Lister):
             from resource_objects.cli import render
 
             return (), Text.of(render.usage_tree(usage, self.glyphs) or "nothing is kept")
-        return _USAGE, [
+        # told to people only where it says something, for their lines are short
+        is_told = parsed_args.formatter != "table" or "disabled" in parsed_args.columns
+        is_told = is_told or any(use.disabled for use in usage)
+        return _USAGE[: None if is_told else -1], [
             (
                 use.provider,
                 use.resource_class,
@@ -370,6 +379,7 @@ class ShowUsage(Lister):
                 use.capacity,
                 use.free,
                 Pairs(dict(use.holders)),
+                *([Maybe(use.disabled and str(use.disabled))] if is_told else []),
             )
             for use in usage
         ]
@@ -417,7 +427,8 @@ class ShowProviderUsage(Lister):
 class ShowTotals(Lister):
     """Show what is used in all, of each class, by provider, project, user or consumer type.
 
-    By class or provider it also shows how much there is in all, and how much of that is free.
+    By class or provider it also shows how much there is in all, and how much of that is free: what
+    is out of service is not.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -472,7 +483,7 @@ def _bounds(
         name = None if here is None else ledger.provider(here).name
         return {
             (use.provider if by == "provider" else None, use.resource_class): (
-                max(0, use.free),
+                0 if use.disabled else max(0, use.free),
                 use.capacity,
             )
             for use in ledger.usage(here if tree is None else tree)
@@ -499,13 +510,12 @@ def add_release_expired(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_override(parser: argparse.ArgumentParser) -> None:
+def add_override(
+    parser: argparse.ArgumentParser,
+    what: str = "take it of what is out of service, and of nothing else",
+) -> None:
     """Add the options to take of what is out of service, and to say who does."""
-    parser.add_argument(
-        "--override-disabled",
-        action="store_true",
-        help="take it of what is out of service, and of nothing else",
-    )
+    parser.add_argument("--override-disabled", action="store_true", help=what)
     add_actor(parser)
 
 

@@ -17,6 +17,7 @@ from resource_objects.providers.columns import (
     records_by_provider,
     trees,
 )
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.provider import Provider
 from resource_objects.resources.records import InventoryRecord
 
@@ -27,7 +28,8 @@ class InventoryUsage:
 
     ``holders`` are (consumer, amount) pairs of what is held here; what is held elsewhere and uses
     it too (shares) is in ``used`` alone. ``elsewhere`` is for how many units there is room where
-    each of them uses something too, None if that is nowhere.
+    each of them uses something too, None if that is nowhere. ``disabled`` is why the provider, or
+    what is above it, is out of service: then nobody can take what is free.
     """
 
     provider: str
@@ -39,16 +41,22 @@ class InventoryUsage:
     used: int
     holders: tuple[tuple[str, int], ...]
     elsewhere: int | None = None
+    disabled: Disabled | None = None
 
     @property
     def free(self) -> int:
-        """Units left, here and where they are used too (D2); negative when over-full."""
+        """Units left, here and where they are used too (D2); negative when over-full.
+
+        Also of what is out of service: ``disabled`` tells.
+        """
         left = self.capacity - self.used
         return left if self.elsewhere is None else min(left, self.elsewhere)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {**dataclasses.asdict(self), "free": self.free, "holders": dict(self.holders)}
+        said = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        said["disabled"] = None if self.disabled is None else self.disabled.to_dict()
+        return {**said, "free": self.free, "holders": dict(self.holders)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,8 +136,9 @@ def usage_of(columns: Columns) -> Usage:
             record,
             holders.get((number, record.resource_class), []),
             elsewhere.get((number, record.resource_class)),
+            disabled,
         )
-        for provider, depth in _with_depth(roots)
+        for provider, depth, disabled in _with_depth(roots)
         for number in [numbers[provider.uuid or ""]]
         for record in sorted(records.get(number, ()), key=_in_order)
     )
@@ -170,10 +179,14 @@ def _plain(columns: Columns) -> Columns:
     return dataclasses.replace(columns, inventories=plain, kinds=KindColumns())
 
 
-def _with_depth(providers: tuple[Provider, ...], depth: int = 0) -> Iterator[tuple[Provider, int]]:
+def _with_depth(
+    providers: tuple[Provider, ...], depth: int = 0, above: Disabled | None = None
+) -> Iterator[tuple[Provider, int, Disabled | None]]:
+    """Yield each provider, how deep it is, and why it is out of service, or what is above it."""
     for provider in providers:
-        yield provider, depth
-        yield from _with_depth(provider.children, depth + 1)
+        disabled = provider.disabled or above
+        yield provider, depth, disabled
+        yield from _with_depth(provider.children, depth + 1, disabled)
 
 
 def _use(
@@ -182,6 +195,7 @@ def _use(
     record: InventoryRecord,
     holders: list[tuple[str, int]],
     elsewhere: int | None,
+    disabled: Disabled | None,
 ) -> InventoryUsage:
     return InventoryUsage(
         provider.name,
@@ -193,4 +207,5 @@ def _use(
         record.used,
         tuple(sorted(holders)),
         elsewhere,
+        disabled,
     )

@@ -233,9 +233,13 @@ class Snapshot:
 
         :meth:`capacity` less :meth:`used`, or where what is taken is used elsewhere too, what there
         is room for there if that is less: a device of which others have a part is not free. Where
-        several providers draw on one inventory, each counts with all that is left of it.
+        several providers draw on one inventory, each counts with all that is left of it. What is
+        out of service gives nothing: none of it counts as free, and all of it as capacity.
         """
         rows, counted = self._counted(key)
+        out = self._fleet.out_of_service()
+        if out is not None:
+            counted = counted & ~out[rows.provider]
         return sum(rows.free[counted].tolist())
 
     def host_usage(

@@ -100,6 +100,38 @@ def test_a_consumer_is_moved_to_what_is_disabled_by_who_says_so(lab) -> None:
     assert lab("allocation", "move", "job-1", "--to", "host0").status == 0
 
 
+def test_an_allocation_is_set_of_what_is_disabled_by_who_says_so(lab) -> None:
+    lab("host", "disable", "host1", "--reason", "fan")
+    words = ("allocation", "set", "job-1", "--allocation", "host1,VCPU=1")
+    assert "host1: disabled" in lab(*words).err
+    assert lab(*words, "--override-disabled", "--actor", "me").status == 0
+    assert "overridden" in lab("changes").out
+
+
+def test_usage_tells_what_is_disabled(lab, url: str) -> None:
+    assert "disabled" not in lab("usage").out
+    assert lab("usage", "-c", "disabled", "-f", "value").out.strip() == ""
+    before = json.loads(lab("usage", "total", "-f", "json").out)
+    lab("host", "disable", "host0", "--reason", "fan", "--actor", "me")
+    assert "by me: fan" in lab("usage").out
+    for row in json.loads(lab("usage", "-f", "json").out):
+        assert ("fan" in (row["disabled"] or "")) == row["provider"].startswith("host0")
+    for by in ("resource_class", "provider"):
+        rows = json.loads(lab("usage", "total", "--by", by, "-f", "json").out)
+        for row in rows:
+            if by == "provider" and row["group"].startswith("host0"):
+                assert row["free"] == 0 < row["total"]
+    with _open(url) as ledger:
+        disabled = ledger.usage()["host0", "VCPU"].to_dict()["disabled"]
+        assert (disabled["reason"], disabled["by"]) == ("fan", "me")
+        left = ledger.snapshot()
+        free = sum(use.free for use in ledger.usage("host1") if use.resource_class == "VCPU")
+        assert left.free("VCPU") == free < left.capacity("VCPU")
+        assert {row["resource_class"]: row["total"] for row in before}["VCPU"] == left.capacity(
+            "VCPU"
+        )
+
+
 def test_the_drawing_of_cells_says_what_is_disabled(run, url: str) -> None:
     host = ro.Provider("host0", "PCPU=8")
     cells = [ro.HostCell(n, dedicated=range(4 * n, 4 * n + 4), memory_mb=1) for n in (0, 1)]
