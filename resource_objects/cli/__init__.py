@@ -6,8 +6,9 @@
 ``request_arguments``  what is asked and how it is searched, in the words of a command line
 ``render``             trees with bars, as text: pure
 ``host_lines``         who has what, a line for each host, as text: pure
+``fitting``            tables and drawings as wide as the terminal is
 ``drawing``            NUMA cells as a drawing and as rows
-``device_table``       PCI devices as a table
+``device_table``       PCI devices as a table; ``device_columns``: their columns
 ``completion``         what a shell completes
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,

@@ -10,6 +10,7 @@ import getpass
 import os
 import pathlib
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,12 +73,18 @@ def misused() -> Iterator[None]:
 class Command(cliff.command.Command):
     """Base of the commands; mixed into those that list and show."""
 
+    #: the columns of what is listed or shown, for ``-c`` and for programs
+    columns: ClassVar[tuple[str, ...]] = ()
+    #: those that there are instead with an option
+    columns_with: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
     def get_epilog(self) -> str:
-        """Return what stands at the end of the help.
+        """Return what stands at the end of the help: the columns.
 
         cliff's own looks through everything that is installed, which takes a fifth of a second.
         """
-        return self._epilog or ""
+        told = {"": self.columns, **{f" with {o}": some for o, some in self.columns_with.items()}}
+        return " ".join(f"Columns{o}: {', '.join(some)}." for o, some in told.items() if some)
 
     def open_ledger(self, actor: str | None = None) -> Ledger:
         """Open the ledger the user chose.
@@ -106,6 +113,15 @@ class Command(cliff.command.Command):
         """Tell what could not be read of a machine."""
         for finding in machine.findings:
             self.app.stderr.write(f"resource-objects: not read: {finding}\n")
+
+    def width(self, max_width: int = 0) -> int | None:
+        """Return how wide a line may be: as wide as the terminal, unless a width is said.
+
+        None for as wide as it comes, where no terminal is.
+        """
+        if max_width > 0:
+            return max_width
+        return shutil.get_terminal_size().columns if self.app.stdout.isatty() else None
 
     @property
     def glyphs(self) -> Glyphs:
@@ -182,6 +198,25 @@ class Text(tuple[str, ...]):
         return cls(text.splitlines())
 
 
+class Drawing(Text):
+    """Lines that are cut where the terminal ends, for a wrapped one would spoil the picture."""
+
+    __slots__ = ()
+
+
+def _fit(command: Any, parsed_args: argparse.Namespace) -> None:
+    """Have a table printed as wide as the terminal is."""
+    if parsed_args.formatter == "table":
+        from resource_objects.cli.fitting import FittingTable
+
+        said = parsed_args.max_width
+        command.formatter = FittingTable(
+            shutil.get_terminal_size().columns
+            if parsed_args.fit_width and said <= 0
+            else command.width(said)
+        )
+
+
 class Lister(Command, cliff.lister.Lister):
     """Base of the commands that list.
 
@@ -207,6 +242,9 @@ class Lister(Command, cliff.lister.Lister):
         status: int = super().run(parsed_args)
         return status
 
+    #: what people are told in place of a list without rows
+    nothing: ClassVar[str] = "nothing"
+
     def produce_output(
         self,
         parsed_args: argparse.Namespace,
@@ -214,10 +252,20 @@ class Lister(Command, cliff.lister.Lister):
         data: Iterable[Sequence[Any]],
     ) -> int:
         """Print the list in the format that was asked for; or a text, if there is one instead."""
+        if isinstance(data, Drawing):
+            from resource_objects.cli.fitting import cut
+
+            width = self.width(parsed_args.max_width)
+            data = Text(cut(line, width) for line in data)
         if isinstance(data, Text):
             self.say("\n".join(data))
             return 0
         rows = [cells(row, parsed_args.formatter) for row in data]
+        if not rows and parsed_args.formatter == "table" and not parsed_args.print_empty:
+            self._generate_columns_and_selector(parsed_args, column_names)  # refuses unknown ones
+            self.say(self.nothing)
+            return 0
+        _fit(self, parsed_args)
         status: int = super().produce_output(parsed_args, column_names, rows)
         return status
 
@@ -230,6 +278,7 @@ class ShowOne(Command, cliff.show.ShowOne):
     ) -> int:
         """Print it in the format that was asked for."""
         shown = cells(data, parsed_args.formatter)
+        _fit(self, parsed_args)
         status: int = super().produce_output(parsed_args, column_names, shown)
         return status
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: As in ``openstack allocation candidate list``.
 _COLUMNS = ("#", "allocation", "resource provider", "inventory used/capacity", "traits")
+#: Where there are some.
+_SOMETIMES = ("groups", "units")
 #: So many providers are read at once.
 _PAGE = 500
 
@@ -33,6 +35,8 @@ class ListCandidates(Lister):
     --claim 75 if others hold it); if the budget ran out before that was known, says so (exit status
     3).
     """
+
+    columns = (*_COLUMNS, *_SOMETIMES)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""

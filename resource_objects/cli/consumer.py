@@ -13,6 +13,7 @@ from resource_objects.cli.base import (
     Age,
     Command,
     Dicts,
+    Drawing,
     Lister,
     Many,
     Maybe,
@@ -53,6 +54,9 @@ def whose(parsed_args: argparse.Namespace) -> dict[str, Any]:
 class ListConsumers(Lister):
     """List consumers, all of them or those that match every option."""
 
+    columns = ("consumer", "project", "user", "type", "state", "since", "expires", "holds")
+    nothing = "no consumer matches"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -84,8 +88,7 @@ class ListConsumers(Lister):
             if parsed_args.expired:
                 over = {claim.consumer for claim in ledger.expired()}
                 found = [one for one in found if one.name in over]
-        columns = ("consumer", "project", "user", "type", "state", "since", "expires", "holds")
-        return columns, [
+        return self.columns, [
             (
                 one.name,
                 Maybe(one.project),
@@ -102,6 +105,22 @@ class ListConsumers(Lister):
 
 class ShowConsumer(ShowOne):
     """Show what a consumer holds."""
+
+    columns = (
+        "consumer",
+        "uuid",
+        "claim",
+        "state",
+        "generation",
+        "project",
+        "user",
+        "type",
+        "since",
+        "expires",
+        "total",
+        "allocations",
+        "assigned",
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -182,6 +201,9 @@ def allocation_rows(consumer: str, allocations: Iterable[Allocation]) -> list[tu
 class SetAllocations(Lister):
     """Say what a consumer holds: this and nothing else. It is made if need be."""
 
+    columns = COLUMNS
+    nothing = "it holds nothing"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -232,6 +254,9 @@ class SetAllocations(Lister):
 class ShowAllocations(Lister):
     """Show what a consumer holds, a line for each allocation."""
 
+    columns = COLUMNS
+    nothing = "it holds nothing"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -249,6 +274,9 @@ class ShowAllocations(Lister):
 
 class ListAllocations(Lister):
     """List who holds what at a provider, or in its whole tree."""
+
+    columns = COLUMNS
+    nothing = "nobody holds anything there"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -276,6 +304,9 @@ class ListAllocations(Lister):
 
 class MoveConsumer(Lister):
     """Move a consumer: what it holds is given back, and the same is taken elsewhere, at once."""
+
+    columns = COLUMNS
+    nothing = "it holds nothing"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -345,6 +376,9 @@ class ShowUsage(Lister):
     Free is what is left, also of what is out of service, which is told beside it.
     """
 
+    columns = _USAGE
+    nothing = "nothing is kept, or nobody who is meant holds anything"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -367,7 +401,7 @@ class ShowUsage(Lister):
         if parsed_args.draw:
             from resource_objects.cli import render
 
-            return (), Text.of(render.usage_tree(usage, self.glyphs) or "nothing is kept")
+            return (), Drawing.of(render.usage_tree(usage, self.glyphs) or self.nothing)
         # told to people only where it says something, for their lines are short
         is_told = parsed_args.formatter != "table" or "disabled" in parsed_args.columns
         is_told = is_told or any(use.disabled for use in usage)
@@ -408,6 +442,9 @@ def held_by(usage: Usage, consumers: frozenset[str]) -> Usage:
 class ShowProviderUsage(Lister):
     """Show what is used of one provider, a line for each class."""
 
+    columns = ("resource_class", "used", "capacity", "free")
+    nothing = "it has no inventories"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         return add_name(super().get_parser(prog_name))
@@ -418,7 +455,7 @@ class ShowProviderUsage(Lister):
         """Read its inventories."""
         with self.open_ledger() as ledger:
             records = records_of(ledger.provider(parsed_args.name).inventories)
-        return ("resource_class", "used", "capacity", "free"), [
+        return self.columns, [
             (record.resource_class, record.used, record.capacity, record.capacity - record.used)
             for record in records
         ]
@@ -431,15 +468,19 @@ class ShowTotals(Lister):
     is out of service is not.
     """
 
+    columns = ("group", "resource_class", "used", "consumers", "free", "total")
+    nothing = "nothing is used"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         add = parser.add_argument
         add(
             "--by",
+            metavar="WHAT",
             default="resource_class",
             choices=("resource_class", "provider", "project", "user", "consumer_type"),
-            help="what it is summed by, beside the class",
+            help="what it is summed by, beside the class: provider, project, user, consumer_type",
         )
         add_whose(parser, "only of this {}")
         add("--provider", metavar="PROVIDER", help="only there")
@@ -459,14 +500,14 @@ class ShowTotals(Lister):
             )
             rows = [(one.group, one.resource_class, one.used, one.consumers) for one in found]
             bounds = _bounds(ledger, parsed_args)
-        columns = ("group", "resource_class", "used", "consumers")
+        columns = self.columns[:4]
         if bounds is None:
             return columns, [(Maybe(group), *figures) for group, *figures in rows]
         if not any(whose(parsed_args).values()):  # then what nobody uses is told, too
             used = {row[:2] for row in rows}
             rows += [(*key, 0, 0) for key in bounds if key not in used]
         rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
-        return (*columns, "free", "total"), [
+        return self.columns, [
             (Maybe(row[0]), *row[1:], *map(Maybe, bounds.get(row[:2], (None, None))))
             for row in rows
         ]

@@ -11,6 +11,7 @@ from cliff.columns import FormattableColumn
 
 from resource_objects import exceptions
 from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refused
+from resource_objects.cli.device_columns import FACTS, KEPT, SEEN_FACTS, SEEN_KEPT
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.pci_ids import PCINames, system_names
@@ -21,44 +22,6 @@ from resource_objects.names import natural_order
 if TYPE_CHECKING:
     from resource_objects.cli.base import Command
     from resource_objects.host.facts import Machine, PCIDevice
-
-#: What is told of the functions of a machine, and what of that people see.
-FACTS = (
-    "address",
-    "id",
-    "name",
-    "class",
-    "type",
-    "parent",
-    "vfs",
-    "most_vfs",
-    "numa_cell",
-    "driver",
-    "interfaces",
-    "vdpa",
-    "mediated_types",
-    "taken_as",
-    "rule",
-    "skipped",
-)
-_SEEN_FACTS = ("address", "name", "type", "numa_cell", "driver", "taken_as")
-#: What is told of devices that are kept, after their name, and what of that people see.
-KEPT = (
-    "id",
-    "name",
-    "resource_class",
-    "traits",
-    "tags",
-    "type",
-    "parent",
-    "numa_cell",
-    "provider",
-    "state",
-    "gone",
-    "disabled",
-    "holders",
-)
-SEEN_KEPT = ("resource_class", "traits", "type", "numa_cell", "state", "holders")
 
 Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
@@ -103,7 +66,7 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
                 Maybe(why),
             )
         )
-    return (_SEEN_FACTS, _chosen(rows, FACTS, _SEEN_FACTS)) if is_brief else (FACTS, rows)
+    return (SEEN_FACTS, _chosen(rows, FACTS, SEEN_FACTS)) if is_brief else (FACTS, rows)
 
 
 def _made(device: PCIDevice) -> Iterator[Any]:

@@ -22,6 +22,7 @@ from resource_objects.cli.base import (
     read_input,
     runs_text,
 )
+from resource_objects.cli.device_columns import FACTS, KEPT
 
 if TYPE_CHECKING:
     from resource_objects.host.facts import Machine, Pages
@@ -101,6 +102,8 @@ class ShowHost(Lister):
     """
 
     in_brief = True
+    columns = _RESOURCE
+    columns_with = {"--numa": _CELL, "--pci": FACTS, "--pci HOST": ("address", *KEPT)}
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -392,6 +395,8 @@ class ListDevices(Lister):
     """
 
     in_brief = True
+    columns = ("device", *KEPT)
+    nothing = "no device that is kept matches"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -437,6 +442,8 @@ class ListDevices(Lister):
 
 class ShowDevice(ShowOne):
     """Show a PCI device that is kept: what it is, who holds it, and what it excludes."""
+
+    columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""

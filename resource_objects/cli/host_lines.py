@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from resource_objects import names
+from resource_objects.cli.fitting import CUT, cut
 from resource_objects.search.host_usage import ClassUsage, HostHolder, HostUsage
 
 #: The words of standard classes; a custom class has its name without the prefix.
@@ -28,7 +29,6 @@ WORDS = {
 _SCALES = {"MEMORY_MB": (1024, "G"), "DISK_GB": (1, "G")}
 #: A fraction with more parts is told in decimals.
 _MOST_PARTS = 10
-_CUT = "..."
 
 
 def word(resource_class: str) -> str:
@@ -186,16 +186,16 @@ def _line(label: str, columns: list[str], fixed: int, holders: list[str], width:
     if width is None or len(line) <= width:
         return line
     for kept in range(len(columns) - 1, fixed - 1, -1):
-        line = "  ".join([label, *columns[:kept], _CUT, ", ".join(holders)]).rstrip()
+        line = "  ".join([label, *columns[:kept], CUT, ", ".join(holders)]).rstrip()
         if len(line) <= width:
             return line
-    head = "  ".join([label, *columns[:fixed], *([_CUT] if len(columns) > fixed else [])])
+    head = "  ".join([label, *columns[:fixed], *([CUT] if len(columns) > fixed else [])])
     for count in range(len(holders) - 1, -1, -1):
         more = f"{len(holders) - count} more" if count else _holders(len(holders))
         line = f"{head}  {', '.join([*holders[:count], more])}"
         if len(line) <= width:
             return line
-    return line
+    return cut(head if not holders else line, width)
 
 
 def _holders(count: int) -> str:

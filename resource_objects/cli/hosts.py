@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +51,8 @@ class ShowHostUsage(Lister):
     """
 
     in_brief = True
+    columns = ("host", "is_disabled", "classes", "holders")
+    nothing = "no hosts are kept, or nobody who is meant holds anything"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -75,9 +76,9 @@ class ShowHostUsage(Lister):
             from resource_objects.cli.host_lines import host_lines
 
             nothing = "no hosts are kept" if user is None else f"user {user} holds nothing"
-            lines = host_lines(found, self._width(parsed_args))
+            lines = host_lines(found, self.width(parsed_args.max_width))
             return (), Text(lines or [nothing])
-        return ("host", "is_disabled", "classes", "holders"), [
+        return self.columns, [
             (
                 one.host,
                 one.is_disabled,
@@ -87,12 +88,6 @@ class ShowHostUsage(Lister):
             for one in found
         ]
 
-    def _width(self, parsed_args: argparse.Namespace) -> int | None:
-        """Return how wide a line may be, None for as wide as it comes."""
-        if parsed_args.max_width > 0:
-            return int(parsed_args.max_width)
-        return shutil.get_terminal_size().columns if self.app.stdout.isatty() else None
-
 
 class Mine(Lister):
     """Show what you hold, or a user does: which consumer, on which machine, since when.
@@ -100,6 +95,9 @@ class Mine(Lister):
     These are the consumers that were claimed with that name as --user. A consumer that holds
     nothing of machines, but of pools, has a line without a machine.
     """
+
+    columns = ("consumer", "host", "holds", "since", "expires")
+    nothing = "this user holds nothing"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -122,7 +120,7 @@ class Mine(Lister):
         for host in hosts:
             for holder in host.holders:
                 on_hosts[holder.consumer].append((host.host, Holding((host, holder))))
-        return ("consumer", "host", "holds", "since", "expires"), [
+        return self.columns, [
             (one.name, host, held, Age((one.created_at, now)), Age((one.expires_at, now)))
             for one in mine
             for host, held in on_hosts[one.name] or [("", str(one.claim.amounts))]

@@ -136,6 +136,9 @@ class MakeClaim(Lister):
     asked are those of `candidates`.
     """
 
+    columns = COLUMNS
+    nothing = "what it asked for is nothing"
+
     #: the claim that this call made
     _made: Claim | None = None
 
@@ -295,6 +298,9 @@ class ReleaseConsumers(Lister):
     Those of another user only with --force: that guards against a slip, not against anybody who
     means it.
     """
+
+    columns = COLUMNS
+    nothing = "nothing was held"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""

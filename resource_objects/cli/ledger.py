@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class ListChanges(Lister):
     """List what was written after a cursor; the new cursor goes to the standard error output."""
 
+    columns = ("at", "kind", "subject", "actor", "consumers", "disabled", "operation")
+    nothing = "nothing was written since"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -44,7 +47,7 @@ class ListChanges(Lister):
         with self.open_ledger() as ledger:
             found = ledger.feed.changes(after, parsed_args.limit)
         self.app.stderr.write(f"cursor: {found.cursor}\n")
-        return ("at", "kind", "subject", "actor", "consumers", "disabled", "operation"), [
+        return self.columns, [
             (
                 change.at.isoformat(timespec="seconds"),
                 change.kind,
@@ -69,13 +72,16 @@ def _disabled(change: FeedEntry) -> str | None:
 class ListFindings(Lister):
     """List what is wrong or deserves a look: over-full, expired, stale, counted twice."""
 
+    columns = ("kind", "finding")
+    nothing = "nothing is wrong"
+
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read everything and look through it."""
         with self.open_ledger() as ledger:
             found = list(ledger.audit())
-        return ("kind", "finding"), [(str(one.kind), str(one)) for one in found]
+        return self.columns, [(str(one.kind), str(one)) for one in found]
 
 
 class ApplyReshape(Command):
@@ -100,6 +106,8 @@ class ApplyReshape(Command):
 
 class StatusDatabase(ShowOne):
     """Show what a database is to this library; nothing is changed."""
+
+    columns = ("database", "status", "schema", "newest schema this library knows")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Ask for it."""

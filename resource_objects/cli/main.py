@@ -27,6 +27,7 @@ import itertools
 import logging
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -125,6 +126,7 @@ class Program(cliff.app.App):
         except SystemExit as done:  # argparse
             return done.code if isinstance(done.code, int) else 0
         except KeyboardInterrupt:
+            self.complain("interrupted")
             return INTERRUPTED
         except BrokenPipeError:
             return NOBODY_READS
@@ -222,9 +224,19 @@ class Help(Command):
         return 0
 
     def _summary(self) -> str:
+        import textwrap
+
         known = list(self.app.command_manager)
         widest = max(len(name) for name, _ in known)
-        return "\n".join(f"  {name:<{widest}}  {_one_line(entry)}" for name, entry in known)
+        width = shutil.get_terminal_size().columns  # argparse goes by it too, in a pipe as well
+        if width < 2 * widest:
+            widest = 0
+        wrapper = textwrap.TextWrapper(
+            max(width, 20), subsequent_indent=" " * (widest + 4), break_long_words=False
+        )
+        return "\n".join(
+            wrapper.fill(f"  {name:<{widest}}  {_one_line(entry)}") for name, entry in known
+        )
 
 
 def _one_line(entry: object) -> str:

@@ -17,6 +17,9 @@ Listed = tuple[Sequence[str], Iterable[Sequence[Any]]]
 class ListClasses(Lister):
     """List the resource classes."""
 
+    columns = ("name",)
+    nothing = "there are none"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         return _add_custom(super().get_parser(prog_name))
@@ -29,6 +32,9 @@ class ListClasses(Lister):
 
 class ListTraits(Lister):
     """List the traits."""
+
+    columns = ("name",)
+    nothing = "there are none"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -43,11 +49,14 @@ class ListTraits(Lister):
 class ListAggregates(Lister):
     """List the aggregates."""
 
+    columns = ("name", "level")
+    nothing = "there are no aggregates"
+
     def take_action(self, parsed_args: argparse.Namespace) -> Listed:
         """Read them, page by page."""
         with self.open_ledger() as ledger:
             found = list(ledger.names.aggregates.list())
-        return ("name", "level"), [(one.name, Maybe(one.level)) for one in found]
+        return self.columns, [(one.name, Maybe(one.level)) for one in found]
 
 
 def _add_custom(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

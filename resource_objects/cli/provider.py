@@ -24,6 +24,17 @@ class ListProviders(Lister):
     Traits and aggregates are a provider's own. An option may be repeated.
     """
 
+    columns = (
+        "provider",
+        "parent",
+        "inventories",
+        "traits",
+        "aggregates",
+        "generation",
+        "disabled",
+    )
+    nothing = "no provider matches"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -72,15 +83,7 @@ class ListProviders(Lister):
                     over_capacity=parsed_args.over_capacity,
                 )
             )
-        return (
-            "provider",
-            "parent",
-            "inventories",
-            "traits",
-            "aggregates",
-            "generation",
-            "disabled",
-        ), [
+        return self.columns, [
             (
                 one.name,
                 one.parent or "",
@@ -101,6 +104,19 @@ def _in_order(one: ListedProvider) -> tuple[Any, ...]:
 
 class ShowProvider(ShowOne):
     """Show one provider."""
+
+    columns = (
+        "provider",
+        "uuid",
+        "generation",
+        "inventories",
+        "traits",
+        "aggregates",
+        "shares",
+        "children",
+        "disabled",
+        "reported",
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -140,11 +156,13 @@ class TreeProvider(Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read and draw."""
         from resource_objects.cli import render
+        from resource_objects.cli.fitting import cut
 
         with self.open_ledger() as ledger:
             roots = [ledger.provider(parsed_args.name)] if parsed_args.name else ledger.trees()
             drawn = render.provider_tree(roots, self.glyphs)
-        self.say(drawn or "nothing is kept")
+        width = self.width()
+        self.say("\n".join(cut(line, width) for line in drawn.splitlines()) or "nothing is kept")
 
 
 class CreateProvider(Command):
@@ -233,6 +251,9 @@ _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size")
 class ListInventories(Lister):
     """List what a provider has."""
 
+    columns = ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used")
+    nothing = "it has no inventories"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         return add_name(super().get_parser(prog_name))
@@ -243,7 +264,7 @@ class ListInventories(Lister):
         """Read its inventories."""
         with self.open_ledger() as ledger:
             records = records_of(ledger.provider(parsed_args.name).inventories)
-        return ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used"), [
+        return self.columns, [
             (
                 record.resource_class,
                 *(Maybe(getattr(record, figure)) for figure in _FIGURES),
@@ -318,6 +339,9 @@ class DeleteInventories(Command):
 class ListProviderTraits(Lister):
     """List the traits of a provider."""
 
+    columns = ("name",)
+    nothing = "it has no traits"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         return add_name(super().get_parser(prog_name))
@@ -328,11 +352,14 @@ class ListProviderTraits(Lister):
         """Read them."""
         with self.open_ledger() as ledger:
             found = ledger.provider(parsed_args.name).traits
-        return ("name",), [(name,) for name in sorted(found)]
+        return self.columns, [(name,) for name in sorted(found)]
 
 
 class ListProviderAggregates(Lister):
     """List the aggregates a provider is a member of."""
+
+    columns = ("name",)
+    nothing = "it is in no aggregate"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -344,7 +371,7 @@ class ListProviderAggregates(Lister):
         """Read them."""
         with self.open_ledger() as ledger:
             found = ledger.provider(parsed_args.name).aggregates
-        return ("name",), [(name,) for name in sorted(found or ())]
+        return self.columns, [(name,) for name in sorted(found or ())]
 
 
 class _SetWords(Command):
@@ -412,6 +439,9 @@ def _check_counts(provider: Provider, wanted: Inventories) -> None:
 class ListPools(Lister):
     """List pools with their members, and when their owner reported last."""
 
+    columns = ("pool", "inventories", "members", "reported")
+    nothing = "no pool matches"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -428,7 +458,7 @@ class ListPools(Lister):
         age = None if given is None else datetime.timedelta(seconds=given)
         with self.open_ledger() as ledger:
             found = list(ledger.pools.list(older_than=age))
-        return ("pool", "inventories", "members", "reported"), [
+        return self.columns, [
             (
                 pool.name,
                 str(pool.inventories),

@@ -123,6 +123,9 @@ class DrainProvider(_OutOfService, Lister):
     nobody is there any more.
     """
 
+    columns = ("consumer", "since", "holds")
+    nothing = "nobody holds anything there"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         return _add_why(self.add_name(super().get_parser(prog_name)), required=False)
@@ -143,7 +146,7 @@ def _drained(
             until=_until(ledger, parsed_args.until),
         )
     command.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
-    return ("consumer", "since", "holds"), [
+    return command.columns, [
         (
             one.name,
             one.claim.created_at.isoformat(timespec="seconds"),
