@@ -243,7 +243,7 @@ class Lister(Command, cliff.lister.Lister):
         return status
 
     #: what people are told in place of a list without rows
-    nothing: ClassVar[str] = "nothing"
+    nothing: str = "nothing"
 
     def produce_output(
         self,

@@ -377,7 +377,6 @@ class ShowUsage(Lister):
     """
 
     columns = _USAGE
-    nothing = "nothing is kept, or nobody who is meant holds anything"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -395,7 +394,9 @@ class ShowUsage(Lister):
         """Read the usage."""
         with self.open_ledger() as ledger:
             usage = in_natural_order(ledger.usage(parsed_args.tree))
-            consumers = consumers_of(ledger, user_of(parsed_args))
+            user = user_of(parsed_args)
+            consumers = consumers_of(ledger, user)
+        self.nothing = "nothing is kept" if user is None else f"user {user} holds nothing"
         if consumers is not None:
             usage = held_by(usage, frozenset(consumers))
         if parsed_args.draw:

@@ -103,7 +103,7 @@ def wrapped(rows: Sequence[Sequence[str]], width: int) -> list[list[str]] | None
 
     :param rows: the first one is the names of the columns; these are not broken
 
-    >>> wrapped([["name", "holds"], ["job-1", "VCPU=16,MEMORY_MB=65536,PGPU=1"]], 34)
+    >>> wrapped([["name", "holds"], ["job-1", "VCPU=16,MEMORY_MB=65536,PGPU=1"]], 36)
     [['name', 'holds'], ['job-1', 'VCPU=16,MEMORY_MB=65536,\\nPGPU=1']]
     >>> wrapped([["name", "holds"], ["job-1", "VCPU=16,MEMORY_MB=65536,PGPU=1"]], 20)
     """
@@ -198,7 +198,7 @@ def _wrap(cell: str, width: int) -> str:
     lines = []
     for given in cell.split("\n"):
         line = ""
-        for word in _WORDS.findall(given):
+        for word in filter(None, _WORDS.findall(given)):
             if line.strip() and len((line + word).rstrip()) > width:
                 lines.append(line.rstrip())
                 line = ""

@@ -52,7 +52,6 @@ class ShowHostUsage(Lister):
 
     in_brief = True
     columns = ("host", "is_disabled", "classes", "holders")
-    nothing = "no hosts are kept, or nobody who is meant holds anything"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -72,12 +71,12 @@ class ShowHostUsage(Lister):
             found = ledger.snapshot().host_usage(
                 *parsed_args.hosts, consumers=consumers_of(ledger, user)
             )
+        self.nothing = "no hosts are kept" if user is None else f"user {user} holds nothing"
         if self.is_brief:
             from resource_objects.cli.host_lines import host_lines
 
-            nothing = "no hosts are kept" if user is None else f"user {user} holds nothing"
             lines = host_lines(found, self.width(parsed_args.max_width))
-            return (), Text(lines or [nothing])
+            return (), Text(lines or [self.nothing])
         return self.columns, [
             (
                 one.host,
@@ -97,7 +96,6 @@ class Mine(Lister):
     """
 
     columns = ("consumer", "host", "holds", "since", "expires")
-    nothing = "this user holds nothing"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -116,6 +114,7 @@ class Mine(Lister):
             mine = sorted(ledger.consumers(user=user), key=lambda one: natural_order(one.name))
             hosts = ledger.snapshot().host_usage(consumers=[one.name for one in mine])
             now = ledger.now()
+        self.nothing = f"user {user} holds nothing"
         on_hosts: dict[str, list[Any]] = {one.name: [] for one in mine}
         for host in hosts:
             for holder in host.holders:

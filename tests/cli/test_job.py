@@ -208,7 +208,7 @@ def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger):
     until(lambda: next(ledger.waiting(), None))
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, "")
+    assert (child.returncode, err) == (130, "resource-objects: interrupted\n")
     assert holders(ledger) == ["big"]
     assert list(ledger.waiting()) == []
 
