@@ -175,6 +175,8 @@ class DrainDevice(_OutOfService, Lister):
     """Take a PCI device, named HOST/ADDRESS, out of service, and list who still holds it."""
 
     of_device = True
+    columns = DrainProvider.columns
+    nothing = "nobody holds it"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
