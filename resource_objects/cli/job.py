@@ -257,6 +257,9 @@ class ListWaiters(Lister):
     in the same tree or in any. A claim that does not wait may overtake them all.
     """
 
+    columns = ("#", "consumer", "waits for", "of", "since", "actor")
+    nothing = "nobody waits"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -272,7 +275,7 @@ class ListWaiters(Lister):
             roots = {each.root_uuid for one in found for each in one.awaits if each.root_uuid}
             named = {one.uuid: one.name for one in ledger.providers(uuid=sorted(roots))}
             now = ledger.now()
-        return ("#", "consumer", "waits for", "of", "since", "actor"), [
+        return self.columns, [
             (
                 place,
                 one.consumer,

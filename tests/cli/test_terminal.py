@@ -215,6 +215,7 @@ EMPTY = {
     "pool list": "no pool matches",
     "device list": "no device that is kept matches",
     "audit": "nothing is wrong",
+    "waiting": "nobody waits",
     "changes": "nothing was written since",
     "release --user nobody": "nothing was held",
 }
