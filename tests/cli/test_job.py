@@ -19,6 +19,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.providers.waiting import Awaited, WaitOrder
+from tests.cli.forked import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = os.uname().nodename
@@ -276,35 +277,20 @@ def test_names_or_a_user_are_released(lab, argv):
 
 
 @pytest.fixture
-def start(home, url) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(home, url) -> Iterator[Callable[..., Program]]:
     """Start ``resource-objects run`` in a process of its own."""
     started = []
 
-    def start_run(*argv: str, interruptible: bool = False) -> subprocess.Popen[str]:
+    def start_run(*argv: str, interruptible: bool = False) -> Program:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "RESOURCE_OBJECTS_DATABASE": url}
         # tests run in the background of a shell inherit that Ctrl-C is ignored
-        interrupts = "signal.signal(signal.SIGINT, signal.default_int_handler); "
-        code = (
-            f"import signal, sys; {interrupts if interruptible else ''}"
-            "from resource_objects.cli.main import main; sys.exit(main())"
-        )
-        child = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", code, "run", *argv],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=home,
-        )
+        child = Program(["run", *argv], env, str(home), interruptible)
         started.append(child)
         return child
 
     yield start_run
     for child in started:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        child.communicate()
+        child.close()
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -344,7 +330,6 @@ def test_a_program_runs_with_its_environment_and_everything_is_released(start, l
 
 def test_a_program_sees_who_holds_for_it_while_it_runs(start, ledger):
     child = start("VCPU=1", "--name", "job-1", "--project", "vision", *python(WAITS))
-    assert child.stdout is not None
     child.stdout.readline()
     (kept,) = ledger.consumers()
     assert (kept.name, kept.project, str(kept)) == (
@@ -400,7 +385,6 @@ def test_signals_go_on_to_the_program(start, ledger, name):
         "time.sleep(60)"
     )
     child = start("VCPU=1", *python(code))
-    assert child.stdout is not None
     child.stdout.readline()
     child.send_signal(signal.Signals[name])
     assert child.wait(60) == 7
@@ -424,7 +408,6 @@ def test_the_end_is_seen_where_another_thread_is_given_the_signal(lab, ledger):
 
 def test_a_signal_that_ends_the_program_is_its_status(start, ledger):
     child = start("VCPU=1", *python(WAITS))
-    assert child.stdout is not None
     child.stdout.readline()
     child.terminate()
     assert child.wait(60) == 128 + signal.SIGTERM
@@ -434,7 +417,6 @@ def test_a_signal_that_ends_the_program_is_its_status(start, ledger):
 def test_what_the_program_started_gets_the_signal_too(start, ledger):
     shell = f"{sys.executable} -c '{WAITS}'; true"
     child = start("VCPU=1", "--", "sh", "-c", shell)
-    assert child.stdout is not None
     inner = int(child.stdout.readline())
     child.terminate()
     child.wait(60)
@@ -444,7 +426,6 @@ def test_what_the_program_started_gets_the_signal_too(start, ledger):
 
 def test_after_sigkill_the_program_ends_and_the_lease_ends_the_claim(start, ledger, lab):
     child = start("PGPU=2", "--name", "job-1", "--lease", "1s", *python(WAITS))
-    assert child.stdout is not None
     program = int(child.stdout.readline())
     child.kill()
     until(lambda: not is_there(program))
@@ -457,7 +438,6 @@ def test_after_sigkill_the_program_ends_and_the_lease_ends_the_claim(start, ledg
 
 def test_the_lease_is_renewed_while_the_program_runs(start, ledger):
     child = start("VCPU=1", "--name", "job-1", "--lease", "1s", *python(WAITS))
-    assert child.stdout is not None
     child.stdout.readline()
     first = ledger.held("job-1").expires_at
     until(lambda: ledger.held("job-1").expires_at > first + datetime.timedelta(seconds=2))
@@ -467,8 +447,6 @@ def test_the_lease_is_renewed_while_the_program_runs(start, ledger):
 
 def test_a_lost_lease_is_told_while_the_program_runs(start, ledger):
     child = start("VCPU=1", "--name", "job-1", "--lease", "1s", *python(WAITS))
-    assert child.stdout is not None
-    assert child.stderr is not None
     program = int(child.stdout.readline())
     ledger.release("job-1")
     again = ledger.claim("job-1", {"other": "VCPU=1"})
@@ -481,7 +459,6 @@ def test_a_lost_lease_is_told_while_the_program_runs(start, ledger):
 
 def test_a_lost_lease_ends_the_program_if_that_is_said(start, ledger):
     child = start("VCPU=1", "--name", "job-1", "--lease", "1s", "--end-when-lost", *python(WAITS))
-    assert child.stdout is not None
     child.stdout.readline()
     ledger.release("job-1")
     _, err = child.communicate(timeout=60)
