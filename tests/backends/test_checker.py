@@ -7,7 +7,9 @@ import dataclasses
 import datetime
 import inspect
 import itertools
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,9 +55,16 @@ from tests.support.checker import problems
 
 
 @pytest.fixture
-def sound(sqlite_url: Callable[[str], str]) -> str:
+def sound(template: Path, tmp_path: Path) -> str:
     """The URL of a ledger in which all is well and every table has rows."""
-    url = sqlite_url("ledger.db")
+    return f"sqlite:///{shutil.copy(template, tmp_path / 'ledger.db')}"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of that, to be copied."""
+    path = tmp_path_factory.mktemp("sound") / "ledger.db"
+    url = f"sqlite:///{path}"
     backend = SQLBackend.open(url)
     root = host("host0")
     root.update(aggregates={"rack"})
@@ -78,7 +87,8 @@ def sound(sqlite_url: Callable[[str], str]) -> str:
         backend.commit(Write(Operation(), "disable", name, disabling=said))
     backend.close()
     assert problems(url) == []
-    return url
+    assert [found.name for found in path.parent.iterdir()] == ["ledger.db"]
+    return path
 
 
 def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:

@@ -122,11 +122,12 @@ def test_a_broken_backend_is_found_out(
 # --- the judge itself ---
 
 
-@pytest.fixture
-def calm(tmp_path: Path) -> tuple[Evidence, dict[str, Asked]]:
-    """What is kept and what was asked after a while of two writers that nobody disturbed."""
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> tuple[Evidence, dict[str, Asked]]:
+    """What is kept and what was asked after a while of some writers that nobody disturbed."""
     backend = MemoryBackend.open("memory://")
-    path = tmp_path / "one.diary"
+    folder = tmp_path_factory.mktemp("day")
+    path = folder / "one.diary"
     write = Write(
         Operation(),
         "define",
@@ -141,13 +142,19 @@ def calm(tmp_path: Path) -> tuple[Evidence, dict[str, Asked]]:
             ("t", TopologyWriter, 150),
             ("d", DeviceWriter, 150),
         ):
-            task = Task(MemoryBackend, "memory://", who, 7, str(path), str(tmp_path / "stop"))
+            task = Task(MemoryBackend, "memory://", who, 7, str(path), str(folder / "stop"))
             writer = kind(task, backend, book)
             for _ in range(steps):
                 writer.step()
     asked, died = diary.read([path])
     assert died == []
     return evidence.of_backend(backend), asked
+
+
+@pytest.fixture
+def calm(day: tuple[Evidence, dict[str, Asked]]) -> tuple[Evidence, dict[str, Asked]]:
+    """That, to be damaged."""
+    return copy.deepcopy(day)
 
 
 def test_a_calm_day_has_no_problems(calm: tuple[Evidence, dict[str, Asked]]) -> None:
