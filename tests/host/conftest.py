@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 import pathlib
 import sys
 import tarfile
@@ -75,6 +76,22 @@ def hwloc_counts() -> dict:
     return json.loads(_data("hwloc-linux/expected-topology.json").read_text("utf-8"))
 
 
+def _unpack(archive: pathlib.Path, target: pathlib.Path) -> None:
+    """Unpack thousands of tiny files, without their owners, times and modes: twice as fast."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            path = os.path.join(target, member.name)
+            if member.isdir():
+                os.makedirs(path, exist_ok=True)
+            elif member.issym():
+                os.symlink(member.linkname, path)
+            elif member.isfile():
+                with open(path, "wb") as file:
+                    file.write(tar.extractfile(member).read())
+            else:
+                raise ValueError(f"{archive}: {member.name} is no file, directory or link")
+
+
 @pytest.fixture(scope="session")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathlib.Path]:
     """Return a function: the name of a captured machine to the root of its unpacked files."""
@@ -82,8 +99,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathli
     @functools.cache
     def unpacked(archive: pathlib.Path, top: bool) -> pathlib.Path:
         target = tmp_path_factory.mktemp("machine")
-        with tarfile.open(archive) as tar:
-            tar.extractall(target, filter="data")
+        _unpack(archive, target)
         return next(target.iterdir()) if top else target
 
     def root(name: str) -> pathlib.Path:

@@ -1,6 +1,6 @@
 """How much is tried: few cases that are always the same, or many new ones.
 
-The fast command, ``pytest -n auto``, tries a quarter of the cases, the same ones every time, so
+The fast command, ``pytest -n auto``, tries one case in seven, the same ones every time, so
 that it is as green for a newcomer as it was for who wrote the change. The long one, ``pytest -n
 auto --long``, runs what the fast one leaves out and many more cases, new ones each time; it prints
 the seed that repeats them. With a seed, files are run in an order of it. What a test is in:
@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 
 #: Cases of a test that says nothing else.
-_FAST, _LONG = 25, 100
+_FAST, _LONG = 15, 100
 #: under which a worker finds the seed that was drawn
 _SEED = "hypothesis_seed"
 _SERVERS = ("postgresql", "mysql", "mariadb")
@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("fast")
 
 
 def examples(count: int) -> int:
-    """Return how many cases to try: ``count`` in the long command, a quarter in the fast one."""
+    """Return how many cases to try: ``count`` in the long command, a seventh in the fast one."""
     return max(1, count * hypothesis.settings().max_examples // _LONG)
 
 
