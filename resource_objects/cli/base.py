@@ -89,9 +89,9 @@ class Command(cliff.command.Command):
     def open_ledger(self, actor: str | None = None) -> Ledger:
         """Open the ledger the user chose.
 
-        :param actor: who writes, as the change feed shall tell it
+        :param actor: who writes, as the change feed shall tell it; None: who is logged in
         """
-        return open_ledger(self.app.options.database, actor=actor)
+        return open_ledger(self.app.options.database, actor=actor or login())
 
     def say(self, text: str) -> None:
         """Print a line, or several."""

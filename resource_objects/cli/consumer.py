@@ -327,7 +327,7 @@ class MoveConsumer(Lister):
 
         consumer, release_expired = parsed_args.consumer, parsed_args.release_expired
         overrides = parsed_args.override_disabled
-        with self.open_ledger(parsed_args.actor if overrides else None) as ledger:
+        with self.open_ledger(parsed_args.actor) as ledger:
             request = request_again(ledger, consumer)
             if overrides:
                 group = request.unnamed

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
@@ -299,7 +299,7 @@ class ReleaseConsumers(Lister):
     """Give back all that consumers hold: one, several, or all of a user; all of them or none.
 
     Those of another user only with --force: that guards against a slip, not against anybody who
-    means it.
+    means it. --expired: all whose time is over, whoever they are of.
     """
 
     columns = COLUMNS
@@ -311,6 +311,7 @@ class ReleaseConsumers(Lister):
         add = parser.add_argument
         add("consumers", metavar="CONSUMER", nargs="*", help="who gives back")
         add("--user", metavar="NAME", help="all of this user, in place of names; none is no error")
+        add("--expired", action="store_true", help="all whose time is over, in place of names")
         add("--force", action="store_true", help="also those of another user")
         return add_actor(parser)
 
@@ -320,9 +321,11 @@ class ReleaseConsumers(Lister):
         """Release, and list what was given back."""
         wanted = list(dict.fromkeys(parsed_args.consumers))
         user, me = parsed_args.user, parsed_args.actor
-        if bool(wanted) == (user is not None):
-            raise Misused("expected the names of consumers, or --user")
+        if sum((bool(wanted), user is not None, parsed_args.expired)) != 1:
+            raise Misused("expected the names of consumers, --user, or --expired")
         with self.open_ledger(me) as ledger:
+            if parsed_args.expired:
+                return COLUMNS, [row for claim in _all_expired(ledger) for row in _rows(claim)]
             if user is not None:
                 found = list(ledger.consumers(user=user))
                 wanted = [one.name for one in found]
@@ -334,9 +337,17 @@ class ReleaseConsumers(Lister):
             if others:
                 raise Refused("these are of another user, which needs --force", others)
             done = ledger.release_all(wanted) if wanted else ()
-        return COLUMNS, [
-            row for claim in done for row in allocation_rows(claim.consumer, claim.allocations)
-        ]
+        return COLUMNS, [row for claim in done for row in _rows(claim)]
+
+
+def _rows(claim: Claim) -> Iterable[Sequence[Any]]:
+    return allocation_rows(claim.consumer, claim.allocations)
+
+
+def _all_expired(ledger: Ledger) -> Iterator[Claim]:
+    """Release what has expired, and yield it: page by page, each of them one transaction."""
+    while done := ledger.release_expired():
+        yield from done
 
 
 # --- run ----------------------------------------------------------------------------------------

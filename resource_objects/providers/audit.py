@@ -240,7 +240,7 @@ class Finding:
         return {**said, "kind": self.kind.value, "text": str(self)}
 
     def __str__(self) -> str:
-        at = "never" if self.at is None else f"at {self.at}"
+        at = "never" if self.at is None else f"at {self.at.isoformat(' ', 'seconds')}"
         about = ", ".join(filter(None, (self.resource_class, self.consumer)))
         return _WORDS[self.kind].format(self, at=at, said=f" ({about})" if about else "")
 

@@ -35,6 +35,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 def test_each_command_of_the_page_prints_what_stands_below_it(
     run, monkeypatch: pytest.MonkeyPatch, page: pathlib.Path
 ) -> None:
+    monkeypatch.setenv("LOGNAME", "admin")
     status = 0
     for command, printed in commands(page.read_text(encoding="utf-8")):
         if command == "echo $?":
@@ -44,12 +45,13 @@ def test_each_command_of_the_page_prints_what_stands_below_it(
         assert program == "resource-objects"
         done = run(*argv)
         status = done.status
-        assert _undated(done.out + done.err) == _undated(printed), command
+        assert undated(done.out + done.err) == undated(printed), command
 
 
-def _undated(text: str) -> str:
+def undated(text: str) -> str:
     """Return a text without the days and cursors in it, which each run has of its own."""
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
+    text = re.sub(r"DAY \d\d:\d\d:\d\d(\.\d+)?", "DAY TIME", text)
     text = re.sub(r"cursor: \S+", "cursor: ...", text)
     text = re.sub(r"_CLAIM=\S+", "_CLAIM=...", text)
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()

@@ -254,6 +254,29 @@ def test_all_of_a_user_are_released(lab, ledger):
     assert (again.status, again.out.strip()) == (0, "")
 
 
+def test_what_has_expired_is_released_whoever_it_is_of(lab, ledger):
+    for name, user, time_left in (("a", "ann", "0.001"), ("b", "bob", "0.001"), ("c", "ann", "1h")):
+        lab("claim", name, "VCPU=1", "--user", user, "--expires-in", time_left)
+    lab("claim", "d", "VCPU=1")
+    time.sleep(0.01)
+    done = lab("release", "--expired", "-c", "consumer", "-f", "value")
+    assert (done.status, done.lines) == (0, ["a", "b"])
+    assert holders(ledger) == ["c", "d"]
+    assert lab("release", "--expired", "-f", "value").status == 0
+
+
+def test_every_command_that_writes_tells_who_it_was(lab):
+    lab("provider", "create", "new", "VCPU=4")
+    lab("allocation", "set", "job-1", "new:VCPU=2")
+    lab("claim", "job-2", "VCPU=1")
+    lab("allocation", "swap", "job-1", "job-2")
+    lab("allocation", "move", "job-2", "--to", "other", "--actor", "me")
+    rows = json.loads(lab("changes", "-f", "json").out)
+    told = {row["kind"]: row["actor"] for row in rows if row["actor"]}
+    assert (told.pop("move"), {*told.values()}) == ("me", {"ann"})
+    assert {"define", "set", "claim", "swap"} <= {*told}
+
+
 @pytest.mark.parametrize("argv", [["b"], ["b", "own"], ["--user", "bob"]])
 def test_what_is_of_another_user_is_released_by_force(lab, ledger, argv):
     lab("claim", "b", "VCPU=1", "--user", "bob")
@@ -266,11 +289,11 @@ def test_what_is_of_another_user_is_released_by_force(lab, ledger, argv):
     assert "b" not in holders(ledger)
 
 
-@pytest.mark.parametrize("argv", [[], ["a", "--user", "ann"]])
+@pytest.mark.parametrize("argv", [[], ["a", "--user", "ann"], ["a", "--expired"]])
 def test_names_or_a_user_are_released(lab, argv):
     done = lab("release", *argv)
     assert (done.status, done.out) == (2, "")
-    assert done.err == "resource-objects: expected the names of consumers, or --user\n"
+    assert done.err == "resource-objects: expected the names of consumers, --user, or --expired\n"
 
 
 # --- run ---

@@ -1,0 +1,166 @@
+"""A lab's day: the commands and the script of the page, and people as processes, all at once."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import random
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy
+
+import resource_objects as ro
+from resource_objects.host.site import Site, apply_site
+from tests.cli.conftest import ROOT
+from tests.cli.test_candidates_page import DOC, commands, undated
+from tests.support import checker, lab_day
+
+PAGE = DOC / "howto" / "day.rst"
+FILES = DOC / "howto" / "day"
+MACHINES = [f"lab-{number}" for number in range(6)]
+#: What people want, in turn: together more than there is while a machine is out of service.
+WANTS = ("PGPU=4,VCPU=16", "CUSTOM_PGPU_HALF=1,VCPU=4", "PGPU=3,VCPU=12", "CUSTOM_PGPU_HALF=1")
+PEOPLE = {f"user-{n}": WANTS[n % len(WANTS)] for n in range(20)}
+PROCESSES, ROUNDS, MOVES = 3, 1, 4
+
+
+@pytest.fixture
+def folder(home, tmp_path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """A folder with the files of the page, where commands are run as admin."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOGNAME", "admin")
+    for path in FILES.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def url(database_url: str, folder, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty database, which commands use."""
+    monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", database_url)
+    return database_url
+
+
+def test_twenty_commands_print_what_stands_below_them(run, url: str) -> None:
+    page = list(commands(PAGE.read_text(encoding="utf-8")))
+    assert sum(command.startswith("resource-objects ") for command, _ in page) == 20
+    status = 0
+    for command, printed in page:
+        if command == "echo $?":
+            assert printed == str(status)
+            continue
+        done = run(*shlex.split(command)[1:])
+        status = done.status
+        assert undated(done.out + done.err) == undated(printed), command
+    assert checker.problems(url) == []
+
+
+def test_twenty_lines_play_the_same_day(url: str, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (FILES / "day.py").read_text(encoding="utf-8").splitlines()
+    code = [line for line in script if line and not line.startswith(('"', "import ", "from "))]
+    assert len(code) == 20
+    program = ("sh", "-c", "echo computing on $CUDA_VISIBLE_DEVICES of $RESOURCE_OBJECTS_HOST")
+    monkeypatch.setattr(sys, "argv", ["day.py", url, "lab.yaml", *program])
+    played = runpy.run_path("day.py")
+    played["lab"].close()
+    printed = capfd.readouterr().out
+    assert "computing on 0,1 of lab-5" in printed
+    assert "lab-5: PGPU asked 8, free 6 of 8 (test holds 2)" in printed
+    assert (FILES / "lab.yaml").read_text(encoding="utf-8").split("machines:")[0] in printed
+    with ro.connect(url) as ledger:
+        left = {one.name for one in ledger.consumers()}
+        assert {"test", "job-3"}.isdisjoint(left) and len(left) == 18
+        assert not ledger.usage("lab-0").consumers
+        assert [one.name for one in ledger.providers() if one.disabled] == ["lab-4"]
+    assert checker.problems(url) == []
+
+
+# --- people as processes --------------------------------------------------------------------------
+
+_GPUS = sqlalchemy.text(
+    "SELECT p.name, c.name, SUM(a.used) FROM allocations a"
+    " JOIN resource_providers p ON p.id = a.provider_id"
+    " JOIN resource_classes c ON c.id = a.class_id"
+    " WHERE c.name IN ('PGPU', 'CUSTOM_PGPU_HALF') GROUP BY p.name, c.name"
+)
+
+
+def halves_given(url: str) -> dict[str, int]:
+    """Return how many halves of each card are given, as the rows say: asked past the library."""
+    engine = sqlalchemy.create_engine(url)
+    with contextlib.closing(engine.connect()) as connection:
+        rows = connection.execute(_GPUS).all()
+    engine.dispose()
+    given: dict[str, int] = {}
+    for name, kind, amount in rows:
+        given[name] = given.get(name, 0) + int(amount) * (2 if kind == "PGPU" else 1)
+    return given
+
+
+@contextlib.contextmanager
+def people(folder: pathlib.Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Let all people live, in a few processes."""
+    names = sorted(PEOPLE)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.support.lab_day", str(folder), str(n), str(ROUNDS)]
+            + [f"{name}={PEOPLE[name]}" for name in names[n::PROCESSES]],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(PROCESSES)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def move_about(cards: lab_day.Cards, chance: random.Random) -> None:
+    """Drain the machine that a service of the lab is on, move the service, enable the machine."""
+    environment = lab_day.told(lab_day.command("consumer", "show", "lab-job", "--env")[1])
+    here = environment["RESOURCE_OBJECTS_HOST"]
+    status, lines = lab_day.command("host", "drain", here, "--reason", "fan", "-f", "value")
+    assert status == 0, lines
+    cards.leave("lab")  # a service that is moved is stopped before
+    there = chance.choice([name for name in MACHINES if name != here])
+    status, lines = lab_day.command("allocation", "move", "lab-job", "--to", there)
+    assert status in (0, 1, lab_day.BUSY), lines
+    cards.take("lab", lab_day.told(lab_day.command("consumer", "show", "lab-job", "--env")[1]))
+    assert lab_day.command("host", "enable", here)[0] == 0
+
+
+def test_no_card_is_given_twice_to_people_at_once(url: str, folder: pathlib.Path) -> None:
+    with ro.connect(url) as ledger:
+        apply_site(ledger, Site.parse((FILES / "lab.yaml").read_text(encoding="utf-8")))
+    (folder / "cards").mkdir()
+    cards, chance = lab_day.Cards(folder / "cards"), random.Random(7)
+    assert lab_day.claim(cards, "lab", "PGPU=1,VCPU=1")
+    served: list[str] = []
+    with people(folder / "cards") as processes:
+        for _ in range(MOVES):
+            move_about(cards, chance)
+            assert max(halves_given(url).values()) <= lab_day.HALVES
+        for process in processes:
+            printed, complaints = process.communicate()
+            assert (process.returncode, complaints) == (0, "")
+            served += printed.split()
+    assert len(served) >= len(PEOPLE) // 2
+    lab_day.release(cards, "lab")
+    assert halves_given(url) == {}
+    assert [*(folder / "cards").iterdir()] == []
+    assert checker.problems(url) == []
+    with ro.connect(url) as ledger:
+        assert list(ledger.consumers()) == []
+        assert all(line["PGPU"].free == 8 for line in ledger.snapshot().host_usage())
