@@ -43,8 +43,9 @@ def folder(home, tmp_path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
 
 @pytest.fixture
 def url(database_url: str, folder, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty database, which commands use."""
+    """An empty ledger, which commands use."""
     monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", database_url)
+    assert lab_day.command("db", "upgrade")[0] == 0  # on a server its tables are made when asked
     return database_url
 
 
