@@ -1,0 +1,199 @@
+"""Names that belong to nobody: one line that says which, the right status, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.providers import partitions
+from tests.cli.conftest import ROOT
+
+REFUSED, MISUSED, BUSY = 1, 2, 75
+OPERATION = "7f6f2d6c-5d3d-4c2c-9ad5-3f2c7b0f6b11"
+
+#: ``{command: what it says}`` of a name that nobody has.
+NOBODY = {
+    "claim x VCPU=1 --at nowhere": "nowhere is not a provider",
+    "claim x VCPU=1 --in-tree nowhere": "nowhere is not a provider",
+    "candidates VCPU=1 --at nowhere": "nowhere is not a provider",
+    "run --at nowhere VCPU=1 -- true": "nowhere is not a provider",
+    "release nowhere": "nowhere holds nothing",
+    "release job nowhere": "nowhere holds nothing",
+    "consumer show nowhere": "nowhere holds nothing",
+    "consumer show nowhere --env": "nowhere holds nothing",
+    "consumer show job --env --host nowhere": "nowhere is not a provider",
+    "allocation show nowhere": "nowhere holds nothing",
+    "allocation list nowhere": "nowhere is not a provider",
+    "allocation move nowhere --to lab-0": "nowhere holds nothing",
+    "allocation move job --to nowhere": "nowhere is not a provider",
+    "allocation swap job nowhere": "nowhere holds nothing",
+    "allocation swap nowhere job": "nowhere holds nothing",
+    "allocation delete nowhere": "nowhere holds nothing",
+    "allocation set x --allocation nowhere,VCPU=1": "nowhere is not a provider",
+    "allocation set x --allocation lab-0,NOWHERE=1": "'NOWHERE'",
+    "host disable nowhere --reason fan": "nowhere is not a provider",
+    "host enable nowhere": "nowhere is not a provider",
+    "host drain nowhere --reason fan": "nowhere is not a provider",
+    "device list nowhere": "nowhere is not a provider",
+    "device disable lab-0/nowhere --reason fan": "'nowhere'",
+    "usage nowhere": "nowhere is not a provider",
+    "usage hosts nowhere": "nowhere is not a provider",
+    "provider show nowhere": "nowhere is not a provider",
+    "provider tree nowhere": "nowhere is not a provider",
+    "provider delete nowhere": "nowhere is not a provider",
+    "provider inventory set nowhere VCPU=1": "nowhere is not a provider",
+    "provider trait set lab-0 --trait NOWHERE": "'NOWHERE'",
+    "class delete CUSTOM_NOWHERE": "CUSTOM_NOWHERE is not a resource class",
+    "trait delete CUSTOM_NOWHERE": "CUSTOM_NOWHERE is not a trait",
+    "pool share nowhere --with lab-0": "nowhere is not a provider",
+    "export nowhere": "nowhere is not a provider",
+    "changes --after nowhere": "'nowhere'",
+}
+
+
+@pytest.fixture
+def url(sqlite_url) -> str:
+    """A ledger of two machines with a GPU each, one of which somebody has."""
+    url = sqlite_url("lab.db")
+    with ro.connect(url) as ledger:
+        for number in range(2):
+            host = ro.Provider(f"lab-{number}", "VCPU=8")
+            partitions.thousandths(host.add(f"lab-{number}/gpu0", "PGPU=1"))
+            ledger.sync(host)
+        ledger.claim("job", {"lab-0": "VCPU=2", "lab-0/gpu0": "PGPU=1"}, user="ann")
+    return url
+
+
+@pytest.fixture
+def lab(run, url, monkeypatch: pytest.MonkeyPatch):
+    """Run a command on that ledger, as the user ann."""
+    monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", url)
+    monkeypatch.setenv("LOGNAME", "ann")
+    return run
+
+
+def kept(url: str) -> tuple[object, ...]:
+    """Return what is kept: whatever was refused has not changed it, nor written to the feed."""
+    with ro.connect(url) as ledger:
+        trees = [str(tree) for tree in ledger.trees()]
+        claims = [str(one.claim) for one in ledger.consumers()]
+        return trees, claims, str(ledger.feed.cursor()), [str(one) for one in ledger.providers()]
+
+
+@pytest.mark.parametrize("command", NOBODY)
+def test_a_name_that_nobody_has_is_said_in_one_line(lab, url: str, command: str) -> None:
+    before = kept(url)
+    done = lab(*command.split())
+    assert (done.status, done.out) == (REFUSED, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith("resource-objects: ")
+    assert NOBODY[command] in line
+    assert kept(url) == before
+
+
+@pytest.mark.parametrize("command", ["claim x PGUP=1", "candidates PGUP=1", "run PGUP=1 -- true"])
+def test_a_class_that_nobody_has_is_a_mistake_in_the_arguments(lab, url: str, command: str) -> None:
+    before = kept(url)
+    done = lab(*command.split())
+    assert (done.status, done.out) == (MISUSED, "")
+    (line,) = done.err.splitlines()
+    assert "'PGUP'" in line and "such as PGPU" in line
+    assert kept(url) == before
+
+
+# --- a job that is claimed twice, with different requests ---
+
+
+def test_an_operation_is_not_said_again_for_something_else(lab, url: str) -> None:
+    assert lab("claim", "x", "VCPU=1", "--operation", OPERATION).status == 0
+    before = kept(url)
+    done = lab("claim", "x", "VCPU=2", "--operation", OPERATION, "--env")
+    assert (done.status, done.out) == (REFUSED, "")
+    said = f"{OPERATION} is the id of another operation: claim of x, VCPU=1"
+    assert done.err == f"resource-objects: {said}\n"
+    other = lab("claim", "y", "VCPU=1", "--operation", OPERATION)
+    assert (other.status, other.out) == (REFUSED, "")
+    assert "is the id of another operation: claim of x" in other.err
+    assert kept(url) == before
+
+
+def test_an_operation_whose_claim_is_given_back_gives_nothing(lab, url: str) -> None:
+    lab("claim", "x", "VCPU=1", "--operation", OPERATION)
+    lab("release", "x")
+    done = lab("claim", "x", "VCPU=1", "--operation", OPERATION, "--env")
+    assert (done.status, done.out) == (REFUSED, "")
+    said = f"x holds nothing in this ledger: it gave back what {OPERATION} claimed"
+    assert done.err == f"resource-objects: {said}\n"
+    lab("claim", "x", "VCPU=1")  # a later one of that name is another claim
+    assert lab("claim", "x", "VCPU=1", "--operation", OPERATION).status == REFUSED
+
+
+@pytest.fixture
+def start(url: str, home) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a command in a process of its own, as it is started at a prompt."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from resource_objects.cli.main import main; sys.exit(main())"
+    )
+    started: list[subprocess.Popen[str]] = []
+
+    def start_it(*argv: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-W", "error", "-c", code, *argv],
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "RESOURCE_OBJECTS_DATABASE": url,
+                    "LOGNAME": "ann",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield start_it
+    for child in started:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        child.communicate()
+
+
+def test_two_prologues_of_one_job_at_once_get_one_claim(start, url: str) -> None:
+    wants = ["VCPU=1", "VCPU=2"]
+    children = [start("claim", "x", amount, "--at", "lab-1") for amount in wants]
+    ends = [(*child.communicate(timeout=60), child.returncode) for child in children]
+    won = [amount for amount, end in zip(wants, ends, strict=True) if end[2] == 0]
+    (lost,) = [end for end in ends if end[2] != 0]
+    assert lost == ("", "resource-objects: x holds something already; release it first\n", REFUSED)
+    with ro.connect(url) as ledger:
+        assert [str(ledger.held("x").amounts)] == won
+
+
+# --- an interrupted wait ---
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_claim_that_waits_and_is_interrupted_leaves_nothing(start, url: str, name: str) -> None:
+    with ro.connect(url) as ledger:
+        ledger.claim("big", {"lab-0": "VCPU=6", "lab-1": "VCPU=8"})
+    child = start("-vv", "claim", "x", "VCPU=1", "--wait", "10m", "--env")
+    time.sleep(2)
+    assert child.poll() is None
+    child.send_signal(signal.Signals[name])
+    out, err = child.communicate(timeout=60)
+    assert (out, "Traceback" in err) == ("", False)
+    assert child.returncode in (128 + signal.Signals[name], -signal.Signals[name])
+    with ro.connect(url) as ledger:
+        assert [one.name for one in ledger.consumers()] == ["big", "job"]
