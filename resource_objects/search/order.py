@@ -167,7 +167,7 @@ class Preference:
         if self._order.by == "random":
             keys.append(rng.random(len(possible)))
         elif self._order.by != "name":
-            keys.append(self._sign * self._fullness()[possible])
+            keys.append(self.sign * self._fullness()[possible])
         if self._worth is not None:
             keys.append(-self._worth_of_trees()[possible])
         ordered = possible[np.lexsort(keys)]
@@ -188,7 +188,7 @@ class Preference:
 
         def key(place: int) -> tuple[Any, ...]:
             full = 1 - free[place] / capacity[place] if capacity[place] else 1.0
-            return place >= demand.own, -worth[place], self._sign * full, luck[place], place
+            return place >= demand.own, -worth[place], self.sign * full, luck[place], place
 
         order = sorted(range(len(numbers)), key=key)
         return permuted(demand, order)
@@ -204,7 +204,7 @@ class Preference:
             provider = providers[place]
             worth = 0.0 if self._worth is None else float(self._worth[provider])
             is_pool = int(self._fleet.tree[provider]) != tree
-            return is_pool, -worth, self._sign * full(provider), luck[place], place
+            return is_pool, -worth, self.sign * full(provider), luck[place], place
 
         return [providers[place] for place in sorted(range(len(providers)), key=key)]
 
@@ -215,8 +215,8 @@ class Preference:
         return {kind.name: int(amount) for kind, amount in every if not kind.is_located}
 
     @property
-    def _sign(self) -> int:
-        """What makes the smallest come first."""
+    def sign(self) -> int:
+        """By what fullness is multiplied so that the smallest comes first; 0: it is nothing."""
         return {"pack": -1, "spread": 1}.get(self._order.by, 0)
 
     def _luck(self, tree: int, count: int) -> list[float]:

@@ -26,6 +26,7 @@ from resource_objects.requests import Request
 from resource_objects.resources.budget import Budget
 from resource_objects.search.backtracking import CutShort
 from resource_objects.search.candidates import Candidate, Candidates, Hit
+from resource_objects.search.conditions.near import ANYWHERE
 from resource_objects.search.explain import Explanation, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
@@ -84,6 +85,7 @@ class _Run:
         self.by_pools: dict[tuple[int, ...], int] = {}  # trees that only these serve: the first
         self.like: dict[int, list[int]] = {}  # the others of the same pools
         self.near = self._near()  # where few places are best: of how few each tree may be next
+        self.is_last = False  # what now takes too long for few places is asked without
         self.begun: dict[int, TreeSearch] = {}  # trees that may have something of more places
 
     def _near(self) -> dict[int, int] | None:
@@ -109,7 +111,10 @@ class _Run:
             else:
                 yield hit
         again, self.undecided = self.undecided, []
-        late += self._first(again, self.budget.left)
+        most = self.budget.left
+        if self.near is not None and again:
+            self.is_last, most = True, most // (2 * len(again))  # the rest is for any places
+        late += self._first(again, most)
         for _, hit in sorted(late, key=lambda one: one[0]):
             yield hit
         self.undecided += self.cut_short
@@ -188,27 +193,34 @@ class _Run:
     def _tried(self, tree: int, most: int) -> Hit | None:
         """Return the first candidate of a tree, None if there is none or the steps ran out."""
         least = None if self.near is None else self.near[tree]
-        hosting = self.begun.pop(tree, None) or TreeSearch(
-            self.problem, tree, self.preference, least
-        )
+        hosting: TreeSearch | None = self.begun.pop(tree, None)
+        if hosting is None:
+            hosting = TreeSearch(self.problem, tree, self.preference, least)
         try:
             hit = self._step(tree, hosting, most)
-        except CutShort:
-            self.cut_short.append(tree)
-            return None
-        except SearchLimitReached:
-            self.undecided.append(tree)
-            return None
+        except SearchLimitReached as error:
+            is_own = isinstance(error, CutShort)
+            if least is not None and least < ANYWHERE and (is_own or self.is_last):
+                self.is_cut_short = True
+                hit, hosting = Wider(ANYWHERE), None
+            else:
+                (self.cut_short if is_own else self.undecided).append(tree)
+                return None
         if isinstance(hit, Wider):
-            assert self.near is not None, "it was asked for few places"
-            self.near[tree] = hit.places
-            self.begun[tree] = hosting
-            del self.place[tree]
+            self._widen(tree, hit.places, hosting)
             return None
         self.seen.add(tree)
         if hit is not None and self.per_host != 1:
             self.waiting[tree] = hosting
         return hit
+
+    def _widen(self, tree: int, places: int, hosting: TreeSearch | None) -> None:
+        """Let a tree be looked at again when it is the turn of so many places."""
+        assert self.near is not None, "it was asked for few places"
+        self.near[tree] = places
+        if hosting is not None:
+            self.begun[tree] = hosting
+        del self.place[tree]
 
     def _note(self, tree: int, direct: Direct) -> None:
         """Count the first candidate of a tree that arrays decide; it is built when looked at."""

@@ -148,6 +148,11 @@ class Snapshot:
         Requests in Placement's words go by its rules instead, less its bugs; what differs is a
         table (:mod:`~resource_objects.search.conditions.base`).
 
+        Where all is to be near at a level (``Request.near``), hosts come first on which the fewest
+        places of it will do, and of a host those candidates; where that is required, all comes from
+        one. What a host keeps for the level as a whole is not meant. Cells then give the counts
+        that they share with their host, several of them where one has too little.
+
         What is out of service (``ledger.disable``) is not found, nor what is below it; that ends
         with its time, also for a snapshot that was taken before. Who requires the trait
         ``COMPUTE_STATUS_DISABLED`` asks for it all the same.

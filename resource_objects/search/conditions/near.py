@@ -19,6 +19,7 @@ places where two would do.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -144,6 +145,17 @@ class Near:
         found[at[at >= 0]] = 1
         return found
 
+    @functools.cached_property
+    def capacities(self) -> list[Integers]:
+        """By class, how much of it each place has if nothing of it is used."""
+        found = []
+        for one in self.classes:
+            rows, at = one.demand.rows, self.places.of[one.demand.rows.provider]
+            there = one.demand.own.allowed & (at >= 0)
+            found.append(np.zeros(len(self.places), dtype=np.int64))
+            np.add.at(found[-1], at[there], rows.capacity[there])
+        return found
+
     # --- on one tree ---
 
     def of_tree(self, tree: int, preference: Preference | None = None) -> TreePlaces:
@@ -151,7 +163,8 @@ class Near:
         asks = [one.of_tree(tree) for one in self.classes]
         if preference is not None and not preference.is_plain:
             asks = [preference.of_sources(ask, tree) for ask in asks]
-        return TreePlaces(self, tree, asks, [one.of_tree(tree) for one in self.located])
+        sign = 0 if preference is None else preference.sign
+        return TreePlaces(self, tree, asks, [one.of_tree(tree) for one in self.located], sign)
 
 
 class _Need(NamedTuple):
@@ -159,6 +172,7 @@ class _Need(NamedTuple):
 
     amount: int
     gains: Mapping[int, int]  #: by place, how much it adds at most
+    whole: Integers | None = None  #: by place, how much it has if nothing of it is used
 
 
 class TreePlaces:
@@ -170,7 +184,9 @@ class TreePlaces:
         tree: int,
         asks: Sequence[TreeDemand],
         located: Sequence[LocatedTreeDemand],
+        sign: int = 0,
     ) -> None:
+        """:param sign: -1 for the fullest places first, 1 for the emptiest, 0 for their order"""
         self._near = near
         self._asks = asks
         self._located = located
@@ -190,7 +206,7 @@ class TreePlaces:
             for some, binds in zip(self._options, near.binds_kind, strict=True)
         ]
         self._needs = list(self._needed())
-        self._places = self._in_order(near.places.of_tree(tree))
+        self._places = self._in_order(near.places.of_tree(tree), sign)
 
     @property
     def most(self) -> int:
@@ -207,7 +223,7 @@ class TreePlaces:
         )
 
     def _needed(self) -> Iterator[_Need]:
-        for ask, of in zip(self._asks, self._of_asks, strict=True):
+        for number_of_ask, (ask, of) in enumerate(zip(self._asks, self._of_asks, strict=True)):
             if of is not None:
                 gains: dict[int, int] = {}
                 for place, (number, source) in zip(of, enumerate(ask.sources), strict=True):
@@ -215,7 +231,7 @@ class TreePlaces:
                         part = source.high if source.is_device else 0
                         part = ask.amount if source.gives(ask.amount) else part
                         gains[place] = gains.get(place, 0) + part
-                yield _Need(ask.amount, gains)
+                yield _Need(ask.amount, gains, self._near.capacities[number_of_ask])
         for one, of in zip(self._located, self._of_parts, strict=True):
             if of is not None:
                 yield _Need(1, {p: 1 for n, p in enumerate(of) if one.allowed >> n & 1})
@@ -223,10 +239,14 @@ class TreePlaces:
             if of is not None:
                 yield _Need(1, dict.fromkeys(of, 1))
 
-    def _in_order(self, here: range) -> list[int]:
-        """Return the places that give something, in the order of who does."""
+    def _in_order(self, here: range, sign: int) -> list[int]:
+        """Return the places that give something, in the order of who does, or of what they give."""
         every = (p for need in self._needs for p, gain in need.gains.items() if gain and p in here)
-        return list(dict.fromkeys(every))
+        places = list(dict.fromkeys(every))
+        if not sign:
+            return places
+        given = {p: sum(one.gains.get(p, 0) / one.amount for one in self._needs) for p in places}
+        return sorted(places, key=lambda place: -sign * given[place])
 
     def within(self, among: frozenset[int]) -> tuple[list[TreeDemand], list[LocatedTreeDemand]]:
         """Return what is asked of some places."""
@@ -267,10 +287,30 @@ class TreePlaces:
         if count <= len(places):
             yield from solutions(start, expand, budget)
 
+    def best(self, places: Iterable[int]) -> int:
+        """Return the place that comes nearest to giving everything.
+
+        By how many classes it could not even give if others gave back, then by how many now, then
+        by how much of each.
+        """
+
+        def key(place: int) -> tuple[int, int, float, int]:
+            lacking = [
+                (one, missing)
+                for one in self._needs
+                if (missing := one.amount - one.gains.get(place, 0)) > 0
+            ]
+            never = sum(
+                one.whole is not None and one.whole[place] < one.amount for one, _ in lacking
+            )
+            return never, len(lacking), sum(some / one.amount for one, some in lacking), place
+
+        return min(places, key=key)
+
     def _reaches(self, chosen: tuple[int, ...], count: int) -> bool:
         """Return whether some places may become enough with others that come after them."""
         places, last = self._places, chosen[-1]
-        for amount, gains in self._needs:
+        for amount, gains, _ in self._needs:
             lacking = amount - sum(gains.get(places[number], 0) for number in chosen)
             if lacking > 0 and count > len(chosen):
                 later = (gains.get(place, 0) for place in places[last + 1 :])
@@ -320,12 +360,8 @@ class OnePlace:
         here = near.of_tree(tree)
         if not here.most:
             return [Reason(Rule.NO_PLACE, 1, 0, 0, where=name, unit=told(self.level))]
-        sources = self.traits.sources(tree)
-        lacking = [
-            (list(self._lacking(here, tree, place, sources)), place)
-            for place in near.places.of_tree(tree)
-        ]
-        found, place = min(lacking, key=lambda one: (_weight(one[0]), one[1]))
+        place = here.best(near.places.of_tree(tree))
+        found = list(self._lacking(here, tree, place, self.traits.sources(tree)))
         if not found:
             return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, where=name, unit=told(self.level))]
         return [self._told(reason, place, name) for reason in found]
@@ -390,15 +426,3 @@ class OnePlace:
         if provider >= 0:
             return dataclasses.replace(reason, where=fleet.names[provider])
         return dataclasses.replace(reason, where=host, cell=cell)
-
-
-def _weight(reasons: Sequence[Reason]) -> tuple[int, int, float]:
-    """Return how far a place is from giving everything.
-
-    By how many classes it could not even give if others gave back, then by how many now, then by
-    how much of each.
-    """
-    of_figures = (Rule.CAPACITY, Rule.NEAR, Rule.NO_INVENTORY)
-    never = sum(one.rule in of_figures and one.bound < one.requested for one in reasons)
-    missing = sum(1 - max(0, one.free) / max(1, one.requested) for one in reasons)
-    return never, len({one.resource for one in reasons}), missing
