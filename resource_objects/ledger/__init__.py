@@ -20,6 +20,7 @@
 ``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``
 ``service``         taking out of service: disable, enable, drain
 ``plans``           what a change would do, and doing it; the audit
+``use_over_time``   who used how much of what between two moments
 ``reading``         lists and figures; ``feed``: what was changed, and fresh snapshots
 ==================  ===============================================================================
 

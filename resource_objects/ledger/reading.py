@@ -23,6 +23,7 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.located import LocatedViews
 from resource_objects.providers.usage import Usage, usage_of
+from resource_objects.providers.use_over_time import UseFilter
 from resource_objects.resources import Amounts, Inventories, Inventory
 from resource_objects.resources.traits import known_traits
 
@@ -278,6 +279,18 @@ def consumer_filter(
         types=_labels("consumer type", consumer_type),
         tree=None if tree is None else names.provider_key(tree),
         provider=None if provider is None else names.provider_key(provider),
+    )
+
+
+def use_filter(
+    consumer: NamesGiven, user: NamesGiven, project: NamesGiven, resource_class: NamesGiven
+) -> UseFilter:
+    """Return the filter of ``ledger.usage_between``, checked."""
+    return UseFilter(
+        consumers=_one_or_several(consumer, names.consumer_name),
+        users=_labels("user", user),
+        projects=_labels("project", project),
+        classes=_one_or_several(resource_class, names.resource_class_name),
     )
 
 

@@ -189,7 +189,8 @@ def span(
         ended = f"it was switched off at {recording.until:%Y-%m-%d %H:%M:%S} UTC; {HOW}"
         raise exceptions.UseNotRecorded("use over time", ended)
     if since >= now:
-        raise exceptions.InvalidField("since", since, f"a moment before now, which is {now}")
+        before = f"a moment before now, which is {now.isoformat()}"
+        raise exceptions.InvalidField("since", since.isoformat(), before)
     upto = now if until is None else min(until, now)
     return upto, upto if recording.until is None else min(upto, recording.until)
 

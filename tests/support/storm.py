@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import random
 import time
 from collections import Counter
@@ -156,6 +157,7 @@ def _define(backend_class: type[Backend], url: str, path: str) -> None:
     """Make the hosts; the first diary tells of it."""
     backend = backend_class.open(url)
     try:
+        backend.record_use(datetime.timedelta(days=1))
         changes = changes_to(backend, *hot_hosts(), *numa_hosts(), *device_hosts())
         write = Write(Operation(), "define", "the hosts", changes)
         with Diary(Path(path)) as diary:

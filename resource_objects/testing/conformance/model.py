@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
@@ -23,6 +24,7 @@ from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
 from resource_objects.providers.provider import Share
+from resource_objects.providers.use_over_time import UseFilter
 from resource_objects.resources import IntegerInventory
 from resource_objects.testing.conformance.feed import Follower
 from resource_objects.testing.conformance.suite import (
@@ -34,6 +36,14 @@ from resource_objects.testing.conformance.suite import (
     now,
     picture,
     rename,
+)
+from resource_objects.testing.conformance.use_over_time import (
+    EVERY_BY,
+    LONG,
+    Timeline,
+    Whose,
+    time_of_last,
+    told_of,
 )
 
 #: (provider, resource class), by name.
@@ -382,11 +392,15 @@ class LedgerMachine(RuleBasedStateMachine):
         self.uuids: dict[str, str] = {}
         self.custom = _CLASSES[-1]  # as it is called now
         self.last: tuple[Write, tuple[ConsumerRecord, ...]] | None = None
+        self.timeline = Timeline()
+        self._switch()
         for name in _TREES:
             self.define(name, inventories, cell, shares, False)
 
     def teardown(self) -> None:
         if hasattr(self, "backend"):
+            if hasattr(self, "timeline"):
+                self._check_use_over_time()
             self.backend.close()
 
     def _named(self, kind: str) -> str:
@@ -430,7 +444,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.backend.commit(Write(Operation(), "disable", name, disabling=(order,)))
         self.model.disabled ^= {name}
 
-    @rule(name=st.sampled_from(["rename", "repeat", "prune", "try_a_stale_change"]))
+    @rule(name=st.sampled_from(["rename", "repeat", "prune", "switch", "try_a_stale_change"]))
     def now_and_then(self, name: str) -> None:
         getattr(self, f"_{name}")()
 
@@ -493,6 +507,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         self.last = write, self.backend.commit(write)
         self._check_told(write, cursor)
+        if self.is_recorded:
+            self.timeline.note(time_of_last(self.backend, cursor), self._held())
 
     def _renamed(self, step: Step) -> Step:
         amounts = {(name, self._named(kind)): said for (name, kind), said in step.amounts.items()}
@@ -569,6 +585,36 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.backend.held_by(_CONSUMERS) == before
         assert self.backend.changes(cursor, 10) == ()
 
+    # --- use over time ---
+
+    is_recorded = False
+
+    def _switch(self) -> None:
+        """Have use over time recorded, or no more."""
+        self.is_recorded = not self.is_recorded
+        self.backend.record_use(LONG if self.is_recorded else None)
+        recording = self.backend.use_recording()
+        assert recording is not None and recording.is_on == self.is_recorded
+        at = recording.until or recording.since
+        self.timeline.note(at, self._held() if self.is_recorded else {})
+
+    def _held(self) -> dict[Whose, int]:
+        """Return what the model says is held, by consumer and class; of two names the first."""
+        found: dict[Whose, int] = defaultdict(int)
+        for consumer, holder in self.model.consumers.items():
+            for (_, kind), amount in holder.holds.items():
+                found[Whose(consumer, None, holder.project, _first_name(kind))] += amount
+        return dict(found)
+
+    def _check_use_over_time(self) -> None:
+        """Check that all that was used is the integral of what was held while it was recorded."""
+        since = self.timeline.began
+        report = self.backend.use_between(since, None, UseFilter(), EVERY_BY)
+        told: dict[Whose, int] = defaultdict(int)
+        for whose, total in told_of(report).items():
+            told[whose._replace(resource_class=_first_name(whose.resource_class))] += total
+        assert told == self.timeline.used(since, report.until)
+
     # --- what must hold ---
 
     @invariant()
@@ -603,12 +649,15 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.backend.held(consumer) == record
 
 
+def _first_name(kind: str) -> str:
+    """Return the first name of the class that has two."""
+    return _CLASSES[-1] if kind == _TWIN else kind
+
+
 def _in_one_word(record: ConsumerRecord) -> ConsumerRecord:
     """Return a record that calls the class with two names by the first."""
     held = (
-        dataclasses.replace(use, resource_class=_CLASSES[-1])
-        if use.resource_class == _TWIN
-        else use
+        dataclasses.replace(use, resource_class=_first_name(use.resource_class))
         for use in record.held
     )
     return dataclasses.replace(record, held=tuple(held))

@@ -70,6 +70,11 @@ class Timeline:
         """Note what is held from a moment on."""
         self._notes.append((at, dict(held)))
 
+    @property
+    def began(self) -> datetime.datetime:
+        """The moment of the first note."""
+        return self._notes[0][0]
+
     def used(self, since: datetime.datetime, upto: datetime.datetime) -> dict[Whose, int]:
         """Return the amounts times the microseconds between two moments."""
         found: dict[Whose, int] = defaultdict(int)

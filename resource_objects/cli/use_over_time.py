@@ -1,0 +1,194 @@
+"""The commands about use over time: who used how much of what between two days, and the switch."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cliff.columns import FormattableColumn
+
+from resource_objects import exceptions
+from resource_objects.cli.base import Lister, Maybe, ShowOne, Text, age_text, duration, misused
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+    from resource_objects.providers.use_over_time import UseReport
+
+_WHEN = (
+    "a day such as 2026-11-01 (its beginning here) or a month, such as 2026-11, a moment such as "
+    "2026-11-01T08:00 or 2026-11-01T08:00Z, a time ago, such as 8h or 30d, or today, yesterday, now"
+)
+_MONTH = re.compile(r"(\d{4})-(\d{2})\Z", re.ASCII)
+_AGO = re.compile(r"\d+[dhm]", re.ASCII)
+
+
+def moment_of(what: str, said: str, now: datetime.datetime) -> datetime.datetime:
+    """Return the moment that somebody wrote. Days begin as the clock of this machine shows it.
+
+    >>> now = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
+    >>> print(moment_of("since", "2d", now), moment_of("since", "2026-11-01T08:00Z", now))
+    2026-11-20 12:00:00+00:00 2026-11-01 08:00:00+00:00
+
+    :param now: the time of the ledger
+    :raises InvalidField: for what is no such moment
+    """
+    if said == "now":
+        return now
+    today = now.astimezone().date()
+    days = {"today": today, "yesterday": today - datetime.timedelta(days=1)}
+    if said in days:
+        return _begin_of(days[said])
+    month = _MONTH.match(said)
+    try:
+        if _AGO.match(said):
+            return now - duration(said)
+        if month is not None:
+            return _begin_of(datetime.date(int(month[1]), int(month[2]), 1))
+        return datetime.datetime.fromisoformat(said).astimezone()
+    except (ValueError, OverflowError, argparse.ArgumentTypeError) as error:
+        raise exceptions.InvalidField(what, said, _WHEN) from error
+
+
+def _begin_of(day: datetime.date) -> datetime.datetime:
+    return datetime.datetime.combine(day, datetime.time()).astimezone()
+
+
+class ShowUsageBetween(Lister):
+    """Show who used how much of what between two days, what was given back included.
+
+    Figures are amounts times seconds: of four GPUs had for an hour, 14400. What is had now counts
+    until now. The ledger must have been told to record it: usage record --keep 400d.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        add = parser.add_argument
+        add("since", metavar="SINCE", help=_WHEN)
+        add("until", metavar="UNTIL", nargs="?", help="the same; not included (default: now)")
+        add(
+            "--by",
+            metavar="WORDS",
+            default="user",
+            help="what it is summed by beside the class: some of consumer, user, project, class,"
+            " by commas (user)",
+        )
+        add("--hours", action="store_true", help="in hours, such as GPU hours")
+        for name in ("consumer", "user", "project"):
+            add(f"--{name}", metavar="NAME", help=f"only of this {name}")
+        add("--class", metavar="CLASS", dest="resource_class", help="only of this resource class")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Ask for the sums."""
+        from resource_objects.ledger.use_over_time import summed_by
+
+        with misused():
+            by = summed_by([word for word in parsed_args.by.split(",") if word])
+        with self.open_ledger() as ledger:
+            report = _asked(ledger, parsed_args, [one.value for one in by])
+        self._tell_what_is_missing(report)
+        unit = "hours" if parsed_args.hours else "seconds"
+        shown = Hours if parsed_args.hours else Seconds
+        if not report and parsed_args.formatter == "table":
+            return (), Text.of("nothing was used")
+        return (*(one.value for one in by), "resource_class", unit), [
+            (*map(Maybe, one.group(by)), one.resource_class, shown(one.microseconds))
+            for one in report
+        ]
+
+    def _tell_what_is_missing(self, report: UseReport) -> None:
+        """Say on the standard error output which part of the time asked for is not recorded."""
+        ended, told = report.recording.until, []
+        if report.complete_since > report.since:
+            told.append(f"only since {_local(report.complete_since)} all of it is known")
+        if ended is not None and report.until > ended:
+            told.append(f"it was recorded until {_local(ended)}")
+        for one in told:
+            self.app.stderr.write(f"resource-objects: {one}\n")
+
+
+def _asked(ledger: Ledger, parsed_args: argparse.Namespace, by: Sequence[str]) -> UseReport:
+    now = ledger.now()
+    until = parsed_args.until
+    return ledger.usage_between(
+        moment_of("since", parsed_args.since, now),
+        None if until is None else moment_of("until", until, now),
+        by,
+        consumer=parsed_args.consumer,
+        user=parsed_args.user,
+        project=parsed_args.project,
+        resource_class=parsed_args.resource_class,
+    )
+
+
+def _local(when: datetime.datetime) -> str:
+    return f"{when.astimezone():%Y-%m-%d %H:%M}"
+
+
+class Seconds(FormattableColumn[Any]):
+    """Microseconds, as seconds."""
+
+    def human_readable(self) -> str:
+        """Return whole seconds."""
+        return f"{self._value / 1_000_000:.0f}"
+
+    def machine_readable(self) -> int | float:
+        """Return the seconds, exact where they are whole."""
+        whole, rest = divmod(self._value, 1_000_000)
+        return float(self._value / 1_000_000) if rest else int(whole)
+
+
+class Hours(FormattableColumn[Any]):
+    """Microseconds, as hours."""
+
+    def human_readable(self) -> str:
+        """Return the hours with two places."""
+        return f"{self._value / 3_600_000_000:.2f}"
+
+    def machine_readable(self) -> float:
+        """Return the hours."""
+        return float(self._value / 3_600_000_000)
+
+
+class RecordUsage(ShowOne):
+    """Have the ledger record who uses how much of what, or show whether it does.
+
+    What is held now counts from now on: of the time before nothing is known.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
+            "--keep",
+            metavar="TIME",
+            type=duration,
+            help="record it, and keep it for so long after it ended, such as 400d",
+        )
+        which.add_argument("--off", action="store_true", help="record it no more")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        """Switch it, if that is asked, and tell what holds."""
+        with self.open_ledger() as ledger:
+            if parsed_args.off or parsed_args.keep is not None:
+                found = ledger.record_use(parsed_args.keep)
+            else:
+                found = ledger.use_recording()
+        columns = ("recorded", "since", "until", "kept_for")
+        if found is None:
+            return columns, ("no", Maybe(None), Maybe(None), Maybe(None))
+        until = None if found.until is None else _iso(found.until)
+        said = "yes" if found.is_on else "no"
+        return columns, (said, _iso(found.since), Maybe(until), age_text(found.keep))
+
+
+def _iso(when: datetime.datetime) -> str:
+    return when.isoformat(timespec="seconds")
