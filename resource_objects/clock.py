@@ -1,4 +1,4 @@
-"""The clock of this machine, read here and nowhere else.
+"""The clock of this machine, read here and nowhere else, and how long to wait by it.
 
 It is never what a ledger on a server judges times by: that is the database's clock
 (:meth:`Backend.now <resource_objects.providers.backend.Backend.now>`), which all its clients share.
