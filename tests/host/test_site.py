@@ -14,6 +14,7 @@ from resource_objects import exceptions
 from resource_objects.host.site import Site, apply_site, export_site, plan_site
 from resource_objects.providers import Provider, Share, partitions
 from resource_objects.resources.pci import DEVICES, PCIInventory
+from tests.support.lengths import examples
 from tests.support.pci_strategies import pci_devices
 from tests.support.strategies import inventories, labels, provider_names
 
@@ -131,13 +132,13 @@ def draw_width(number):
     return f"{number:02}" if number % 3 else str(number)
 
 
-@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.settings(max_examples=examples(100), deadline=None)
 @hypothesis.given(roots=sites(), data=st.data())
 def test_export_applied_to_nothing_exports_same(roots, data):
     _goes_there_and_back(roots, data.draw(outages(roots)), "memory://", "memory://")
 
 
-@hypothesis.settings(max_examples=5, deadline=None)
+@hypothesis.settings(max_examples=examples(20), deadline=None)
 @hypothesis.given(roots=sites(), data=st.data())
 def test_export_applied_to_nothing_exports_same_in_sqlite(roots, data):
     with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects.exceptions import CapacityException, InvalidAmount
 from tests.support import numa_strategies
+from tests.support.lengths import examples
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 HUGE = [ro.PagePool(size_kib=4, total=786432), ro.PagePool(size_kib=2048, total=512)]
@@ -194,7 +195,7 @@ def place_of(seed: int) -> tuple[ro.Inventories, ro.Amounts]:
 
 
 @pytest.mark.law(1, 3, 5)
-@settings(max_examples=300)
+@settings(max_examples=examples(1000))
 @given(st.integers(0, 2**32))
 def test_what_fits_whole_has_one_result_in_any_order_on_any_host(seed: int) -> None:
     """What does not fit whole may be refused at different members, and is not looked at here."""

@@ -111,9 +111,9 @@ def test_the_same_hosts_are_found(columns, request):
 
 @pytest.mark.law(5, 6)
 @pytest.mark.parametrize("make", [generated.mixed, generated.crowded])
-@pytest.mark.parametrize("start", some([0, 250, 500]))
+@pytest.mark.parametrize("start", some(range(0, 750, 125)))
 def test_the_same_hosts_are_found_whatever_is_shared(make, start):
-    for seed in range(start, start + 250):
+    for seed in range(start, start + 125):
         roots, request = make(seed)
         columns = columns_of(roots)
         found = Snapshot(columns).candidates(request, limit=None)

@@ -17,6 +17,7 @@ from resource_objects.search import Snapshot, backtracking
 from resource_objects.search.assignment import Assigning
 from resource_objects.search.problem import lay
 from tests.support.columns import columns_of
+from tests.support.lengths import examples
 
 TRAITS = ["CUSTOM_A", "CUSTOM_B"]
 PGPU_OF_HOST = Share(resource_class="PGPU", of="h", of_class="VCPU", factor=1)
@@ -126,10 +127,11 @@ def alike(root: Provider, request: Request, way: tuple[tuple[str, str], ...]) ->
     return tuple(sorted((like(name), tuple(sorted(held))) for name, held in by_provider.items()))
 
 
+@pytest.mark.drawn
 @pytest.mark.law(5)
 def test_every_way_is_found_and_of_those_alike_at_least_one():
-    ways = 0
-    for seed in range(250):
+    ways, tries = 0, examples(600)
+    for seed in range(tries):
         root, request = generated(random.Random(seed))
         expected = Everything(root, request).ways
         found_by, _ = asked(root, request)
@@ -144,12 +146,13 @@ def test_every_way_is_found_and_of_those_alike_at_least_one():
             found.add(alike(root, request, way))
         assert found == {alike(root, request, way) for way in expected}, seed
         ways += len(expected)
-    assert ways > 500
+    assert ways > 2 * tries
 
 
+@pytest.mark.drawn
 @pytest.mark.law(9)
 def test_a_small_budget_ends_it_and_is_never_overdrawn():
-    for seed in range(100):
+    for seed in range(examples(300)):
         root, request = generated(random.Random(seed))
         whole, purse = asked(root, request)
         every = list(whole.ways())

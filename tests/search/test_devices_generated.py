@@ -36,10 +36,10 @@ def _picture(ledger):
 
 
 @pytest.mark.law(3, 4, 6)
-@pytest.mark.parametrize("start", some(range(0, SEEDS, 100)))
+@pytest.mark.parametrize("start", some(range(0, SEEDS, 50)))
 def test_every_candidate_can_be_claimed_and_comes_back(start):
     found_any = 0
-    for seed in range(start, start + 100):
+    for seed in range(start, start + 50):
         ledger, request = fleet(seed)
         before = _picture(ledger)
         found = ledger.snapshot().candidates(request, limit=None)
@@ -52,7 +52,7 @@ def test_every_candidate_can_be_claimed_and_comes_back(start):
             _check_told(ledger.assigned("new")[one.host] if one.located else Amounts(), one)
             ledger.release("new")
             assert _picture(ledger) == before, seed
-    assert found_any > 10
+    assert found_any > 3
 
 
 def _as_devices(request):
@@ -76,11 +76,11 @@ def _as_devices(request):
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("start", some(range(0, SEEDS, 100)))
+@pytest.mark.parametrize("start", some(range(0, SEEDS, 50)))
 def test_a_host_is_found_when_its_inventories_can_provide(start):
     """The oracle is the decision on what lies over the host, with each count as so many devices."""
     answers = set()
-    for seed in range(start, start + 100):
+    for seed in range(start, start + 50):
         ledger, request = fleet(seed, traits=False)
         found = ledger.snapshot().candidates(request, limit=None)
         hosts = {one.host for one in found} if found or not found.cut_short else set()
@@ -92,10 +92,10 @@ def test_a_host_is_found_when_its_inventories_can_provide(start):
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("start", some(range(0, 300, 100)))
+@pytest.mark.parametrize("start", some(range(0, 300, 50)))
 def test_search_claim_and_inventories_decide_the_same(start):
     compared = 0
-    for seed in range(start, start + 100):
+    for seed in range(start, start + 50):
         ledger, request = fleet(seed, traits=False)
         (group,) = request.groups
         split = amounts.split(group.resources)
@@ -122,9 +122,9 @@ def test_search_claim_and_inventories_decide_the_same(start):
 
 
 @pytest.mark.law(6)
-@pytest.mark.parametrize("start", some(range(0, SEEDS, 100)))
+@pytest.mark.parametrize("start", some(range(0, SEEDS, 50)))
 def test_who_is_refused_is_told_why(start):
-    for seed in range(start, start + 100):
+    for seed in range(start, start + 50):
         ledger, request = fleet(seed)
         found = ledger.snapshot().candidates(request)
         for host, reasons in found.explain().by_host():

@@ -29,7 +29,7 @@ from tests.search import device_fleets, numa_fleets, oracle
 from tests.search.compatibility_cases import gpus, pool, tree
 from tests.support import fleets
 from tests.support.columns import columns_of
-from tests.support.lengths import some
+from tests.support.lengths import examples, some
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 AMOUNTS = {"MEMORY_MB": [2, 16, 64]}
@@ -128,11 +128,11 @@ def is_told_apart(ledger: ro.Ledger, host: str, request: Request) -> bool:
 
 
 @pytest.mark.law(5, 6)
-@pytest.mark.parametrize("start", some(range(0, 400, 100)))
+@pytest.mark.parametrize("start", some(range(0, 400, 50)))
 @pytest.mark.parametrize("kind", ["numa", "devices"])
 def test_a_host_is_found_if_the_groups_leave_what_else_is_asked(kind, start):
     answers = Counter()
-    for seed in range(start, start + 100):
+    for seed in range(start, start + 50):
         ledger, request = generated(kind, seed)
         found = ledger.snapshot().candidates(request, limit=None)
         if found.cut_short:
@@ -154,10 +154,11 @@ def test_a_host_is_found_if_the_groups_leave_what_else_is_asked(kind, start):
     assert min(answers[True], answers[False]) > 5
 
 
+@pytest.mark.drawn
 @pytest.mark.law(9)
 @pytest.mark.parametrize("kind", ["numa", "devices"])
 def test_a_small_budget_beside_what_is_located_never_says_no(kind):
-    for seed in range(50):
+    for seed in range(examples(200)):
         ledger, request = generated(kind, seed)
         kept = ledger.snapshot()
         whole = kept.candidates(request, limit=None)
@@ -238,11 +239,12 @@ def test_who_has_too_few_units_beside_one_way_may_have_them_beside_another(monke
     assert found.mappings == {"": ("h/0",), "_1": ("i/0",)}
 
 
+@pytest.mark.drawn
 @pytest.mark.law(5)
 @pytest.mark.parametrize("compatibility", [None, "placement"], ids=["ours", "placement"])
 def test_how_many_pools_are_counted_changes_nothing(monkeypatch, compatibility):
     monkeypatch.setattr(named, "COUNTED_POOLS", 0)
-    for seed in range(200):
+    for seed in range(examples(600)):
         chance = random.Random(seed)
         roots = fleets.fleet(chance)
         request = fleets.request(chance, roots, compatibility=compatibility)
@@ -363,10 +365,11 @@ def test_who_is_undecided_is_not_told_as_not_looked_at_as_well(monkeypatch):
     ]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("compatibility", [None, "placement"], ids=["ours", "placement"])
 def test_every_host_that_is_refused_is_told_why_and_no_other(compatibility):
     rules = set()
-    for seed in range(300):
+    for seed in range(examples(800)):
         chance = random.Random(seed)
         roots = fleets.fleet(chance, shares=compatibility is None)
         request = fleets.request(chance, roots, compatibility=compatibility)

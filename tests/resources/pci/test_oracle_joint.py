@@ -118,7 +118,7 @@ def test_the_naive_decision_finds_devices_that_are_far_from_the_cells(
 
 
 @pytest.mark.law(5, 6)
-@pytest.mark.parametrize("lot", some(range(LOTS), LOTS // 2))
+@pytest.mark.parametrize("lot", some(range(LOTS), LOTS // 4))
 def test_the_decision_over_both_agrees_with_the_naive_one(lot: int) -> None:
     seen: Counter[tuple[bool, bool, bool]] = Counter()
     for seed in range(lot * LOT, (lot + 1) * LOT):
