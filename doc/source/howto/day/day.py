@@ -15,7 +15,7 @@ hour = datetime.timedelta(hours=1)
 lab = ro.connect(url, actor="admin")
 print(site.apply_site(lab, site.Site.parse(pathlib.Path(machines).read_text(), file=machines)))
 for n in range(19):  # nineteen people want three GPUs, or half a one
-    wants = "VCPU=4,CUSTOM_PGPU_HALF=1" if n % 2 else "VCPU=16,PGPU=3"
+    wants = "VCPU=4,CUSTOM_PGPU_HALF=1" if n % 2 else ro.Request("VCPU=16,PGPU=3", near="numa")
     lab.claim(f"job-{n}", lab.snapshot().candidates(wants), user=f"user-{n}", expires_in=8 * hour)
 test = lab.claim("test", lab.snapshot(at="lab-5").candidates("PGPU=2"), user="ann", expires_in=hour)
 with Lease(lab, test, expires_in=hour):  # the twentieth runs a program on two of lab-5
