@@ -85,7 +85,9 @@ class _Run:
         self.by_pools: dict[tuple[int, ...], int] = {}  # trees that only these serve: the first
         self.like: dict[int, list[int]] = {}  # the others of the same pools
         self.near = self._near()  # where few places are best: of how few each tree may be next
-        self.is_last = False  # what now takes too long for few places is asked without
+        self.is_last = False  # what takes too long now comes not again
+        #: steps that are left to what is asked without few places
+        self.reserve = 0 if self.near is None else options.budget // 2
         self.begun: dict[int, TreeSearch] = {}  # trees that may have something of more places
 
     def _near(self) -> dict[int, int] | None:
@@ -111,10 +113,8 @@ class _Run:
             else:
                 yield hit
         again, self.undecided = self.undecided, []
-        most = self.budget.left
-        if self.near is not None and again:
-            self.is_last, most = True, most // (2 * len(again))  # the rest is for any places
-        late += self._first(again, most)
+        self.is_last = True
+        late += self._first(again, self.budget.left)
         for _, hit in sorted(late, key=lambda one: one[0]):
             yield hit
         self.undecided += self.cut_short
@@ -186,9 +186,18 @@ class _Run:
             if not self.budget.left:
                 self.undecided.extend(trees[number:])
                 return
-            hit = self._tried(tree, most)
+            spare = self._spare(tree)
+            if not spare:
+                self._widen(tree, ANYWHERE, None)
+                continue
+            hit = self._tried(tree, min(most, spare))
             if hit is not None:
                 yield place, hit
+
+    def _spare(self, tree: int) -> int:
+        """Return how many steps a tree may take, so that each can be asked without few places."""
+        is_near = self.near is not None and self.near[tree] < ANYWHERE
+        return max(0, self.budget.left - self.reserve) if is_near else self.budget.left
 
     def _tried(self, tree: int, most: int) -> Hit | None:
         """Return the first candidate of a tree, None if there is none or the steps ran out."""
@@ -200,12 +209,11 @@ class _Run:
             hit = self._step(tree, hosting, most)
         except SearchLimitReached as error:
             is_own = isinstance(error, CutShort)
-            if least is not None and least < ANYWHERE and (is_own or self.is_last):
-                self.is_cut_short = True
-                hit, hosting = Wider(ANYWHERE), None
-            else:
+            is_near = least is not None and least < ANYWHERE
+            if not is_near or not (is_own or self.is_last or not self._spare(tree)):
                 (self.cut_short if is_own else self.undecided).append(tree)
                 return None
+            hit, hosting = Wider(ANYWHERE), None
         if isinstance(hit, Wider):
             self._widen(tree, hit.places, hosting)
             return None
@@ -215,10 +223,15 @@ class _Run:
         return hit
 
     def _widen(self, tree: int, places: int, hosting: TreeSearch | None) -> None:
-        """Let a tree be looked at again when it is the turn of so many places."""
+        """Let a tree be looked at again when it is the turn of so many places.
+
+        :param hosting: None if it took too long to find out that it cannot be fewer
+        """
         assert self.near is not None, "it was asked for few places"
         self.near[tree] = places
-        if hosting is not None:
+        if hosting is None:
+            self.is_cut_short = True
+        else:
             self.begun[tree] = hosting
         del self.place[tree]
 

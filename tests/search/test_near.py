@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import search
 from resource_objects.exceptions import Rule
+from resource_objects.host import read_environment
 from resource_objects.providers.columns import Columns
 from tests.search import oracle
 from tests.search.compatibility_cases import tree
@@ -252,9 +253,11 @@ def test_no_fewer_cells_would_do(chance: random.Random) -> None:
             free[cell][2] -= 1
     wanted = [chance.choice([0, 1, 3, 4]), chance.choice([0, 1, 5]), chance.choice([0, 1, 2, 3])]
     names = ("VCPU", "MEMORY_MB", "PGPU")
-    amounts = {name: count for name, count in zip(names, wanted, strict=True) if count}
+    amounts: dict[str, Any] = {n: count for n, count in zip(names, wanted, strict=True) if count}
     if not amounts:
         return
+    if "PGPU" in amounts and chance.random() < 0.5:  # the same, as devices that say where they go
+        amounts["DEVICES"] = ro.devices("PGPU", amounts.pop("PGPU"))
     least = next(
         (
             count
@@ -332,6 +335,34 @@ def test_a_preference_that_takes_too_long_to_meet_is_found_all_the_same() -> Non
     assert not strict.cut_short
 
 
+def test_a_preference_leaves_steps_to_find_somebody() -> None:
+    """Each socket seems to have both, one GPU for either group; no hosts have them in one."""
+    roots = []
+    for number in range(40):
+        name = f"h{number:02}"
+        below = [
+            tree(
+                f"{name}/s{n}",
+                None,
+                tree(f"{name}/s{n}/a", "PGPU=1", traits=["CUSTOM_A", "CUSTOM_B"]),
+                tree(f"{name}/s{n}/b", "PGPU=1"),
+                traits=["CUSTOM_SOCKET"],
+            )
+            for n in range(4)
+        ]
+        roots.append(tree(name, None, *below))
+    groups = [
+        ro.RequestGroup("PGPU=1", suffix=f"_{trait}", required=[trait])
+        for trait in ("CUSTOM_A", "CUSTOM_B")
+    ]
+    request = ro.Request(groups=groups, group_policy="isolate", near="CUSTOM_SOCKET")
+    snapshot = search.Snapshot(columns_of(roots))
+    found = snapshot.candidates(request, budget=400)
+    assert found
+    assert found.cut_short
+    assert not snapshot.candidates(request, budget=100_000).cut_short
+
+
 def test_what_is_cut_out_of_a_place_is_in_it(ledger: ro.Ledger) -> None:
     ledger.sync(sockets(2, 1))
     request = ro.Request("PGPU=1", near="CUSTOM_SOCKET", near_policy="required")
@@ -372,3 +403,12 @@ def test_places_go_on_from_one_snapshot_to_the_next(ledger: ro.Ledger) -> None:
     ledger.sync(sockets(1, 2, 2))
     (found,) = ledger.snapshot().candidates(request)
     assert {one.provider[:4] for one in found.allocations} == {"h/s2"}
+
+
+def test_a_job_is_told_its_cell_and_the_cpus_of_it(ledger: ro.Ledger) -> None:
+    ledger.sync(machine("a", gpus=(0, 1, 1)))
+    request = ro.Request("VCPU=2,PGPU=2", near="numa")
+    found = read_environment(ledger, ledger.claim("job", ledger.snapshot().candidates(request)))
+    assert found["RESOURCE_OBJECTS_CELLS"] == "1"
+    assert found["RESOURCE_OBJECTS_CPUS"] == "4-7"
+    assert found["CUDA_VISIBLE_DEVICES"] == "1,2"

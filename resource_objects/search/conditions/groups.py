@@ -103,13 +103,13 @@ class Named:
 
     def _slots(self, kind: GroupKind) -> Integers:
         """Return, by tree, how many groups of a kind could be given if there were no others."""
-        each = self._each(kind)
+        each = self.each(kind)
         fleet = self.fleet
         found = np.zeros(len(fleet.hosts), dtype=np.int64)
         np.add.at(found, fleet.tree[kind.own], each[kind.own])
         return found + self._of_pools(np.where(kind.pooled, each, 0))
 
-    def _each(self, kind: GroupKind) -> Integers:
+    def each(self, kind: GroupKind) -> Integers:
         """Return, by provider, how many groups of a kind it could give, no more than there are."""
         most = 1 if self.isolates else kind.count
         found = np.full(len(self.fleet.names), most)

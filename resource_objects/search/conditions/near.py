@@ -123,12 +123,12 @@ class Near:
     def _sums(self) -> Iterator[tuple[int, Integers, Booleans]]:
         """Yield how much is asked of each class, what each place gives, and where it is bound.
 
-        Of what says where it goes, and of groups, one piece has to be there at least.
+        Of what says where it goes one piece has to be there at least.
         """
         at = self.places.of
-        for one, binds in zip(self.classes, self.binds_class, strict=True):
+        for one, binds, has in zip(self.classes, self.binds_class, self._answering, strict=True):
             rows, demand = one.demand.rows, one.demand
-            able = demand.own.allowed & (at[rows.provider] >= 0) & (rows.low <= rows.high)
+            able = has & (at[rows.provider] >= 0) & (rows.low <= rows.high)
             part = np.where(demand.is_device, np.minimum(rows.high, demand.amount), 0)
             part = np.where(demand.gives_all, demand.amount, part)
             sums = np.zeros(len(self.places), dtype=np.int64)
@@ -136,8 +136,34 @@ class Near:
             yield demand.amount, sums, binds
         for located, binds in zip(self.located, self.binds_located, strict=True):
             yield 1, self._ones(located.providers[located.demand.allowed]), binds
-        for kind, binds in zip(self.named.kinds, self.binds_kind, strict=True):
-            yield 1, self._ones(np.flatnonzero(kind.own)), binds
+        for number, binds in enumerate(self.binds_kind):
+            count, each = self.slots[number]
+            sums = np.zeros(len(self.places), dtype=np.int64)
+            some = np.flatnonzero(self.named.kinds[number].own & (at >= 0))
+            np.add.at(sums, at[some], each[some])
+            yield count, sums, binds
+
+    @functools.cached_property
+    def slots(self) -> list[tuple[int, Integers]]:
+        """By kind of group, how many there are, and how many of them each provider could give."""
+        return [(kind.count, self.named.each(kind)) for kind in self.named.kinds]
+
+    @functools.cached_property
+    def _answering(self) -> list[Booleans]:
+        """By class, who of its inventories may give: with the traits that only it answers for."""
+        found = [one.demand.own.allowed for one in self.classes]
+        every = [(one.demand.own.has_required, one.demand.rows.tree) for one in self.classes]
+        every += [(one.demand.has_required, one.demand.parts.tree) for one in self.located]
+        allowed = [*found, *(one.demand.allowed for one in self.located)]
+        has_pools = any(one.demand.pooled is not None for one in self.classes)
+        for trait in range(0 if has_pools else len(every[0][0]) if every else 0):
+            having = np.zeros((len(every), len(self.fleet.hosts)), dtype=np.bool_)
+            for number, (has_required, tree) in enumerate(every):
+                having[number, tree[allowed[number] & has_required[trait]]] = True
+            is_only = having & (having.sum(axis=0) == 1)
+            for number, (has_required, tree) in enumerate(every[: len(found)]):
+                found[number] = found[number] & (has_required[trait] | ~is_only[number][tree])
+        return found
 
     def _ones(self, providers: Integers) -> Integers:
         found = np.zeros(len(self.places), dtype=np.int64)
@@ -223,11 +249,12 @@ class TreePlaces:
         )
 
     def _needed(self) -> Iterator[_Need]:
+        allowed = self._answering()
         for number_of_ask, (ask, of) in enumerate(zip(self._asks, self._of_asks, strict=True)):
             if of is not None:
                 gains: dict[int, int] = {}
                 for place, (number, source) in zip(of, enumerate(ask.sources), strict=True):
-                    if ask.allowed >> number & 1 and source.high >= max(1, source.low):
+                    if allowed[number_of_ask] >> number & 1 and source.high >= max(1, source.low):
                         part = source.high if source.is_device else 0
                         part = ask.amount if source.gives(ask.amount) else part
                         gains[place] = gains.get(place, 0) + part
@@ -235,9 +262,25 @@ class TreePlaces:
         for one, of in zip(self._located, self._of_parts, strict=True):
             if of is not None:
                 yield _Need(1, {p: 1 for n, p in enumerate(of) if one.allowed >> n & 1})
-        for of in self._of_options:
-            if of is not None:
-                yield _Need(1, dict.fromkeys(of, 1))
+        slots = zip(self._near.slots, self._options, self._of_options, strict=True)
+        for (count, each), options, at in slots:
+            if at is not None:
+                gains = {}
+                for place, slot in zip(at, each[options].tolist(), strict=True):
+                    gains[place] = gains.get(place, 0) + slot
+                yield _Need(count, gains)
+
+    def _answering(self) -> list[int]:
+        """Return, by class, who may give it: with the traits that only it can answer for."""
+        found = [ask.allowed for ask in self._asks]
+        every: Sequence[TreeDemand | LocatedTreeDemand] = (*self._asks, *self._located)
+        for having in zip(*(one.with_trait for one in every), strict=True):
+            able = [one.allowed & has for one, has in zip(every, having, strict=True)]
+            if sum(map(bool, able)) == 1:
+                (number,) = (n for n, some in enumerate(able) if some)
+                if number < len(found):
+                    found[number] &= able[number]
+        return found
 
     def _in_order(self, here: range, sign: int) -> list[int]:
         """Return the places that give something, in the order of who does, or of what they give."""
