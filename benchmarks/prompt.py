@@ -1,0 +1,89 @@
+"""What people wait for at the prompt: commands in processes of their own, and the list of machines.
+
+The command is compared with the start of an interpreter that imports what it needs, on the same
+machine and in turns, so the ratio says what the command itself costs.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import resource_objects as ro
+from benchmarks.measure import Row
+from resource_objects.cli.host_lines import host_lines
+
+MACHINES, GPUS = 10_000, 2
+_COMMAND = [sys.executable, "-m", "resource_objects"]
+_LIBRARIES = [
+    sys.executable,
+    "-c",
+    "import resource_objects.cli.job, resource_objects.backends.sql.backend, "
+    "resource_objects.ledger, resource_objects.search, resource_objects.host",
+]
+
+
+def rows() -> Iterator[Row]:
+    """Yield what commands and a press of the tab key cost, and a line for each machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{pathlib.Path(folder) / 'lab.db'}"
+        name = os.uname().nodename
+        with ro.connect(url) as ledger:
+            ledger.sync(ro.Provider(name, "VCPU=4"))
+        run = [*_COMMAND, "--database", url, "run", "VCPU=1", "--", "true"]
+        usage = [*_COMMAND, "--database", url, "usage"]
+        ways = {"libraries": (_LIBRARIES, {}), "run": (run, {}), "usage": (usage, {})}
+        line = f"resource-objects --database {url} release "
+        asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+        ways["tab"] = (_COMMAND, {**asked, "_ARGCOMPLETE_STDOUT_FILENAME": os.devnull})
+        spent: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(5):
+            for way, (command, environ) in ways.items():
+                spent[way].append(_processor_seconds(command, environ))
+    seconds = {way: statistics.median(some) for way, some in spent.items()}
+    yield Row("prompt: an interpreter with the libraries", "ms", seconds["libraries"] * 1e3)
+    yield Row("prompt: run -- true", "ms", seconds["run"] * 1e3)
+    starts = seconds["run"] / seconds["libraries"]
+    yield Row("prompt: run -- true, in such starts", "", starts, target="< 2", met=starts < 2)
+    yield Row("prompt: usage of one machine", "ms", seconds["usage"] * 1e3)
+    yield Row("prompt: a press of the tab key", "ms", seconds["tab"] * 1e3)
+    yield from _lines()
+
+
+def _lines() -> Iterator[Row]:
+    with ro.connect("memory://") as ledger:
+        hosts = []
+        for number in range(MACHINES):
+            host = ro.Provider(f"host-{number}", "VCPU=64,MEMORY_MB=515000")
+            for gpu in range(GPUS):
+                host.add(f"host-{number}/gpu{gpu}", "PGPU=1")
+            hosts.append(host)
+        ledger.sync(*hosts)
+        for number in range(0, MACHINES, 10):
+            held = {f"host-{number}": "VCPU=8,MEMORY_MB=65536", f"host-{number}/gpu0": "PGPU=1"}
+            ledger.claim(f"job-{number}", held)
+        snapshot = ledger.snapshot()
+        spent = []
+        for _ in range(5):
+            start = time.process_time()
+            lines = host_lines(snapshot.host_usage())
+            spent.append(time.process_time() - start)
+        assert len(lines) == MACHINES
+    best = min(spent)
+    name = f"prompt: a line for each of {MACHINES:,} machines"
+    yield Row(name, "ms", best * 1e3, target="< 1 s", met=best < 1)
+
+
+def _processor_seconds(command: list[str], environ: dict[str, str]) -> float:
+    """Return the processor's time of a command and what it starts."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env={**os.environ, **environ}, stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
