@@ -5,8 +5,8 @@ Figures are of one noisy machine: believe the ratios. Only where they are named 
 run ``placement``, ``candidates`` (both with Placement installed), ``growth`` and ``schedulers``,
 which take minutes, ``prompt``, which takes one, ``jobs`` and ``refreshes``, which older versions
 can run too, and ``numa`` and ``pci``, which have a peer where Nova is installed; these write a file
-only where ``--write`` names one. ``--against REVISION`` measures this checkout and an older one in turn instead, see
-:mod:`benchmarks.against`.
+only where ``--write`` names one. ``--against REVISION`` measures this checkout and an older one in
+turn instead, see :mod:`benchmarks.against`.
 """
 
 from __future__ import annotations
