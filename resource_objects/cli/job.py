@@ -102,12 +102,35 @@ class _Asked:
         :raises ConsumerExists: if who asks holds something else already
         """
         try:
-            return attempt()
+            with _ended_by_signals() if self.wait else contextlib.nullcontext():
+                return attempt()
         except exceptions.CapacityException as refusal:
             if not self.replaces and next(ledger.consumers(name=self.consumer), None):
                 raise exceptions.ConsumerExists(self.consumer) from refusal
             found = self.search(ledger.snapshot(self.at))
             raise refused(ledger, self.consumer, found, refusal) from refusal
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals that end the process do it by an exception, as Ctrl-C does.
+
+    So who waits leaves the queue, and those behind it need not wait for its lease.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(_SIGNALLED + number)
 
 
 def refused(

@@ -31,12 +31,17 @@ def url(sqlite_url) -> str:
     """A ledger of this machine and another one, two GPUs each."""
     url = sqlite_url("lab.db")
     with ro.connect(url) as ledger:
-        for name in (HERE, "other"):
-            host = ro.Provider(name, "VCPU=8,MEMORY_MB=8192")
-            for number in range(2):
-                host.add(f"{name}/gpu{number}", "PGPU=1")
-            ledger.sync(host)
+        machines(ledger)
     return url
+
+
+def machines(ledger: ro.Ledger) -> None:
+    """Make this machine and another one."""
+    for name in (HERE, "other"):
+        host = ro.Provider(name, "VCPU=8,MEMORY_MB=8192")
+        for number in range(2):
+            host.add(f"{name}/gpu{number}", "PGPU=1")
+        ledger.sync(host)
 
 
 @pytest.fixture
@@ -203,13 +208,17 @@ def test_nobody_waits_for_what_can_never_be(lab):
     assert time.monotonic() - started < 300
 
 
-def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger):
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger, number, status):
     ledger.claim("big", {HERE: "VCPU=8"})
     child = start("VCPU=1", "--wait", "10m", "--", "true", interruptible=True)
     until(lambda: next(ledger.waiting(), None))
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, "resource-objects: interrupted\n")
+    told = "resource-objects: interrupted\n" if number == signal.SIGINT else ""
+    assert (child.returncode, err) == (status, told)
     assert holders(ledger) == ["big"]
     assert list(ledger.waiting()) == []
 
