@@ -15,6 +15,7 @@ FACTS = (
     "interfaces",
     "vdpa",
     "mediated_types",
+    "uuid",
     "taken_as",
     "rule",
     "skipped",

@@ -74,6 +74,7 @@ def _made(device: PCIDevice) -> Iterator[Any]:
     yield Dicts([dataclasses.asdict(each) for each in device.interfaces])
     yield Many(list(device.vdpa))
     yield Dicts([dataclasses.asdict(each) for each in device.mediated_types])
+    yield Maybe(device.uuid)
 
 
 # --- a host that is kept ------------------------------------------------------------------------

@@ -523,6 +523,7 @@ _OPTIONAL_TEXTS = (
     "revision",
     "subsystem_vendor_id",
     "subsystem_product_id",
+    "uuid",
 )
 
 
@@ -536,7 +537,8 @@ class PCIDevice:
     ``sriov_numvfs`` how many there are; None for a function without SR-IOV. ``interfaces`` are the
     network interfaces on it (of a switch also those that stand for its virtual functions),
     ``vdpa`` the vDPA devices made of it, both by name; ``mediated_types`` the types of mediated
-    devices that it offers, by id.
+    devices that it offers, by id. ``uuid`` is what its driver calls this very one, wherever it is
+    plugged in (``GPU-...`` of NVIDIA's).
 
     >>> PCIDevice("0000:3b:00.0", vendor_id="10de", product_id="2330", class_id="030200").kind
     <DeviceKind.PCI: 'type-PCI'>
@@ -558,6 +560,7 @@ class PCIDevice:
     interfaces: tuple[NetworkInterface, ...] = ()
     vdpa: tuple[str, ...] = ()
     mediated_types: tuple[MediatedType, ...] = ()
+    uuid: str | None = None
 
     def __post_init__(self) -> None:
         for name in _TEXTS:

@@ -605,14 +605,18 @@ def _path(tree: Tree, kind: str) -> str | None:
 # PCI functions from ``/sys/bus/pci/devices``: SR-IOV, interfaces, vDPA and mediated devices.
 #
 # Source: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``, ``sysfs-bus-vdpa`` and
-# ``sysfs-bus-vfio-mdev``, and ``Documentation/PCI/pci-iov-howto.rst``.
+# ``sysfs-bus-vfio-mdev``, and ``Documentation/PCI/pci-iov-howto.rst``; for the UUIDs of GPUs NVIDIA's
+# driver README, "Using the proc Filesystem Interface". It tells none of MIG instances.
 
 DEVICES = "/sys/bus/pci/devices"
 VDPA = "/sys/bus/vdpa/devices"
+GPUS = "/proc/driver/nvidia/gpus"
 
 # Domains above ffff exist (Intel VMD makes 10000:...).
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _VDPA = re.compile(r"vdpa[0-9]+")
+_NVIDIA = "10de"
+_GPU_UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$", re.M)
 #: What stands between a function and its interfaces where its driver is one of virtio.
 _VIRTIO = re.compile(r"virtio[0-9]+")
 #: 6 bytes of Ethernet, 20 of InfiniBand.
@@ -649,13 +653,14 @@ def _device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice | None
     if vendor is None and within is None:  # unplugged since, or a dangling link
         return None
     parent = _physical_function(tree, f"{path}/physfn", address)
+    vendor_id = _digits(tree, f"{path}/vendor", vendor or "", 4)
     counted = "a count of virtual functions"
     totalvfs = tree.tolerated(None, _device_count, tree, f"{path}/sriov_totalvfs", counted)
     known = within or ()
     made = {*vdpa, *(name for name in within or () if _VDPA.fullmatch(name))}
     return PCIDevice(
         address=address,
-        vendor_id=_digits(tree, f"{path}/vendor", vendor or "", 4),
+        vendor_id=vendor_id,
         product_id=_hexadecimal(tree, f"{path}/device", 4),
         class_id=_hexadecimal(tree, f"{path}/class", 6),
         numa_node=tree.tolerated(None, _numa_node, tree, f"{path}/numa_node"),
@@ -672,7 +677,17 @@ def _device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice | None
         interfaces=tuple(_interfaces(tree, path, known)),
         vdpa=tuple(sorted(made, key=_by_number)),
         mediated_types=tuple(_mediated_types(tree, path, known)),
+        uuid=_gpu_uuid(tree, address) if vendor_id == _NVIDIA else None,
     )
+
+
+def _gpu_uuid(tree: Tree, address: str) -> str | None:
+    """Return the UUID of a GPU, None where its driver does not tell it.
+
+    Until somebody uses it first, the driver says ``GPU-????????-????-????-????-????????????``.
+    """
+    found = _GPU_UUID.search(tree.optional(f"{GPUS}/{address}/information") or "")
+    return found[1] if found else None
 
 
 # --- SR-IOV -------------------------------------------------------------------------------------

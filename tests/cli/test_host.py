@@ -95,6 +95,7 @@ def test_show_pci_lists_the_devices_and_what_they_are_taken_as(run):
         "interfaces": [],
         "vdpa": [],
         "mediated_types": [],
+        "uuid": None,
         "taken_as": None,
         "rule": None,
         "skipped": None,

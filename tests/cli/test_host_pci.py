@@ -144,6 +144,7 @@ def test_programs_are_told_all_that_is_known(run):
         "interfaces": [{"name": "eth0", "mac": "3c:ec:ef:01:02:03"}],
         "vdpa": [],
         "mediated_types": [],
+        "uuid": None,
         "taken_as": "CUSTOM_NIC",
         "rule": "8086:37d2=CUSTOM_NIC",
         "skipped": None,

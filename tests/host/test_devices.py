@@ -83,6 +83,7 @@ def test_facts_that_last_are_kept_and_the_driver_is_not():
         interfaces=(NetworkInterface("eth0", "3c:ec:ef:01:02:03"), NetworkInterface("eth1")),
         mediated_types=(MediatedType("a-1", available=3), MediatedType("a-2")),
         vdpa=("vdpa0",),
+        uuid="GPU-7",
     )
     (device,) = found(["8086:*="], card).devices
     assert dict(device.facts) == {
@@ -92,6 +93,7 @@ def test_facts_that_last_are_kept_and_the_driver_is_not():
         "revision": "02",
         "sriov_totalvfs": "8",
         "subsystem": "15d9:37d2",
+        "uuid": "GPU-7",
         "vdpa": "vdpa0",
     }
     bound = dataclasses.replace(card, driver="vfio-pci", sriov_numvfs=0)

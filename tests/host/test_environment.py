@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -124,6 +125,19 @@ def test_a_device_is_called_by_its_uuid_where_that_is_known(ledger, claimed):
     assert claimed("DEVICES=PGPU")["CUDA_VISIBLE_DEVICES"] == UUID
     ledger.release("job")
     assert claimed("PGPU=2")["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_gpus_that_discovery_found_are_called_by_their_uuids(ledger, claimed):
+    found = [
+        dataclasses.replace(one, uuid=UUID[:-1] + str(n))
+        for n, one in enumerate(gpus(NVIDIA, "3b", "86"))
+    ]
+    sync_host(ledger, provider_tree(machine(*found), rules=["10de:*=PGPU"]))
+    told = claimed({"box/0000:86:00.0": "PGPU=1"})
+    assert told["CUDA_VISIBLE_DEVICES"] == UUID[:-1] + "1"
+    unknown = [dataclasses.replace(one, uuid=None, driver="vfio-pci") for one in found]
+    sync_host(ledger, provider_tree(machine(*unknown), rules=["10de:*=PGPU"]))
+    assert job_environment(ledger.held("job"), ledger.provider("box")) == told
 
 
 def test_plain_gpus_are_numbered_by_the_numbers_of_their_names(ledger, claimed):

@@ -166,6 +166,30 @@ def test_a_count_that_is_none_is_refused_and_named(gpu, tmp_path, text):
         devices(tmp_path)
 
 
+# --- GPUs ---------------------------------------------------------------------------------------
+
+UUID = "GPU-8d1f3c52-5f0c-9c0e-4ad8-0b5f1a2c3d4e"
+
+
+def test_a_gpu_is_known_by_its_uuid(trees, tmp_path):
+    functions = (
+        trees.Function(bus=0x3B, vendor="10de", class_id="030200", uuid=UUID),
+        trees.Function(bus=0x86, vendor="10de", class_id="030200"),
+    )
+    trees.write(tmp_path, trees.Shape(functions=functions))
+    assert [one.uuid for one in devices(tmp_path).values()] == [UUID, None]
+
+
+@pytest.mark.parametrize("told", [UUID.replace("8", "?"), "GPU-8d1f", "", f"{UUID}0", "MIG-1"])
+def test_a_uuid_that_is_not_told_is_not_known(trees, tmp_path, told):
+    function = trees.Function(bus=0x3B, vendor="10de", uuid=UUID)
+    trees.write(tmp_path, trees.Shape(functions=(function,)))
+    path = tmp_path / "proc/driver/nvidia/gpus/0000:3b:00.0/information"
+    path.write_text(f"Model: H100\nGPU UUID: \t {told}\n")
+    (found,) = devices(tmp_path).values()
+    assert found.uuid is None
+
+
 # --- places that cannot be named -----------------------------------------------------------------
 
 
@@ -195,6 +219,7 @@ ETH0 = NetworkInterface("eth0")
         ("PCIDevice.mediated_types", {"mediated_types": ("nvidia-35",)}),
         ("id of PCIDevice.mediated_types", {"mediated_types": (MediatedType("a"),) * 2}),
         ("PCIDevice.vdpa", {"vdpa": (7,)}),
+        ("PCIDevice.uuid", {"uuid": ""}),
         ("PCIDevice.parent_address", {"kind": DeviceKind.VDPA}),
         ("PCIDevice.parent_address", {"kind": DeviceKind.VDPA, "parent_address": PF}),
         ("PCIDevice.parent_address", {"parent_address": VF}),

@@ -47,6 +47,7 @@ class Function:
     vdpa: int = 0
     interfaces: tuple[NetworkInterface, ...] = ()
     mediated_types: tuple[MediatedType, ...] = ()
+    uuid: str | None = None
 
     @property
     def address(self) -> str:
@@ -197,7 +198,7 @@ def _devices(shape: Shape) -> list[PCIDevice]:
     devices = []
     for each in shape.functions:
         devices.append(_device(each))
-        part = dataclasses.replace(each, totalvfs=0, interfaces=(), mediated_types=())
+        part = dataclasses.replace(each, totalvfs=0, interfaces=(), mediated_types=(), uuid=None)
         devices.extend(
             dataclasses.replace(
                 _device(part),
@@ -228,6 +229,7 @@ def _device(each: Function) -> PCIDevice:
         subsystem_product_id="87c1",
         interfaces=each.interfaces,
         mediated_types=each.mediated_types,
+        uuid=each.uuid,
     )
 
 
@@ -370,6 +372,9 @@ def _write_device(root: pathlib.Path, shape: Shape, device: PCIDevice) -> None:
         texts["sriov_numvfs"] = str(device.sriov_numvfs)
     for name, text in texts.items():
         put(root, f"{home}/{name}", f"{text}\n")
+    if device.uuid:
+        text = f"Model: \t\t NVIDIA H100\nGPU UUID: \t {device.uuid}\nVideo BIOS: \t 96.00\n"
+        put(root, f"proc/driver/nvidia/gpus/{device.address}/information", text)
     absolute = shape.absolute_links
     links = {f"sys/bus/pci/devices/{device.address}": ("/" if absolute else "../../../../") + home}
     if device.parent_address:
@@ -441,10 +446,13 @@ def functions(draw: st.DrawFn) -> Function:
     total = draw(st.sampled_from([0, 0, 8, 64]))
     names = draw(st.lists(st.sampled_from(["eth0", "enp96s0f0", "ib1"]), max_size=2, unique=True))
     types = draw(st.lists(st.sampled_from(["nvidia-35", "nvidia-256"]), max_size=2, unique=True))
+    vendor = draw(st.sampled_from(["8086", "10de"]))
+    uuids = st.none() | st.uuids().map(lambda one: f"GPU-{one}")
     return Function(
         bus=draw(st.integers(0, 255)),
         node=draw(st.none() | st.integers(0, 99)),
-        vendor=draw(st.sampled_from(["8086", "10de"])),
+        vendor=vendor,
+        uuid=draw(uuids) if vendor == "10de" else None,
         class_id=draw(st.sampled_from(["020000", "030200", "0b4000"])),
         totalvfs=total,
         vfs=draw(st.integers(0, min(total, 9))),
