@@ -39,8 +39,8 @@ ENABLED = os.environ.get("RESOURCE_OBJECTS_FAST", "1") != "0"
 
 _UNSET: Any = object()
 
-#: Types of which one default can be shared by all objects.
-_ATOMS = (int, str, bool, decimal.Decimal, type(None))
+#: Types whose values never change, so that objects share them.
+ATOMS = (int, str, bool, decimal.Decimal, type(None))
 
 
 def accelerate(cls: type[ResourceObject], base: type[ResourceObject]) -> None:
@@ -189,7 +189,7 @@ def _step(cls: type[ResourceObject], name: str) -> tuple[str, str, Any, Any, Cal
 
 def _is_fixed(value: object) -> bool:
     """Return whether a default cannot change: an atom, or empty and hashable."""
-    return isinstance(value, _ATOMS) or (type(value).__hash__ is not None and not value)
+    return isinstance(value, ATOMS) or (type(value).__hash__ is not None and not value)
 
 
 def _check(field: Any) -> Callable[..., Any]:

@@ -384,7 +384,9 @@ class ResourceObject(ovo.VersionedObject):
         memo[id(self)] = twin
         twin._prepare(self._context)
         for name, value in self._set_fields():
-            object.__setattr__(twin, f"_obj_{name}", copy.deepcopy(value, memo))
+            if type(value) not in _fast.ATOMS:  # asked here, for a call of deepcopy costs more
+                value = copy.deepcopy(value, memo)
+            object.__setattr__(twin, f"_obj_{name}", value)
         twin._after_copy()
         twin._reset_to(set(self._changed_fields))
         return twin

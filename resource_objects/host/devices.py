@@ -15,8 +15,8 @@ said why:
   given out.
 
 What is kept of a device beside this are facts about the thing itself: its subsystem, revision, how
-far it can be split, its network interfaces with their MAC addresses, vDPA devices, types of mediated
-devices, and the UUID of a GPU. The driver is none: it changes with who holds the device.
+far it can be split, its network interfaces with their MAC addresses, vDPA devices, types of
+mediated devices, and the UUID of a GPU. The driver is none: it changes with who holds the device.
 """
 
 from __future__ import annotations

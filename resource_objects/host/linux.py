@@ -605,8 +605,8 @@ def _path(tree: Tree, kind: str) -> str | None:
 # PCI functions from ``/sys/bus/pci/devices``: SR-IOV, interfaces, vDPA and mediated devices.
 #
 # Source: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``, ``sysfs-bus-vdpa`` and
-# ``sysfs-bus-vfio-mdev``, and ``Documentation/PCI/pci-iov-howto.rst``; for the UUIDs of GPUs NVIDIA's
-# driver README, "Using the proc Filesystem Interface". It tells none of MIG instances.
+# ``sysfs-bus-vfio-mdev``, and ``Documentation/PCI/pci-iov-howto.rst``; for the UUIDs of GPUs the
+# README of NVIDIA's driver, *Using the /proc File System Interface*. None tells MIG instances.
 
 DEVICES = "/sys/bus/pci/devices"
 VDPA = "/sys/bus/vdpa/devices"

@@ -153,9 +153,10 @@ def trees(columns: Columns) -> list[Provider]:
     disabled = columns.disabled
     rows = sorted(zip(*columns.providers[:8], strict=True), key=lambda row: row[2], reverse=True)
     for provider_id, uuid, name, parent_id, _root_id, generation, *at in _bottom_up(rows):
-        provider = Provider(
+        own = inventories_of(records.get(provider_id, ()), kinds.get(provider_id, ()))
+        provider = Provider.owning(
             name,
-            inventories_of(records.get(provider_id, ()), kinds.get(provider_id, ())),
+            own,
             traits=traits.get(provider_id, ()),
             uuid=uuid,
             generation=generation,
@@ -166,7 +167,8 @@ def trees(columns: Columns) -> list[Provider]:
             adopted_at=at[1],
             disabled=disabled.get(provider_id),
         )
-        provider.obj_reset_changes(recursive=True)
+        own.obj_reset_changes(recursive=True)
+        provider.obj_reset_changes()  # what is below it was made so, and the rest cannot change
         children[parent_id].append(provider)
     return sorted(children[None], key=lambda root: root.name)
 
@@ -213,7 +215,7 @@ def inventories_of(
         )
     for name, record in by_class.items():
         found[name] = resource(name).inventory_from_records([record])
-    return Inventories(found)
+    return Inventories.owning(found)
 
 
 def own_inventories(columns: Columns, number: int) -> Inventories:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
@@ -128,6 +128,13 @@ class Provider(base.ResourceObject):
             adopted_at=adopted_at,
             disabled=disabled,
         )
+
+    @classmethod
+    def owning(cls, name: str, inventories: Inventories, **values: Any) -> Self:
+        """Return a provider of inventories that nobody else has: they are not copied."""
+        made = cls.__new__(cls)
+        base.ResourceObject.__init__(made, name=name, inventories=inventories, **values)
+        return made
 
     def add(
         self,
@@ -275,6 +282,8 @@ class Provider(base.ResourceObject):
         :raises InvalidTree: for a share of or in an inventory that is not there, of itself, said
             twice, or in what itself uses something that the sharer does not state too
         """
+        if not any(provider.shares for provider in self.walk()):
+            return
         kept = {(p.name, name) for p in self.walk() for name in kept_classes(p.inventories)}
         stated: dict[tuple[str, str], set[tuple[str, str]]] = {}
         for provider in self.walk():

@@ -91,6 +91,13 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         return given if isinstance(given, cls) else cls(given)
 
     @classmethod
+    def owning(cls, made: Mapping[str, Inventory]) -> Self:
+        """Return inventories of ones that nobody else has, by name: they are not copied."""
+        found = cls.__new__(cls)
+        base.ResourceObject.__init__(found, by_class=made)
+        return found
+
+    @classmethod
     def parse(cls, text_form: str) -> Self:
         """Return what ``CLASS=TOTAL[:figure=value]...,...`` says; :func:`str` gives it back.
 

@@ -242,6 +242,32 @@ def test_batches_before_an_error_are_done(ledger):
     assert [one.name for one in ledger.trees()] == ["rack", "lab-0", "lab-1"]
 
 
+def test_equal_machines_are_what_each_would_be_alone(ledger):
+    """Those after the first of an entry are named, not worked out."""
+    text = """machines:
+  lab-[0-2]:
+    inventories: VCPU=8
+    children:
+      /a: {children: {'/x[0-1]': {inventories: PGPU=1, split: halves, traits: [CUSTOM_A]}}}
+      /b: {inventories: VCPU=2, shares: [VCPU uses 1 VCPU of /], children: {/y: {aggregates: [r]}}}
+"""
+    apply_site(ledger, Site.parse(text))
+    assert not plan_site(ledger, Site.parse(text), prune=True)
+    with ro.connect("memory://") as other:
+        for n in range(3):
+            apply_site(other, Site.parse(text.replace("lab-[0-2]", f"lab-{n}")))
+        assert sorted(map(_said, other.trees()), key=str) == sorted(
+            map(_said, ledger.trees()), key=str
+        )
+    ledger.change("lab-1/a/x1", traits=["CUSTOM_B"])
+    ledger.change("lab-2", inventories="VCPU=9")
+    assert str(plan_site(ledger, Site.parse(text))).splitlines() == [
+        "~ lab-1/a/x1: +CUSTOM_A -CUSTOM_B",
+        "~ lab-2: VCPU=8",
+    ]
+    assert apply_site(ledger, Site.parse(text)).updated == 2
+
+
 # --- out of service ---
 
 

@@ -53,6 +53,7 @@ Slurm and pdsh.
 ``reading``     from text to entries; ``nodes``: YAML as values with their lines
 ``writing``     from trees to entries, and from entries to text
 ``trees``       the tree of a machine, as an entry says it beside what is kept
+``patterns``    machines that are equal but for their names, worked out once
 ``applying``    a site and a ledger: export, apply, plan
 ==============  ===================================================================================
 """

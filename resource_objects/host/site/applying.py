@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
+from resource_objects.host.site.patterns import Kept, Patterns
 from resource_objects.host.site.reading import fault_at
 from resource_objects.host.site.site import Site
 from resource_objects.host.site.trees import outages_of, tree_of
@@ -19,14 +22,16 @@ from resource_objects.ledger.definitions import (
     subject_of_roots,
 )
 from resource_objects.providers import Provider
-from resource_objects.providers.columns import trees
+from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
+    ProviderDefinition,
     ProviderRemoval,
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.row_diff import kept_definitions
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -124,10 +129,11 @@ def apply_site(
     """
     every = _entries(site)
     size = _size(batch, len(every))
+    comparer = _Comparer(ledger, site, prune)
     done = SiteResult()
     for start in range(0, len(every), size):
         some = every[start : start + size]
-        result = _written(ledger, site, some, prune)
+        result = comparer.write(some)
         done = SiteResult(
             done.created + result.created,
             done.updated + result.updated,
@@ -157,19 +163,19 @@ def plan_site(ledger: Ledger, site: Site, *, prune: bool = False) -> Plan:
     + lab-0: VCPU=64
     """
     every = _entries(site)
-    wanted = _compared(ledger, site, every, prune)
+    wanted = _Comparer(ledger, site, prune).compare(every)
     changes = [*wanted.changes]
     if prune:
         changes.append(DefinitionChanges("site", removals=tuple(_unnamed(ledger, every))))
     found = [one for one in changes if one]
     definitions = merge_changes("site", found) if found else None
-    known = {one.uuid or "": one.name for root in wanted.kept for one in root.walk()}
-    mentioned = [one.provider_uuid for one in wanted.disabling if one.provider_uuid in known]
-    plan = Plan(
-        definitions,
-        names={uuid: known[uuid] for uuid in mentioned},
-        disabling=wanted.disabling,
+    uuids = [one.provider_uuid for one in wanted.disabling]
+    read = (
+        ledger.backend.read(*uuids, allocations=False).providers if uuids else Columns().providers
     )
+    known = zip(read.uuid, read.name, strict=True)
+    mentioned = {uuid: name for uuid, name in known if uuid in uuids}
+    plan = Plan(definitions, names=mentioned, disabling=wanted.disabling)
     if plan:
         ledger.apply(plan, dry_run=True)
     return plan
@@ -194,57 +200,101 @@ def _told(found: Sequence[_T], progress: Progress | None) -> Iterator[_T]:
             progress(number + 1, len(found))
 
 
-def _written(ledger: Ledger, site: Site, some: Sequence[Entry], prune: bool) -> SyncResult:
-    """Write a batch, again if somebody changed a machine in between."""
+class _Comparer:
+    """Compares what a file says with what is kept, a batch at a time."""
 
-    def compare() -> Comparison:
-        return _compared(ledger, site, some, prune)
+    def __init__(self, ledger: Ledger, site: Site, prune: bool) -> None:
+        self._ledger = ledger
+        self._site = site
+        self._prune = prune
+        self._had = PartInventories()
+        self._patterns = Patterns(self._had, prune)
 
-    subject = subject_of_roots([entry.name for entry in some])
-    return ledger.definitions.write("define", subject, None, compare)
+    def write(self, some: Sequence[Entry]) -> SyncResult:
+        """Write a batch, again if somebody changed a machine in between."""
+        subject = subject_of_roots([entry.name for entry in some])
+        write = self._ledger.definitions.write
+        return write("define", subject, None, lambda: self.compare(some))
 
+    def compare(self, some: Sequence[Entry]) -> Comparison:
+        """Compare some machines as the file wants them with those that are kept."""
+        keys = [names.provider_key(entry.name) for entry in some]
+        columns = self._ledger.backend.read(*keys, allocations=False) if keys else Columns()
+        kept, every = _kept(columns)
+        told: list[DefinitionChanges | None] = []
+        others: list[tuple[Entry, str]] = []
+        for entry, key in zip(some, keys, strict=True):
+            told.append(self._patterns.changes(entry, kept.get(key), every))
+            if told[-1] is None:
+                others.append((entry, key))
+        read = trees(columns) if others else []
+        worked_out = iter(self._worked_out(others, read))
+        changes = tuple(next(worked_out) if one is None else one for one in told)
+        disabling = tuple(self._disabling(columns, every, changes, some))
+        return Comparison(read, changes, disabling=disabling)
 
-def _compared(ledger: Ledger, site: Site, some: Sequence[Entry], prune: bool) -> Comparison:
-    """Compare the trees of some machines as the file wants them with those that are kept."""
-    keys = [names.provider_key(entry.name) for entry in some]
-    read = trees(ledger.backend.read(*keys, allocations=False)) if keys else []
-    kept = {key: root for root in read for key in (root.name, root.uuid)}
-    roots: list[Provider] = []
-    had = PartInventories()
-    for entry, key in zip(some, keys, strict=True):
+    def _worked_out(
+        self, some: Sequence[tuple[Entry, str]], read: Sequence[Provider]
+    ) -> tuple[DefinitionChanges, ...]:
+        """Return what machines are to be changed by, as trees of objects."""
+        kept = {key: root for root in read for key in (root.name, root.uuid)}
+        roots: list[Provider] = []
+        for entry, key in some:
+            with self._naming(entry):
+                roots.append(tree_of(entry, kept.get(key), self._had, self._prune))
+        check_roots(roots)
         try:
-            before = kept.get(key)
-            wanted = tree_of(entry, before, had, prune)
-            if wanted.shares or any(one.shares for one in wanted.walk()):
-                wanted.check_shares()
+            return compared(read, roots).changes
+        except exceptions.InvalidTree:
+            for (entry, _), root in zip(some, roots, strict=True):
+                with self._naming(entry):
+                    root.check_shares()
+            raise
+
+    @contextlib.contextmanager
+    def _naming(self, entry: Entry) -> Iterator[None]:
+        """Name the line of an entry where it cannot be."""
+        try:
+            yield
         except exceptions.InvalidInput as error:
-            raise fault_at(site.file, entry.part.line, error, entry.name) from error
-        roots.append(wanted)
-    check_roots(roots)
-    found = compared(read, roots)
-    disabling = tuple(_disabling(ledger, found, some, prune))
-    return dataclasses.replace(found, disabling=disabling) if disabling else found
+            raise fault_at(self._site.file, entry.part.line, error, entry.name) from error
+
+    def _disabling(
+        self,
+        columns: Columns,
+        kept: Kept,
+        changes: Iterable[DefinitionChanges],
+        some: Sequence[Entry],
+    ) -> Iterator[DisableOrder]:
+        """Yield what is put out of service, or into it again; what is over is in service."""
+        wanted: dict[str, Outage] = {}
+        for entry in some:
+            wanted |= outages_of(entry, self._prune)
+        if not wanted:
+            return
+        uuids = {name: one.uuid for name, one in kept.items()}
+        for change in changes:
+            made = (*change.creates, *(one.definition for one in change.updates))
+            uuids |= {one.name: one.uuid for one in made}
+        given = columns.providers
+        called = dict(zip(given.provider_id, given.name, strict=True))
+        out = {called[number]: one for number, one in columns.disabled.items()}
+        is_timed = any(one.until is not None for one in wanted.values())
+        now = self._ledger.now() if is_timed else None
+        for name, said in wanted.items():
+            outage = said if now is None else said.at(now)
+            if outage != Outage.of(out.get(name)):
+                yield DisableOrder(uuids[name], outage.reason, outage.until)
 
 
-def _disabling(
-    ledger: Ledger, found: Comparison, some: Sequence[Entry], prune: bool
-) -> Iterator[DisableOrder]:
-    """Yield what is put out of service, or into it again; what is over is in service."""
-    wanted: dict[str, Outage] = {}
-    for entry in some:
-        wanted |= outages_of(entry, prune)
-    if not wanted:
-        return
-    kept = {one.name: one for root in found.kept for one in root.walk()}
-    uuids = {name: one.uuid or "" for name, one in kept.items()}
-    for change in found.changes:
-        made = (*change.creates, *(one.definition for one in change.updates))
-        uuids |= {one.name: one.uuid for one in made}
-    now = ledger.now() if any(one.until is not None for one in wanted.values()) else None
-    for name, said in wanted.items():
-        outage = said if now is None else said.at(now)
-        if outage != Outage.of(kept[name].disabled if name in kept else None):
-            yield DisableOrder(uuids[name], outage.reason, outage.until)
+def _kept(columns: Columns) -> tuple[dict[str, Kept], Kept]:
+    """Return the trees in columns by the name and the uuid of their roots, and all providers."""
+    below: dict[str, dict[str, ProviderDefinition]] = defaultdict(dict)
+    every: dict[str, ProviderDefinition] = {}
+    for one in kept_definitions(columns).values():
+        below[one.root_uuid][one.definition.name] = every[one.definition.name] = one.definition
+    roots = {one.uuid: one.name for one in every.values() if one.parent_uuid is None}
+    return {key: below[uuid] for uuid, name in roots.items() for key in (uuid, name)}, every
 
 
 def _unnamed(ledger: Ledger, every: Sequence[Entry]) -> list[ProviderRemoval]:
