@@ -14,6 +14,7 @@ from resource_objects.host.site.patterns import Kept, Patterns
 from resource_objects.host.site.reading import fault_at
 from resource_objects.host.site.site import Site
 from resource_objects.host.site.trees import outages_of, tree_of
+from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
     Comparison,
     SyncResult,
@@ -73,7 +74,7 @@ def export_site(
 ) -> Site:
     """Return the file that says what a ledger keeps, at one moment; without who holds what.
 
-    Cost: one read of everything, and some 100 microseconds for each provider.
+    Cost: one read of everything, and some 50 microseconds for each provider.
 
     :param hosts: only the trees of these providers (names or uuids)
     :param progress: is called with how many machines are done, and of how many
@@ -89,12 +90,16 @@ def export_site(
         inventories: VCPU=8
     """
     keys = [names.provider_key(host) for host in hosts]
-    roots = trees(ledger.backend.read(*keys, allocations=False))
-    known = {key for root in roots for one in root.walk() for key in (one.name, one.uuid)}
+    columns = ledger.backend.read(*keys, allocations=False)
+    given = columns.providers
+    known = {*given.name, *given.uuid}
     for key in keys:
         if key not in known:
             raise exceptions.ProviderNotFound(key)
-    return Site.of(_told(roots, progress))
+    uuid = dict(zip(given.provider_id, given.uuid, strict=True))
+    out = {uuid[number]: one for number, one in columns.disabled.items()}
+    definitions = (one.definition for one in kept_definitions(columns).values())
+    return Site.of_definitions(Writer(definitions, out), progress)
 
 
 def apply_site(
@@ -191,13 +196,6 @@ def _size(batch: int | None, every: int) -> int:
     if batch is not None and (type(batch) is not int or batch < 1):
         raise exceptions.InvalidField("batch", batch, "a number of machines, or None")
     return batch or max(every, 1)
-
-
-def _told(found: Sequence[_T], progress: Progress | None) -> Iterator[_T]:
-    for number, one in enumerate(found):
-        yield one
-        if progress is not None and (number + 1) % BATCH == 0:
-            progress(number + 1, len(found))
 
 
 class _Comparer:

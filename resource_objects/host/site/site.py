@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Self
 
 from resource_objects.host.site.nodes import read_nodes
@@ -13,7 +13,12 @@ from resource_objects.host.site.ranges import expanded
 from resource_objects.host.site.reading import VERSION, Reader
 from resource_objects.host.site.writing import Writer, entry_lines, joined
 from resource_objects.providers import Provider
+from resource_objects.providers.definition import ProviderDefinition, definition_of
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
+
+#: After so many machines it is told how far it is.
+TOLD = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,10 +59,31 @@ class Site:
 
         Cost: linear in the providers.
         """
-        writer = Writer()
-        found: tuple[list[SitePart], list[SitePart]] = ([], [])
+        definitions: list[ProviderDefinition] = []
+        out: dict[str, Disabled] = {}
         for root in roots:
-            found[SHARES in root.traits].append(writer.part(root, root, None))
+            called = {one.name: one.name for one in root.walk()}
+            for one, above in root.parents():
+                parent = None if above is None else above.name
+                definitions.append(definition_of(one, one.name, parent, called))
+                if one.disabled is not None:
+                    out[one.name] = one.disabled
+        return cls.of_definitions(Writer(definitions, out))
+
+    @classmethod
+    def of_definitions(
+        cls, writer: Writer, told: Callable[[int, int], object] | None = None
+    ) -> Self:
+        """Return the file that says what a writer was given.
+
+        :param told: is called with how many machines are done, and of how many
+        """
+        found: tuple[list[SitePart], list[SitePart]] = ([], [])
+        roots = writer.roots
+        for number, root in enumerate(roots, 1):
+            found[SHARES in root.traits].append(writer.part(root, root))
+            if told is not None and number % TOLD == 0:
+                told(number, len(roots))
         machines, pools = map(joined, found)
         return cls(machines, pools)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +18,10 @@ from resource_objects.host.site.parts import (
     read_share,
 )
 from resource_objects.host.site.ranges import key_below
-from resource_objects.names import natural_order
-from resource_objects.providers import Provider
-from resource_objects.providers.definition import to_records
+from resource_objects.names import natural_order, resource_class_order
+from resource_objects.providers.definition import ProviderDefinition, ShareRecord, to_records
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
-from resource_objects.providers.provider import Share
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
@@ -29,34 +29,59 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
 
 
 class Writer:
-    """Makes entries of providers; what is equal is worked out once."""
+    """Makes entries of trees of definitions; what is equal is worked out once.
 
-    def __init__(self) -> None:
+    :param out: what of them is out of service, by uuid
+    """
+
+    def __init__(
+        self, definitions: Iterable[ProviderDefinition], out: Mapping[str, Disabled]
+    ) -> None:
+        self._names: dict[str, str] = {}
+        self._below: dict[str | None, list[ProviderDefinition]] = defaultdict(list)
+        for one in definitions:
+            self._names[one.uuid] = one.name
+            self._below[one.parent_uuid].append(one)
+        self._out = out
         self._texts: dict[InventoryRecord, str] = {}
         self._bodies: dict[Any, tuple[Any, ...]] = {}
 
-    def part(self, provider: Provider, root: Provider, parent: str | None) -> SitePart:
-        """Return the entry of a provider."""
-        records, kinds = to_records(provider.inventories)
-        shares = tuple(sorted(_share_text(share, provider, root) for share in provider.shares))
-        key = (records, kinds, shares)
+    @property
+    def roots(self) -> list[ProviderDefinition]:
+        """The roots of the trees."""
+        return self._below[None]
+
+    def part(
+        self, one: ProviderDefinition, root: ProviderDefinition, parent: str | None = None
+    ) -> SitePart:
+        """Return the entry of a provider of the tree of a root."""
+        records = tuple(sorted(one.inventories, key=_in_order))
+        shares = tuple(sorted(self._share(share, one, root) for share in one.shares))
+        key = (records, one.kinds, shares)
         body = self._bodies.get(key)
         if body is None:
-            body = self._bodies[key] = self._body(records, kinds, shares)
+            body = self._bodies[key] = self._body(records, one.kinds, shares)
         inventories, split, shares, structured = body
-        below = provider.children
-        traits = provider.traits - {SHARES} if provider is root else provider.traits
+        below = self._below.get(one.uuid)
+        traits = one.traits - {SHARES} if one is root else one.traits
         return SitePart(
-            key_below(provider.name, parent),
+            key_below(one.name, parent),
             inventories,
             tuple(sorted(traits)) or None,
-            tuple(sorted(provider.aggregates or ())) or None,
+            tuple(sorted(one.aggregates or ())) or None,
             split,
             shares,
             structured,
-            None if provider.disabled is None else Outage.of(provider.disabled),
-            joined(self.part(one, root, provider.name) for one in below) if below else (),
+            Outage.of(self._out[one.uuid]) if one.uuid in self._out else None,
+            joined(self.part(each, root, one.name) for each in below) if below else (),
         )
+
+    def _share(self, share: ShareRecord, one: ProviderDefinition, root: ProviderDefinition) -> str:
+        said = f"{share.resource_class} uses {share.factor} {share.of_class}"
+        if share.of_uuid == one.uuid:
+            return said
+        name = self._names[share.of_uuid]
+        return f"{said} of {'/' if share.of_uuid == root.uuid else key_below(name, root.name)}"
 
     def _body(
         self,
@@ -102,9 +127,8 @@ class Writer:
                     found, of_split = inventories_of_part(part)
                 except exceptions.InvalidInput:
                     continue
-                itself = Provider(ITSELF)
-                again = sorted(_share_text(share, itself, itself) for share in of_split)
-                if again == list(shares) and to_records(found) == (records, kinds):
+                again = sorted(str(share).removesuffix(f" of {ITSELF}") for share in of_split)
+                if again == list(shares) and _alike(to_records(found), (records, kinds)):
                     return inventories, word, None, structured
         return None
 
@@ -153,11 +177,13 @@ def _words(
     yield f"partitions={'+'.join(f'{s}*{slices[s]}' for s in order)}{''.join(parts)}"
 
 
-def _share_text(share: Share, provider: Provider, root: Provider) -> str:
-    said = f"{share.resource_class} uses {share.factor} {share.of_class}"
-    if share.of == provider.name:
-        return said
-    return f"{said} of {'/' if share.of == root.name else key_below(share.of, root.name)}"
+def _in_order(record: InventoryRecord) -> tuple[int, str]:
+    return resource_class_order(record.resource_class)
+
+
+def _alike(one: tuple[Iterable[Any], ...], other: tuple[Iterable[Any], ...]) -> bool:
+    """Return whether both are the same records, in whichever order."""
+    return [*map(frozenset, one)] == [*map(frozenset, other)]
 
 
 # --- text ---
