@@ -1,18 +1,32 @@
-"""Claims per second through the front door: memory, and a SQLite file on one thread."""
+"""Claims per second through the front door: memory, and a SQLite file on one thread.
+
+And machines per second of a site in a file.
+"""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 
 import resource_objects as ro
 from benchmarks.measure import Row, rate
+from resource_objects.host.site import Site, apply_site, export_site
 
 REQUEST = "VCPU=1,MEMORY_MB=512,DISK_GB=1"
 LEAST = 1000.0
+MACHINES = 300
+LEAST_MACHINES = 2000.0
+GPUS = f"""machines:
+  lab-[0-{MACHINES - 1}]:
+    inventories: VCPU=64,MEMORY_MB=512000
+    aggregates: [rack-1]
+    children:
+      /gpu[0-7]: {{inventories: PGPU=1, split: halves, traits: [CUSTOM_H100]}}
+"""
 
 
 def rows() -> Iterator[Row]:
@@ -30,6 +44,9 @@ def rows() -> Iterator[Row]:
             f"sqlite:///{path}/full.db?synchronous=FULL",
             LEAST,
         )
+        yield from _site("memory", lambda _: "memory://")
+        files = f"sqlite:///{path}/site"
+        yield from _site("SQLite", lambda number: f"{files}{number}.db?synchronous=NORMAL")
 
 
 def _backend(name: str, url: str, least: float | None = None) -> Iterator[Row]:
@@ -56,6 +73,28 @@ def _backend(name: str, url: str, least: float | None = None) -> Iterator[Row]:
             ledger.release(f"whole-{number}")
 
         yield rate(f"{name}: snapshot of 1,200 consumers, search, claim and release", whole, 200)
+
+
+def _site(name: str, url: Callable[[int], str]) -> Iterator[Row]:
+    """Yield how many machines with eight GPUs each are applied and exported per second."""
+    site = Site.parse(GPUS)
+    taken: dict[str, list[float]] = {}
+    for number in range(3):
+        with ro.connect(url(number)) as ledger:
+            steps: dict[str, Callable[[], object]] = {
+                "apply": lambda: apply_site(ledger, site),
+                "apply again": lambda: apply_site(ledger, site),
+                "export": lambda: str(export_site(ledger)),
+            }
+            for step, do in steps.items():
+                start = time.perf_counter()
+                do()
+                taken.setdefault(step, []).append(MACHINES / (time.perf_counter() - start))
+    for step, rates in taken.items():
+        found = statistics.median(rates)
+        target, is_met = f"at least {LEAST_MACHINES:g}", found >= LEAST_MACHINES
+        row = f"{name}: machines of a site with eight GPUs each, {step}"
+        yield Row(row, "per second", found, target=target, met=is_met)
 
 
 def _claimer(ledger: ro.Ledger, found: object) -> Callable[[int], object]:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from resource_objects import exceptions, names
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 #: So many machines are written in one transaction.
 BATCH = 500
 
-_T = TypeVar("_T")
 #: ``progress(done, total)``, in machines.
 Progress = Callable[[int, int], object]
 
