@@ -486,7 +486,8 @@ class Reason:
             )
             each = " each" if len(consumers) > 1 else ""
             held.append(f"{', '.join(consumers)} {parts}{each}")
-        told = f"asked {self.requested} whole, {few} of {self.bound} {verb} whole"
+        place = "" if self.unit is None else f" in one {self.unit}"
+        told = f"asked {self.requested} whole{place}, {few} of {self.bound} {verb} whole"
         return f"{told}: {'; '.join(held)}" if held else told
 
     def _finding(self) -> str:

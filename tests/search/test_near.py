@@ -15,6 +15,7 @@ import resource_objects as ro
 from resource_objects import search
 from resource_objects.exceptions import Rule
 from resource_objects.host import read_environment
+from resource_objects.providers import partitions
 from resource_objects.providers.columns import Columns
 from tests.search import oracle
 from tests.search.compatibility_cases import tree
@@ -361,6 +362,21 @@ def test_a_preference_leaves_steps_to_find_somebody() -> None:
     assert found
     assert found.cut_short
     assert not snapshot.candidates(request, budget=100_000).cut_short
+
+
+def test_devices_that_others_have_in_parts_are_told_so(ledger: ro.Ledger) -> None:
+    root = tree("h", None)
+    for name in ("s0", "s1"):
+        socket = root.add(f"h/{name}", "VCPU=8", traits=["CUSTOM_SOCKET"])
+        for number in range(2):
+            partitions.thousandths(socket.add(f"h/{name}/g{number}", "PGPU=1"))
+    ledger.sync(root)
+    ledger.claim("cem", {"h/s0/g0": "CUSTOM_PGPU_THOUSANDTHS=500"})
+    ledger.claim("dia", {"h/s1/g0": "PGPU=1"})
+    request = ro.Request("PGPU=2", near="CUSTOM_SOCKET", near_policy="required")
+    assert str(ledger.snapshot().candidates(request).explain()) == (
+        "h: h/s0: PGPU asked 2 whole in one CUSTOM_SOCKET, 1 of 2 is whole: cem a half"
+    )
 
 
 def test_what_is_cut_out_of_a_place_is_in_it(ledger: ro.Ledger) -> None:

@@ -464,6 +464,8 @@ class OnePlace:
             return reason
         if reason.rule in (Rule.CAPACITY, Rule.NO_INVENTORY) and reason.unit is None:
             reason = dataclasses.replace(reason, rule=Rule.NEAR, unit=told(self.level))
+        if reason.rule is Rule.NOT_WHOLE:
+            reason = dataclasses.replace(reason, unit=told(self.level))
         if reason.where not in (None, host):
             return reason
         if provider >= 0:
