@@ -62,6 +62,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """Let ``-n auto`` start half as many more: tests wait for servers, disks, processes and leases.
+
+    Not for the long tests, of which storms keep every processor busy.
+    """
+    found = yield
+    if config.getoption("--long") or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return found
+    return found + max(1, found // 2)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Let all workers of pytest-xdist try the same cases, in the same order."""

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
+from tests.support.lengths import some
 from tools.house import House
 
 PACKAGE = Path(ro.__file__).parent
@@ -126,8 +127,15 @@ USES_OF_MESSAGING = {
 }
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("use", USES_OF_MESSAGING)
+#: Each use before us or after, then each the other way round.
+_IN_BOTH_ORDERS = [
+    (use, ("before", "after")[(number + turn) % 2])
+    for turn in range(2)
+    for number, use in enumerate(USES_OF_MESSAGING)
+]
+
+
+@pytest.mark.parametrize(("use", "order"), some(_IN_BOTH_ORDERS, len(USES_OF_MESSAGING)))
 def test_a_program_that_uses_messaging_is_served_as_without_us(use: str, order: str) -> None:
     uses = f"import warnings\nwarnings.simplefilter('ignore')\n{USES_OF_MESSAGING[use]}\n"
     after = """
