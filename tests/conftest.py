@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import shutil
 import sys
@@ -80,14 +81,32 @@ def pytest_configure_node(node: Any) -> None:
     lengths.share(node.config, node.workerinput)
 
 
+def _import_in_turn(config: pytest.Config) -> None:
+    """Import the tests, in each worker of pytest-xdist from another one on.
+
+    In a new checkout nothing is compiled, which takes longer than all else of collecting: so each
+    compiles what the others come to later. What cannot be imported is told when it is collected.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    here = Path(__file__).parent
+    files = [path for path in sorted(here.rglob("test_*.py")) if _PEERS not in path.parents]
+    start = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for path in files[start:] + files[:start]:
+        with contextlib.suppress(Exception):
+            importlib.import_module(".".join(path.relative_to(here.parent).with_suffix("").parts))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Look for no garbage while tests are collected, and afterwards not in what was collected.
 
     Nearly all of it stays: to go through it again and again took half of the time of collecting.
     """
     gc.disable()
     try:
+        _import_in_turn(session.config)
         return (yield)
     finally:
         gc.enable()
