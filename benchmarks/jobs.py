@@ -8,7 +8,9 @@ clock on a server.
 
 from __future__ import annotations
 
+import datetime
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import resource_objects as ro
@@ -22,13 +24,15 @@ PLENTY = "VCPU=1000000,MEMORY_MB=2000000000,DISK_GB=2000000000"
 
 
 def rows() -> Iterator[Row]:
-    """Yield claims and releases of each backend."""
+    """Yield claims and releases of each backend, and what recording use over time adds to them."""
     yield from _claims("memory", "memory://", 40, 20)
+    yield from _recording("memory", "memory://", 40, 20)
     for kind in servers.reachable():
-        if kind != "sqlite":  # that one is measured by the part ledgers
-            with servers.database(kind) as url:
-                backend_for(url).upgrade_database(url)
+        with servers.database(kind) as url:
+            backend_for(url).upgrade_database(url)
+            if kind != "sqlite":  # that one is measured by the part ledgers
                 yield from _claims(servers.SHOWN[kind], url, 6, 10)
+            yield from _recording(servers.SHOWN[kind], url, 20, 20)
 
 
 def _claims(name: str, url: str, rounds: int, calls: int) -> Iterator[Row]:
@@ -58,6 +62,42 @@ def _claims(name: str, url: str, rounds: int, calls: int) -> Iterator[Row]:
             yield Row(f"{name}: claim {way}", "us", min(claims) * 1e6)
             if way.startswith("of "):
                 yield Row(f"{name}: release of a claim {way}", "us", min(releases) * 1e6)
+
+
+#: What recording use over time may make of a claim.
+MOST = 1.1
+
+
+def _recording(name: str, url: str, rounds: int, calls: int) -> Iterator[Row]:
+    """Yield claims and releases with use over time recorded, beside the same without, in turn."""
+    with ro.connect(url) as ledger:
+        if not hasattr(ledger, "record_use"):  # of an older version
+            return
+        ledger.sync(*(ro.Provider(f"recorded{number}", PLENTY) for number in range(4)))
+        clock = time.process_time if url.startswith("memory:") else time.perf_counter
+        taken: dict[tuple[str, bool], list[float]] = defaultdict(list)
+        for number in range(2 * rounds):
+            is_on = number % 2 == 0
+            ledger.record_use(datetime.timedelta(days=400) if is_on else None)
+            jobs = [f"recorded-{number}-{call}" for call in range(calls)]
+            ledger.claim("first", {"recorded0": ASKED})  # which learns whether it is recorded
+            ledger.release("first")
+            claimed = _seconds(lambda job: ledger.claim(job, {"recorded0": ASKED}), jobs, clock)
+            taken["claim", is_on].append(claimed)
+            taken["release", is_on].append(_seconds(ledger.release, jobs, clock))
+        for what in ("claim", "release"):
+            ours, peer = (min(taken[what, is_on]) * 1e6 for is_on in (True, False))
+            most = MOST if what == "claim" else None
+            yield Row(
+                f"{name}: {what} with use over time recorded",
+                "us",
+                ours,
+                peer,
+                "not recorded",
+                ours / peer,
+                "" if most is None else f"at most {most:g} times",
+                None if most is None else ours / peer <= most,
+            )
 
 
 def _seconds(once: Callable[[str], object], jobs: list[str], clock: Callable[[], float]) -> float:

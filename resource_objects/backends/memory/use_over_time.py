@@ -87,8 +87,7 @@ def rename_class(draft: Draft, old: str, new: str) -> None:
 
 def _renamed(intervals: Iterable[UseInterval], old: str, new: str) -> list[UseInterval]:
     return [
-        dataclasses.replace(one, resource_class=new) if one.resource_class == old else one
-        for one in intervals
+        one._replace(resource_class=new) if one.resource_class == old else one for one in intervals
     ]
 
 

@@ -352,6 +352,7 @@ class SQLBackend(Backend):
             self._writing(lambda connection: use_over_time.switch_on(connection, keep))
         elif self._writing(use_over_time.switch_off):
             self._writing(use_over_time.end_intervals)
+        self._records_use = None  # the next write looks
 
     def use_recording(self) -> UseRecording | None:
         """Return whether use over time is recorded. Cost: one small statement."""
