@@ -414,6 +414,8 @@ use_intervals = _table(
     sa.CheckConstraint(f"amount BETWEEN 1 AND {MAX_AMOUNT}", name="amount"),
     # what was used since a day; and what is forgotten, the oldest first
     sa.Index(None, "ended_at"),
+    # one tree less that SQLite writes for each claim
+    sqlite_with_rowid=False,
 )
 
 #: Names of classes that were removed, of which something may have been used.
