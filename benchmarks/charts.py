@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple, TypeAlias
@@ -44,7 +45,29 @@ def picture(lines: Iterable[str], height: float = HEIGHT) -> str:
         'font-family="Helvetica, Arial, sans-serif" font-size="12">'
     )
     ground = f'  <rect width="{WIDTH}" height="{height}" fill="#ffffff"/>'
-    return "\n".join([head, ground, *lines, "</svg>"]) + "\n"
+    return "\n".join([head, ground, *_apart(list(lines)), "</svg>"]) + "\n"
+
+
+#: The name at the end of a line, as :func:`line` writes it.
+_NAME = re.compile(r'  <text x="(?P<x>[\d.]+)" y="(?P<y>[\d.]+)" fill="(?P<colour>[^"]+)">')
+#: How far below each other names stand at least, and how near they may end to be beside each other.
+_LEADING, _BESIDE = 13.0, 80.0
+
+
+def _apart(lines: list[str]) -> list[str]:
+    """Return the lines of a picture with the names of lines moved down where they would overlap."""
+    found = [(number, match) for number, one in enumerate(lines) if (match := _NAME.match(one))]
+    placed: list[tuple[float, float]] = []
+    for number, match in sorted(found, key=lambda one: float(one[1]["y"])):
+        x, y = float(match["x"]), float(match["y"])
+        above = [there + _LEADING for across, there in placed if abs(across - x) < _BESIDE]
+        moved = max([y, *above])
+        placed.append((x, moved))
+        if moved == y:
+            continue
+        head = f'  <text x="{x:.1f}" y="{moved:.1f}" fill="{match["colour"]}">'
+        lines[number] = head + lines[number][match.end() :]
+    return lines
 
 
 def axes(chart: Chart) -> Iterator[str]:
