@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.columns import FormattableColumn
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Lister, Maybe, ShowOne, Text, age_text, duration, misused
+from resource_objects.cli.base import Lister, Maybe, ShowOne, age_text, duration, misused
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -63,6 +63,9 @@ class ShowUsageBetween(Lister):
     until now. The ledger must have been told to record it: usage record --keep 400d.
     """
 
+    columns = ("consumer", "user", "project", "resource_class", "seconds", "hours")
+    nothing = "nothing was used"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -95,8 +98,6 @@ class ShowUsageBetween(Lister):
         self._tell_what_is_missing(report)
         unit = "hours" if parsed_args.hours else "seconds"
         shown = Hours if parsed_args.hours else Seconds
-        if not report and parsed_args.formatter == "table":
-            return (), Text.of("nothing was used")
         return (*(one.value for one in by), "resource_class", unit), [
             (*map(Maybe, one.group(by)), one.resource_class, shown(one.microseconds))
             for one in report
@@ -162,6 +163,8 @@ class RecordUsage(ShowOne):
     What is held now counts from now on: of the time before nothing is known.
     """
 
+    columns = ("recorded", "since", "until", "kept_for")
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
@@ -182,12 +185,11 @@ class RecordUsage(ShowOne):
                 found = ledger.record_use(parsed_args.keep)
             else:
                 found = ledger.use_recording()
-        columns = ("recorded", "since", "until", "kept_for")
         if found is None:
-            return columns, ("no", Maybe(None), Maybe(None), Maybe(None))
+            return self.columns, ("no", Maybe(None), Maybe(None), Maybe(None))
         until = None if found.until is None else _iso(found.until)
         said = "yes" if found.is_on else "no"
-        return columns, (said, _iso(found.since), Maybe(until), age_text(found.keep))
+        return self.columns, (said, _iso(found.since), Maybe(until), age_text(found.keep))
 
 
 def _iso(when: datetime.datetime) -> str:
