@@ -88,11 +88,13 @@ class UsedOverTime:
 
     ``consumer``, ``user`` and ``project`` say the group: None for what is not summed by, and for
     consumers of none. ``microseconds`` is the sum of amounts times the time that they were had: of
-    four devices had for an hour, 14,400,000,000.
+    four devices had for an hour, 14,400,000,000. ``str()`` tells hours.
 
     >>> one = UsedOverTime(resource_class="PGPU", microseconds=14_400_000_000, user="ann")
     >>> one.hours, one.to_dict()["microseconds"]
     (4.0, 14400000000)
+    >>> print(one)
+    ann: PGPU 4.00 hours
     """
 
     resource_class: str
@@ -110,6 +112,10 @@ class UsedOverTime:
     def seconds(self) -> float:
         """The amount times seconds, as near as a float is: to be shown."""
         return self.microseconds / 1_000_000
+
+    def __str__(self) -> str:
+        who = ", ".join(filter(None, (self.project, self.user, self.consumer))) or "in all"
+        return f"{who}: {self.resource_class} {self.hours:.2f} hours"
 
     def group(self, by: Iterable[UseBy]) -> tuple[str | None, ...]:
         """Return the consumer, user and project that it is summed by, in this order."""
