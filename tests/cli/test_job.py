@@ -276,7 +276,7 @@ def test_what_has_expired_is_released_whoever_it_is_of(lab, ledger):
 
 def test_every_command_that_writes_tells_who_it_was(lab):
     lab("provider", "create", "new", "VCPU=4")
-    lab("allocation", "set", "job-1", "new:VCPU=2")
+    lab("allocation", "set", "job-1", "--allocation", "rp=new,VCPU=2")
     lab("claim", "job-2", "VCPU=1")
     lab("allocation", "swap", "job-1", "job-2")
     lab("allocation", "move", "job-2", "--to", "other", "--actor", "me")
