@@ -110,9 +110,12 @@ class Queue:
                 refusal = no
         if leaving is None and backend.held(consumer) is not None:
             raise exceptions.ConsumerExists(consumer) from refusal
-        refusal = self._worth_waiting(consumer, found, refusal)
+        one_way = len(demands) == 1
+        refusal = self._worth_waiting(consumer, found, one_way, refusal)
         try:
-            return self._wait(order, until, refusal, lambda: attempt(self._afresh(found, leaving)))
+            return self._wait(
+                order, until, one_way, refusal, lambda: attempt(self._afresh(found, leaving))
+            )
         finally:
             with contextlib.suppress(exceptions.LedgerError):  # else its lease ends it
                 backend.leave(order.entry)
@@ -121,12 +124,15 @@ class Queue:
         self,
         order: WaitOrder,
         until: float,
+        one_way: bool,
         refusal: exceptions.CapacityException | None,
         attempt: Callable[[], Claim],
     ) -> Claim:
         """Stand in the queue until it is given.
 
         :param until: by the clock of the policy of retries
+        :param one_way: whether there is no other way to give it, so that what refuses that for ever
+            ends the wait
         """
         retries, backend = self._store.retries, self._store.backend
         renewing = retries.lease / _PART
@@ -139,7 +145,8 @@ class Queue:
                 me, renewed = backend.wait(order), retries.clock()
             upto = WaiterFilter(order.awaits, me.number)
             there = backend.list_waiters(upto, MOST_TOLD + 1)
-            ahead = [one.consumer for one in there if one.number != me.number]
+            # by name: the number of one that is gone may be given again
+            ahead = [one.consumer for one in there if one.consumer != me.consumer]
             is_there = len(there) > len(ahead) or len(there) > MOST_TOLD
             if not is_there:  # it was stopped for longer than its lease, and comes last now
                 me, renewed = backend.wait(order), retries.clock()
@@ -150,6 +157,8 @@ class Queue:
                     try:
                         return attempt()
                     except exceptions.CapacityException as no:
+                        if one_way and _is_final(no):  # it was not tried before its turn
+                            raise
                         refusal = no
             left = until - retries.clock()
             if left <= 0:
@@ -174,7 +183,11 @@ class Queue:
         return picture.searched(found.request, found.options)
 
     def _worth_waiting(
-        self, consumer: str, found: Found, refusal: exceptions.CapacityException | None
+        self,
+        consumer: str,
+        found: Found,
+        one_way: bool,
+        refusal: exceptions.CapacityException | None,
     ) -> exceptions.CapacityException | None:
         """Return the refusal, if others hold what is asked for.
 
@@ -187,7 +200,7 @@ class Queue:
                 refusal = exceptions.NoCandidates(f"no candidate for {consumer}", why, why.reasons)
             if refusal is not None and not self.could_ever(found):
                 raise refusal
-        elif isinstance(refusal, _FINAL) or (refusal is not None and _is_too_much(refusal)):
+        elif one_way and refusal is not None and _is_final(refusal):
             raise refusal
         return refusal
 
@@ -234,9 +247,11 @@ class Queue:
         return {one.uuid: one.root_uuid for page in pages for one in page}
 
 
-def _is_too_much(refusal: exceptions.CapacityException) -> bool:
-    """Return whether more is asked of a provider than it can ever give."""
-    return not isinstance(refusal, exceptions.NoCandidates) and any(
+def _is_final(refusal: exceptions.CapacityException) -> bool:
+    """Return whether those named could not give it either if all was given back."""
+    if isinstance(refusal, exceptions.NoCandidates):
+        return False
+    return isinstance(refusal, _FINAL) or any(
         reason.rule is exceptions.Rule.CAPACITY and reason.requested > reason.bound
         for reason in refusal.reasons
     )

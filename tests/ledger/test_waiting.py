@@ -164,6 +164,26 @@ def test_nobody_waits_for_what_can_never_be(lab: ro.Ledger, clock: Time) -> None
     assert waiting(lab) == ["first"]
 
 
+def test_what_can_never_be_is_refused_when_its_turn_comes(lab: ro.Ledger, clock: Time) -> None:
+    first = stand(lab, "first")
+    clock.then = lambda: lab.backend.leave(first.entry)
+    with pytest.raises(exceptions.CapacityException) as refused:
+        lab.claim("job", {"lab-0": "PGPU=5"}, wait=HOUR)
+    assert not isinstance(refused.value, exceptions.WaitTimedOut)
+    assert clock.now < 10
+    assert waiting(lab) == []
+
+
+def test_one_of_several_ways_that_can_never_be_does_not_end_a_wait(
+    lab: ro.Ledger, clock: Time
+) -> None:
+    ways = list(found(lab, "PGPU=1"))
+    fill(lab)
+    lab.disable(ways[-1].host, reason="broken")
+    clock.then = lambda: lab.release("all-of-" + ways[0].host)
+    assert str(lab.claim("job", ways, wait=HOUR)) == f"job holds PGPU=1 of {ways[0].host}"
+
+
 def test_busy_and_never_are_told_apart(lab: ro.Ledger) -> None:
     fill(lab)
     assert not found(lab, "PGPU=4") and lab.could_ever(found(lab, "PGPU=4"))
@@ -242,6 +262,23 @@ def test_who_came_later_waits_though_there_is_room(lab: ro.Ledger, clock: Time) 
     clock.then = then
     assert lab.claim("small", found(lab, "PGPU=1"), wait=HOUR).consumer == "small"
     assert len(looks) == 4
+
+
+def test_who_was_taken_out_is_not_the_one_that_has_its_number_now(
+    lab: ro.Ledger, clock: Time
+) -> None:
+    fill(lab)
+
+    def then() -> None:
+        clock.then = lambda: None
+        lab.backend.leave(stand(lab, "job").entry)  # as another call of the same consumer does
+        stand(lab, "other")
+        lab.release_all(["all-of-lab-0", "all-of-lab-1"])
+
+    clock.then = then
+    with pytest.raises(exceptions.WaitTimedOut, match="other stands before it"):
+        lab.claim("job", found(lab, "PGPU=1"), wait=10 * SECOND)
+    assert waiting(lab) == ["other"]
 
 
 def test_who_does_not_wait_overtakes(lab: ro.Ledger) -> None:

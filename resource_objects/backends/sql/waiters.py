@@ -111,13 +111,20 @@ def leave(connection: Connection, entry: str) -> None:
 
 def _meets(awaits: Iterable[Awaited]) -> sa.ColumnElement[bool]:
     # EXISTS (SELECT 1 FROM waiter_amounts WHERE waiter_id = waiters.id AND (resource_class = 'PGPU'
-    # AND (root_uuid IS NULL OR root_uuid = '...') OR ...)
+    # AND (root_uuid IS NULL OR root_uuid IN ('...')) OR ...): a term for each class, not each tree
+    roots: dict[str, set[str] | None] = {}
+    for one in awaits:
+        known = roots.setdefault(one.resource_class, set())
+        if one.root_uuid is None or known is None:
+            roots[one.resource_class] = None
+        else:
+            known.add(one.root_uuid)
     same = [
-        (_amounts.resource_class == one.resource_class)
-        if one.root_uuid is None
-        else (_amounts.resource_class == one.resource_class)
-        & (_amounts.root_uuid.is_(None) | (_amounts.root_uuid == one.root_uuid))
-        for one in awaits
+        (_amounts.resource_class == name)
+        if some is None
+        else (_amounts.resource_class == name)
+        & (_amounts.root_uuid.is_(None) | _amounts.root_uuid.in_(sorted(some)))
+        for name, some in roots.items()
     ]
     return sa.exists().where(_amounts.waiter_id == _waiters.id, sa.or_(sa.false(), *same))
 

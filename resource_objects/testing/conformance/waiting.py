@@ -83,6 +83,15 @@ class WaitingRules(Kit):
         upto = backend.list_waiters(WaiterFilter(upto=rest[0].number), 10)
         assert [one.consumer for one in upto] == ["job-0", "job-1", "job-2"]
 
+    def test_of_thousands_of_trees_it_is_found_who_waits(self, backend: Backend) -> None:
+        enter(backend, "a", Awaited("PGPU", 1, _HERE))
+        enter(backend, "b", Awaited("PGPU", 1, _THERE))
+        trees = [Awaited("PGPU", 1, str(uuid.UUID(int=number))) for number in range(3000)]
+        assert queue(backend, *trees) == []
+        assert queue(backend, *trees, Awaited("PGPU", 1, _THERE)) == ["b"]
+        assert queue(backend, *trees, Awaited("PGPU", 1)) == ["a", "b"]
+        assert queue(backend, Awaited("PGPU", 1), *trees) == ["a", "b"]
+
     def test_who_leaves_is_gone_and_the_others_stay(self, backend: Backend) -> None:
         orders = [enter(backend, name) for name in ("a", "b", "c")]
         backend.leave(orders[1].entry)
