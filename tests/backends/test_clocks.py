@@ -11,12 +11,14 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import clock, exceptions
+from resource_objects.backends.sql import use_over_time
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import new_operation
 from resource_objects.providers.orders import Operation
+from resource_objects.providers.use_over_time import UseBy, UseFilter
 from tests import conftest, databases
 
-HOUR = datetime.timedelta(hours=1)
+HOUR, DAY = datetime.timedelta(hours=1), datetime.timedelta(days=1)
 #: how far the clock of a client is off, either way
 SHIFT = 3 * HOUR
 KEPT = datetime.timedelta(days=7)
@@ -179,6 +181,23 @@ def test_an_operation_of_after_the_year_9999_does_not_say_its_time(
             for _ in range(2):
                 ledger.claim("job", {"host0": "VCPU=1"}, operation=id)
             assert str(ledger.held("job").amounts) == "VCPU=1"
+
+
+def test_nothing_counts_twice_where_a_clock_goes_back_while_use_is_switched(
+    server: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = server.record_use(400 * DAY)
+    assert since is not None
+    server.claim("job", {"host0": "VCPU=1"})
+    with monkeypatch.context() as earlier:
+        now_of = use_over_time.now_of
+        earlier.setattr(use_over_time, "now_of", lambda connection: now_of(connection) - HOUR)
+        server.record_use(None)
+    again = server.record_use(400 * DAY)
+    assert again is not None
+    report = server.backend.use_between(since.since, None, UseFilter(), (UseBy.CONSUMER,))
+    [row] = report
+    assert row.microseconds <= (report.until - again.since) // datetime.timedelta(microseconds=1)
 
 
 def test_the_clock_of_the_machine_is_read_in_one_place() -> None:

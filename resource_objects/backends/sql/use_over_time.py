@@ -217,7 +217,9 @@ def switch_on(connection: Connection, keep: datetime.timedelta) -> None:
     if known is not None and known.is_on:
         _keep(connection, known.kept_for(keep, now))
         return
-    end_intervals(connection)
+    if known is not None and known.until is not None:
+        # all of them, however the clock went: of each consumer and class one at most is open
+        _end_open(connection, known.until)
     number = draw_number()
     feed.set_records_use(connection, number)
     held = (
@@ -252,14 +254,16 @@ def switch_off(connection: Connection) -> bool:
 def end_intervals(connection: Connection) -> None:
     """Write down when intervals ended that were open when use was recorded last."""
     known = recording(connection)
-    if known is None or known.until is None:
-        return
-    ended = (
-        sa.update(tables.use_intervals)
-        .where(_intervals.ended_at.is_(None), _intervals.began_at <= _plain(known.until))
-        .values(ended_at=_ended_at("at"))
-    )
-    connection.execute(ended, {"at": _plain(known.until)})
+    if known is not None and known.until is not None:
+        # somebody may switch it on at this moment
+        _end_open(connection, known.until, _intervals.began_at <= _plain(known.until))
+
+
+def _end_open(
+    connection: Connection, when: datetime.datetime, *only: sa.ColumnElement[bool]
+) -> None:
+    ended = sa.update(tables.use_intervals).where(_intervals.ended_at.is_(None), *only)
+    connection.execute(ended.values(ended_at=_ended_at("at")), {"at": _plain(when)})
 
 
 # --- what was used ---
