@@ -53,7 +53,7 @@ def moment_of(what: str, said: str, now: datetime.datetime) -> datetime.datetime
 
 
 def _begin_of(day: datetime.date) -> datetime.datetime:
-    return datetime.datetime.combine(day, datetime.time()).astimezone()
+    return datetime.datetime(day.year, day.month, day.day).astimezone()
 
 
 class ShowUsageBetween(Lister):
