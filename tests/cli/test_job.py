@@ -283,7 +283,7 @@ def test_every_command_that_writes_tells_who_it_was(lab):
     rows = json.loads(lab("changes", "-f", "json").out)
     told = {row["kind"]: row["actor"] for row in rows if row["actor"]}
     assert (told.pop("move"), {*told.values()}) == ("me", {"ann"})
-    assert {"define", "set", "claim", "swap"} <= {*told}
+    assert {"define", "replace", "claim", "swap"} <= {*told}
 
 
 @pytest.mark.parametrize("argv", [["b"], ["b", "own"], ["--user", "bob"]])
