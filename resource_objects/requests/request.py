@@ -50,9 +50,10 @@ class Request(base.ResourceObject, frozen=True):
 
     ``near`` is a level, below which all that is kept there comes from as few places as possible:
     ``"numa"`` for NUMA cells, or a trait for the level of the providers that have it. What a host
-    keeps for the level as a whole (its disk, or CPUs that no cell has) is not meant. By
-    ``near_policy="required"`` all of it comes from one; by ``"preferred"``, which is the default,
-    the fewest come first, over all hosts, and no host is refused for it.
+    keeps for the level as a whole (its disk, or CPUs that no cell has) is not meant; nor are CPUs
+    and memory of a named group on a machine whose cells were discovered, since cells give to no
+    group. By ``near_policy="required"`` all of it comes from one; by ``"preferred"``, which is the
+    default, the fewest come first, over all hosts, and no host is refused for it.
 
     :attr:`resources` is the sum over all groups. Cost: some 40 microseconds to make.
 

@@ -202,6 +202,19 @@ def test_devices_are_next_to_the_cells_that_give_the_cpus(ledger: ro.Ledger) -> 
     )
 
 
+def test_cpus_of_a_named_group_are_those_of_the_machine_as_a_whole(ledger: ro.Ledger) -> None:
+    """Found cells give to no group, so there is nothing that could be near."""
+    ledger.sync(machine("a", gpus=(0, 1, 1)))
+    ledger.claim("x", {"a/numa1": "VCPU=4"})
+    cpus = ro.RequestGroup("VCPU=4", suffix="_CPUS")
+    gpus = "PGPU=1 of a/0000:11:00.0, PGPU=1 of a/0000:12:00.0"
+    grouped = told(ledger, "PGPU=2", groups=[cpus], near_policy="required")
+    assert grouped[0] == f"{gpus}, VCPU=4 of a"
+    assert told(ledger, "PGPU=2,VCPU=4", near_policy="required") == [
+        "a: a/numa1: VCPU asked 4 in one NUMA cell, free 0 of 4 in the best (x holds 4)"
+    ]
+
+
 def test_a_device_that_does_not_say_its_cell_is_near_nothing(ledger: ro.Ledger) -> None:
     ledger.sync(machine("a", gpus=(None, None)))
     assert told(ledger, "VCPU=1,PGPU=2", near_policy="required") == [
