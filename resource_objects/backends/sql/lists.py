@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects import exceptions
 from resource_objects.backends.sql import consumers, disabled, names, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import (
@@ -21,6 +20,8 @@ from resource_objects.backends.sql.statements import (
     from_moment,
     listed,
     now_of,
+    plain,
+    refuse_too_many,
     uuids_among,
 )
 from resource_objects.fields import MAX_FIGURE
@@ -227,8 +228,6 @@ _Condition: TypeAlias = sa.ColumnElement[bool]
 
 #: No inventory has a larger capacity.
 _MOST = int(MAX_FIGURE * MAX_RATIO)
-#: SQLite takes at most 32,766 values in one statement.
-_MOST_VALUES = 30_000
 
 
 def is_empty(wanted: ProviderFilter | ConsumerFilter) -> bool:
@@ -237,9 +236,7 @@ def is_empty(wanted: ProviderFilter | ConsumerFilter) -> bool:
     :raises InvalidField: if it names more than a statement takes
     """
     sets = list(_sets(wanted))
-    count = sum(map(len, sets))
-    if count > _MOST_VALUES:
-        raise exceptions.InvalidField("filter", count, f"at most {_MOST_VALUES} names in all")
+    refuse_too_many(sets)
     return not all(sets)
 
 
@@ -285,7 +282,7 @@ def of_providers(wanted: ProviderFilter, now: datetime.datetime | None = None) -
         over = _inventories.used > _inventories.capacity
         found.append(_providers.id.in_(sa.select(_inventories.provider_id).where(over)))
     if wanted.reported_before is not None:
-        found.append(_providers.reported_at < _utc(wanted.reported_before))
+        found.append(_providers.reported_at < plain(wanted.reported_before))
     return found
 
 
@@ -322,8 +319,8 @@ def _what(wanted: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Co
 def _is_disabled(now: datetime.datetime | None) -> _Condition:
     """Providers that are out of service themselves."""
     assert now is not None, "it is read where it is asked for"
-    until = sa.func.coalesce(_providers.disabled_until, _utc(FOREVER))
-    return sa.and_(_providers.disabled_reason.is_not(None), until > _utc(now))
+    until = sa.func.coalesce(_providers.disabled_until, plain(FOREVER))
+    return sa.and_(_providers.disabled_reason.is_not(None), until > plain(now))
 
 
 def _members(table: sa.Table, names: sa.Table, wanted: Collection[str]) -> sa.Select[int]:
@@ -403,13 +400,13 @@ def of_consumers(wanted: ConsumerFilter) -> list[_Condition]:
     if wanted.states is not None:
         found.append(_consumers.state.in_(wanted.states))
     if wanted.created_before is not None:
-        found.append(_consumers.created_at < _utc(wanted.created_before))
+        found.append(_consumers.created_at < plain(wanted.created_before))
     if wanted.created_after is not None:
-        found.append(_consumers.created_at > _utc(wanted.created_after))
+        found.append(_consumers.created_at > plain(wanted.created_after))
     if wanted.expires_before is not None:
         # as an IN: few have an expiry, and a planner would look for them in the order of names
         other = tables.consumers.alias()
-        over = sa.select(other.c.id).where(other.c.expires_at < _utc(wanted.expires_before))
+        over = sa.select(other.c.id).where(other.c.expires_at < plain(wanted.expires_before))
         found.append(_consumers.id.in_(over))
     return found
 
@@ -434,11 +431,6 @@ def of_places(wanted: ConsumerFilter) -> Iterator[_Condition]:
         inside = tables.resource_providers.alias()
         there = sa.select(inside.c.id).where(inside.c.root_id.in_(_in_tree_of([wanted.tree])))
         yield _allocations.provider_id.in_(there)
-
-
-def _utc(when: datetime.datetime) -> datetime.datetime:
-    """Return a time as it is kept: in UTC, without a zone."""
-    return when if when.tzinfo is None else when.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 # --- totals ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import functools
 import itertools
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -348,10 +348,15 @@ def drawn_at(when: datetime.datetime) -> int:
 
 def moment(connection: Connection, when: datetime.datetime) -> Any:
     """Return a time as the driver takes it: in UTC, without a zone."""
+    kept = plain(when)
+    return kept.isoformat(" ", "microseconds") if connection.dialect.name == "sqlite" else kept
+
+
+def plain(when: datetime.datetime) -> datetime.datetime:
+    """Return a time as it is kept, and as SQLAlchemy takes it: in UTC, without a zone."""
     if when.tzinfo is not None and when.tzinfo is not datetime.UTC:
         when = when.astimezone(datetime.UTC)
-    plain = when.replace(tzinfo=None)
-    return plain.isoformat(" ", "microseconds") if connection.dialect.name == "sqlite" else plain
+    return when.replace(tzinfo=None)
 
 
 def from_moment(kept: Any) -> datetime.datetime:
@@ -636,3 +641,22 @@ def chunks(values: Sequence[T], most: int = MOST) -> Iterator[Sequence[T]]:
     """
     for start in range(0, len(values), most):
         yield values[start : start + most]
+
+
+#: What a filter may name, less than SQLite's values to leave some for what else is asked.
+_MOST_NAMES = 30_000
+
+
+def refuse_too_many(names: Iterable[Collection[Any]]) -> None:
+    """Refuse a filter that names more than one statement takes.
+
+    :raises InvalidField: if it does
+
+    >>> refuse_too_many([range(20_000), range(20_000)])
+    Traceback (most recent call last):
+        ...
+    resource_objects.exceptions.InvalidField: filter: got 40000, expected at most 30000 names in all
+    """
+    count = sum(map(len, names))
+    if count > _MOST_NAMES:
+        raise exceptions.InvalidField("filter", count, f"at most {_MOST_NAMES} names in all")

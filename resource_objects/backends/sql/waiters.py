@@ -1,8 +1,10 @@
 """Who waits for something to be given back, as rows.
 
 The number of a row is drawn by the database as it is inserted, so it tells who came first. Who
-comes forgets those whose lease is over. Locks: rows of waiters alone, those over in the order of
-their numbers; nothing that a claim locks, so nobody who claims waits for those who wait.
+comes forgets those whose lease is over. Locks: rows of waiters alone, first its own if it is there,
+then those over in the order of their numbers. Two whose own leases are over may so wait for each
+other; the database refuses one of them, which is done again. Nothing that a claim locks is locked,
+so nobody who claims waits for those who wait.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.statements import chunks, from_moment, now_as_kept, now_of
+from resource_objects.backends.sql.statements import (
+    chunks,
+    from_moment,
+    now_as_kept,
+    now_of,
+    plain,
+)
 from resource_objects.providers.given import later
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 
@@ -41,7 +49,7 @@ def wait(connection: Connection, order: WaitOrder) -> Waiter:
     if known is None or known.lease_until < now or known.awaits != order.awaits:
         _forget(connection, now, [] if known is None else [known.number])
         return _enter(connection, order, now, ends)
-    changed: dict[str, Any] = {"lease_until": _plain(ends)}
+    changed: dict[str, Any] = {"lease_until": plain(ends)}
     if not order.renews:
         changed["entry"] = order.entry
     connection.execute(sa.update(tables.waiters).where(_waiters.id == known.number).values(changed))
@@ -55,8 +63,8 @@ def _enter(
         "consumer": order.consumer,
         "entry": order.entry,
         "actor": order.actor,
-        "since": _plain(now),
-        "lease_until": _plain(ends),
+        "since": plain(now),
+        "lease_until": plain(ends),
     }
     # if another call enters it at this very moment, all of it is done again
     made = connection.execute(sa.insert(tables.waiters), values)
@@ -78,10 +86,10 @@ def _enter(
 
 def _forget(connection: Connection, now: datetime.datetime, numbers: Sequence[int]) -> None:
     """Forget those whose lease is over, and some others."""
-    over = sa.select(_waiters.id).where(_waiters.lease_until < _plain(now))
+    over = sa.select(_waiters.id).where(_waiters.lease_until < plain(now))
     found = sorted({number for (number,) in connection.execute(over)} - set(numbers))
     for part in chunks(found):  # one that has renewed since stays
-        is_over = _waiters.lease_until < _plain(now)
+        is_over = _waiters.lease_until < plain(now)
         connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(part), is_over))
     if numbers:
         connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(numbers)))
@@ -95,7 +103,7 @@ def list_waiters(
     Cost: a statement, and one more for what they wait for, if there is anybody.
     """
     on_server = connection.dialect.name != "sqlite"
-    now = now_as_kept() if on_server else sa.literal(_plain(now_of(connection)))
+    now = now_as_kept() if on_server else sa.literal(plain(now_of(connection)))
     query = sa.select(*_COLUMNS).where(_waiters.id > after, _waiters.lease_until >= now)
     if wanted.upto is not None:
         query = query.where(_waiters.id <= wanted.upto)
@@ -148,8 +156,3 @@ def _listed(connection: Connection, rows: Sequence[Any]) -> tuple[Waiter, ...]:
         )
         for number, consumer, since, until, actor in rows
     )
-
-
-def _plain(when: datetime.datetime) -> datetime.datetime:
-    """Return a moment as times are kept: in UTC, without a zone."""
-    return when.astimezone(datetime.UTC).replace(tzinfo=None)
