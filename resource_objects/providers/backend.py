@@ -358,13 +358,10 @@ class Backend(abc.ABC):
         :param until: None: now; what is had now counts until then in any case
         :param by: each once; beside the class
         :raises UseNotRecorded: if it never was recorded, or was ended before ``since``
-        :raises InvalidField: if ``since`` is to come by the ledger's clock
+        :raises InvalidField: if ``since`` is to come by the ledger's clock, or the filter names
+            more than a database takes
         :raises ClassNotFound: if a class of the filter is not there and never was used
         """
-
-    @abc.abstractmethod
-    def prune_use(self, before: datetime.datetime) -> int:
-        """Forget intervals that ended before a moment at once; return how many they were."""
 
     # --- writing, in short ---
 

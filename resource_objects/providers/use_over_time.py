@@ -237,6 +237,27 @@ def is_changed(settled: Settled) -> bool:
     return bool(settled.changes) and by_class(before.held) != by_class(after.held)
 
 
+# --- how much is forgotten ---
+
+
+def turns_of(orders: int, every: int, drawn: int) -> int:
+    """Return how many batches of intervals a write forgets: one for so many orders, by chance.
+
+    Writes of many orders end many intervals, so the orders are counted and not the writes.
+
+    :param orders: how many the write has
+    :param every: of how many orders one batch is forgotten
+    :param drawn: a number, drawn at random
+
+    >>> [turns_of(1, 64, drawn) for drawn in (0, 1, 63)]
+    [1, 0, 0]
+    >>> [turns_of(160, 64, drawn) for drawn in (0, 31, 32)]
+    [3, 3, 2]
+    """
+    sure, rest = divmod(max(orders, 1), every)
+    return sure + (drawn % every < rest)
+
+
 # --- for backends without a query language --------------------------------------------------------
 
 
@@ -250,6 +271,7 @@ class UseInterval(NamedTuple):  # every claim makes some: a frozen dataclass tak
     amount: int
     began_at: datetime.datetime
     ended_at: datetime.datetime | None = None
+    is_of_removed: bool = False  # the class was removed: another one may get its name, or another's
 
     def ended(self, now: datetime.datetime) -> UseInterval:
         """Return the same that ended now; clocks may go back, intervals never do."""

@@ -44,7 +44,13 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, NameKind, Write
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
+from resource_objects.providers.use_over_time import (
+    UseBy,
+    UseFilter,
+    UseRecording,
+    UseReport,
+    turns_of,
+)
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 URL = "memory://"
@@ -228,12 +234,16 @@ class MemoryBackend(Backend):
             write.operation.require_known(draft.now, state.retention)
             claims = _work_out(draft, write)
             self._make(draft)
+            turns = turns_of(len(write.orders), EVERY, draft.number)
             if draft.number % EVERY == 0:
                 draft = Draft(state)
                 forget(state, draft, draft.now - state.retention, BATCH)
-                known = use_over_time.recording(state)
-                if known is not None:
-                    use_over_time.forget(state, draft, draft.now - known.keep, use_over_time.BATCH)
+                self._make(draft)
+            known = use_over_time.recording(state)
+            if turns and known is not None:
+                draft = Draft(state)
+                most = turns * use_over_time.BATCH
+                use_over_time.forget(state, draft, draft.now - known.keep, most)
                 self._make(draft)
             return claims
 
@@ -276,15 +286,6 @@ class MemoryBackend(Backend):
         """Return what was used between two moments (see the contract)."""
         with self._lock:
             return use_over_time.between(self._open(), since, until, wanted, by)
-
-    def prune_use(self, before: datetime.datetime) -> int:
-        """Forget what ended before a moment (see the contract)."""
-        with self._lock:
-            state = self._open()
-            draft = Draft(state)
-            count = use_over_time.forget(state, draft, before)
-            self._make(draft)
-            return count
 
     def _make(self, draft: Draft) -> None:
         self._pending = draft  # it happened: whatever comes now, the next to come finishes it

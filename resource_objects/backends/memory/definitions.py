@@ -333,6 +333,8 @@ def _delete(draft: Draft, wanted: NameChange) -> None:
     if next(_users(draft, wanted), None) is not None:
         raise NAME_RULES[wanted.kind].in_use(wanted.name)
     draft.names.put((wanted.kind, wanted.name), None)
+    if wanted.kind is CLASS:
+        use_over_time.remove_class(draft, wanted.name)
 
 
 def _set_level(draft: Draft, wanted: NameChange) -> None:

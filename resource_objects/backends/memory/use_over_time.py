@@ -80,9 +80,16 @@ def rename_class(draft: Draft, old: str, new: str) -> None:
             renamed = {one.resource_class: one for one in _renamed(found.values(), old, new)}
             draft.open_use.put(consumer, renamed)
     for number, interval in draft.ended_use.items():
-        if interval.resource_class == old:
+        if interval.resource_class == old and not interval.is_of_removed:
             [renamed_one] = _renamed([interval], old, new)
             draft.ended_use.put(number, renamed_one)
+
+
+def remove_class(draft: Draft, name: str) -> None:
+    """Tell what was used of a class by the name it had last. Cost: linear in the intervals."""
+    for number, interval in draft.ended_use.items():
+        if interval.resource_class == name:
+            draft.ended_use.put(number, interval._replace(is_of_removed=True))
 
 
 def _renamed(intervals: Iterable[UseInterval], old: str, new: str) -> list[UseInterval]:
@@ -114,8 +121,8 @@ def between(
     return report(summed(intervals, wanted, by, since, end), by, since, upto, known, now)
 
 
-def forget(state: State, draft: Draft, before: datetime.datetime, most: int | None = None) -> int:
-    """Forget intervals that ended before a moment, at most so many; return how many."""
+def forget(state: State, draft: Draft, before: datetime.datetime, most: int) -> None:
+    """Forget intervals that ended before a moment, at most so many."""
     old = itertools.takewhile(
         lambda pair: pair[1].ended_at is not None and pair[1].ended_at < before,
         state.ended_use.items(),
@@ -123,4 +130,3 @@ def forget(state: State, draft: Draft, before: datetime.datetime, most: int | No
     numbers = [number for number, _ in itertools.islice(old, most)]
     for number in numbers:
         draft.ended_use.put(number, None)
-    return len(numbers)

@@ -68,7 +68,13 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.settle import Settled, Settlement, keys_of
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
+from resource_objects.providers.use_over_time import (
+    UseBy,
+    UseFilter,
+    UseRecording,
+    UseReport,
+    turns_of,
+)
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 T = TypeVar("T")
@@ -320,10 +326,14 @@ class SQLBackend(Backend):
                 raise
             done.require(write.operation.id, write.kind, write.subject)
             return done.claims
-        if draw_number() % feed.EVERY == 0:
-            # the write is done, whatever becomes of this: what stays, another one forgets
-            with contextlib.suppress(exceptions.LedgerError):
-                self._writing(_forget_some)
+        # the write is done, whatever becomes of this: what stays, another one forgets
+        drawn = draw_number()
+        with contextlib.suppress(exceptions.LedgerError):
+            if drawn % feed.EVERY == 0:
+                self._writing(feed.forget_some)
+            turns = turns_of(len(write.orders), feed.EVERY, drawn)
+            if turns:
+                use_over_time.forget_some(self._writing, turns)
         return done_now
 
     def _commit(self, connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
@@ -350,7 +360,9 @@ class SQLBackend(Backend):
         """Record use over time from now on, or no more (see the contract)."""
         if keep is not None:
             self._writing(lambda connection: use_over_time.switch_on(connection, keep))
-        elif self._writing(use_over_time.switch_off):
+        else:
+            self._writing(use_over_time.switch_off)
+            # also if it was off: whoever switched it off may have been stopped before this
             self._writing(use_over_time.end_intervals)
         self._records_use = None  # the next write looks
 
@@ -369,10 +381,6 @@ class SQLBackend(Backend):
         return self._reading(
             lambda connection: use_over_time.between(connection, since, until, wanted, by)
         )
-
-    def prune_use(self, before: datetime.datetime) -> int:
-        """Forget what ended before a moment, a few at a time (see the contract)."""
-        return use_over_time.prune(self._writing, before)
 
     # --- transactions ---
 
@@ -409,12 +417,6 @@ def _look_around(connection: Connection) -> tuple[bool, int]:
 def _furnish(connection: Connection) -> None:
     names.ensure_standard(connection)
     feed.ensure_heads(connection)
-
-
-def _forget_some(connection: Connection) -> None:
-    """Forget some of what is older than the ledger keeps it."""
-    feed.forget_some(connection)
-    use_over_time.forget_some(connection)
 
 
 # --- a write --------------------------------------------------------------------------------------

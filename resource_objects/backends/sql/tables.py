@@ -412,13 +412,14 @@ use_intervals = _table(
     sa.Column("began_at", _TIME, nullable=False),
     sa.Column("ended_at", _TIME, nullable=True),
     sa.CheckConstraint(f"amount BETWEEN 1 AND {MAX_AMOUNT}", name="amount"),
-    # what was used since a day; and what is forgotten, the oldest first
-    sa.Index(None, "ended_at"),
+    # what was used since a day; what is forgotten, the oldest first; what is open of a consumer, of
+    # which the primary key would find all that it ever used
+    sa.Index(None, "ended_at", "consumer_id"),
     # one tree less that SQLite writes for each claim
     sqlite_with_rowid=False,
 )
 
-#: Names of classes that were removed, of which something may have been used.
+#: Names of classes that were removed, of which something was used that is not forgotten.
 removed_classes = _table(
     "removed_classes",
     sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),

@@ -42,6 +42,8 @@ from resource_objects.backends.sql.statements import (
     listed,
     moment,
     now_of,
+    plain,
+    refuse_too_many,
 )
 from resource_objects.providers.settle import Settled
 from resource_objects.providers.use_over_time import (
@@ -83,11 +85,37 @@ _END = Sized(
         .values(ended_at=_ended_at("at"))
     )
 )
+
+
+class _These(FunctionElement[Any]):
+    """The values of a list after IN, of which SQLite does not think the primary key is best."""
+
+    inherit_cache = True
+    name = "these"
+
+
+@compiles(_These)
+def _these(element: Any, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_These, "sqlite")
+def _these_of_sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    # by the primary key it would read all that a consumer ever used, by the index what is open
+    rows = (f"({compiler.process(one, **options)})" for one in element.clauses)
+    return f"(VALUES {', '.join(rows)})"
+
+
+def _these_ids(length: int) -> sa.ColumnElement[bool]:
+    given = (sa.bindparam(f"ids_{n}", type_=sa.BigInteger) for n in range(length))
+    return _intervals.consumer_id.op("IN", is_comparison=True)(_These(*given))
+
+
 _OPEN = Sized(
     lambda ids: sa.select(
         *(_intervals.consumer_id, _intervals.class_id, _intervals.operation_id),
         *(_intervals.amount, _intervals.user_id, _intervals.project_id, _intervals.began_at),
-    ).where(listed(_intervals.consumer_id, "ids", ids), _intervals.ended_at.is_(None))
+    ).where(_these_ids(ids), _intervals.ended_at.is_(None))
 )
 
 
@@ -199,15 +227,10 @@ def _keep(connection: Connection, now: UseRecording) -> None:
     connection.execute(
         sa.update(tables.ledger_info).values(
             use_retention=int(now.keep.total_seconds()),
-            use_since=_plain(now.since),
-            use_until=None if now.until is None else _plain(now.until),
+            use_since=plain(now.since),
+            use_until=None if now.until is None else plain(now.until),
         )
     )
-
-
-def _plain(when: datetime.datetime) -> datetime.datetime:
-    """Return a time as it is kept: in UTC, without a zone."""
-    return when.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 def switch_on(connection: Connection, keep: datetime.timedelta) -> None:
@@ -227,7 +250,7 @@ def switch_on(connection: Connection, keep: datetime.timedelta) -> None:
             *(_allocations.consumer_id, _allocations.class_id, sa.literal(number, sa.BigInteger)),
             *(_consumers.name, _consumers.project_id, _consumers.user_id),
             sa.func.sum(_allocations.used),
-            sa.literal(_plain(now), _intervals.began_at.type),
+            sa.literal(plain(now), _intervals.began_at.type),
         )
         .join_from(tables.allocations, tables.consumers)
         .group_by(
@@ -240,15 +263,14 @@ def switch_on(connection: Connection, keep: datetime.timedelta) -> None:
     _keep(connection, UseRecording(now, None, keep))
 
 
-def switch_off(connection: Connection) -> bool:
-    """Record use no more; return whether it was recorded. :func:`end_intervals` comes after it."""
+def switch_off(connection: Connection) -> None:
+    """Record use no more, if it is recorded. :func:`end_intervals` comes after it."""
     feed.lock_heads(connection)
     known = recording(connection)
     if known is None or not known.is_on:
-        return False
+        return
     feed.set_records_use(connection, 0)
     _keep(connection, UseRecording(known.since, now_of(connection), known.keep))
-    return True
 
 
 def end_intervals(connection: Connection) -> None:
@@ -256,14 +278,14 @@ def end_intervals(connection: Connection) -> None:
     known = recording(connection)
     if known is not None and known.until is not None:
         # somebody may switch it on at this moment
-        _end_open(connection, known.until, _intervals.began_at <= _plain(known.until))
+        _end_open(connection, known.until, _intervals.began_at <= plain(known.until))
 
 
 def _end_open(
     connection: Connection, when: datetime.datetime, *only: sa.ColumnElement[bool]
 ) -> None:
     ended = sa.update(tables.use_intervals).where(_intervals.ended_at.is_(None), *only)
-    connection.execute(ended.values(ended_at=_ended_at("at")), {"at": _plain(when)})
+    connection.execute(ended.values(ended_at=_ended_at("at")), {"at": plain(when)})
 
 
 # --- what was used ---
@@ -329,13 +351,13 @@ def between(
 ) -> UseReport:
     """Return what was used between two moments (see the contract).
 
-    Cost: three small queries and one that reads the intervals which were open in between, and of
-    which the database makes sums.
+    Cost: three small queries, two more for classes, and one that reads the intervals which were
+    open in between, and of which the database makes sums.
     """
     now, known = now_of(connection), recording(connection)
     upto, end = span(known, since, until, now)
     assert known is not None
-    query = _query(_plain(since), _plain(end), by).where(*_of(connection, wanted))
+    query = _query(plain(since), plain(end), by).where(*_of(connection, wanted))
     rows = [
         used_by(by, group, kind, int(total)) for *group, kind, total in connection.execute(query)
     ]
@@ -375,7 +397,12 @@ def _query(
 
 
 def _of(connection: Connection, wanted: UseFilter) -> list[sa.ColumnElement[bool]]:
-    """Return what a filter asks of an interval."""
+    """Return what a filter asks of an interval.
+
+    :raises InvalidField: if it names more than a statement takes
+    """
+    named = (wanted.consumers, wanted.users, wanted.projects, wanted.classes)
+    refuse_too_many([some for some in named if some is not None])
     found = [
         _one_of(column, some)
         for column, some in (
@@ -386,7 +413,13 @@ def _of(connection: Connection, wanted: UseFilter) -> list[sa.ColumnElement[bool
         if some is not None
     ]
     if wanted.classes is not None:
-        numbers = _numbers(connection, sorted(wanted.classes))
+        # in the text: of one name there may be several, so they may be more than was asked for
+        numbers: sa.BindParameter[Any] = sa.bindparam(
+            "numbers",
+            _numbers(connection, sorted(wanted.classes)),
+            expanding=True,
+            literal_execute=True,
+        )
         found.append(_intervals.class_id.in_(numbers))
     return found
 
@@ -402,17 +435,17 @@ def _numbers(connection: Connection, classes: Sequence[str]) -> list[int]:
 
     :raises ClassNotFound: if one never was, as far as is known
     """
-    known = sa.union_all(
-        *(
-            sa.select(column.table.c.id, column).where(column.in_(classes))
-            for column in (_classes.name, _removed.name)
-        )
-    )
-    found = list(connection.execute(known))
+    found = [
+        row
+        for part in chunks(classes)
+        for column in (_classes.name, _removed.name)
+        for row in connection.execute(sa.select(column.table.c.id, column).where(column.in_(part)))
+    ]
+    known = {name for _, name in found}
     for name in classes:
-        if name not in {row[1] for row in found}:
+        if name not in known:
             raise exceptions.ClassNotFound(name)
-    return [row[0] for row in found]
+    return [number for number, _ in found]
 
 
 # --- forgetting ---
@@ -429,24 +462,36 @@ _OLD = Statement(
 )
 
 
-def forget_some(connection: Connection) -> None:
-    """Forget some intervals that ended longer ago than the ledger keeps them."""
+def forget_some(writing: feed.Run, turns: int) -> None:
+    """Forget intervals that ended longer ago than the ledger keeps them.
+
+    :param turns: in at most so many transactions of :data:`BATCH`
+    """
+    for _ in range(turns):
+        if writing(_forget) < BATCH:
+            return
+
+
+def _forget(connection: Connection) -> int:
+    """Forget a batch of intervals; return how many they were."""
     known = recording(connection)
-    if known is not None:
-        _forget(connection, now_of(connection) - known.keep)
-
-
-def prune(writing: feed.Run, before: datetime.datetime) -> int:
-    """Forget intervals that ended before a moment. Cost: linear in what is forgotten."""
-    count, forgotten = 0, BATCH
-    while forgotten == BATCH:
-        forgotten = writing(lambda connection: _forget(connection, before))
-        count += forgotten
-    return count
-
-
-def _forget(connection: Connection, before: datetime.datetime) -> int:
+    if known is None:
+        return 0
+    before = now_of(connection) - known.keep
     values = {"before": moment(connection, before), "batch": BATCH}
     rows = [dict(zip(_KEYS, row, strict=True)) for row in _OLD.rows(connection, values)]
     statements.delete(connection, tables.use_intervals, rows)
+    if rows:
+        _forget_names(connection, sorted({row["class_id"] for row in rows}))
     return len(rows)
+
+
+def _forget_names(connection: Connection, classes: Sequence[int]) -> None:
+    """Forget the names of those of some classes that were removed and of which nothing is left.
+
+    Consumers are numbered by time, so what is left of a class that was removed is among the first
+    rows that are looked at; all are, once, when nothing is.
+    """
+    for part in chunks(classes):
+        left = sa.exists().where(_intervals.class_id == _removed.id)
+        connection.execute(sa.delete(tables.removed_classes).where(_removed.id.in_(part), ~left))

@@ -131,6 +131,18 @@ def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
     return max(change.at for change in backend.changes(cursor, 100))
 
 
+def write_until_forgotten(
+    backend: Backend, here: str, since: datetime.datetime, wanted: UseFilter
+) -> None:
+    """Keep use for no time from now on, and write until what is asked for is forgotten."""
+    backend.record_use(datetime.timedelta(0))
+    for _ in range(1000):
+        adjust(backend, "other", {here: "VCPU=1"})
+        if not backend.use_between(since, None, wanted, ()):
+            return
+    raise AssertionError("a thousand writes forgot nothing")
+
+
 _kept: dict[str, Backend] = {}
 
 
@@ -327,6 +339,27 @@ class UseOverTimeRules(Kit):
             [row] = backend.use_between(since, None, asked, (UseBy.CONSUMER,))
             assert (row.consumer, row.resource_class) == ("a", "CUSTOM_X")
 
+    def test_a_class_that_is_removed_keeps_its_name_whoever_has_it_then(
+        self, backend: Backend, here: str
+    ) -> None:
+        since = backend.now()
+        claim(backend, "a", {here: "CUSTOM_X=1"})
+        a_later_moment()
+        release(backend, "a")
+        define(backend, host("host0", "VCPU=8"))
+        change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
+        define(backend, host("host0", "VCPU=8,CUSTOM_X=4"))
+        claim(backend, "b", {here: "CUSTOM_X=1"})
+        change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
+        a_later_moment()
+        report = backend.use_between(since, None, UseFilter(), (UseBy.CONSUMER,))
+        told = [(one.consumer, one.resource_class) for one in report]
+        assert told == [("a", "CUSTOM_X"), ("b", "CUSTOM_Y")]
+        for consumer, name in told:
+            wanted = UseFilter(classes=frozenset([name]))
+            [row] = backend.use_between(since, None, wanted, (UseBy.CONSUMER,))
+            assert row.consumer == consumer
+
     @law(7)
     def test_sums_are_exact_beyond_64_bits(self, backend: Backend) -> None:
         uuid, most = define(backend, host("host0"))["host0"], 2**62
@@ -431,43 +464,35 @@ class UseOverTimeRules(Kit):
 
     # --- how long it is kept ---
 
-    def test_only_what_ended_before_is_forgotten(self, backend: Backend, here: str) -> None:
-        since = backend.now()
-        claim(backend, "open", {here: "VCPU=1"})
-        claim(backend, "old", {here: "VCPU=1"})
-        release(backend, "old")
-        moment = backend.now()
-        a_later_moment()
-        claim(backend, "young", {here: "VCPU=1"})
-        a_later_moment()
-        release(backend, "young")
-
-        def told() -> set[str | None]:
-            report = backend.use_between(since, None, UseFilter(), (UseBy.CONSUMER,))
-            return {one.consumer for one in report}
-
-        assert backend.prune_use(moment) == 1
-        assert told() == {"open", "young"}
-        assert backend.prune_use(backend.now()) == 1
-        assert backend.prune_use(backend.now()) == 0
-        assert told() == {"open"}
-        check_open(backend)
-
     def test_what_is_older_is_forgotten_by_those_who_write(
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
         claim(backend, "old", {here: "VCPU=1"})
+        claim(backend, "open", {here: "VCPU=1"})
         a_later_moment()
         release(backend, "old")
-        backend.record_use(datetime.timedelta(0))
-        wanted = UseFilter(consumers=frozenset(["old"]))
-        for _ in range(1000):
-            adjust(backend, "other", {here: "CUSTOM_X=1" if _ == 0 else "VCPU=1"})
-            if not backend.use_between(since, None, wanted, ()):
-                break
-        assert not backend.use_between(since, None, wanted, ())
+        write_until_forgotten(backend, here, since, UseFilter(consumers=frozenset(["old"])))
+        a_later_moment()
+        assert backend.use_between(since, None, UseFilter(consumers=frozenset(["open"])), ())
         check_open(backend)
+
+    def test_a_class_that_is_removed_is_known_as_long_as_its_use(
+        self, backend: Backend, here: str
+    ) -> None:
+        since = backend.now()
+        claim(backend, "a", {here: "CUSTOM_X=1"})
+        a_later_moment()
+        release(backend, "a")
+        define(backend, host("host0", "VCPU=999"))
+        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
+        for name in ("CUSTOM_X", "CUSTOM_UNUSED"):
+            change_names(backend, NameChange(CLASS, NameAction.DELETE, name))
+        with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_UNUSED"):
+            backend.use_between(since, None, UseFilter(classes=frozenset(["CUSTOM_UNUSED"])), ())
+        write_until_forgotten(backend, here, since, UseFilter(consumers=frozenset(["a"])))
+        with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_X"):
+            backend.use_between(since, None, UseFilter(classes=frozenset(["CUSTOM_X"])), ())
 
     def test_what_was_forgotten_is_not_said_to_be_there(self, backend: Backend, here: str) -> None:
         since = backend.now()
