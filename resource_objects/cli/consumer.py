@@ -237,7 +237,7 @@ class SetAllocations(Lister):
             more = Amounts.of(amounts)
             wanted[name] = wanted[name] + more if name in wanted else more
         overrides = parsed_args.override_disabled
-        with self.open_ledger(parsed_args.actor if overrides else None) as ledger:
+        with self.open_ledger(parsed_args.actor) as ledger:
             claim = ledger.replace(
                 parsed_args.consumer,
                 wanted,

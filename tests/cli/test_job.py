@@ -280,8 +280,10 @@ def test_every_command_that_writes_tells_who_it_was(lab):
     lab("claim", "job-2", "VCPU=1")
     lab("allocation", "swap", "job-1", "job-2")
     lab("allocation", "move", "job-2", "--to", "other", "--actor", "me")
+    lab("allocation", "set", "job-3", "--allocation", "rp=new,VCPU=1", "--actor", "you")
     rows = json.loads(lab("changes", "-f", "json").out)
-    told = {row["kind"]: row["actor"] for row in rows if row["actor"]}
+    assert rows[-1]["actor"] == "you"
+    told = {row["kind"]: row["actor"] for row in rows[:-1] if row["actor"]}
     assert (told.pop("move"), {*told.values()}) == ("me", {"ann"})
     assert {"define", "replace", "claim", "swap"} <= {*told}
 
