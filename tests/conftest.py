@@ -52,8 +52,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--long``."""
+    """Add ``--long`` and ``--one-in``."""
     parser.addoption("--long", action="store_true", help="run what the fast tests leave out")
+    parser.addoption(
+        "--one-in", type=int, default=1, metavar="N", help="one test in N, by the seed"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -963,7 +963,8 @@ class Ledger:
         :raises UseNotRecorded: if it is not recorded, or was ended before ``since``; it says how to
             switch it on
         :raises InvalidField: if ``until`` is not after ``since``, ``since`` is to come, or it
-            cannot be summed by that
+            cannot be summed by that; in a
+            database also for a filter of more than 30,000 names
         :raises ClassNotFound: if a class is not there and never was used
 
         >>> import resource_objects as ro

@@ -18,13 +18,14 @@ import resource_objects as ro
 from resource_objects.backends.sql.beginnings import MOST, names_beginning
 from resource_objects.cli import completion
 from resource_objects.cli.main import Program
+from resource_objects.ledger import backend_for
 from tests.cli.conftest import ROOT
 
 
 def fill(url: str) -> str:
     """Keep some names of each kind."""
     if not url.startswith("sqlite"):
-        ro.backend_for(url).upgrade_database(url)
+        backend_for(url).upgrade_database(url)
     with ro.connect(url) as ledger:
         for number in (1, 2, 10):
             host = ro.Provider(f"lab-{number}", "VCPU=8,CUSTOM_FPGA=2", aggregates=["rack-1"])

@@ -151,7 +151,7 @@ def test_a_host_is_found_if_the_groups_leave_what_else_is_asked(kind, start):
                 expected = can(ledger, host, request)
                 assert (host in hosts) is expected, (seed, host, str(request))
                 answers[expected] += 1
-    assert min(answers[True], answers[False]) > 5
+    assert min(answers[True], answers[False]) > 1
 
 
 @pytest.mark.drawn

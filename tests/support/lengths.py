@@ -3,7 +3,8 @@
 The fast command, ``pytest -n auto``, tries one case in seven, the same ones every time, so
 that it is as green for a newcomer as it was for who wrote the change. The long one, ``pytest -n
 auto --long``, runs what the fast one leaves out and many more cases, new ones each time; it prints
-the seed that repeats them. With a seed, files are run in an order of it. What a test is in:
+the seed that repeats them. With a seed, files are run in an order of it, and ``--one-in N`` runs
+one test in N, which the seed draws. What a test is in:
 
 * every test is in the fast command, unless it is marked ``long``: then it is in the long one alone;
 * tests of Hypothesis are in both, and those marked ``drawn``, which run a state machine;
@@ -14,6 +15,7 @@ the seed that repeats them. With a seed, files are run in an order of it. What a
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -85,6 +87,12 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
         long = is_long(item, embedded)
         is_wanted = long or _draws(item) if config.getoption("--long") else not long
         (wanted if is_wanted else left_out).append(item)
+    one_in = config.getoption("--one-in")
+    if one_in > 1:
+        seed = config.getoption("--hypothesis-seed")
+        drawn = [zlib.crc32(f"{seed} {_test(item)}".encode()) % one_in == 0 for item in wanted]
+        left_out += [item for item, is_drawn in zip(wanted, drawn, strict=True) if not is_drawn]
+        wanted = [item for item, is_drawn in zip(wanted, drawn, strict=True) if is_drawn]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = wanted
