@@ -199,11 +199,7 @@ class Claims:
             once = functools.partial(
                 self._claim, consumer, said, until, unchanged, release_expired, overrides, operation
             )
-            name = names.consumer_name(consumer)
-            _, done = self._store.begin(operation, "claim", name)
-            if done is None:
-                return self._queue.take(name, found, wait, once)
-            return _in_order(done.claims, [name])[0]
+            return self._queued("claim", consumer, found, wait, operation, once)
         return self._claim(
             consumer, said, until, unchanged, release_expired, overrides, operation, found
         )
@@ -395,11 +391,7 @@ class Claims:
                 self._replace,
                 *(consumer, said, read_at, unchanged, release_expired, overrides, operation),
             )
-            name = names.consumer_name(consumer)
-            _, done = self._store.begin(operation, "replace", name)
-            if done is None:
-                return self._queue.take(name, found, wait, once, leaving=name)
-            return _in_order(done.claims, [name])[0]
+            return self._queued("replace", consumer, found, wait, operation, once)
         return self._replace(
             consumer, said, read_at, unchanged, release_expired, overrides, operation, found
         )
@@ -607,6 +599,23 @@ class Claims:
             raise exceptions.InvalidField("override_disabled", overrides, expected)
 
     # --- how all of them take ---
+
+    def _queued(
+        self,
+        kind: str,
+        consumer: str,
+        found: Found,
+        wait: datetime.timedelta,
+        operation: str | None,
+        once: Callable[[Found], Claim],
+    ) -> Claim:
+        """Take in turn with those who wait for the same, unless the operation was done before."""
+        name = names.consumer_name(consumer)
+        _, done = self._store.begin(operation, kind, name)
+        if done is not None:
+            return _in_order(done.claims, [name])[0]
+        leaving = name if kind == "replace" else None
+        return self._queue.take(name, found, wait, once, leaving)
 
     def _take_or_release(
         self, begin: Callable[[frozenset[str]], _Taking], release_expired: bool, *own: str

@@ -14,7 +14,6 @@ no other that it could be in.
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 
@@ -35,6 +34,7 @@ class Places:
     tree: Integers  #: by place
     provider: Integers  #: by place: who stands for it, -1 if only devices say that it is there
     cell: Integers  #: by place: the id of the host cell, -1 if it is none that was discovered
+    count: Integers  #: by tree, how many places it has
 
     def of_tree(self, tree: int) -> range:
         """Return the numbers of the places of a tree. Cost: two binary searches."""
@@ -52,11 +52,6 @@ class Places:
         found = np.zeros(len(self.fleet_hosts), dtype=np.bool_)
         found[tree[(self.of[provider] >= 0) | self.is_lost[provider]]] = True
         return found
-
-    @functools.cached_property
-    def count(self) -> Integers:
-        """By tree, how many places it has."""
-        return np.bincount(self.tree, minlength=len(self.fleet_hosts))
 
 
 def places_of(fleet: Fleet, level: str) -> Places:
@@ -126,25 +121,25 @@ def _numbered(fleet: Fleet, key: Integers, stands: Booleans, cell: Integers) -> 
     number = np.full(len(key), -1)
     number[inside] = rank[keys.searchsorted(key[inside])]
     tree = fleet.tree[some][order]
-    _put_the_rest(fleet, number, tree)
+    count = np.bincount(tree, minlength=len(fleet.hosts))
+    _put_the_rest(fleet, number, tree, count)
     provider = np.full(len(tree), -1)
     standing = np.flatnonzero(stands)
     provider[number[standing]] = standing
     is_lost = np.zeros(len(key), dtype=np.bool_)
     for _, parts in fleet.views.devices:
         is_lost[parts.provider] = True
-    is_lost &= (number < 0) & (np.bincount(tree, minlength=len(fleet.hosts))[fleet.tree] > 0)
-    arrays = (number, is_lost, tree, provider, cell[some][order])
+    is_lost &= (number < 0) & (count[fleet.tree] > 0)
+    arrays = (number, is_lost, tree, provider, cell[some][order], count)
     return Places(fleet.hosts, *map(frozen, arrays))
 
 
-def _put_the_rest(fleet: Fleet, number: Integers, tree: Integers) -> None:
+def _put_the_rest(fleet: Fleet, number: Integers, tree: Integers, count: Integers) -> None:
     """Put what nobody knows the place of there, where a tree has one place only."""
     is_whole = fleet.parent == np.arange(len(number))
     at = np.flatnonzero(number >= 0)
     for _ in range(1, fleet.height):
         at = fleet.parent[at]
         is_whole[at[number[at] < 0]] = True
-    count = np.bincount(tree, minlength=len(fleet.hosts))
     only = (number < 0) & ~is_whole & (count[fleet.tree] == 1)
     number[only] = tree.searchsorted(fleet.tree[only])

@@ -6,7 +6,6 @@ What was acknowledged is gone then. Nobody can bring it back, but whoever relies
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +18,7 @@ from tests import databases
 from tests.backends.conftest import ask
 from tests.private_servers import Missing, private_server, run_client, standby
 from tests.support.checker import problems
+from tests.support.patience import until
 
 # --- what a program remembers ---
 
@@ -152,7 +152,7 @@ def test_a_standby_promoted_without_the_last_writes_is_noticed(others_write: boo
                 wait_for(second.admin, ask(primary.admin, "SELECT pg_current_wal_lsn()")[0][0])
                 ask(second.admin, "ALTER SYSTEM SET primary_conninfo = ''")
                 ask(second.admin, "SELECT pg_reload_conf()")
-                wait_until(lambda: not ask(second.admin, "SELECT 1 FROM pg_stat_wal_receiver"))
+                until(lambda: not ask(second.admin, "SELECT 1 FROM pg_stat_wal_receiver"))
                 remembered.see_more()
                 primary.kill()
                 assert ask(second.admin, "SELECT pg_promote()")[0][0] is True
@@ -170,12 +170,4 @@ def test_a_standby_promoted_without_the_last_writes_is_noticed(others_write: boo
 def wait_for(url: str, position: str) -> None:
     """Wait until a standby has what was written up to a position."""
     query = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
-    wait_until(lambda: ask(url, query)[0][0] is True)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so, not for ever."""
-    until = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: ask(url, query)[0][0] is True)

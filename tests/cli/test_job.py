@@ -20,10 +20,10 @@ import pytest
 import resource_objects as ro
 from resource_objects.providers.waiting import Awaited, WaitOrder
 from tests.cli.forked import Program
+from tests.support.patience import until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = os.uname().nodename
-MANY = 20.0  # seconds that something may take which takes an instant
 
 
 @pytest.fixture
@@ -329,14 +329,6 @@ def start(home, url) -> Iterator[Callable[..., Program]]:
 
 def python(code: str) -> tuple[str, ...]:
     return "--", sys.executable, "-c", code
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + MANY
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 def is_there(process: int) -> bool:

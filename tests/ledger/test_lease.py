@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,9 +12,9 @@ from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger.lease import Lease
 from tests import databases
+from tests.support.patience import until
 
 SHORT = datetime.timedelta(seconds=0.3)
-MANY = 60.0  # seconds that something may take which takes an instant
 
 
 @pytest.fixture
@@ -26,14 +25,6 @@ def kept(prepared_database: Callable[[databases.Prepare], str]) -> Iterator[ro.L
         ledger.sync(ro.Provider("host0", "VCPU=4"))
         ledger.claim("job", {"host0": "VCPU=1"}, expires_in=SHORT)
         yield ledger
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + MANY
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 @pytest.mark.law(6)

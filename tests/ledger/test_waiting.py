@@ -22,10 +22,10 @@ from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, Wa
 from resource_objects.search.candidates import Candidates
 from resource_objects.testing.conformance.races import processes
 from tests import databases
+from tests.support.patience import PATIENCE, until
 
 SECOND = datetime.timedelta(seconds=1)
 HOUR = datetime.timedelta(hours=1)
-MANY = 60.0  # seconds that something may take which takes an instant
 
 
 class Time:
@@ -373,7 +373,7 @@ def test_many_threads_are_served_in_the_order_of_arrival(url: str) -> None:
         assert waiting(ledger) == names
         ledger.release("holder")
         for thread in threads:
-            thread.join(MANY)
+            thread.join(PATIENCE)
         told = [one.subject for one in ledger.feed.changes(began) if one.kind == "claim"]
         assert told == names
         assert waiting(ledger) == []
@@ -421,14 +421,6 @@ def wait_and_release(url: str, name: str, lease: float) -> None:
         ledger.release(name)
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + MANY
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
-
-
 @pytest.mark.law(4)
 def test_processes_are_served_in_the_order_of_arrival_and_a_killed_one_drops_out(
     shared: ro.Ledger, start: Callable[..., BaseProcess]
@@ -439,7 +431,7 @@ def test_processes_are_served_in_the_order_of_arrival_and_a_killed_one_drops_out
     killed.kill()
     shared.release("holder")
     for process in (first, killed, last):
-        process.join(MANY)
+        process.join(PATIENCE)
     changes = shared.feed.changes(began)
     assert [one.subject for one in changes if one.kind == "claim"] == ["job-2", "job-1"]
     assert waiting(shared) == []
@@ -452,7 +444,7 @@ def test_a_process_that_is_interrupted_leaves_nothing(
     process = start("job-1")
     assert process.pid is not None
     os.kill(process.pid, signal.SIGINT)
-    process.join(MANY)
+    process.join(PATIENCE)
     assert waiting(shared) == []
     assert shared.backend.list_waiters(WaiterFilter(), 10) == ()
     assert [one.name for one in shared.consumers()] == ["holder"]

@@ -131,6 +131,13 @@ def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
     return max(change.at for change in backend.changes(cursor, 100))
 
 
+def use_for_a_moment(backend: Backend, host: str) -> None:
+    """Let consumer ``a`` hold one CUSTOM_X of a host, and release it."""
+    claim(backend, "a", {host: "CUSTOM_X=1"})
+    a_later_moment()
+    release(backend, "a")
+
+
 def write_until_forgotten(
     backend: Backend, here: str, since: datetime.datetime, wanted: UseFilter
 ) -> None:
@@ -328,9 +335,7 @@ class UseOverTimeRules(Kit):
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
-        claim(backend, "a", {here: "CUSTOM_X=1"})
-        a_later_moment()
-        release(backend, "a")
+        use_for_a_moment(backend, here)
         define(backend, host("host0", "VCPU=8"))
         change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
         change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_OTHER"))
@@ -343,9 +348,7 @@ class UseOverTimeRules(Kit):
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
-        claim(backend, "a", {here: "CUSTOM_X=1"})
-        a_later_moment()
-        release(backend, "a")
+        use_for_a_moment(backend, here)
         define(backend, host("host0", "VCPU=8"))
         change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
         define(backend, host("host0", "VCPU=8,CUSTOM_X=4"))
@@ -481,9 +484,7 @@ class UseOverTimeRules(Kit):
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
-        claim(backend, "a", {here: "CUSTOM_X=1"})
-        a_later_moment()
-        release(backend, "a")
+        use_for_a_moment(backend, here)
         define(backend, host("host0", "VCPU=999"))
         change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
         for name in ("CUSTOM_X", "CUSTOM_UNUSED"):
