@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
@@ -24,7 +25,7 @@ from resource_objects.ledger.demand import Demand, Found, demands_of
 from resource_objects.ledger.feed import Snapshots, snapshot_without
 from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Claim
-from resource_objects.providers.feed import Cursor
+from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
@@ -37,6 +38,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 _AT_THE_FRONT, _BEHIND_EACH = 1.0, 0.5
 #: The first tries after so many seconds also where nothing was written: claims may have expired.
 _ANYWAY = 5.0
+#: Of so many changes it is read whether one is of a definition; after more, one may be.
+_MOST_CHANGES = 1000
 #: of a lease it is renewed after this part
 _PART = 3
 #: who stands before one is told so far
@@ -50,6 +53,8 @@ _FINAL = (
 
 #: Takes what was found, once.
 Attempt = Callable[[Found], Claim]
+#: Whether a refusal stays one, whatever others give back.
+Final = Callable[[exceptions.CapacityException], bool]
 
 
 class Queue:
@@ -110,11 +115,15 @@ class Queue:
                 refusal = no
         if leaving is None and backend.held(consumer) is not None:
             raise exceptions.ConsumerExists(consumer) from refusal
-        one_way = len(demands) == 1
-        refusal = self._worth_waiting(consumer, found, one_way, refusal)
+        if isinstance(found, Candidates):
+            final = _Outlook(self, self._store, found).is_final
+        else:
+            one_way = len(demands) == 1  # of several ways, another may be given yet
+            final = functools.partial(_is_final, one_way)
+        refusal = self._worth_waiting(consumer, found, final, refusal)
         try:
             return self._wait(
-                order, until, one_way, refusal, lambda: attempt(self._afresh(found, leaving))
+                order, until, final, refusal, lambda: attempt(self._afresh(found, leaving))
             )
         finally:
             with contextlib.suppress(exceptions.LedgerError):  # else its lease ends it
@@ -124,15 +133,14 @@ class Queue:
         self,
         order: WaitOrder,
         until: float,
-        one_way: bool,
+        final: Final,
         refusal: exceptions.CapacityException | None,
         attempt: Callable[[], Claim],
     ) -> Claim:
         """Stand in the queue until it is given.
 
         :param until: by the clock of the policy of retries
-        :param one_way: whether there is no other way to give it, so that what refuses that for ever
-            ends the wait
+        :param final: whether a refusal ends the wait, since nobody could give back what is lacking
         """
         retries, backend = self._store.retries, self._store.backend
         renewing = retries.lease / _PART
@@ -157,7 +165,7 @@ class Queue:
                     try:
                         return attempt()
                     except exceptions.CapacityException as no:
-                        if one_way and _is_final(no):  # it was not tried before its turn
+                        if final(no):  # never tried before its turn, or what there is has changed
                             raise
                         refusal = no
             left = until - retries.clock()
@@ -186,7 +194,7 @@ class Queue:
         self,
         consumer: str,
         found: Found,
-        one_way: bool,
+        final: Final,
         refusal: exceptions.CapacityException | None,
     ) -> exceptions.CapacityException | None:
         """Return the refusal, if others hold what is asked for.
@@ -194,13 +202,10 @@ class Queue:
         :param refusal: of the first try, None if somebody stood before it
         :raises CapacityException: if it could not be had whoever gave back
         """
-        if isinstance(found, Candidates):
-            if refusal is None and not found:
-                why = found.explain()
-                refusal = exceptions.NoCandidates(f"no candidate for {consumer}", why, why.reasons)
-            if refusal is not None and not self.could_ever(found):
-                raise refusal
-        elif one_way and refusal is not None and _is_final(refusal):
+        if refusal is None and isinstance(found, Candidates) and not found:
+            why = found.explain()
+            refusal = exceptions.NoCandidates(f"no candidate for {consumer}", why, why.reasons)
+        if refusal is not None and final(refusal):
             raise refusal
         return refusal
 
@@ -247,9 +252,52 @@ class Queue:
         return {one.uuid: one.root_uuid for page in pages for one in page}
 
 
-def _is_final(refusal: exceptions.CapacityException) -> bool:
+class _Outlook:
+    """Whether nobody could give what a search asks for, though all was given back.
+
+    Claims have no part in that, so of a search that was refused it is asked again only after a
+    definition changed, or something was put out of service: a machine may have gone. Cost: where
+    nothing else was written than claims, a read of what the feed says of them; else that of
+    :meth:`Queue.could_ever`, once in some seconds.
+    """
+
+    def __init__(self, queue: Queue, store: Store, found: Candidates) -> None:
+        self._queue = queue
+        self._store = store
+        self._found = found
+        self._seen: Cursor | None = None
+        self._asked = 0.0
+
+    def is_final(self, refusal: exceptions.CapacityException) -> bool:
+        """Return whether a search that was refused just now is refused for ever."""
+        now = self._store.retries.clock()
+        if self._seen is not None and (now - self._asked < _ANYWAY or not self._may_differ()):
+            return False
+        self._seen, self._asked = self._store.backend.cursor(), now
+        return not self._queue.could_ever(self._found)
+
+    def _may_differ(self) -> bool:
+        """Return whether more than claims was written since it was asked."""
+        assert self._seen is not None, "it was asked before"
+        try:
+            told = self._store.backend.changes(self._seen, _MOST_CHANGES)
+        except exceptions.CursorExpired:
+            return True
+        if len(told) == _MOST_CHANGES or any(map(_defines, told)):
+            return True
+        self._seen = self._seen.moved(told)
+        return False
+
+
+def _defines(entry: FeedEntry) -> bool:
+    """Return whether a write may have changed what there is; a rename names nobody."""
+    is_of_nobody = not (entry.uses or entry.claims or entry.reports)
+    return bool(entry.definitions or entry.disabled or is_of_nobody)
+
+
+def _is_final(one_way: bool, refusal: exceptions.CapacityException) -> bool:
     """Return whether those named could not give it either if all was given back."""
-    if isinstance(refusal, exceptions.NoCandidates):
+    if not one_way or isinstance(refusal, exceptions.NoCandidates):
         return False
     return isinstance(refusal, _FINAL) or any(
         reason.rule is exceptions.Rule.CAPACITY and reason.requested > reason.bound

@@ -18,6 +18,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import RetryPolicy, new_operation
+from resource_objects.ledger.queue import Queue
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.search.candidates import Candidates
 from resource_objects.testing.conformance.races import processes
@@ -172,6 +173,66 @@ def test_what_can_never_be_is_refused_when_its_turn_comes(lab: ro.Ledger, clock:
     assert not isinstance(refused.value, exceptions.WaitTimedOut)
     assert clock.now < 10
     assert waiting(lab) == []
+
+
+@pytest.mark.parametrize("how", ["removed", "disabled", "shrunk"])
+def test_what_can_never_be_any_more_is_refused_soon(lab: ro.Ledger, clock: Time, how: str) -> None:
+    lab.sync(ro.Provider("lab-2", "VCPU=16,PGPU=8"))
+    lab.claim("other", {"lab-2": "VCPU=1,PGPU=8"})
+    asked = found(lab, "PGPU=6")
+    steps = []
+
+    def then() -> None:
+        steps.append(clock.now)
+        if len(steps) == 3:
+            lab.release("other")
+            if how == "removed":
+                lab.remove("lab-2")
+            elif how == "disabled":
+                lab.disable("lab-2", reason="fan")
+            else:
+                lab.sync(ro.Provider("lab-2", "VCPU=16,PGPU=5"))
+
+    clock.then = then
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        lab.claim("job", asked, wait=HOUR)
+    assert not isinstance(refused.value, exceptions.WaitTimedOut)
+    assert clock.now < 15
+    assert waiting(lab) == []
+
+
+def test_who_waits_for_what_is_gone_does_not_hold_back_the_others(
+    lab: ro.Ledger, clock: Time
+) -> None:
+    lab.claim("other", {"lab-1": "PGPU=4"})
+    asked = found(lab, "PGPU=3", at="lab-1")
+    clock.then = lambda: lab.release("other") and lab.remove("lab-1")
+    with pytest.raises(exceptions.ProviderNotFound, match="lab-1"):
+        lab.claim("job", asked, wait=HOUR)
+    assert clock.now < 10
+    assert waiting(lab) == []
+
+
+def test_whether_it_could_ever_be_is_not_asked_again_for_claims(
+    lab: ro.Ledger, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    asked: list[float] = []
+    could_ever = Queue.could_ever
+    monkeypatch.setattr(
+        Queue, "could_ever", lambda self, said: asked.append(clock.now) or could_ever(self, said)
+    )
+
+    def then() -> None:
+        lab.claim("other", {"lab-0": "VCPU=1"})
+        lab.release("other")
+        if clock.now > 12 and len(asked) == 1:
+            lab.sync(ro.Provider("lab-9", "VCPU=1"))
+
+    clock.then = then
+    with pytest.raises(exceptions.WaitTimedOut):
+        lab.claim("job", found(lab, "PGPU=1"), wait=15 * SECOND)
+    assert asked[0] == 0 and len(asked) == 2
 
 
 def test_one_of_several_ways_that_can_never_be_does_not_end_a_wait(
