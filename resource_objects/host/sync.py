@@ -27,6 +27,7 @@ __all__ = [
     "HeldTree",
     "HostSync",
     "StayingDevice",
+    "beside_held",
     "sync_host",
     "with_held",
 ]
@@ -74,7 +75,7 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     """
     before: HeldTree | None = None
     for _ in range(_MOST_LOOKS):
-        held = _beside(ledger, tree, reset)
+        held = beside_held(ledger, tree, reset)
         try:
             return HostSync(ledger.sync(held.tree), held.staying)
         except (InventoryInUse, ProviderInUse):
@@ -84,8 +85,8 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     return HostSync(ledger.sync(held.tree), held.staying)
 
 
-def _beside(ledger: Ledger, tree: Provider, reset: Collection[str]) -> HeldTree:
-    """Return the tree to sync, beside what is held now."""
+def beside_held(ledger: Ledger, tree: Provider, reset: Collection[str] = ()) -> HeldTree:
+    """Return the tree to sync, beside what is held now: see :func:`with_held`."""
     kept = _kept(ledger, tree)
     found = [device for child in tree.children for device in _devices_of(child)]
     known = [one.device for one in kept.devices]

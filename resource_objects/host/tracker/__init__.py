@@ -1,0 +1,48 @@
+"""The resource tracker: what a compute agent imports.
+
+An agent knows its hosts; a ledger keeps what they have and who holds it. A
+:class:`~resource_objects.host.tracker.tracker.ResourceTracker` stands between both: it keeps hosts
+and ledger in step, and claims on a host in the words of the field.
+
+==================  ===============================================================================
+``driver``          Driver: what an agent says of its hosts
+``tracker``         ResourceTracker: hosts and ledger in step, and the claims of a host
+``findings``        what one look at the hosts found: what changed, what is wrong and where
+``claims``          HostClaim: decided, held, confirmed or reverted
+==================  ===============================================================================
+
+    >>> import resource_objects as ro
+    >>> from resource_objects.host.tracker import Driver, ResourceTracker
+    >>> class Lab(Driver):
+    ...     def hosts(self):
+    ...         return ["box"]
+    ...     def get_available_resource(self, host):
+    ...         return "VCPU=8,MEMORY_MB=16384"
+    >>> ledger = ro.connect("memory://")
+    >>> tracker = ResourceTracker(ledger, Lab())
+    >>> print(tracker.update_available_resource())
+    + box
+    >>> with tracker.claim("vm-1", "box", "VCPU=2,MEMORY_MB=4096") as claim:
+    ...     print(claim)
+    vm-1 on box: held, VCPU=2,MEMORY_MB=4096
+    >>> print(tracker.update_available_resource())
+    nothing changed
+"""
+
+from __future__ import annotations
+
+from resource_objects.host.tracker.claims import HostClaim, State
+from resource_objects.host.tracker.driver import Driver
+from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
+from resource_objects.host.tracker.tracker import ResourceTracker
+
+__all__ = [
+    "Driver",
+    "Finding",
+    "FindingKind",
+    "HostClaim",
+    "HostReport",
+    "Report",
+    "ResourceTracker",
+    "State",
+]

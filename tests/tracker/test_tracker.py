@@ -1,0 +1,62 @@
+"""Hosts and ledger in step: what an agent's driver says is what the ledger keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.host.tracker import Driver, FindingKind, HostReport, ResourceTracker, State
+
+
+class Lab(Driver):
+    """Hosts by name; what of them is an exception is raised."""
+
+    def __init__(self, **hosts: str | Exception) -> None:
+        self.has = hosts
+
+    def hosts(self) -> list[str]:
+        return list(self.has)
+
+    def get_available_resource(self, host: str) -> str:
+        found = self.has[host]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.fixture
+def ledger() -> Iterator[ro.Ledger]:
+    with ro.connect("memory://") as ledger:
+        yield ledger
+
+
+def test_what_a_driver_says_is_kept_and_told_once(ledger: ro.Ledger) -> None:
+    told: list[HostReport] = []
+    tracker = ResourceTracker(ledger, Lab(box="VCPU=8"), on_change=told.append)
+    assert str(tracker.update_available_resource()) == "+ box"
+    assert str(tracker.update_available_resource()) == "nothing changed"
+    assert [report.host for report in told] == ["box"]
+    assert str(ledger.provider("box")) == "box: VCPU=8"
+
+
+def test_one_wrong_host_stops_no_other(ledger: ro.Ledger) -> None:
+    driver = Lab(a=ValueError("broken"), b="VCPU=-1", c="VCPU=4")
+    report = ResourceTracker(ledger, driver).update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [
+        ("a", FindingKind.DRIVER_FAILED),
+        ("b", FindingKind.REFUSED),
+    ]
+    assert [one.name for one in ledger.providers()] == ["c"]
+
+
+@pytest.mark.law(2)
+def test_a_claim_is_given_back_if_its_block_raises(ledger: ro.Ledger) -> None:
+    tracker = ResourceTracker(ledger, Lab(box="VCPU=8"))
+    tracker.update_available_resource()
+    with pytest.raises(KeyError), tracker.claim("vm", "box", "VCPU=2") as claim:
+        assert claim.state is State.HELD
+        raise KeyError("boot failed")
+    assert claim.state is State.REVERTED
+    assert not list(ledger.consumers())
