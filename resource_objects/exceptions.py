@@ -402,10 +402,10 @@ class Reason:
 
     ``requested`` is the amount asked (negative: given back), ``bound`` what the rule compares with
     (see :class:`Rule`), ``used`` what is taken already; ``resource`` and ``where`` (a provider)
-    are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, largest first;
-    ``trait`` is set for the trait rules, ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a
-    network or policy, or the kind of device that was asked for, or the level of :attr:`Rule.NEAR`,
-    or several conditions in words.
+    are names or None where unknown; ``holders`` are ``(consumer, amount)`` pairs, the largest
+    first, then in natural order: ``job-2`` before ``job-10``. ``trait`` is set for the trait rules,
+    ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a network or policy, or the kind of device
+    that was asked for, or the level of :attr:`Rule.NEAR`, or several conditions in words.
     ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
     group of the request that it is about, or several, with commas between. ``disabled`` says why
     ``where`` is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for :attr:`Rule.NOT_WHOLE`

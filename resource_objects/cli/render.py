@@ -140,7 +140,7 @@ def _holders(holders: Iterable[tuple[str, int]]) -> str:
     >>> _holders([("a", 1), ("b", 5), ("c", 1), ("d", 1)])
     'b 5, a 1, c 1, 1 more'
     """
-    ordered = sorted(holders, key=lambda held: (-held[1], held[0]))
+    ordered = sorted(holders, key=lambda held: (-held[1], natural_order(held[0])))
     said = [f"{name} {amount}" for name, amount in ordered[:MOST_HOLDERS]]
     left = len(ordered) - len(said)
     return ", ".join([*said, *([f"{left} more"] if left else [])])

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.names import natural_order
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
@@ -74,10 +76,18 @@ def held_by(reason: Reason, holders: Iterable[tuple[str, int]]) -> Reason:
 
 
 def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Return the largest holders, by amount and then name.
+    """Return the largest holders, in the order in which people are told of them.
 
-    >>> largest([("a", 1), ("b", 5), ("c", 1), ("d", 1)])
-    (('b', 5), ('a', 1), ('c', 1), ('d', 1))
+    Of more than :data:`MOST_HOLDERS` that hold as much, those are named that come first by name:
+    a database can say who these are.
+
+    >>> largest([("job-10", 1), ("b", 5), ("job-2", 1)])
+    (('b', 5), ('job-2', 1), ('job-10', 1))
     """
     ordered: Sequence[tuple[str, int]] = sorted(holders, key=lambda held: (-held[1], held[0]))
-    return tuple(ordered[:MOST_HOLDERS])
+    return tuple(sorted(ordered[:MOST_HOLDERS], key=by_amount))
+
+
+def by_amount(held: tuple[str, Any]) -> tuple[Any, ...]:
+    """Return a sort key of holders: the largest first, then by name in natural order."""
+    return -held[1], natural_order(held[0])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from resource_objects.providers.columns import AllocationColumns, UnitColumns
+from resource_objects.providers.decision import by_amount
 from resource_objects.providers.orders import Change
 from resource_objects.search.arrays import Integers, Keys, Overlay, PlaceIndex, frozen, integers
 
@@ -186,7 +187,7 @@ class Allocations(Rows):
         return tuple([(*key, amount) for key, amount in held.items() if amount])
 
     def holders(self, of: Iterable[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, amount)`` of all that is taken, the largest first, then by name.
+        """Return ``(consumer, amount)`` of all that is taken, as :func:`by_amount` orders them.
 
         :param of: ``(provider, resource class, factor)``, each different: what is taken there
             counts ``factor`` times
@@ -196,7 +197,7 @@ class Allocations(Rows):
             for name, consumer, amount in self.of_provider(provider):
                 if name == resource_class:
                     held[consumer] = held.get(consumer, 0) + factor * amount
-        return tuple(sorted(held.items(), key=lambda item: (-item[1], item[0])))
+        return tuple(sorted(held.items(), key=by_amount) if len(held) > 1 else held.items())
 
     def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, int]]:
         """Yield ``(provider, resource class, consumer, amount)`` of some providers."""

@@ -135,7 +135,7 @@ def lay(request: Request, fleet: Fleet) -> Problem:
     rules = semantics_of(request)
     amounts_of = located_of(request)
     if rules.affinity_needs_cells:
-        _check_affinity(amounts_of)
+        _check_affinity(amounts_of, request.near)
     disabled = disabled_for(fleet, request)
     laying = Laying(fleet, rules, () if disabled is None else [in_service(disabled)])
     group = request.unnamed
@@ -407,15 +407,18 @@ def located_of(request: Request) -> Mapping[str, Amount]:
     return {name: amount for name, amount in every if _is_located(name)}
 
 
-def _check_affinity(amounts_of: Mapping[str, Amount]) -> None:
-    """Refuse an affinity where nothing is asked for that it could be near to."""
+def _check_affinity(amounts_of: Mapping[str, Amount], near: str | None) -> None:
+    """Refuse an affinity where nothing is asked for that it could be near to.
+
+    :param near: the level below which all of the request has to be near, which is another thing
+    """
     for name, amount in amounts_of.items():
         if amount.names_affinity and not amount.is_assigned:
             cells = (cell_map_of(resource(other).make_inventory()) for other in amounts_of)
             if all(one is None for one in cells):
-                raise exceptions.InvalidRequest(
-                    name, str(amount), "no affinity, or a topology beside it to be near to"
-                )
+                instead = "" if near else "near='numa' in the request (--near numa) instead, "
+                expected = f"no affinity, {instead}or a topology beside it to be near to"
+                raise exceptions.InvalidRequest(name, str(amount), expected)
 
 
 def wanted(request: Request) -> tuple[Wanted, ...]:

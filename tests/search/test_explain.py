@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+import resource_objects as ro
+from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
@@ -69,6 +71,18 @@ def test_the_largest_holders_are_named_first_and_the_others_counted():
     )
     (reason,) = explanation.reasons
     assert reason.holders == tuple((f"job-{n}", n) for n in (5, 4, 3, 2, 1))
+
+
+def test_holders_of_as_much_are_named_in_natural_order():
+    ledger = ro.connect("memory://")
+    ledger.sync(ro.Provider("host0", "VCPU=6"))
+    for name in ("job-10", "job-9", "job-2", "b", "job-1"):
+        ledger.claim(name, {"host0": f"VCPU={2 if name == 'b' else 1}"})
+    line = "host0: VCPU asked 1, free 0 of 6 (b holds 2, job-1 holds 1, job-2 holds 1 and 2 more)"
+    assert str(ledger.snapshot().candidates("VCPU=1").explain()).splitlines()[0] == line
+    with pytest.raises(exceptions.CapacityException) as refused:
+        ledger.claim("job", {"host0": "VCPU=1"})
+    assert str(refused.value) == line
 
 
 def test_only_holders_of_that_class_at_those_providers_count():

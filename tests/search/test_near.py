@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects import search
+from resource_objects import exceptions, search
 from resource_objects.exceptions import Rule
 from resource_objects.host import read_environment
 from resource_objects.providers import partitions
@@ -432,6 +432,21 @@ def test_places_go_on_from_one_snapshot_to_the_next(ledger: ro.Ledger) -> None:
     ledger.sync(sockets(1, 2, 2))
     (found,) = ledger.snapshot().candidates(request)
     assert {one.provider[:4] for one in found.allocations} == {"h/s2"}
+
+
+@pytest.mark.parametrize("policy", ["required", "preferred", "socket"])
+def test_an_affinity_without_a_topology_is_refused_with_the_word_that_was_meant(
+    ledger: ro.Ledger, policy: str
+) -> None:
+    picture = ledger.snapshot()
+    with pytest.raises(exceptions.InvalidRequest) as refused:
+        picture.candidates(f"VCPU=1,DEVICES=2*PGPU@{policy}")
+    assert str(refused.value) == (
+        f"DEVICES: got '2*PGPU@{policy}', expected no affinity, near='numa' in the request "
+        "(--near numa) instead, or a topology beside it to be near to"
+    )
+    with pytest.raises(exceptions.InvalidRequest, match="expected no affinity, or a topology"):
+        picture.candidates(ro.Request("DEVICES=2*PGPU@required", near="numa"))
 
 
 def test_a_job_is_told_its_cell_and_the_cpus_of_it(ledger: ro.Ledger) -> None:

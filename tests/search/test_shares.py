@@ -272,6 +272,16 @@ def test_devices_that_others_have_in_part_are_not_told_as_free():
     ]
 
 
+def test_who_has_devices_is_told_in_natural_order():
+    held = [(f"job-{10 - n}", f"gpu{n}", "PGPU", 1) for n in (0, 8, 9)]
+    held += [("job-30", "gpu1", "FPGA", 2), ("job-9", "gpu2", "FPGA", 1)]
+    held += [("job-10", "gpu3", "FPGA", 1), ("job-9", "gpu4", "FPGA", 1)]
+    assert told(gpu(gpus=10), "PGPU=4", held) == [
+        "host0: PGPU asked 4 whole, 3 of 10 are whole: job-1 1; job-2 1; job-10 1; "
+        "job-9 1/7 and 1/7; job-30 2/7; job-10 1/7"
+    ]
+
+
 def test_a_device_that_others_have_in_part_is_not_free():
     held = [("job-1", "gpu0", "FPGA", 2)]
     snapshot = Snapshot(columns_of([gpu(gpus=2)], held))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.providers.decision import by_amount
 from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.catalog import is_device
@@ -283,11 +284,19 @@ class Shortage:
         """Name all who have one of the devices, or a part of one."""
         fleet, kept = self._fleet, self._fleet.inventories
         whole = [row for row in self._rows if fleet.left(row) <= 0]
-        parts = [
-            (who, fleet.names[int(kept.provider[row])], part.numerator, part.denominator)
+        held = [
+            (who, row, part)
             for row in self._rows
             if row not in whole
-            for who, part in sorted(self._parts_of(row).items(), key=lambda one: (-one[1], one[0]))
+            for who, part in self._parts_of(row).items()
+        ]
+        total: dict[str, Fraction] = {}
+        for who, _, part in held:
+            total[who] = total.get(who, Fraction()) + part
+        held.sort(key=lambda one: by_amount((one[0], total[one[0]])))
+        parts = [
+            (who, fleet.names[int(kept.provider[row])], part.numerator, part.denominator)
+            for who, row, part in held
         ]
         return Reason(
             Rule.NOT_WHOLE,
