@@ -165,8 +165,8 @@ def read_input(name: str) -> bytes:
     Whoever parses it refuses more than
     :data:`~resource_objects.providers.plain.MAX_LENGTH` characters.
 
-    :raises Misused: for what is no regular file, such as a device without an end or a pipe into
-        which nobody writes
+    :raises Misused: if it cannot be read, and for what is no regular file, such as a device
+        without an end or a pipe into which nobody writes
     """
     from resource_objects.providers.plain import MAX_LENGTH
 
@@ -176,10 +176,13 @@ def read_input(name: str) -> bytes:
             return sys.stdin.read(MAX_LENGTH + 1).encode()
         return bytes(stream.read(MAX_LENGTH + 1))
     path = pathlib.Path(name)
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise Misused(f"{name} is no regular file; pipe it into -")
-    with path.open("rb") as file:
-        return file.read(MAX_LENGTH + 1)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Misused(f"{name} is no regular file; pipe it into -")
+        with path.open("rb") as file:
+            return file.read(MAX_LENGTH + 1)
+    except OSError as error:
+        raise Misused(f"{name} cannot be read: {error.strerror or error}") from error
 
 
 def records_of(inventories: Inventories) -> list[InventoryRecord]:

@@ -29,7 +29,7 @@ def test_a_refused_name_does_not_reach_the_terminal_as_it_is(run) -> None:
 
 def test_a_path_does_not_either(run, tmp_path: pathlib.Path) -> None:
     result = run("reshape", str(tmp_path / f"{RED}plan"))
-    assert result.status == 1
+    assert result.status == 2
     assert "\x1b" not in result.err
     assert "\\x1b[31mplan" in result.err
 
@@ -82,6 +82,30 @@ def test_a_device_without_an_end_is_no_plan(run) -> None:
     result = run("reshape", "/dev/zero")
     assert result.status == 2
     assert "no regular file" in result.err
+
+
+@pytest.mark.parametrize("command", ["apply", "apply --dry-run", "reshape", "host sync --from"])
+def test_a_file_that_is_not_there_is_named_in_one_line(
+    run, default_ledger: pathlib.Path, command: str
+) -> None:
+    result = run(*command.split(), "nowhere.yaml")
+    assert (result.status, result.out) == (2, "")
+    said = "nowhere.yaml cannot be read: No such file or directory"
+    assert result.err == f"resource-objects: {said}\n"
+    assert not default_ledger.exists()
+
+
+def test_a_file_below_a_file_or_of_too_long_a_name_cannot_be_read(run, tmp_path) -> None:
+    (tmp_path / "lab.yaml").write_text("version: 1\n")
+    for name, why in (
+        (str(tmp_path / "lab.yaml" / "x"), "Not a directory"),
+        ("x" * 5000, "File name too long"),
+    ):
+        result = run("apply", name)
+        assert (result.status, result.err) == (
+            2,
+            f"resource-objects: {name} cannot be read: {why}\n",
+        )
 
 
 def test_a_pipe_into_which_nobody_writes_blocks_nobody(home, tmp_path: pathlib.Path) -> None:

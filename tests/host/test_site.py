@@ -394,6 +394,44 @@ def test_fault_beside_what_is_kept_is_named_by_line(ledger):
         apply_site(ledger, Site.parse(said))
 
 
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("called", ["lab-0", "lab-0/gpu0"])
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("machines:\n  {}: {{inventories: VCPU=9}}", "line 2"),
+        ("machines:\n  lab-0: {{inventories: VCPU=8}}\n  {}: {{inventories: VCPU=9}}", "line 3"),
+        ("pools:\n  {}: {{inventories: VCPU=9}}", "line 2"),
+        ("machines:\n  lab-0: {{children: {{'{}': {{inventories: VCPU=9}}}}}}", "line 2, lab-0"),
+        ("machines:\n  lab-1: {{children: {{'{}': {{inventories: VCPU=9}}}}}}", "line 2, lab-1"),
+    ],
+)
+def test_uuid_of_a_provider_is_no_name_of_another(ledger, form, line, called, prune):
+    host = Provider("lab-0", "VCPU=8")
+    host.add("lab-0/gpu0", "PGPU=1")
+    ledger.sync(host, Provider("lab-1", "VCPU=8"))
+    before = export_site(ledger)
+    uuid = str(kept(ledger, called).uuid)
+    for text in (uuid, uuid.upper()):
+        said = Site.parse(form.format(text), file="lab.yaml")
+        for do in (plan_site, apply_site):
+            with pytest.raises(exceptions.InvalidSite) as refused:
+                do(ledger, said, prune=prune)
+            assert str(refused.value) == (
+                f"lab.yaml, {line}, name: got {text!r}, expected a name of its own: "
+                f"it is the uuid of {called}"
+            )
+    assert export_site(ledger) == before
+
+
+def test_machine_may_be_called_by_its_own_uuid(ledger):
+    uuid = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
+    for cpus, said in ((8, "1 created"), (9, "1 updated"), (9, "nothing changed")):
+        site = Site.parse(f"machines: {{'{uuid}': {{inventories: VCPU={cpus}}}}}")
+        assert str(apply_site(ledger, site)) == said
+    assert (kept(ledger, uuid).name, str(kept(ledger, uuid).uuid)) == (uuid, uuid)
+
+
 def test_names_are_text_whatever_they_look_like(ledger):
     apply_site(ledger, Site.parse("machines: {no: {}, 007: {}, 1e3: {}, null: {}}"))
     assert Site.parse(str(export_site(ledger))).machine_names == ("1e3", "007", "no", "null")

@@ -13,7 +13,7 @@ from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
 from resource_objects.host.site.reading import fault_at
 from resource_objects.host.site.site import Site
-from resource_objects.host.site.trees import outages_of, tree_of
+from resource_objects.host.site.trees import names_below, outages_of, tree_of
 from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
     Comparison,
@@ -120,7 +120,7 @@ def apply_site(
     :param batch: so many machines in one transaction; None: all of them
     :param progress: is called with how many machines are done, and of how many
     :raises InvalidSite: naming the line, if a machine cannot be as the file says beside what of it
-        is left alone
+        is left alone, or is called by the uuid of a provider that has another name
     :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as ``Ledger.sync``
 
     >>> import resource_objects as ro
@@ -234,6 +234,7 @@ class _Comparer:
         self, some: Sequence[tuple[Entry, str]], read: Sequence[Provider]
     ) -> tuple[DefinitionChanges, ...]:
         """Return what machines are to be changed by, as trees of objects."""
+        self._check_uuids([entry for entry, _ in some])
         kept = {key: root for root in read for key in (root.name, root.uuid)}
         roots: list[Provider] = []
         for entry, key in some:
@@ -247,6 +248,28 @@ class _Comparer:
                 with self._naming(entry):
                     root.check_shares()
             raise
+
+    def _check_uuids(self, some: Iterable[Entry]) -> None:
+        """Raise if something is called by the uuid of a provider that has another name.
+
+        A file names; were a uuid to find a provider here, applying would rename it.
+        """
+        called = [
+            (entry, name, names.provider_key(name))
+            for entry in some
+            for name in (entry.name, *names_below(entry.part, entry.name))
+            if names.is_uuid(name)
+        ]
+        if not called:
+            return
+        known = self._ledger.backend.read(*(key for *_, key in called), allocations=False).providers
+        name_of = dict(zip(known.uuid, known.name, strict=True))
+        for entry, name, key in called:
+            if name_of.get(key, name) != name:
+                expected = f"a name of its own: it is the uuid of {name_of[key]}"
+                error = exceptions.InvalidName("name", name, expected)
+                where = "" if name == entry.name else entry.name
+                raise fault_at(self._site.file, entry.part.line, error, where)
 
     @contextlib.contextmanager
     def _naming(self, entry: Entry) -> Iterator[None]:
