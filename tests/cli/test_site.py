@@ -79,7 +79,7 @@ def test_file_is_read_from_standard_input(run, monkeypatch):
 
 def test_what_is_no_file_is_refused(run, tmp_path):
     assert run("apply", str(tmp_path)).status == 2
-    assert run("apply", str(tmp_path / "nothing")).status == 1
+    assert run("apply", str(tmp_path / "nothing")).status == 2
 
 
 def test_it_is_said_how_far_it_came(run, site, monkeypatch):
