@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resource_objects.providers import Provider
-from resource_objects.resources import Inventories
+from resource_objects.resources import Amounts, Inventories
 
 
 class Driver(abc.ABC):
     """What an agent says of its hosts, one or thousands. It knows nothing of who holds what.
 
-    A driver for plain hosts says their names (:meth:`hosts`) and what each has
-    (:meth:`get_available_resource`). One that knows more of a host edits its tree
-    (:meth:`update_provider_tree`). Whatever a method raises is a finding about that host; the
+    ============================  =================================================================
+    :meth:`hosts`                 their names
+    :meth:`get_available_resource`  what is known of one, as one value
+    :meth:`update_provider_tree`  makes a tree of that; by default it is what the root has
+    :meth:`identity`              the uuid that the machine itself says it has
+    :meth:`overhead`              what a consumer takes of a host besides what it asks for
+    :meth:`consumers`             who runs there
+    ============================  =================================================================
+
+    Only the first two have to be there. Whatever a method raises is a finding about that host; the
     others are not held up.
 
     >>> class Lab(Driver):
@@ -23,10 +30,10 @@ class Driver(abc.ABC):
     ...         return ["box"]
     ...     def get_available_resource(self, host):
     ...         return "VCPU=8"
-    >>> tree = Provider("box", "VCPU=4")
-    >>> Lab().update_provider_tree(tree)
-    >>> print(tree)
-    box: VCPU=8
+    >>> tree = Provider("box", "VCPU=4", traits=["CUSTOM_QUIET"])
+    >>> Lab().update_provider_tree(tree, Lab().get_available_resource("box"))
+    >>> print(tree, *tree.traits)
+    box: VCPU=8 CUSTOM_QUIET
     """
 
     @abc.abstractmethod
@@ -38,22 +45,48 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def get_available_resource(self, host: str) -> Any:
-        """Return what a host has: anything that ``Inventories`` takes, such as ``"VCPU=8"``.
+        """Return what is known of a host, as one value; it is compared with what was said last.
 
-        Totals, reserved amounts, unit rules and ratios count; used figures are the ledger's.
+        While it is equal to that, and nobody else changed the host in the ledger, there is nothing
+        to do and :meth:`update_provider_tree` is not asked. None says that it cannot be told as a
+        value: then that is asked each time.
+
+        By default it is what ``Inventories`` takes, such as ``"VCPU=8,MEMORY_MB=16384"``: totals,
+        reserved amounts, unit rules and ratios count, used figures are the ledger's. With a method
+        of one's own that makes the tree it may be anything that can be compared and copied, such
+        as a :class:`~resource_objects.host.facts.Machine`.
         """
 
-    def update_provider_tree(self, tree: Provider) -> None:
-        """Edit the tree of a host, by default so that it has what the driver says is available.
+    def update_provider_tree(self, tree: Provider, available: Any) -> None:
+        """Edit the tree of a host, by default so that the root has what is available.
+
+        What it makes of the tree follows from its two arguments. It may be called several times.
 
         :param tree: a copy of the tree as the ledger keeps it, of a host that is not kept an empty
             provider. What is not touched stays: providers, traits and aggregates of others
+        :param available: what :meth:`get_available_resource` said just now
         """
-        tree.update(inventories=Inventories(self.get_available_resource(tree.name)))
+        tree.update(inventories=Inventories(available))
 
     def identity(self, host: str) -> str | None:
         """Return the uuid that the machine itself says it has, None if it says none.
 
-        A host whose uuid in the ledger is another was replaced under its name: a finding.
+        A new host gets it as its uuid. One whose uuid in the ledger is another was replaced under
+        its name: a finding.
+        """
+        return None
+
+    def overhead(self, request: Amounts) -> Any:
+        """Return what a consumer takes of a host besides the amounts that it asks for.
+
+        By default nothing. Memory that the hypervisor itself needs for each guest, for example, as
+        ``"MEMORY_MB=128"``. It is claimed with the rest, and given back with it.
+        """
+        return {}
+
+    def consumers(self, host: str) -> Mapping[str, Any] | None:
+        """Return who runs on a host: ``{consumer: amounts}``; None where that is not known.
+
+        The amounts may be None: then only who it is counts.
         """
         return None

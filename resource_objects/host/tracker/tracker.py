@@ -60,7 +60,7 @@ class ResourceTracker:
 
         def edited() -> Provider:
             tree = self._kept(host)
-            self._driver.update_provider_tree(tree)
+            self._driver.update_provider_tree(tree, self._driver.get_available_resource(host))
             return beside_held(self._ledger, tree).tree
 
         definitions = self._ledger.definitions
@@ -78,6 +78,7 @@ class ResourceTracker:
 
     def claim(self, consumer: str, host: str, amounts: Any) -> HostClaim:
         """Take amounts of a host for a consumer: all together, or none."""
-        wanted = Amounts(amounts)
+        asked = Amounts(amounts)
+        wanted = asked + Amounts(self._driver.overhead(asked))
         claim = self._ledger.claim(consumer, {host: wanted})
         return HostClaim(self._ledger, host, claim.consumer, wanted, State.HELD, claim)
