@@ -163,12 +163,7 @@ class Amounts(_AmountMapping):
         VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512 MEMORY_MB VCPU
         """
         joint = split(self)
-        if joint is None:
-            return self
-        located = {name: one.with_beside(one.said) for name, one in joint.located.items()}
-        counts = dict(said(joint))
-        others = {name: one for name, one in joint.others.items() if name not in counts}
-        return Amounts({**counts, **others, **located})
+        return self if joint is None else Amounts(joint.counted())
 
     def bare(self) -> Amounts:
         """Return these amounts, of which none knows of counts beside it: as somebody asks."""
@@ -237,6 +232,13 @@ class Joint:
     located: Mapping[str, Amount]  #: what says where
     stated: frozenset[str]  #: classes that it locates and that are stated as counts besides
     others: Mapping[str, Amount]  #: everything else, and counts beyond those that are located
+
+    def counted(self) -> dict[str, Amount]:
+        """Return all of them by class, each count stated once (:meth:`Amounts.counted`)."""
+        located = {name: one.with_beside(one.said) for name, one in self.located.items()}
+        counts = dict(said(self))
+        others = {name: one for name, one in self.others.items() if name not in counts}
+        return {**counts, **others, **located}
 
 
 def split(amounts: Amounts) -> Joint | None:

@@ -254,7 +254,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         if joint is None:
             decision.of_each(wanted.by_name())
         else:
-            decision.of_joint(joint, wanted.counted())
+            decision.of_joint(joint)
         return decision.assigned, tuple(decision.reasons)
 
     __contains__ = ByResource.__contains__  # not whether it has a field of that name
@@ -301,15 +301,14 @@ class _Decision:
             except exceptions.CapacityException as refusal:
                 self.reasons += refusal.reasons
 
-    def of_joint(self, joint: Joint, counted: Amounts) -> None:
+    def of_joint(self, joint: Joint) -> None:
         """Decide amounts of which some say where others are: what locates comes first (D1), all of
         it at once (D13).
 
         What it takes of the host as a whole is taken of the counts that are here; a count that is
         not here is missed only if it was stated.
-
-        :param counted: the same, counted: each count is stated once, and stands beside what locates
         """
+        counted = joint.counted()
         located = {name: counted[name] for name in joint.located}
         limits = {n: limit for n in located if (limit := self._limit(n)) is not None}
         room = {n: left for one in located.values() for n, left in self._room(one, joint)}
@@ -324,12 +323,12 @@ class _Decision:
         self.of_each((n, one) for n, one in joint.others.items() if n not in self.assigned)
         self.assigned.update(found)
 
-    def _count(self, assigned: Amount, joint: Joint, counted: Amounts) -> None:
+    def _count(self, assigned: Amount, joint: Joint, counted: Mapping[str, Amount]) -> None:
         """Decide the counts beside an assigned amount with what it draws on them itself."""
         draws = assigned.draws
         for name in dict.fromkeys((*assigned.said, *draws)):
             if name in self._inventories or name in joint.stated:
-                stated = dict(counted.by_name()).get(name)
+                stated = counted.get(name)
                 said = int(stated) if isinstance(stated, IntegerAmount) else 0
                 self.of_each([(name, IntegerAmount(said + draws.get(name, 0)))], are_located=True)
                 self.assigned.pop(name, None)

@@ -8,6 +8,7 @@ by place in the amount, *vCPUs* (CPUs as their user numbers them) from 0 over al
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -117,7 +118,7 @@ class NUMATopologyAmount(abstract.Amount):
         """Whether the emulator has a dedicated CPU of its own."""
         return self.emulator_policy == ISOLATE
 
-    @property
+    @functools.cached_property  # asked again and again while it is decided
     def located(self) -> Mapping[str, int]:
         """What this says where it is, as counts: of CPUs, and of memory in pages of any size."""
         dedicated = sum(len(cell.dedicated) for cell in self.cells) + self.has_emulator
@@ -128,7 +129,7 @@ class NUMATopologyAmount(abstract.Amount):
         }
         return {name: count for name, count in counts.items() if count}
 
-    @property
+    @functools.cached_property
     def of_host(self) -> Mapping[str, int]:
         """What the host as a whole gives of it, as counts: CPUs, and ordinary memory.
 
@@ -144,7 +145,7 @@ class NUMATopologyAmount(abstract.Amount):
             counts.pop("MEMORY_MB", None)
         return {name: count for name, count in counts.items() if count}
 
-    @property
+    @functools.cached_property
     def said(self) -> Mapping[str, int]:
         """The counts that go with what was asked: memory only if it cannot be in huge pages."""
         counts = self.located
