@@ -91,6 +91,7 @@ class Finder(CompletionFinder):
     ) -> list[str]:
         """Return the completions of a word, given those before it."""
         own = list(itertools.takewhile(lambda word: word != "--", comp_words[1:]))
+        after = comp_words[len(own) + 1 :]  # -- and what has been said since
         try:
             options, words = self._program.parser.parse_known_args(own)
         except SystemExit:  # the value of --database is typed
@@ -107,22 +108,59 @@ class Finder(CompletionFinder):
         else:
             command = factory(self._program, options, cmd_name=name)
             self._parser = command.get_parser(name)
-            if len(own) < len(comp_words) - 1 and getattr(command, "takes_program", False):
+            if after and getattr(command, "takes_program", False):
                 self._words = list(FilesCompleter()(cword_prefix))
-                self._parser, rest = argparse.ArgumentParser(add_help=False), []
+                self._parser, rest, after = argparse.ArgumentParser(add_help=False), [], []
+            elif after:
+                self._words = []
+        self._takes_hyphens = bool(after)
         self.default_completer = _OfArgument(_kept(options.database or ""))
         found: list[str] = super()._get_completions(  # type: ignore[no-untyped-call]
-            [comp_words[0], *rest], cword_prefix, cword_prequote, last_wordbreak_pos
+            [comp_words[0], *rest, *after], cword_prefix, cword_prequote, last_wordbreak_pos
         )
         return found
 
     def collect_completions(
         self, active_parsers: Any, parsed_args: argparse.Namespace, cword_prefix: str
     ) -> list[str]:
-        """Return the words of commands that may follow, and what the command takes."""
+        """Return the words of commands that may follow, and what the command takes.
+
+        A name that begins with a hyphen is read as an option, so it is offered only where it is
+        not: after ``--``, and in ``--at=-name``.
+        """
+        parser = active_parsers[-1]
+        if self._takes_hyphens:
+            parser.prefix_chars = ""  # of this parser nothing else is asked
         found = super().collect_completions(active_parsers, parsed_args, cword_prefix)
         self._display_completions.update(dict.fromkeys(self._words, ""))
-        return [*self._words, *filter(str.isprintable, found)]
+        takes = self._takes_hyphens or (cword_prefix[:1] == "-" and "=" in cword_prefix)
+        return [
+            *self._words,
+            *(
+                one
+                for one in found
+                if one.isprintable()
+                and (takes or one[:1] != "-" or one in parser._option_string_actions)
+            ),
+        ]
+
+    def quote_completions(
+        self, completions: list[str], cword_prequote: str, last_wordbreak_pos: int | None
+    ) -> list[str]:
+        """Return completions as a shell takes them; fish makes that of them by itself.
+
+        Beside what argcomplete quotes: ``#`` begins a comment (for argcomplete, which reads the
+        line, within a word too), and in zsh a word that begins with ``=`` is a program.
+        """
+        found = super().quote_completions(completions, cword_prequote, last_wordbreak_pos)
+        if cword_prequote or os.environ.get("_ARGCOMPLETE_SHELL") == "fish":
+            return found
+        for place, one in enumerate(found):
+            quoted = one.replace("#", "\\#")
+            quoted = f"\\{quoted}" if quoted[:1] == "=" else quoted
+            self._display_completions[quoted] = self._display_completions.get(one, "")
+            found[place] = quoted
+        return found
 
 
 # --- what an argument may be ----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pathlib
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -120,6 +122,57 @@ def test_after_a_command_come_the_longer_ones_and_its_arguments(lab, asked):
     found = asked("resource-objects usage ")
     assert {"hosts", "total"} < set(found[: found.index("Lab-x")])
     assert found[found.index("Lab-x") + 1] == "lab-1"
+
+
+#: Consumers, as a shell is told them.
+ODD = ["\\#job", "\\=job", "a:b", "a\\#b", "job-1", "job-2", "two\\ words"]
+
+
+@pytest.fixture
+def odd(lab) -> str:
+    """Names that shells and the parser of arguments take for something else."""
+    with ro.connect(lab) as ledger:
+        ledger.sync(ro.Provider("-lab", "VCPU=9"), ro.Provider("#lab", "VCPU=9"))
+        for name in ("-job", "--at", "#job", "=job", "a#b"):
+            ledger.claim(name, {"lab-2": "VCPU=1"})
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        # a hyphen begins an option, but for what follows -- or stands behind =
+        ("release --a", ["--actor"]),
+        ("release -j", []),
+        ("release -- -", ["--at", "-job"]),
+        ("release -- --", ["--at"]),
+        ("release -- -job j", ["job-1", "job-2"]),
+        ("release job-1 -- j", ["job-1", "job-2"]),
+        ("release -- ", ["--at", "-job", *ODD]),
+        ("release ", [*ODD]),
+        ("release --database x -- ", []),
+        ("usage hosts -- -", ["-lab"]),
+        ("usage hosts -l", []),
+        ("claim new VCPU=1 --at=-", ["--at=-lab"]),
+        ("claim new VCPU=1 --at -l", []),
+        ("claim -- new VC", ["VCPU="]),
+        ("claim -- new VCPU=1,PG", ["VCPU=1,PGPU="]),
+        # a number sign begins a comment
+        ("release \\#", ["\\#job"]),
+        ("release '#", ["#job"]),
+        ("release a\\#b \\#j", ["\\#job"]),
+        ("claim new VCPU=1 --at=\\#", ["--at=\\#lab"]),
+        ("claim new VCPU=1 --at \\#", ["\\#lab"]),
+    ],
+)
+def test_names_that_look_like_something_else(odd, asked, line, expected):
+    assert sorted(asked(f"resource-objects {line}")) == expected
+
+
+def test_a_hyphen_is_completed_to_options_alone(odd, asked):
+    found = asked("resource-objects release -")
+    assert {"--actor", "--user"} < set(found)
+    assert not {"-job", "--at"} & set(found)
 
 
 def test_the_database_of_the_line_comes_first(lab, asked, sqlite_url):
@@ -255,6 +308,31 @@ def test_bash_completes_names(lab, path):
     assert in_shell("bash", script) == ["job-1|job-2|", "1,PGPU=|", "b |", "|"]
 
 
+def test_bash_is_given_what_it_takes_for_the_name(odd, path):
+    script = """REGISTER
+    ask() {
+        COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+        _python_argcomplete resource-objects
+        eval "set -- ${COMPREPLY[*]}"; printf '%s|' "$@"; echo
+    }
+    ask 'resource-objects release \\#'
+    ask 'resource-objects release a\\#'
+    ask 'resource-objects release -- -'
+    ask 'resource-objects release -j'
+    """
+    assert in_shell("bash", script) == ["#job|", "a#b|", "--at|-job|", "|"]
+
+
+def test_fish_is_given_what_it_takes_for_the_name(odd, path):
+    script = """REGISTER
+    complete -C 'resource-objects release \\#'
+    complete -C 'resource-objects release -- -'
+    complete -C 'resource-objects release -j'
+    """
+    found = in_shell("fish", script, "--no-config")
+    assert sorted(line.partition("\t")[0] for line in found) == ["#job", "--at", "-job"]
+
+
 def test_fish_completes_names(lab, path):
     script = """REGISTER
     complete -C 'resource-objects release job'
@@ -265,7 +343,34 @@ def test_fish_completes_names(lab, path):
 
 
 def test_zsh_completes_names(lab, path):
-    """zsh completes only for a person who types, so it is given a terminal."""
+    with zsh() as terminal:
+        os.write(terminal, b"resource-objects release job-\t")
+        seen = read_until(terminal, "job-2")
+        assert "job-1" in seen
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("\\#", ["#job"]),
+        ("\\=", ["=job"]),
+        ("a\\#", ["a#b"]),
+        ("tw", ["two words"]),
+        ("-- -j", ["--", "-job"]),
+        ("-j", ["-j"]),
+    ],
+)
+def test_zsh_is_given_what_it_takes_for_the_name(odd, path, typed, said):
+    with zsh() as terminal:
+        os.write(terminal, f"resource-objects release {typed}\t".encode())
+        os.write(terminal, b"\x01print -rl -- \nprint en''d\n")  # at the beginning of the line
+        words = read_until(terminal, "end").splitlines()
+        assert words[words.index("release") + 1 :][: len(said)] == said
+
+
+@contextlib.contextmanager
+def zsh() -> Iterator[int]:
+    """Start zsh at a terminal, for it completes only for a person who types."""
     if shutil.which("zsh") is None:
         pytest.skip("no zsh here; what it calls is tested above")
     child, terminal = pty.fork()
@@ -278,9 +383,7 @@ def test_zsh_completes_names(lab, path):
         ):
             os.write(terminal, f"{line}\n".encode())
         read_until(terminal, "begun")
-        os.write(terminal, b"resource-objects release job-\t")
-        seen = read_until(terminal, "job-2")
-        assert "job-1" in seen
+        yield terminal
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
