@@ -462,7 +462,14 @@ def _as_kept(cls: type[_O], /, **values: Any) -> _O:
 
 def _altered(self: _O, **changes: Any) -> _O:
     """Return a value like this one but for ``changes``, which are as for ``_as_kept``."""
-    return self._as_kept(**{**dict(self._set_fields()), **changes})
+    kind: Any = type(self)
+    if not _fast.ENABLED:
+        return self._as_kept(**{**dict(self._set_fields()), **changes})
+    made: _O = kind.__new__(kind)
+    kept = self.__dict__
+    for name, attribute in _storage(kind):
+        object.__setattr__(made, attribute, changes[name] if name in changes else kept[attribute])
+    return made
 
 
 def _nothing(self: Any, ignored: Any) -> None:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -101,7 +102,7 @@ class PCIAmount(abstract.Amount):
         """True: it says which devices."""
         return True
 
-    @property
+    @functools.cached_property  # asked again and again while it is decided
     def located(self) -> Mapping[str, int]:
         """The counts that it stands for, by class, as far as the class is known."""
         if self.placed:
