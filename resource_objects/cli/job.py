@@ -206,7 +206,7 @@ class MakeClaim(Lister):
         with self.open_ledger(said.actor) as ledger:
             done = asked.take(ledger, lambda: _claim(ledger, asked, said))
             if said.operation:
-                _require_same(ledger, asked, done, said.operation)
+                _require_held(ledger, done, said.operation)
             elif not said.replace:  # else it may be of an earlier call
                 self._made = done
             if not said.env:
@@ -222,21 +222,17 @@ class MakeClaim(Lister):
             return (), Text([export_lines(found)])
 
 
-def _require_same(ledger: Ledger, asked: _Asked, done: Claim, operation: str) -> None:
-    """Refuse what an operation did earlier, if it was another claim, or is given back by now.
+def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
+    """Refuse what an operation claimed earlier, if it is given back by now.
 
-    Who is told of it would compute with what is not asked for, or not held.
+    Who is told of it would compute with what is not held.
 
-    :raises OperationConflict: if it was another claim
     :raises ConsumerNotFound: if it is given back
     """
-    if done.request not in (None, asked.request):
-        detail = f"claim of {asked.consumer}, {done.request}"
-        raise exceptions.OperationConflict(operation, detail)
-    held = next(ledger.consumers(name=asked.consumer), None)
+    held = next(ledger.consumers(name=done.consumer), None)
     if held is None or held.claim.id != done.id:
         detail = f"it gave back what {operation} claimed"
-        raise exceptions.ConsumerNotFound(asked.consumer, detail)
+        raise exceptions.ConsumerNotFound(done.consumer, detail)
 
 
 def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:

@@ -12,6 +12,7 @@ import datetime
 import enum
 import functools
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
@@ -43,6 +44,7 @@ from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
     Operation,
+    Outcome,
     StoredRequest,
     Use,
     Write,
@@ -199,7 +201,7 @@ class Claims:
             once = functools.partial(
                 self._claim, consumer, said, until, unchanged, release_expired, overrides, operation
             )
-            return self._queued("claim", consumer, found, wait, operation, once)
+            return self._queued("claim", consumer, found, wait, overrides, operation, once)
         return self._claim(
             consumer, said, until, unchanged, release_expired, overrides, operation, found
         )
@@ -220,7 +222,7 @@ class Claims:
         name = names.consumer_name(consumer)
         doing, done = self._store.begin(operation, "claim", name)
         if done is not None:
-            return _in_order(done.claims, [name])[0]
+            return self._repeated(doing, done, {name: found}, overrides)[0]
         demanded = self._demanded(unchanged)
 
         def begin(expired: frozenset[str]) -> _Taking:
@@ -257,7 +259,7 @@ class Claims:
         subject = subject_of(wanted)
         doing, done = self._store.begin(operation, "claim", subject)
         if done is not None:
-            return _in_order(done.claims, wanted)
+            return self._repeated(doing, done, wanted, overrides)
         demanded = self._demanded(unchanged)
         resolve = self._resolving(wanted.values())
 
@@ -391,7 +393,7 @@ class Claims:
                 self._replace,
                 *(consumer, said, read_at, unchanged, release_expired, overrides, operation),
             )
-            return self._queued("replace", consumer, found, wait, operation, once)
+            return self._queued("replace", consumer, found, wait, overrides, operation, once)
         return self._replace(
             consumer, said, read_at, unchanged, release_expired, overrides, operation, found
         )
@@ -412,7 +414,7 @@ class Claims:
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
         doing, done = self._store.begin(operation, "replace", name)
         if done is not None:
-            return _in_order(done.claims, [name])[0]
+            return self._repeated(doing, done, {name: found}, overrides)[0]
         demanded = self._demanded(unchanged)
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
@@ -606,16 +608,39 @@ class Claims:
         consumer: str,
         found: Found,
         wait: datetime.timedelta,
+        overrides: bool,
         operation: str | None,
         once: Callable[[Found], Claim],
     ) -> Claim:
         """Take in turn with those who wait for the same, unless the operation was done before."""
         name = names.consumer_name(consumer)
-        _, done = self._store.begin(operation, kind, name)
+        doing, done = self._store.begin(operation, kind, name)
         if done is not None:
-            return _in_order(done.claims, [name])[0]
+            return self._repeated(doing, done, {name: found}, overrides)[0]
         leaving = name if kind == "replace" else None
         return self._queue.take(name, found, wait, once, leaving)
+
+    def _repeated(
+        self, doing: Operation, done: Outcome, found: Mapping[str, Found], overrides: bool
+    ) -> tuple[Claim, ...]:
+        """Return the claims that an operation made earlier, in the order of those asked for.
+
+        An operation keeps no request; its consumer does, until somebody else writes that. So it is
+        compared what was asked, as long as the consumer is as the operation left it. Where it went
+        is not: a repetition searches again, and finds another host.
+
+        :raises OperationConflict: if it asked for something else
+        """
+        kept = self._store.backend.held_by(found)
+        for record in done.claims:
+            now = kept.get(record.consumer)
+            if now is None or now.generation != record.generation:
+                continue
+            if not _is_asked(now, found[now.consumer], overrides):
+                claim = claim_of(now)
+                was = f"{done.kind} of {claim.consumer}, {claim.request or claim.amounts}"
+                raise exceptions.OperationConflict(doing.id, was)
+        return _in_order(done.claims, found)
 
     def _take_or_release(
         self, begin: Callable[[frozenset[str]], _Taking], release_expired: bool, *own: str
@@ -953,6 +978,29 @@ def _stored(request: Request | None, overrides: bool = False) -> StoredRequest |
         required = request.root_required - {TRAIT}
         request = request.replace(groups=tuple(groups), root_required=required)
     return StoredRequest(request)
+
+
+def _is_asked(kept: ConsumerRecord, found: Found, overrides: bool) -> bool:
+    """Return whether what a consumer holds may be what was asked for.
+
+    Of a search its request says so; else the counts do, by class. Located amounts take counts of
+    classes that are not asked for, so these are not compared.
+    """
+    if isinstance(found, Candidates):
+        asked = _stored(found.request, overrides)
+        return None in (kept.request, asked) or kept.request == asked
+    if isinstance(found, list | tuple) and not found:  # nothing is left of what was found once
+        return True
+    counts = _counted(kept.held)
+    ways = demands_of(found, lambda some: {name: name for name in some}, "claim")
+    return any(one.located or _counted(one.uses) == counts for one in ways)
+
+
+def _counted(uses: Iterable[Use]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for use in uses:
+        found[use.resource_class] += use.amount
+    return found
 
 
 def _gets(one: ConsumerRecord, other: ConsumerRecord) -> ConsumerOrder:

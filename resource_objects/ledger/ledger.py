@@ -91,9 +91,12 @@ class Ledger:
     say has the same name in both.
 
     A writing method takes an ``operation`` id (a uuid, made up if not given): after a lost
-    acknowledgement call again with the same id, and it happens once. Those take none that just do
-    the rest when they are called again: :meth:`release_expired`, :meth:`record_use` and
-    ``feed.keep``.
+    acknowledgement call again with the same id, and it happens once. An id is of one operation: of
+    another method, of another subject, or of a claim or replacement that asked for something else
+    (another request, or other counts; where it went does not count) it is refused with
+    ``OperationConflict``. What was asked is known as long as nobody else wrote the consumer; after
+    that the recorded outcome is returned. Those take none that just do the rest when they are
+    called again: :meth:`release_expired`, :meth:`record_use` and ``feed.keep``.
     """
 
     def __init__(

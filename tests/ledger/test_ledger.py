@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -177,6 +178,47 @@ def test_an_operation_id_is_of_one_operation(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.OperationConflict):
         ledger.release("job", operation=operation)
     assert ledger.usage()["host0", "VCPU"].used == 1
+
+
+def test_an_operation_id_is_of_one_request(ledger: ro.Ledger) -> None:
+    """As long as it is known: an operation keeps none, its consumer does until others write it."""
+    _hosts(ledger)
+    search = lambda asked: ledger.snapshot().candidates(asked)  # noqa: E731
+    operation = new_operation()
+    first = ledger.claim("job", search("VCPU=3"), operation=operation)
+    for asked in (
+        search("VCPU=2"),
+        {"host0": "VCPU=2"},
+        [*search("VCPU=2")],
+        next(iter(search("VCPU=1"))),
+    ):
+        with pytest.raises(exceptions.OperationConflict, match="claim of job, VCPU=3") as refused:
+            ledger.claim("job", asked, operation=operation)
+        assert refused.value.args[0] == operation
+        with pytest.raises(exceptions.OperationConflict):
+            ledger.claim("job", asked, operation=operation, wait=datetime.timedelta(seconds=1))
+    # the same, wherever it is
+    for asked in (search("VCPU=3"), {"host1": "VCPU=3"}, [*search("VCPU=3")], []):
+        assert ledger.claim("job", asked, operation=operation) == first
+    ledger.renew("job", expires_in=datetime.timedelta(hours=1))
+    assert ledger.claim("job", search("VCPU=2"), operation=operation).id == first.id
+    ledger.release("job")
+    assert ledger.claim("job", search("VCPU=2"), operation=operation).id == first.id
+
+
+def test_an_operation_id_is_of_one_replacement_and_of_one_gang(ledger: ro.Ledger) -> None:
+    _hosts(ledger)
+    one, other = new_operation(), new_operation()
+    gang = {"a": {"host0": "VCPU=1"}, "b": {"host1": "VCPU=1"}}
+    first = ledger.claim_all(gang, operation=one)
+    assert ledger.claim_all(gang, operation=one) == first
+    with pytest.raises(exceptions.OperationConflict, match="claim of b, VCPU=1"):
+        ledger.claim_all({**gang, "b": {"host1": "VCPU=2"}}, operation=one)
+    done = ledger.replace("a", {"host0": "VCPU=2"}, operation=other)
+    assert ledger.replace("a", {"host0": "VCPU=2"}, operation=other) == done
+    with pytest.raises(exceptions.OperationConflict, match="replace of a, VCPU=2"):
+        ledger.replace("a", {"host0": "VCPU=1"}, operation=other)
+    assert ledger.claim_all(gang, operation=one)[0].id == first[0].id
 
 
 def test_a_repeated_claim_needs_no_candidates_any_more(ledger: ro.Ledger) -> None:
