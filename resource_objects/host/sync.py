@@ -85,9 +85,18 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     return HostSync(ledger.sync(held.tree), held.staying)
 
 
-def beside_held(ledger: Ledger, tree: Provider, reset: Collection[str] = ()) -> HeldTree:
-    """Return the tree to sync, beside what is held now: see :func:`with_held`."""
-    kept = _kept(ledger, tree)
+def beside_held(
+    ledger: Ledger,
+    tree: Provider,
+    reset: Collection[str] = (),
+    kept: HostDevices | None = None,
+) -> HeldTree:
+    """Return the tree to sync, beside what is held now: see :func:`with_held`.
+
+    :param kept: the devices as they were just read; None: they are read now
+    """
+    if kept is None:
+        kept = _kept(ledger, tree)
     found = [device for child in tree.children for device in _devices_of(child)]
     known = [one.device for one in kept.devices]
     if not any(device.one_time_use for device in (*found, *known)):

@@ -46,7 +46,7 @@ def test_one_wrong_host_stops_no_other(ledger: ro.Ledger) -> None:
     report = ResourceTracker(ledger, driver).update_available_resource()
     assert [(one.host, one.kind) for one in report.findings] == [
         ("a", FindingKind.DRIVER_FAILED),
-        ("b", FindingKind.REFUSED),
+        ("b", FindingKind.INVALID),
     ]
     assert [one.name for one in ledger.providers()] == ["c"]
 

@@ -7,6 +7,8 @@ and ledger in step, and claims on a host in the words of the field.
 ==================  ===============================================================================
 ``driver``          Driver: what an agent says of its hosts
 ``tracker``         ResourceTracker: hosts and ledger in step, and the claims of a host
+``reconcile``       Reconciler: what a driver says compared with what is kept, and written
+``settings``        HostSettings: ratios and reserved amounts that an operator sets
 ``findings``        what one look at the hosts found: what changed, what is wrong and where
 ``claims``          HostClaim: decided, held, confirmed or reverted
 ==================  ===============================================================================

@@ -6,20 +6,58 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
+from resource_objects import exceptions
 from resource_objects.providers import DefinitionChanges
+from resource_objects.providers.usage import InventoryUsage
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong with a host; nothing of that host was changed in the ledger."""
+    """What is wrong with a host. But for the first two, the ledger keeps it as it was before."""
 
+    #: Less is there than is used. That is written as it is: who holds what, the finding says.
+    OVER_CAPACITY = "over capacity"
+    #: A device that somebody holds is gone or another now; it stays, and nobody else gets it.
+    DEVICE_STAYS = "device stays"
+    #: The driver raised something.
     DRIVER_FAILED = "driver failed"
-    REFUSED = "refused"
+    #: The driver said what cannot be: a negative figure, a float, an unknown class.
+    INVALID = "invalid"
+    #: What the driver made is no tree: a loop, a name twice, a share that leads nowhere.
+    INVALID_TREE = "invalid tree"
+    #: Something that is gone is held: a cell, a provider, all of a class.
+    IN_USE = "in use"
+    #: A name or uuid of the tree is that of a provider of another tree.
+    OF_ANOTHER = "of another tree"
+    #: The machine says another uuid than the ledger keeps: another machine has its name.
     REPLACED = "replaced"
+    #: Somebody else undoes what is written here, again and again: a second tracker by mistake.
+    CONTESTED = "contested"
+    #: The driver named the host more than once; it was looked at once.
+    NAMED_TWICE = "named twice"
+    #: The driver does not name a host that was asked for.
+    UNKNOWN_HOST = "unknown host"
+    #: The ledger refused it for another reason; ``error`` is that.
+    REFUSED = "refused"
+
+
+#: What an error is a sign of, the first that fits.
+_SIGN_OF: tuple[tuple[type[Exception], FindingKind], ...] = (
+    (exceptions.InvalidTree, FindingKind.INVALID_TREE),
+    (exceptions.CountedTwice, FindingKind.INVALID_TREE),
+    (exceptions.InvalidInput, FindingKind.INVALID),
+    (exceptions.ProviderInUse, FindingKind.IN_USE),
+    (exceptions.InventoryInUse, FindingKind.IN_USE),
+    (exceptions.ProviderExists, FindingKind.OF_ANOTHER),
+    (Exception, FindingKind.REFUSED),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong with a host; ``error`` is what was raised.
+    """Something that is wrong with a host.
+
+    ``error`` is what was raised, None if nothing was; ``said`` is what is wrong in words;
+    ``uses`` are the inventories that are over capacity, or gone and held, with their holders.
 
     >>> print(Finding("box", FindingKind.DRIVER_FAILED, ValueError("no such node")))
     box: driver failed: ValueError: no such node
@@ -27,12 +65,43 @@ class Finding:
 
     host: str
     kind: FindingKind
-    error: Exception
+    error: Exception | None = None
+    said: str = ""
+    uses: tuple[InventoryUsage, ...] = ()
+
+    @classmethod
+    def of(cls, host: str, error: Exception) -> Finding:
+        """Return the finding of what the library raised about a host.
+
+        >>> Finding.of("box", exceptions.ProviderInUse("box/numa1")).kind.value
+        'in use'
+        """
+        return cls(host, next(kind for sign, kind in _SIGN_OF if isinstance(error, sign)), error)
+
+    @classmethod
+    def over_capacity(cls, host: str, uses: tuple[InventoryUsage, ...]) -> Finding:
+        """Return the finding of inventories that are over capacity."""
+        said = "; ".join(_held(use, f": {use.used} used of {use.capacity}") for use in uses)
+        return cls(host, FindingKind.OVER_CAPACITY, said=said, uses=uses)
+
+    def held(self, uses: tuple[InventoryUsage, ...]) -> Finding:
+        """Return the finding with the inventories that are gone and held."""
+        said = f"gone, but held: {'; '.join(map(_held, uses))}"
+        return dataclasses.replace(self, said=said, uses=uses)
 
     def __str__(self) -> str:
-        known = type(self.error).__module__.startswith("resource_objects.")
-        said = str(self.error) if known else f"{type(self.error).__name__}: {self.error}"
-        return f"{self.host}: {self.kind}: {said}"
+        return ": ".join(filter(None, (self.host, self.kind, self.said or _said(self.error))))
+
+
+def _said(error: Exception | None) -> str:
+    if error is None or type(error).__module__.startswith("resource_objects."):
+        return str(error or "")
+    return f"{type(error).__name__}: {error}"
+
+
+def _held(use: InventoryUsage, figures: str = "") -> str:
+    held = ", ".join(f"{consumer} holds {amount}" for consumer, amount in use.holders)
+    return f"{use.resource_class} of {use.provider}{figures}{f' ({held})' if held else ''}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,6 +135,11 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.hosts)) or "nothing changed"
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The hosts whose definition was changed."""
+        return tuple(report.host for report in self.hosts if report.changes)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import names
-from resource_objects.exceptions import ProviderNotFound, ResourceObjectsError
-from resource_objects.host.sync import beside_held
+from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker.claims import HostClaim, State
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
-from resource_objects.providers import DefinitionChanges, Provider
-from resource_objects.resources import Amounts
+from resource_objects.host.tracker.reconcile import Reconciler
+from resource_objects.host.tracker.settings import HostSettings
+from resource_objects.resources import Amounts, Inventories
 
 if TYPE_CHECKING:
-    from resource_objects.ledger import Ledger
+    from resource_objects.ledger import Ledger, SyncResult
 
 
 class ResourceTracker:
     """Keeps the hosts of an agent and a ledger in step, and claims on those hosts.
 
+    =======  ======================================================================================
+    look     :meth:`update_available_resource`, :meth:`remove`
+    read     :meth:`compute_node`, :meth:`inventories`
+    use      :meth:`claim`, :meth:`update_usage`
+    =======  ======================================================================================
+
+    The ledger is the truth of what is used; the tracker only remembers what the driver said last.
+    Any number of threads may call it: one of them looks at the hosts at a time; the rest is the
+    ledger's, which needs no lock. Who forks makes a tracker in each process.
+
     :param driver: what the agent says of its hosts
+    :param ratios: allocation ratios that count whatever the driver says, such as ``"VCPU=16"``;
+        None for a class (``{"VCPU": None}``) keeps what the ledger has
+    :param initial_ratios: ratios of inventories that are new, kept from then on
+    :param reserved: what of each host is reserved, whatever the driver says
     :param on_change: called with a :class:`HostReport` when the definition of a host was changed
+    :raises InvalidInput: if ratios or amounts are none
     """
 
     def __init__(
@@ -30,51 +46,116 @@ class ResourceTracker:
         ledger: Ledger,
         driver: Driver,
         *,
-        on_change: Callable[[HostReport], None] | None = None,
+        ratios: Any = None,
+        initial_ratios: Any = None,
+        reserved: Any = None,
+        on_change: Callable[[HostReport], object] = lambda report: None,
     ) -> None:
         self._ledger = ledger
         self._driver = driver
         self._on_change = on_change
+        settings = HostSettings.of(ratios, initial_ratios, reserved)
+        self._reconciler = Reconciler(ledger, driver, settings)
+        self._looking = threading.Lock()
 
     # --- hosts ---
 
-    def update_available_resource(self) -> Report:
-        """Look at every host and bring the ledger in step; one wrong host stops no other."""
-        reports = [self._update(names.provider_name(host)) for host in self._driver.hosts()]
+    def update_available_resource(self, *hosts: str) -> Report:
+        """Look at hosts and bring the ledger in step; one wrong host stops no other.
+
+        What is wrong with a host is a finding, in each report until it is so no more; the ledger
+        keeps the host as it was. What a report changed in a host it tells once, and so does
+        ``on_change``. Cost: one small statement if the driver says what it said before and nobody
+        else changed a host; else one read and one write for some hundred hosts.
+
+        :param hosts: only these; by default all that the driver names
+        :raises LedgerError: if the ledger cannot be reached: the look ends there. What was in step
+            still is, and what is not is looked at the next time
+        :raises Exception: whatever ``Driver.hosts`` raises: nobody knows which hosts there are
+        """
+        done: dict[str, HostReport] = {}
+        try:
+            with self._looking:
+                named = self._reconciler.named()
+                if hosts:
+                    given = dict.fromkeys(map(names.provider_name, hosts))
+                    named = {host: named.get(host, _unknown(host)) for host in given}
+                else:
+                    self._reconciler.forget_others(named)
+                right = [host for host, finding in named.items() if _is_looked_at(finding)]
+                for report in self._reconciler.look(right):
+                    done[report.host] = report
+        finally:  # also of what was done before the ledger was gone
+            for report in done.values():
+                self._update(report)
+        reports = (_with(done.get(host), host, finding) for host, finding in named.items())
         return Report(tuple(report for report in reports if report))
 
-    def _update(self, host: str) -> HostReport:
-        """Bring one host in step; tell whoever wants to know if anything changed."""
-        try:
-            report = HostReport(host, self._write(host))
-        except ResourceObjectsError as error:
-            return HostReport(host, findings=(Finding(host, FindingKind.REFUSED, error),))
-        except Exception as error:  # a driver may fail in any way: it is told with its host
-            return HostReport(host, findings=(Finding(host, FindingKind.DRIVER_FAILED, error),))
-        if report and self._on_change is not None:
-            self._on_change(report)
-        return report
+    def _update(self, report: HostReport) -> None:
+        """Tell whoever wants to know that a host changed."""
+        if not report.changes:
+            return
+        self._on_change(report)
 
-    def _write(self, host: str) -> DefinitionChanges:
-        """Let the driver edit the tree of a host, and write what it changed."""
+    def remove(self, host: str) -> SyncResult:
+        """Remove a host from the ledger, with all below it: it is gone for good.
 
-        def edited() -> Provider:
-            tree = self._kept(host)
-            self._driver.update_provider_tree(tree, self._driver.get_available_resource(host))
-            return beside_held(self._ledger, tree).tree
+        A host that the driver names no more is not removed by itself, for another agent may name it
+        now. One that the driver still names comes back with the next look.
 
-        definitions = self._ledger.definitions
-        done = definitions.write("define", host, None, lambda: definitions.compared([edited()]))
-        return done.changes[0]
+        :raises ProviderNotFound: if it is not there
+        :raises ProviderInUse: if somebody holds something of it
+        """
+        with self._looking:
+            self._reconciler.forget([names.provider_name(host)])
+            return self._ledger.remove(host)
 
-    def _kept(self, host: str) -> Provider:
-        """Return a copy of the tree as it is kept."""
-        try:
-            return self._ledger.provider(host)
-        except ProviderNotFound:
-            return Provider(host)
+    def inventories(self, host: str) -> Inventories:
+        """Return what a host has and what of it is used, as ``ledger.inventories`` does.
 
-    # --- claims ---
+        :raises ProviderNotFound: if it is not in the ledger
+        """
+        return self._ledger.inventories(host)
+
+    def compute_node(self, host: str, consumer: str | None = None) -> ComputeNode:
+        """Return a host as a record in the words of the field, bound to the ledger.
+
+        :param consumer: for whom it consumes; None: for nobody in particular, as
+            ``ComputeNode.bind`` says
+        :raises ProviderNotFound: if it is not in the ledger
+        """
+        return ComputeNode.load(self._ledger, host, consumer)
+
+    # --- use ---
+
+    def update_usage(self, host: str, amounts: Any, consumer: str | None = None) -> ComputeNode:
+        """Add amounts to what is used of a host; negative ones give back. All or nothing.
+
+        For an agent that knows how much is used and not by whom; who does, claims. Resources that
+        a compute node has no column for are claimed too.
+
+        :param consumer: as :meth:`compute_node`
+        :returns: the node as it is now
+        :raises CapacityException: if it does not fit, or more is given back than is used
+
+        >>> import resource_objects as ro
+        >>> ledger = ro.connect("memory://")
+        >>> done = ledger.sync(ro.Provider("box", "VCPU=8,MEMORY_MB=4096"))
+        >>> class Lab(Driver):
+        ...     def hosts(self): return ["box"]
+        ...     def get_available_resource(self, host): return "VCPU=8,MEMORY_MB=4096"
+        >>> tracker = ResourceTracker(ledger, Lab())
+        >>> tracker.update_usage("box", "VCPU=2,MEMORY_MB=512").vcpus_used
+        2
+        """
+        node = self.compute_node(host, consumer)
+        self._update_usage(node, Amounts(amounts))
+        node.save()
+        return node
+
+    def _update_usage(self, node: ComputeNode, amounts: Amounts) -> None:
+        for resource, amount in amounts.items():
+            node.inventories[resource].consume(amount)
 
     def claim(self, consumer: str, host: str, amounts: Any) -> HostClaim:
         """Take amounts of a host for a consumer: all together, or none."""
@@ -82,3 +163,19 @@ class ResourceTracker:
         wanted = asked + Amounts(self._driver.overhead(asked))
         claim = self._ledger.claim(consumer, {host: wanted})
         return HostClaim(self._ledger, host, claim.consumer, wanted, State.HELD, claim)
+
+
+def _unknown(host: str) -> Finding:
+    return Finding(host, FindingKind.UNKNOWN_HOST, said="the driver does not name it")
+
+
+def _is_looked_at(finding: Finding | None) -> bool:
+    return finding is None or finding.kind is FindingKind.NAMED_TWICE
+
+
+def _with(report: HostReport | None, host: str, finding: Finding | None) -> HostReport:
+    """Return the report of a host with what is wrong with its name."""
+    said = report or HostReport(host)
+    if finding is None:
+        return said
+    return HostReport(host, said.changes, (*said.findings, finding))

@@ -1,0 +1,503 @@
+"""Hosts and ledger in step: what a driver says is compared with what is kept, and written.
+
+Reconciling is what a Kubernetes controller calls it: bring what is kept to what is there, host by
+host, as often as somebody asks, whatever happened in between. What it costs is in what did not
+change, for that is nearly everything nearly always. So a :class:`Reconciler` remembers, of each
+host, what its driver said last and that it was kept so. As long as the driver says the same, and
+the change feed tells of nobody else who changed the host's definition, there is nothing to do:
+neither a read nor a write, and one small statement for all hosts together.
+
+Everything else is looked at anew, many hosts at a time: their trees are read at once, the driver
+edits a copy of each, and the differences are written in one transaction, at the generations that
+were read. If that is refused, the hosts are written in two halves, and so on, until the one that is
+wrong is alone and a finding; so some 20 transactions find one among 1,000.
+
+Somebody else who changes what a driver says is put right once: people make mistakes. Who undoes it
+a second time has a driver of its own that says otherwise. Then nothing is written any more until
+the driver says something new (:attr:`FindingKind.CONTESTED`), so two trackers of one host by
+mistake leave it as one of them says, and one of them tells.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from resource_objects import exceptions, names
+from resource_objects.host.status import HostDevices, read_devices
+from resource_objects.host.sync import StayingDevice, beside_held
+from resource_objects.host.tracker.driver import Driver
+from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport
+from resource_objects.host.tracker.settings import HostSettings
+from resource_objects.ledger.definitions import Comparison, subject_of_roots
+from resource_objects.ledger.store import new_operation
+from resource_objects.providers import DefinitionChanges, Provider, diff
+from resource_objects.providers.columns import trees
+from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
+from resource_objects.providers.located import keeps_devices
+from resource_objects.providers.usage import InventoryUsage, usage_of
+from resource_objects.resources import Inventories
+from resource_objects.resources.pci import DEVICES, PCIInventory
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+
+#: So many hosts are read, and written, at once.
+_PAGE = 250
+
+#: More changes of others than this, and four for each host, are not read: the hosts are.
+_MOST_CHANGES = 100
+
+#: What is wrong with the ledger itself, and no host.
+_NO_LEDGER = (
+    exceptions.DatabaseBusy,
+    exceptions.DatabaseDamaged,
+    exceptions.DatabaseFull,
+    exceptions.DatabaseReplaced,
+    exceptions.DatabaseUnavailable,
+    exceptions.LedgerClosed,
+    exceptions.LostConnection,
+    exceptions.ReadOnlyDatabase,
+    exceptions.SchemaTooNew,
+    exceptions.SchemaTooOld,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Said:
+    """What a driver said of a host, by value; ``available`` is None where it tells none."""
+
+    identity: str | None
+    available: Any
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """What is known of a host since it was last in step.
+
+    ``uuids`` are those of its tree, ``shard`` where the feed tells of it (None: not known).
+    ``is_open`` says that it has to be looked at whatever the driver says; ``is_foreign`` that this
+    is because somebody else changed it, and ``by`` is who, if that is known. ``restored`` is what
+    was written the last time that such a change was undone.
+    """
+
+    said: _Said
+    uuids: frozenset[str]
+    shard: int | None
+    findings: tuple[Finding, ...] = ()
+    is_open: bool = False
+    is_foreign: bool = False
+    by: FeedEntry | None = None
+    restored: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Look:
+    """A host that is looked at: what its driver says now, and what came of it."""
+
+    host: str
+    said: _Said
+    known: _Known | None
+    kept: Provider | None = None
+    shard: int | None = None
+    tree: Provider = dataclasses.field(default_factory=lambda: Provider("none"))
+    staying: tuple[StayingDevice, ...] = ()
+    changes: DefinitionChanges | None = None
+    restored: str | None = None
+    finding: Finding | None = None
+
+    def begin(self) -> None:
+        """Forget what an earlier try came to."""
+        self.kept = self.shard = self.changes = self.restored = self.finding = None
+        self.staying = ()
+
+    @property
+    def may_be_over(self) -> bool:
+        """Whether something may be used beyond its capacity: it was, or figures are others now."""
+        if self.finding is not None or self.kept is None:
+            return False
+        if self.changes is not None and any(one.changed for one in self.changes.updates):
+            return True
+        return any(
+            record.used > record.capacity
+            for provider in self.kept.walk()
+            for _, inventory in provider.inventories.by_name()
+            for record in inventory.to_records()
+        )
+
+
+#: Trees as they are kept, by name and uuid: ``(root, provider, shard)``.
+_Trees: TypeAlias = Mapping[str, tuple[Provider, Provider, int]]
+
+
+class Reconciler:
+    """Brings the hosts of a driver and a ledger in step. Not for several threads at once."""
+
+    def __init__(self, ledger: Ledger, driver: Driver, settings: HostSettings) -> None:
+        self._ledger = ledger
+        self._driver = driver
+        self._settings = settings
+        self._known: dict[str, _Known] = {}
+        self._host_of: dict[str, str] = {}  # by the uuids of its tree
+        self._cursor: Cursor | None = None
+        self._own: set[str] = set()  # operations written since the cursor
+
+    def named(self) -> dict[str, Finding | None]:
+        """Return the hosts that the driver names, each with what is wrong with its name."""
+        found: dict[str, Finding | None] = {}
+        for given in self._driver.hosts():
+            try:
+                host = names.provider_name(given)
+            except exceptions.InvalidInput as error:
+                found[str(given)] = Finding.of(str(given), error)
+                continue
+            twice = Finding(host, FindingKind.NAMED_TWICE, said="by the driver; looked at once")
+            found[host] = twice if host in found else None
+        return found
+
+    def look(self, hosts: Iterable[str]) -> Iterator[HostReport]:
+        """Bring hosts in step; yield what was done or is wrong, of those where there is something.
+
+        :raises LedgerError: if the ledger cannot be reached. What was in step before still is
+        """
+        self._follow()
+        looks: list[_Look] = []
+        for host in hosts:
+            known = self._known.get(host)
+            said = self._asked(host, known)
+            if isinstance(said, Finding):
+                yield HostReport(host, findings=(said,))
+            elif said is not None:
+                looks.append(_Look(host, said, known))
+            elif known is not None and known.findings:
+                yield HostReport(host, findings=known.findings)
+        for start in range(0, len(looks), _PAGE):
+            yield from self._reconcile(looks[start : start + _PAGE])
+
+    def forget(self, hosts: Iterable[str]) -> None:
+        """Forget hosts: what the ledger has of them stays."""
+        for host in list(hosts):
+            known = self._known.pop(host, None)
+            for uuid in () if known is None else known.uuids:
+                self._host_of.pop(uuid, None)
+
+    def forget_others(self, hosts: Mapping[str, object]) -> None:
+        """Forget all hosts but some."""
+        if len(self._known) > len(hosts) or not self._known.keys() <= hosts.keys():
+            self.forget(host for host in self._known if host not in hosts)
+
+    # --- what a driver says ---
+
+    def _asked(self, host: str, known: _Known | None) -> _Said | Finding | None:
+        """Return what the driver says of a host; None: the same as before, and nothing is open."""
+        try:
+            identity = self._driver.identity(host)
+            if identity is not None:
+                identity = names.uuid_text(identity)
+            available = self._driver.get_available_resource(host)
+            if known is not None and not known.is_open and available is not None:
+                before = known.said
+                if identity == before.identity and available == before.available:
+                    return None
+            # copied, for a driver may give out the same object again, with something else in it
+            return _Said(identity, copy.deepcopy(available))
+        except exceptions.InvalidInput as error:
+            return Finding.of(host, error)
+        except Exception as error:  # a driver may fail in any way: it is told with its host
+            return Finding(host, FindingKind.DRIVER_FAILED, error)
+
+    # --- what others changed ---
+
+    def _follow(self) -> None:
+        """Open the hosts whose definition somebody else changed since the last time."""
+        now = self._ledger.feed.cursor()
+        if self._cursor is not None and now != self._cursor and self._known:
+            try:
+                now = self._followed(self._cursor, now)
+            except exceptions.CursorExpired:
+                self._open(self._known, None)
+        self._cursor = now
+        self._own.clear()
+
+    def _followed(self, before: Cursor, now: Cursor) -> Cursor:
+        """Read what was written after a cursor; return the one behind that."""
+        after = self._confined(before, now)
+        if sum(after.waiting(now).values()) > _MOST_CHANGES + 4 * len(self._known):
+            self._open(self._known, None)
+            return now
+        while found := self._ledger.feed.changes(after):
+            after = found.cursor
+            for entry in found:
+                if entry.operation in self._own:
+                    continue
+                if entry.providers or entry.consumers:
+                    self._open({self._host_of.get(uuid, "") for uuid in entry.definitions}, entry)
+                else:  # names of classes or traits are others now: anybody may be touched
+                    self._open(self._known, entry)
+        return after
+
+    def _confined(self, before: Cursor, now: Cursor) -> Cursor:
+        """Return a cursor that is at ``now`` but for the shards that tell of these hosts."""
+        shards = {known.shard for known in self._known.values()}
+        if None in shards or before.epoch != now.epoch:
+            return before
+        shards.add(0)  # what names nobody is told there
+        heads, last = list(now.heads), list(now.last)
+        for shard in shards:
+            if shard is not None:
+                heads[shard], last[shard] = before.heads[shard], before.last[shard]
+        return Cursor(tuple(heads), tuple(last), now.epoch)
+
+    def _open(self, hosts: Iterable[str], by: FeedEntry | None) -> None:
+        for host in hosts:
+            known = self._known.get(host)
+            if known is not None:
+                known.is_open = known.is_foreign = True
+                known.by = by
+
+    # --- writing ---
+
+    def _reconcile(self, looks: Sequence[_Look]) -> Iterator[HostReport]:
+        """Bring hosts in step, in one transaction if that can be."""
+        try:
+            self._write(looks)
+        except _NO_LEDGER:
+            raise
+        except exceptions.ResourceObjectsError as error:
+            half = len(looks) // 2
+            if half:
+                yield from self._reconcile(looks[:half])
+                yield from self._reconcile(looks[half:])
+                return
+            looks[0].finding = self._refused(looks[0], error)
+        over = self._over_capacity([look for look in looks if look.may_be_over])
+        for look in looks:
+            report = self._done(look, over.get(look.host, ()))
+            if report:
+                yield report
+
+    def _write(self, looks: Sequence[_Look]) -> None:
+        operation = new_operation()
+        self._own.add(operation)
+        subject = subject_of_roots([look.host for look in looks])
+        tries = 2 if len(looks) == 1 else 1
+        while True:
+            try:
+                write = self._ledger.definitions.write
+                write("define", subject, operation, lambda: self._compared(looks))
+            except (exceptions.InventoryInUse, exceptions.ProviderInUse):
+                tries -= 1
+                if not tries:  # else somebody may have taken it since it was read
+                    raise
+            else:
+                return
+
+    def _refused(self, look: _Look, error: exceptions.ResourceObjectsError) -> Finding:
+        """Return the finding of an error; with the holders, if something that is gone is held."""
+        finding = Finding.of(look.host, error)
+        if finding.kind is not FindingKind.IN_USE or look.kept is None or look.changes is None:
+            return finding
+        gone = {one.name for one in look.changes.removals}
+        removed = {
+            (one.definition.name, name) for one in look.changes.updates for name in one.removed
+        }
+        uses = tuple(
+            use
+            for use in usage_of(self._ledger.backend.read(look.kept.uuid or ""))
+            if use.holders
+            and (use.provider in gone or (use.provider, use.resource_class) in removed)
+        )
+        return finding.held(uses) if uses else finding
+
+    def _done(self, look: _Look, over: tuple[InventoryUsage, ...]) -> HostReport:
+        """Remember what came of a look, and tell it."""
+        known, finding = look.known, look.finding
+        if finding is not None:
+            if known is not None:
+                known.is_open = finding.kind is not FindingKind.CONTESTED
+                known.findings = (finding,)
+            return HostReport(look.host, findings=(finding,))
+        findings = tuple(
+            Finding(look.host, FindingKind.DEVICE_STAYS, said=str(one)) for one in look.staying
+        )
+        if over:
+            findings += (Finding.over_capacity(look.host, over),)
+        self.forget([look.host])
+        uuids = _uuids_of(look)
+        self._known[look.host] = _Known(
+            look.said, uuids, look.shard, findings, bool(findings), restored=look.restored
+        )
+        self._host_of.update(dict.fromkeys(uuids, look.host))
+        return HostReport(look.host, look.changes or None, findings)
+
+    def _over_capacity(self, looks: Sequence[_Look]) -> dict[str, tuple[InventoryUsage, ...]]:
+        """Return what is used beyond its capacity, by host; but devices that stay are not."""
+        if not looks:
+            return {}
+        uuids = [look.kept.uuid or "" for look in looks if look.kept is not None]
+        usage = usage_of(self._ledger.backend.read(*uuids))
+        host_of = {one.name: root.name for root in usage.providers for one in root.walk()}
+        stay = {name for look in looks for name in _staying(look)}
+        found: dict[str, tuple[InventoryUsage, ...]] = {}
+        for use in usage.over_capacity:
+            if use.provider not in stay:
+                host = host_of[use.provider]
+                found[host] = (*found.get(host, ()), use)
+        return found
+
+    # --- comparing ---
+
+    def _compared(self, looks: Sequence[_Look]) -> Comparison:
+        """Return what is to be written of hosts; what is wrong with one is its finding."""
+        kept = self._kept(looks)
+        for look in looks:
+            look.begin()
+            self._try(look, functools.partial(self._edit, kept))
+        self._keep_held([look for look in looks if look.finding is None])
+        for look in looks:
+            self._try(look, self._compare)
+        right = [look for look in looks if look.finding is None]
+        return Comparison(
+            [look.kept for look in right if look.kept is not None],
+            tuple(look.changes for look in right if look.changes is not None),
+        )
+
+    def _try(self, look: _Look, step: Callable[[_Look], None]) -> None:
+        if look.finding is None:
+            try:
+                step(look)
+            except _NO_LEDGER:
+                raise
+            except exceptions.ResourceObjectsError as error:
+                look.finding = Finding.of(look.host, error)
+
+    def _kept(self, looks: Sequence[_Look]) -> _Trees:
+        """Read the trees of hosts. Cost: one read."""
+        keys = {key for look in looks for key in (look.host, look.said.identity) if key}
+        columns = self._ledger.backend.read(*keys, allocations=False)
+        given = columns.providers
+        numbers = dict(zip(given.uuid, given.root_id, strict=True))
+        return {
+            key: (root, provider, shard_of(numbers[root.uuid or ""]))
+            for root in trees(columns)
+            for provider in root.walk()
+            for key in (provider.name, provider.uuid or "")
+        }
+
+    def _edit(self, kept: _Trees, look: _Look) -> None:
+        """Let the driver edit a copy of the tree as it is kept."""
+        look.finding = _mistaken(look, kept)
+        if look.finding is not None:
+            return
+        if look.host in kept:
+            look.kept, _, look.shard = kept[look.host]
+            look.tree = _offered(look.kept.obj_clone())
+        else:
+            look.tree = Provider(look.host, uuid=look.said.identity)
+        uuid = look.tree.uuid
+        try:
+            self._driver.update_provider_tree(look.tree, look.said.available)
+        except exceptions.InvalidInput:
+            raise
+        except Exception as error:  # a driver may fail in any way: it is told with its host
+            look.finding = Finding(look.host, FindingKind.DRIVER_FAILED, error)
+            return
+        if (look.tree.name, look.tree.uuid) != (look.host, uuid):
+            raise exceptions.InvalidTree("root", look.tree.name, f"{look.host} with its uuid")
+        look.tree.check()
+        self._settings.apply(look.tree, look.kept)
+
+    def _keep_held(self, looks: Sequence[_Look]) -> None:
+        """Keep devices that somebody holds. Cost: one read, if there are devices."""
+        with_devices = {
+            look.kept.name: look
+            for look in looks
+            if look.kept is not None and any(map(keeps_devices, look.kept.children))
+        }
+        if with_devices:
+            for devices in read_devices(self._ledger, *with_devices):
+                self._try(with_devices[devices.host], functools.partial(self._beside, devices))
+
+    def _beside(self, kept: HostDevices, look: _Look) -> None:
+        held = beside_held(self._ledger, look.tree, kept=kept)
+        look.tree, look.staying = held.tree, held.staying
+
+    def _compare(self, look: _Look) -> None:
+        """Say what is to be written of a host, unless somebody undoes that again and again."""
+        changes = diff(look.kept, look.tree)
+        known = look.known
+        if known is not None and known.said == look.said:
+            look.restored = known.restored
+            if changes and known.is_foreign:
+                look.restored = str(changes)
+            if changes and known.is_foreign and known.restored == look.restored:
+                look.finding = Finding(
+                    look.host, FindingKind.CONTESTED, said=_by(known.by, changes)
+                )
+                return
+        look.changes = changes
+
+
+def _mistaken(look: _Look, kept: _Trees) -> Finding | None:
+    """Return what is wrong if a name or uuid is that of something else."""
+    identity = look.said.identity
+    if look.host not in kept:
+        if identity is None or identity not in kept:
+            return None
+        said = f"its uuid {identity} is that of {kept[identity][1].name}"
+        return Finding(look.host, FindingKind.OF_ANOTHER, said=said)
+    root, provider, _ = kept[look.host]
+    if root is not provider:
+        return Finding(look.host, FindingKind.OF_ANOTHER, said=f"it is in the tree of {root.name}")
+    if identity in (None, root.uuid):
+        return None
+    said = f"the machine says uuid {identity}, the ledger keeps {root.uuid}"
+    return Finding(look.host, FindingKind.REPLACED, said=said)
+
+
+def _offered(tree: Provider) -> Provider:
+    """Return a tree without the devices that stay only because they are held."""
+    children = []
+    for child in tree.children:
+        inventory = child.inventories.get(DEVICES)
+        if isinstance(inventory, PCIInventory):
+            there = [device for device in inventory.devices if not device.withdrawn]
+            if not there:
+                continue
+            if len(there) < len(inventory.devices):
+                own = dict(child.inventories.by_name())
+                now = {**own, DEVICES.name: PCIInventory(there)}
+                child.update(inventories=Inventories(now))
+        children.append(child)
+    if len(children) < len(tree.children):
+        tree.update(children=children)
+    return tree
+
+
+def _staying(look: _Look) -> Iterator[str]:
+    """Yield the names of the providers of devices that stay."""
+    addresses = {one.address for one in look.staying}
+    for child in look.tree.children if addresses else ():
+        inventory = child.inventories.get(DEVICES)
+        devices = inventory.devices if isinstance(inventory, PCIInventory) else ()
+        if any(device.address in addresses for device in devices):
+            yield child.name
+
+
+def _uuids_of(look: _Look) -> frozenset[str]:
+    """Return the uuids of the tree of a host that was written."""
+    uuids = {one.uuid or "" for one in look.kept.walk()} if look.kept is not None else set()
+    if look.changes is not None:
+        uuids |= {one.uuid for one in look.changes.creates}
+        uuids -= {one.uuid for one in look.changes.removals}
+    return frozenset(uuids)
+
+
+def _by(entry: FeedEntry | None, changes: DefinitionChanges) -> str:
+    """Return who undoes what is written, and what."""
+    who = "somebody" if entry is None else entry.actor or "somebody"
+    how = "" if entry is None else f" ({entry.kind} of {entry.at:%Y-%m-%d %H:%M:%S})"
+    return f"{who}{how} undid this twice, so it is not written again: {changes}"

@@ -1,0 +1,326 @@
+"""What can be wrong with a host: a finding of a kind each; nothing half done, no other held up."""
+
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import Callable
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.host.tracker import FindingKind, ResourceTracker
+from resource_objects.providers import Provider
+from resource_objects.providers.provider import Share
+from tests.tracker.agents import Agent, Word
+
+pytestmark = pytest.mark.law(2)
+
+K = FindingKind
+
+
+def _loop(tree: Provider) -> None:
+    child = tree.add("bad/a", "PGPU=1")
+    child.update(children=[tree])
+
+
+def _twice(tree: Provider) -> None:
+    tree.update(children=[Provider("bad/a", "PGPU=1"), Provider("bad/a", "PGPU=1")])
+
+
+def _named_twice_deeper(tree: Provider) -> None:
+    for name in ("bad/a", "bad/b"):
+        tree.add(name, "PGPU=1")
+    for child in tree.children:
+        child.update(children=[Provider("bad/c", "PGPU=1")])
+
+
+def _leads_nowhere(tree: Provider) -> None:
+    tree.add("bad/a", "VCPU=1", shares=[Share(resource_class="VCPU", of="no", of_class="VCPU")])
+
+
+def _renames(tree: Provider) -> None:
+    tree.update(name="other")
+
+
+def _takes(name: str) -> Callable[[Provider], None]:
+    def edit(tree: Provider) -> None:
+        tree.add(name, "PGPU=1")
+
+    return edit
+
+
+#: What a driver says of a host, and what kind of finding it is.
+WRONG: dict[str, tuple[Word, FindingKind, str]] = {
+    "raises": (OSError("no such node"), K.DRIVER_FAILED, "OSError: no such node"),
+    "database": (
+        ro.exceptions.DatabaseUnavailable("its own"),
+        K.DRIVER_FAILED,
+        "its own cannot be opened",
+    ),
+    "negative": ("VCPU=-1", K.INVALID, "-1"),
+    "float": ({"VCPU": 1.5}, K.INVALID, "1.5"),
+    "unknown class": ("SPAGHETTI=1", K.INVALID, "SPAGHETTI"),
+    "reserved": ("VCPU=1:reserved=2", K.INVALID, "reserved"),
+    "no inventories": (lambda tree: tree.update(inventories=3), K.INVALID, "3"),
+    "unknown trait": (lambda tree: tree.update(traits=["FAST"]), K.INVALID, "FAST"),
+    "fails in the tree": (lambda tree: 1 / 0, K.DRIVER_FAILED, "division by zero"),
+    "loop": (_loop, K.INVALID_TREE, "bad"),
+    "twice": (_twice, K.INVALID_TREE, "bad/a"),
+    "twice deeper": (_named_twice_deeper, K.INVALID_TREE, "bad/c"),
+    "share": (_leads_nowhere, K.INVALID_TREE, "shares"),
+    "renamed": (_renames, K.INVALID_TREE, "other"),
+    "a stranger's": (_takes("stranger/gpu"), K.OF_ANOTHER, "stranger/gpu"),
+    "another host": (_takes("stranger"), K.OF_ANOTHER, "stranger"),
+}
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize(("word", "kind", "said"), WRONG.values(), ids=WRONG)
+def test_a_wrong_host_is_a_finding_and_stays_as_it_was(
+    ledger: ro.Ledger, word: Word, kind: FindingKind, said: str, is_kept: bool
+) -> None:
+    stranger = ro.Provider("stranger", "VCPU=1")
+    stranger.add("stranger/gpu", "PGPU=1")
+    ledger.sync(stranger)
+    driver = Agent(before="VCPU=1", bad="VCPU=8", after="VCPU=2")
+    tracker = ResourceTracker(ledger, driver)
+    if is_kept:
+        tracker.update_available_resource()
+    before = [str(tree) for tree in ledger.trees()]
+    driver.has.update(bad=word, before="VCPU=3", after="VCPU=4")
+    for _ in range(2):  # as long as it is so
+        [finding] = tracker.update_available_resource().findings
+        assert (finding.host, finding.kind) == ("bad", kind)
+        assert said in str(finding)
+    kept = {tree.name: str(tree) for tree in ledger.trees()}
+    assert kept["before"] == "before: VCPU=3"
+    assert kept["after"] == "after: VCPU=4"
+    assert ("bad" in kept) == is_kept
+    assert {kept.get("bad"), kept["stranger"]} - {None} <= {*before, kept["stranger"]}
+    driver.has.update(bad="VCPU=9")
+    assert tracker.update_available_resource().changed == ("bad",)
+    assert not tracker.update_available_resource()
+
+
+def test_names_that_cannot_be_or_are_said_twice(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=1", lab="VCPU=2")
+    driver.named = ["box", "", "lab", "box", 7]
+    report = ResourceTracker(ledger, driver).update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [
+        ("box", K.NAMED_TWICE),
+        ("", K.INVALID),
+        ("7", K.INVALID),
+    ]
+    assert report.changed == ("box", "lab")
+
+
+def test_a_host_that_the_driver_does_not_name(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=1", lab="VCPU=2")
+    report = ResourceTracker(ledger, driver).update_available_resource("lab", "bax")
+    assert [(one.host, one.kind) for one in report.findings] == [("bax", K.UNKNOWN_HOST)]
+    assert report.changed == ("lab",)
+    with pytest.raises(ro.exceptions.ProviderNotFound):
+        ResourceTracker(ledger, driver).compute_node("bax")
+
+
+def test_shrunk_below_use_is_kept_as_it_is_and_reported_with_holders(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8,MEMORY_MB=1024")
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    for name in ("vm-1", "vm-2"):
+        tracker.claim(name, "box", "VCPU=3")
+    driver.has["box"] = "VCPU=4,MEMORY_MB=1024"
+    for changed in (("box",), (), ()):
+        report = tracker.update_available_resource()
+        assert report.changed == changed
+        [finding] = report.findings
+        assert finding.kind is K.OVER_CAPACITY
+        said = "box: over capacity: VCPU of box: 6 used of 4 (vm-1 holds 3, vm-2 holds 3)"
+        assert str(finding) == said
+    ledger.release("vm-2")
+    assert not tracker.update_available_resource()
+    # by a tracker that begins with it
+    ledger.claim("vm-3", {"box": "VCPU=1"})
+    driver.has["box"] = "VCPU=3,MEMORY_MB=1024"
+    tracker.update_available_resource()
+    [finding] = ResourceTracker(ledger, driver).update_available_resource().findings
+    assert finding.uses[0].holders == (("vm-1", 3), ("vm-3", 1))
+
+
+def test_what_is_gone_and_held_is_reported_with_its_holders(ledger: ro.Ledger) -> None:
+    cells = [ro.HostCell(n, shared=range(4 * n, 4 * n + 4), memory_mb=512) for n in (0, 1)]
+
+    def edit(tree: Provider) -> None:
+        tree.update(inventories=ro.Inventories(f"VCPU={4 * len(cells)}"), children=[])
+        tree.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+
+    driver = Agent(box=edit)
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    ledger.claim("vm", {"box/numa1": "VCPU=2"})
+    del cells[1]
+    [finding] = tracker.update_available_resource().findings
+    assert (finding.kind, finding.host) == (K.IN_USE, "box")
+    assert "box/numa1" in str(finding)
+    assert "VCPU of box/numa1 (vm holds 2)" in str(finding)
+    assert len(ledger.provider("box").children) == 2, "the last good view"
+    ledger.release("vm")
+    assert tracker.update_available_resource().changed == ("box",)
+    assert len(ledger.provider("box").children) == 1
+
+
+def test_a_class_that_is_gone_and_held(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8,CUSTOM_FPGA=1", lab="VCPU=1")
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    tracker.claim("vm", "box", "CUSTOM_FPGA=1")
+    driver.has.update(box="VCPU=9", lab="VCPU=2")
+    report = tracker.update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [("box", K.IN_USE)]
+    assert report.changed == ("lab",)
+    assert "CUSTOM_FPGA of box (vm holds 1)" in str(report)
+
+
+def _gpus(*places: int) -> Callable[[Provider], None]:
+    def edit(tree: Provider) -> None:
+        found = [
+            ro.Device(f"0000:{place:02x}:00.0", "10de", "2330", resource_class="PGPU")
+            for place in places
+        ]
+        tree.update(inventories=ro.Inventories("VCPU=8"), children=[])
+        if found:
+            tree.add_parts("DEVICES", ro.PCIInventory(found))
+
+    return edit
+
+
+def test_a_device_that_is_gone_and_held_stays_for_its_holder(ledger: ro.Ledger) -> None:
+    driver = Agent(box=_gpus(1, 2))
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    [address] = next(iter(ledger.claim("vm", {"box": "DEVICES=PGPU"}).allocations)).units
+    driver.has["box"] = _gpus(*({1, 2} - {int(address[5:7])}))
+    for changed in (("box",), ()):
+        report = tracker.update_available_resource()
+        assert report.changed == changed
+        [finding] = report.findings
+        assert finding.kind is K.DEVICE_STAYS
+        assert f"{address} stays reserved" in str(finding)
+        assert "vm holds it" in str(finding)
+    # a driver that does not touch devices does not bring it back
+    driver.has["box"] = lambda tree: tree.update(inventories=ro.Inventories("VCPU=9"))
+    report = tracker.update_available_resource()
+    assert [one.kind for one in report.findings] == [K.DEVICE_STAYS]
+    ledger.release("vm")
+    with pytest.raises(ro.CapacityException):
+        ledger.claim("vm", {"box": "DEVICES=2*PGPU"})
+    assert f"- box/{address}" in str(tracker.update_available_resource())
+    assert len(ledger.provider("box").children) == 1
+
+
+def test_a_host_replaced_under_its_name(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8", lab="VCPU=1")
+    driver.uuids["box"] = first = str(uuids.uuid4())
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    assert ledger.provider("box").uuid == first
+    driver.uuids["box"] = second = str(uuids.uuid4())
+    driver.has["box"] = "VCPU=64"
+    [finding] = tracker.update_available_resource().findings
+    assert finding.kind is K.REPLACED
+    assert first in str(finding)
+    assert second in str(finding)
+    assert str(ledger.provider("box")) == "box: VCPU=8"
+    tracker.remove("box")  # somebody looked, and says so
+    assert tracker.update_available_resource().changed == ("box",)
+    assert ledger.provider("box").uuid == second
+
+
+def test_a_uuid_that_is_another_hosts(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8", lab="VCPU=1")
+    driver.uuids = dict.fromkeys(("box", "lab"), str(uuids.uuid4()))
+    report = ResourceTracker(ledger, driver).update_available_resource()
+    assert report.changed == ("box",)
+    assert [(one.host, one.kind) for one in report.findings] == [("lab", K.OF_ANOTHER)]
+    assert [one.name for one in ledger.providers()] == ["box"]
+
+
+def test_a_host_that_is_a_part_of_another(ledger: ro.Ledger) -> None:
+    chassis = ro.Provider("chassis", "VCPU=64")
+    chassis.add("blade", "VCPU=8")
+    ledger.sync(chassis)
+    [finding] = ResourceTracker(ledger, Agent(blade="VCPU=4")).update_available_resource().findings
+    assert (finding.kind, finding.said) == (K.OF_ANOTHER, "it is in the tree of chassis")
+
+
+def test_two_trackers_of_one_host_stop_undoing_each_other(url: str) -> None:
+    with ro.connect(url, actor="agent-1") as ledger:
+        other = ro.Ledger(ledger.backend, actor="agent-2")
+        one = ResourceTracker(ledger, Agent(box="VCPU=8"))
+        two = ResourceTracker(other, Agent(box="VCPU=4"))
+        reports = [tracker.update_available_resource() for _ in range(6) for tracker in (one, two)]
+        assert sum(bool(report.changed) for report in reports) < 5
+        assert not any(report.changed for report in reports[5:])
+        for report in reports[-2:]:
+            for finding in report.findings:
+                assert finding.kind is K.CONTESTED
+                assert "agent-" in str(finding)
+        assert {finding.host for report in reports[-2:] for finding in report.findings} == {"box"}
+
+
+def test_who_changes_a_host_by_hand_is_put_right_once(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8", lab="VCPU=1")
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    by_hand = ro.Ledger(ledger.backend, actor="ann")
+    by_hand.change("box", inventories="VCPU=2")
+    assert tracker.update_available_resource().changed == ("box",)
+    by_hand.change("box", traits=["CUSTOM_MINE"])  # what the driver does not say is not its own
+    assert not tracker.update_available_resource()
+    by_hand.change("box", inventories="VCPU=2")
+    [finding] = tracker.update_available_resource().findings
+    assert finding.kind is K.CONTESTED
+    assert "ann" in finding.said
+    assert tracker.update_available_resource().findings == (finding,)
+    driver.has["box"] = "VCPU=16"
+    assert tracker.update_available_resource().changed == ("box",)
+    assert ledger.provider("box").traits == {"CUSTOM_MINE"}
+    assert not tracker.update_available_resource()
+
+
+def test_a_ledger_that_is_gone_ends_the_look(ledger: ro.Ledger) -> None:
+    driver = Agent(**{f"box{n}": "VCPU=8" for n in range(3)})
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    ledger.close()
+    with pytest.raises(ro.exceptions.LedgerClosed):
+        tracker.update_available_resource()
+
+
+class Unavailable(ro.exceptions.DatabaseUnavailable):
+    """The database, gone for a moment."""
+
+
+def test_what_was_done_before_the_ledger_was_gone_is_told(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from resource_objects.host.tracker import reconcile
+
+    monkeypatch.setattr(reconcile, "_PAGE", 2)
+    told: list[str] = []
+    driver = Agent(**{f"box{n}": "VCPU=8" for n in range(5)})
+    tracker = ResourceTracker(ledger, driver, on_change=lambda report: told.append(report.host))
+    commit, commits = ledger.backend.commit, []
+
+    def gone(write: object) -> object:
+        commits.append(write)
+        if len(commits) == 2:
+            raise Unavailable("db")
+        return commit(write)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ledger.backend, "commit", gone)
+    with pytest.raises(ro.exceptions.DatabaseUnavailable):
+        tracker.update_available_resource()
+    assert told == ["box0", "box1"]
+    assert tracker.update_available_resource().changed == ("box2", "box3", "box4")
+    assert told == [f"box{n}" for n in range(5)]
