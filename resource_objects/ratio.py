@@ -25,6 +25,8 @@ MILLION = 1_000_000
 MAX_RATIO = 4000
 
 _EXPECTED = f"a decimal above 0, at most {MAX_RATIO}, of at most six places"
+#: No number with so many digits before its point has millionths of 64 bits.
+_MOST_DIGITS = 14
 _NUMBER = re.compile(r"[+-]?(?=\.?[0-9])[0-9]{0,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?\Z")
 
 
@@ -70,7 +72,7 @@ def from_millionths(millionths: int) -> Decimal:
     """
     if type(millionths) is not int or not 0 < millionths <= MAX_RATIO * MILLION:
         raise InvalidRatio("millionths", millionths, f"an integer from 1 to {MAX_RATIO * MILLION}")
-    return _decimal(millionths)
+    return decimal_of(millionths)
 
 
 def ratio_from_float_column(value: object) -> Decimal:
@@ -91,30 +93,55 @@ def ratio_from_float_column(value: object) -> Decimal:
         millionths = None if short is None else _millionths(Decimal(short))
         if not millionths or not 0 < millionths <= MAX_RATIO * MILLION:
             raise
-        return _decimal(millionths)
+        return decimal_of(millionths)
+
+
+def millionths_of(value: object, most: int) -> int | None:
+    """Return the millionths of any number that is at most ``most``, or minus that; exact.
+
+    Takes what :func:`to_ratio` takes; None for what is no number, larger, or needs a seventh place.
+
+    >>> millionths_of("-0.25", 100), millionths_of(0.29, 100), millionths_of("1e-7", 100)
+    (-250000, 290000, None)
+    """
+    exact = _exact(value, most)
+    millionths = None if exact is None else _millionths(exact)
+    return None if millionths is None or abs(millionths) > most * MILLION else millionths
+
+
+def decimal_of(millionths: int) -> Decimal:
+    """Return the decimal of millionths, without trailing zeros and without an exponent.
+
+    >>> decimal_of(-250000), decimal_of(0), decimal_of(16_000_000)
+    (Decimal('-0.25'), Decimal('0'), Decimal('16'))
+    """
+    places = 6
+    while places and millionths % 10 == 0:
+        millionths //= 10
+        places -= 1
+    return Decimal(f"{millionths}e-{places}")
 
 
 def _check(value: object) -> Decimal:
-    exact = _exact(value)
-    millionths = None if exact is None else _millionths(exact)
-    if millionths is None or not 0 < millionths <= MAX_RATIO * MILLION:
+    millionths = millionths_of(value, MAX_RATIO)
+    if not millionths or millionths < 0:
         raise InvalidRatio("allocation_ratio", value, _EXPECTED)
-    return _decimal(millionths)
+    return decimal_of(millionths)
 
 
 _CACHED = frozenset({int, str, float, Decimal})
 _checked = functools.lru_cache(maxsize=256, typed=True)(_check)
 
 
-def _exact(value: object) -> Decimal | None:
-    """Return the number that ``value`` says, None if it says none."""
+def _exact(value: object, most: int = MAX_RATIO) -> Decimal | None:
+    """Return the number that ``value`` says, None if it says none, or an integer above ``most``."""
     if isinstance(value, bool):
         return None
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int):
         # a huge integer must not cost a huge conversion
-        return Decimal(value) if abs(value) <= MAX_RATIO else None
+        return Decimal(value) if abs(value) <= most else None
     if isinstance(value, float):
         return Decimal(float.__repr__(value))
     if isinstance(value, str):
@@ -131,20 +158,11 @@ def _read(text: str) -> Decimal | None:
 
 def _millionths(exact: Decimal) -> int | None:
     """Return the millionths of a number, None where they are not whole or out of all reason."""
-    if not exact.is_finite() or not -6 <= exact.adjusted() < 6:
+    if not exact.is_finite() or (exact and not -6 <= exact.adjusted() < _MOST_DIGITS):
         return None
     numerator, denominator = exact.as_integer_ratio()
     millionths, rest = divmod(numerator * MILLION, denominator)
     return None if rest else millionths
-
-
-def _decimal(millionths: int) -> Decimal:
-    """Return the decimal of millionths, without trailing zeros and without an exponent."""
-    places = 6
-    while places and millionths % 10 == 0:
-        millionths //= 10
-        places -= 1
-    return Decimal(f"{millionths}e-{places}")
 
 
 def _shortest_single(value: float) -> str | None:

@@ -21,6 +21,7 @@
 ``service``         taking out of service: disable, enable, drain
 ``plans``           what a change would do, and doing it; the audit
 ``use_over_time``   who used how much of what between two moments
+``statistics``      what agents tell of their hosts beside what these have
 ``reading``         lists and figures; ``feed``: what was changed, and fresh snapshots
 ==================  ===============================================================================
 

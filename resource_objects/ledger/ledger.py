@@ -17,6 +17,7 @@ given what it needs by its constructor:
 ``Pools``             :attr:`Ledger.pools`
 ``Names``             :attr:`Ledger.names`
 ``Feed``              :attr:`Ledger.feed`
+``Statistics``        :attr:`Ledger.statistics`
 ====================  =============================================================================
 """
 
@@ -39,6 +40,7 @@ from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
 from resource_objects.ledger.service import Drained, Service
+from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.store import RetryPolicy, Store, claim_of
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
@@ -79,6 +81,7 @@ class Ledger:
     names           :attr:`names`: ``classes``, ``traits`` and ``aggregates``, each with ``list``,
                     ``ensure``, ``rename``, ``remove``
     history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``
+    statistics      :attr:`statistics`: ``put``, ``read``, ``forget``, ``declare``, ``types``
     end             :meth:`close`, or use it in a ``with`` statement
     ==============  ===============================================================================
 
@@ -119,6 +122,8 @@ class Ledger:
         self.names = Names(store)
         #: what was changed
         self.feed = Feed(store)
+        #: what agents tell of their hosts beside what these have
+        self.statistics = Statistics(store)
 
     @property
     def backend(self) -> Backend:

@@ -21,6 +21,7 @@
                     and generations as callers give them
 ``feed``            what was written, by whom and when; ``changed``: with the trees it was in
 ``waiting``         who waits for something to be given back
+``statistics``      what a host's agent tells beside what there is: declared, typed, since when
 ``backend``         the contract of a backend
 ==================  ===============================================================================
 """

@@ -5,7 +5,8 @@ their claims and allocations. It knows nothing of requests, candidates or hosts:
 :class:`Columns` and decides, and the backend has the last word when the decision is written.
 
 Everything is written by one method, :meth:`Backend.commit`; the others that write only say what.
-Beside it stands the queue of those who wait, which is no part of what is held.
+Beside it stand the queue of those who wait and the statistics of providers, which are no part of
+what there is or is held: no search and no claim looks at them, and the feed does not tell them.
 
 The laws a backend keeps, under any number of threads and processes and a kill at any instruction:
 
@@ -29,6 +30,8 @@ The laws a backend keeps, under any number of threads and processes and a kill a
 * the change feed tells every write, in the order of its shard, as soon as it can be read;
 * of those who wait, whoever came earlier has the smaller number; one that does not renew is gone by
   the ledger's clock;
+* a statistic means the same at all providers, goes with its provider, and is written only where its
+  value is another;
 * while use over time is recorded, the intervals without an end are what consumers hold, by class:
   every write keeps them so (:mod:`resource_objects.providers.use_over_time`), whichever process
   writes and whenever it learned that it is recorded.
@@ -64,6 +67,12 @@ from resource_objects.providers.orders import (
     Outcome,
     Use,
     Write,
+)
+from resource_objects.providers.statistics import (
+    StatisticFilter,
+    StatisticsByProvider,
+    StatisticsOrder,
+    StatisticType,
 )
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
@@ -277,6 +286,39 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def leave(self, entry: str) -> None:
         """Take whoever entered last by an entry out of the queue; nothing if nobody did."""
+
+    # --- statistics ---
+
+    @abc.abstractmethod
+    def put_statistics(self, order: StatisticsOrder) -> int:
+        """Keep what a source says of some providers; return how many values were written or gone.
+
+        In one transaction, whatever the number of providers; statements do not grow with it. If
+        nothing is another and nobody reported, nothing is written. A value is since when its
+        source says, else since now, by the ledger's clock. Types that are not declared are made.
+
+        :raises ProviderNotFound: if one of ``values`` or ``reported`` is not there
+        :raises StatisticConflict: if one is declared with another type or unit
+        """
+
+    @abc.abstractmethod
+    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
+        """Return the statistics of a filter, by name of the provider and of the statistic.
+
+        Providers come in the order they were created, statistics by name; a provider without any
+        is left out. The number of statements does not grow with the providers.
+        """
+
+    @abc.abstractmethod
+    def statistic_types(self) -> tuple[StatisticType, ...]:
+        """Return the statistics that are declared, by name (code points)."""
+
+    @abc.abstractmethod
+    def forget_statistics(self, wanted: StatisticFilter) -> int:
+        """Forget the statistics of a filter; return how many values they were.
+
+        Where no provider is named, what is forgotten is declared no more.
+        """
 
     # --- writing ---
 

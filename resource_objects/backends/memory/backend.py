@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, Self
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import definitions, reading, use_over_time
+from resource_objects.backends.memory import definitions, reading, statistics, use_over_time
 from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
@@ -44,6 +44,12 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, NameKind, Write
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
+from resource_objects.providers.statistics import (
+    StatisticFilter,
+    StatisticsByProvider,
+    StatisticsOrder,
+    StatisticType,
+)
 from resource_objects.providers.use_over_time import (
     UseBy,
     UseFilter,
@@ -219,6 +225,35 @@ class MemoryBackend(Backend):
             state = self._open()
             there = {name: kept for name, kept in state.waiters.items() if kept[0] != entry}
             state.waiters = there
+
+    # --- statistics ---
+
+    def put_statistics(self, order: StatisticsOrder) -> int:
+        """Keep what a source says of some providers (see the contract)."""
+        with self._lock:
+            draft = Draft(self._open())
+            count = statistics.put(draft, order)
+            self._make(draft)
+            return count
+
+    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
+        """Return the statistics of a filter (see the contract)."""
+        with self._lock:
+            return statistics.read(self._open(), wanted)
+
+    def statistic_types(self) -> tuple[StatisticType, ...]:
+        """Return the statistics that are declared, by name."""
+        with self._lock:
+            types = self._open().statistic_types
+            return tuple(types[name] for name in sorted(types))
+
+    def forget_statistics(self, wanted: StatisticFilter) -> int:
+        """Forget the statistics of a filter (see the contract)."""
+        with self._lock:
+            draft = Draft(self._open())
+            count = statistics.forget(draft, wanted)
+            self._make(draft)
+            return count
 
     # --- writing ---
 

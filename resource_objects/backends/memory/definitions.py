@@ -256,6 +256,8 @@ def _remove(draft: Draft, kept: ProviderRow) -> None:
     draft.providers.put(kept.uuid, None)
     if draft.disabled.get(kept.uuid) is not None:
         draft.disabled.put(kept.uuid, None)
+    if draft.statistics.get(kept.uuid) is not None:
+        draft.statistics.put(kept.uuid, None)
 
 
 # --- names ----------------------------------------------------------------------------------------

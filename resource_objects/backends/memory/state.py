@@ -17,6 +17,7 @@ from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import ListedName, Pruned
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome, Write
+from resource_objects.providers.statistics import KeptStatistic, StatisticType
 from resource_objects.providers.use_over_time import UseInterval, UseRecording
 from resource_objects.providers.waiting import Waiter
 from resource_objects.resources.records import InventoryRecord, KindRecord
@@ -106,6 +107,10 @@ class State:
     waiters: dict[str, tuple[str, Waiter]] = dataclasses.field(
         default_factory=dict
     )  # (entry, waiter) by consumer, by number
+    statistics: dict[str, dict[str, KeptStatistic]] = dataclasses.field(
+        default_factory=dict
+    )  # by provider and name
+    statistic_types: dict[str, StatisticType] = dataclasses.field(default_factory=dict)  # by name
     use_recording: dict[str, UseRecording] = dataclasses.field(default_factory=dict)  # one, or none
     open_use: dict[str, dict[str, UseInterval]] = dataclasses.field(
         default_factory=dict
@@ -290,6 +295,8 @@ class Draft:
         self.heads = Table(state.heads)
         self.last = Table(state.last)
         self.disabled = Table(state.disabled)
+        self.statistics = Table(state.statistics)  # of one provider all or nothing
+        self.statistic_types = Table(state.statistic_types)
         self.use_recording = Table(state.use_recording)
         self.open_use = Table(state.open_use)
         self.ended_use = Table(state.ended_use)
@@ -298,6 +305,7 @@ class Draft:
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
             *(self.changes, self.heads, self.last, self.disabled),
             *(self.use_recording, self.open_use, self.ended_use),
+            *(self.statistics, self.statistic_types),
         )
         self.told: dict[int, ShardEntry] = {}  #: by shard
         #: uuids of providers whose definition says a name that is another now

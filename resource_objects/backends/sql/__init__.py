@@ -11,7 +11,7 @@
 ``operations``      what was done, and what came of it
 ``definitions``     definitions in: providers, figures, shares, traits and aggregates
 ``disabled``        providers that are out of service, and the inventories that are so with them
-``waiters``         who waits for something to be given back
+``waiters``         who waits for something to be given back; ``statistics``: what agents tell
 ``names``           resource classes, traits and aggregates, by name and number
 ``reading``         columns out; ``lists``: pages and sums
 ``beginnings``      names by their beginning, in a hurry

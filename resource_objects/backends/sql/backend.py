@@ -24,6 +24,7 @@ from resource_objects.backends.sql import (
     operations,
     places,
     reading,
+    statistics,
     tables,
     urls,
     use_over_time,
@@ -68,6 +69,12 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.settle import Settled, Settlement, keys_of
+from resource_objects.providers.statistics import (
+    StatisticFilter,
+    StatisticsByProvider,
+    StatisticsOrder,
+    StatisticType,
+)
 from resource_objects.providers.use_over_time import (
     UseBy,
     UseFilter,
@@ -307,6 +314,29 @@ class SQLBackend(Backend):
     def leave(self, entry: str) -> None:
         """Take whoever entered last by an entry out of the queue. Cost: one statement."""
         self._writing(lambda connection: waiters.leave(connection, entry))
+
+    # --- statistics ---
+
+    def put_statistics(self, order: StatisticsOrder) -> int:
+        """Keep what a source says of some providers (see the contract).
+
+        Cost: three queries if nothing is another, else up to ten statements more.
+        """
+        if not self._reading(lambda connection: statistics.is_news(connection, order)):
+            return 0
+        return self._writing(lambda connection: _put_statistics(connection, order))
+
+    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
+        """Return the statistics of a filter (see the contract). Cost: two queries."""
+        return self._reading(lambda connection: statistics.read(connection, wanted))
+
+    def statistic_types(self) -> tuple[StatisticType, ...]:
+        """Return the statistics that are declared, by name. Cost: a query."""
+        return self._reading(statistics.declared)
+
+    def forget_statistics(self, wanted: StatisticFilter) -> int:
+        """Forget the statistics of a filter (see the contract)."""
+        return self._writing(lambda connection: statistics.forget(connection, wanted))
 
     # --- writing ---
 
@@ -774,3 +804,14 @@ def _note(
         told.report(uuid, there[uuid].root_id)
     for part in chunks(numbers):
         query.run(connection, {"at": moment(connection, now)}, ids=part)
+
+
+def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
+    """Write statistics, and who reported, of providers that are locked."""
+    locked = _locked(connection, sorted(order.providers), _LOCK if order.reported else _SHARE)
+    numbers = {uuid: one.id for uuid, one in locked.items()}
+    now = now_of(connection)
+    count = statistics.put(connection, order, numbers, now)
+    for part in chunks(sorted(numbers[uuid] for uuid in order.reported)):
+        _REPORT.run(connection, {"at": moment(connection, now)}, ids=part)
+    return count

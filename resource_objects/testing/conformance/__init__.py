@@ -26,8 +26,8 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
 ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
 devices), ``disabled`` (what is out of service), ``use_over_time``, ``lists``, ``feed``, ``races``,
-``waiting`` (the queue). Further, :func:`state_machine` of ``model`` compares a backend with a naive
-model of dicts, by Hypothesis.
+``waiting`` (the queue), ``statistics``. Further, :func:`state_machine` of ``model`` compares a
+backend with a naive model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
 """
@@ -48,6 +48,7 @@ _PARTS = (
     "orders",
     "races",
     "requirements",
+    "statistics",
     "suite",
     "use_over_time",
     "waiting",
@@ -70,6 +71,7 @@ from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
 from resource_objects.testing.conformance.requirements import Requirement
+from resource_objects.testing.conformance.statistics import StatisticRules
 from resource_objects.testing.conformance.use_over_time import UseOverTimeRules
 from resource_objects.testing.conformance.waiting import WaitingRules
 
@@ -97,5 +99,6 @@ class BackendConformance(
     ConcurrencyRules,
     RaceRules,
     WaitingRules,
+    StatisticRules,
 ):
     """Every rule of the contract, as tests; subclass it (see the module)."""

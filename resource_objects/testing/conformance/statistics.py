@@ -1,0 +1,378 @@
+"""Rules of statistics: declared, typed, since when, of whom; and of who reported."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers import Backend, Provider
+from resource_objects.providers.listing import ProviderFilter
+from resource_objects.providers.orders import Operation
+from resource_objects.providers.statistics import (
+    MAX_DECIMAL,
+    SOURCE,
+    Statistic,
+    StatisticFilter,
+    StatisticsOrder,
+    StatisticType,
+    ValueType,
+)
+from resource_objects.testing.conformance.races import together
+from resource_objects.testing.conformance.suite import Kit, define, kept, law, two_hosts
+
+LOAD = StatisticType("cpu.percent", "decimal", "%")
+BUILDS = StatisticType("failed_builds", "integer")
+STATE = StatisticType("power.state", "text", None, "as the management controller says")
+UP = StatisticType("is_up", "boolean")
+BOOTED = StatisticType("booted_at", "timestamp")
+EVERY = LOAD, BUILDS, STATE, UP, BOOTED
+
+_NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
+_LAST = datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=datetime.UTC)
+#: values at the ends of what each type takes
+_EXTREMES: dict[ValueType, list[Any]] = {
+    ValueType.INTEGER: [0, -1, MAX_AMOUNT, -MAX_AMOUNT],
+    ValueType.DECIMAL: [
+        "0",
+        "0.29",
+        "-0.000001",
+        MAX_DECIMAL,
+        -MAX_DECIMAL,
+        "8999999999999.999999",
+    ],
+    ValueType.TEXT: ["a", "ä" * 255, "\N{SNOWMAN} and \N{PILE OF POO}", "NULL", "a'b\"c\\d%s"],
+    ValueType.BOOLEAN: [True, False],
+    ValueType.TIMESTAMP: [_NOON, _LAST, datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)],
+}
+
+
+def values_of(declared: StatisticType) -> st.SearchStrategy[Any]:
+    """Return values of a statistic."""
+    found: dict[ValueType, st.SearchStrategy[Any]] = {
+        ValueType.INTEGER: st.integers(-MAX_AMOUNT, MAX_AMOUNT),
+        ValueType.DECIMAL: st.decimals(-MAX_DECIMAL, MAX_DECIMAL, places=6),
+        ValueType.TEXT: st.sampled_from(_EXTREMES[ValueType.TEXT]),
+        ValueType.BOOLEAN: st.booleans(),
+        ValueType.TIMESTAMP: st.datetimes(timezones=st.just(datetime.UTC)),
+    }
+    return found[declared.type] | st.sampled_from(_EXTREMES[declared.type])
+
+
+def put(
+    backend: Backend, provider: str, *said: Statistic, source: str = SOURCE, **more: Any
+) -> int:
+    """Put what a source says of one provider."""
+    return backend.put_statistics(StatisticsOrder({provider: said}, source, **more))
+
+
+def read(backend: Backend, *providers: str, names: Any = None) -> dict[str, dict[str, Statistic]]:
+    """Return the statistics of some providers (uuids), or of all."""
+    of = frozenset(providers) if providers else None
+    return backend.read_statistics(StatisticFilter(of, None if names is None else frozenset(names)))
+
+
+def values(backend: Backend) -> dict[str, dict[str, Any]]:
+    """Return the values of all statistics."""
+    return {
+        provider: {name: one.value for name, one in some.items()}
+        for provider, some in read(backend).items()
+    }
+
+
+def until_later(backend: Backend) -> datetime.datetime:
+    """Return a moment of the ledger's clock, when it is over."""
+    at = backend.now()
+    while backend.now() <= at:
+        time.sleep(0.001)
+    return at
+
+
+class StatisticRules(Kit):
+    """What is put is read, since when it is so, until somebody says another thing."""
+
+    @law(7)
+    def test_every_value_is_read_as_it_was_put(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        assert read(backend) == {}
+        for number in range(6):
+            said = [
+                one(some[number % len(some)]) for one in EVERY for some in [_EXTREMES[one.type]]
+            ]
+            put(backend, here, *said)
+            found = read(backend)["host0"]
+            assert [found[one.name].value for one in said] == [one.value for one in said]
+            assert [found[one.name].type for one in said] == [one.type for one in said]
+            assert list(found) == sorted(found)
+
+    def test_a_value_is_since_it_became_that(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        before = backend.now()
+        assert put(backend, here, LOAD("12.5")) == 1
+        first = read(backend)["host0"]["cpu.percent"].since
+        assert first is not None and before <= first <= backend.now()
+        later = until_later(backend)
+        assert put(backend, here, LOAD("12.50")) == 0
+        assert put(backend, here, LOAD("12.5", since=_NOON)) == 0, "the same, said again"
+        assert read(backend)["host0"]["cpu.percent"].since == first
+        assert put(backend, here, LOAD("12.6")) == 1
+        second = read(backend)["host0"]["cpu.percent"].since
+        assert second is not None and second >= later
+
+    def test_what_the_source_says_of_the_moment_is_kept(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        zone = datetime.timezone(datetime.timedelta(hours=2))
+        put(backend, here, LOAD(1, since=_NOON.astimezone(zone)), BOOTED(_NOON.astimezone(zone)))
+        found = read(backend)["host0"]
+        assert found["cpu.percent"].since == found["booted_at"].value == _NOON
+
+    def test_what_is_not_said_any_more_is_gone(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        put(backend, here, LOAD(1), BUILDS(2))
+        put(backend, there, LOAD(3))
+        assert put(backend, here, BUILDS(2)) == 1
+        assert values(backend) == {"host0": {"failed_builds": 2}, "host1": {"cpu.percent": 3}}
+        assert put(backend, here) == 1
+        assert values(backend) == {"host1": {"cpu.percent": 3}}
+
+    def test_each_source_speaks_for_itself(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        put(backend, here, LOAD(1), BUILDS(2))
+        put(backend, here, STATE("on"), source="bmc")
+        found = read(backend)["host0"]
+        assert {name: one.source for name, one in found.items()} == {
+            "cpu.percent": SOURCE,
+            "failed_builds": SOURCE,
+            "power.state": "bmc",
+        }
+        assert put(backend, here, LOAD(1), STATE("on"), source="bmc") == 1
+        now = read(backend)["host0"]["cpu.percent"]
+        assert (now.source, now.since) == ("bmc", found["cpu.percent"].since)
+        assert put(backend, here) == 1
+        assert values(backend) == {"host0": {"cpu.percent": 1, "power.state": "on"}}
+
+    def test_many_providers_are_one_write(self, backend: Backend) -> None:
+        names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(40)))
+        said = {uuid: (LOAD(n), BUILDS(n)) for n, uuid in enumerate(names.values())}
+        assert backend.put_statistics(StatisticsOrder(said)) == 80
+        assert backend.put_statistics(StatisticsOrder(said)) == 0
+        changed = {**said, names["host7"]: (LOAD(1), BUILDS(7)), names["host9"]: (LOAD(9),)}
+        assert backend.put_statistics(StatisticsOrder(changed)) == 2
+        found = values(backend)
+        assert list(found) == [f"host{n}" for n in range(40)], "in the order they were created"
+        assert found["host7"] == {"cpu.percent": 1, "failed_builds": 7}
+        assert found["host9"] == {"cpu.percent": 9}
+
+    def test_some_are_read_by_provider_and_by_name(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        put(backend, here, LOAD(1), BUILDS(2))
+        put(backend, there, LOAD(3))
+        assert list(read(backend, there)) == ["host1"]
+        assert read(backend, here, names=["failed_builds"])["host0"].keys() == {"failed_builds"}
+        assert read(backend, names=["failed_builds"]).keys() == {"host0"}
+        assert read(backend, names=["nothing"]) == read(backend, names=[]) == {}
+        nobody = StatisticFilter(frozenset())
+        assert backend.read_statistics(nobody) == {}
+
+    # --- declared ---
+
+    def test_what_is_put_is_declared(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        assert backend.statistic_types() == ()
+        put(backend, here, STATE("on"), LOAD(1))
+        assert backend.statistic_types() == (LOAD, STATE)
+
+    def test_a_name_means_one_thing(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        put(backend, here, LOAD(1))
+        for other in (
+            StatisticType("cpu.percent", "integer", "%"),
+            StatisticType("cpu.percent", "decimal"),
+            StatisticType("cpu.percent", "decimal", "1"),
+        ):
+            with pytest.raises(exceptions.StatisticConflict, match="decimal in %, not"):
+                put(backend, there, BUILDS(1), other(2))
+            with pytest.raises(exceptions.StatisticConflict):
+                backend.put_statistics(StatisticsOrder(types=(other,)))
+        assert values(backend) == {"host0": {"cpu.percent": 1}}
+        assert backend.statistic_types() == (LOAD,)
+        put(backend, there, StatisticType("CPU.percent", "text")("low"))  # is another name
+        assert len(backend.statistic_types()) == 2
+
+    def test_a_description_is_that_of_who_declared_last(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        put(backend, here, LOAD(1))
+        said = StatisticType("cpu.percent", "decimal", "%", "how busy")
+        put(backend, here, said(2))  # puts a value, declares nothing anew
+        assert backend.statistic_types() == (LOAD,)
+        backend.put_statistics(StatisticsOrder(types=(said, BUILDS)))
+        assert backend.statistic_types() == (said, BUILDS)
+        assert read(backend)["host0"]["cpu.percent"].type == said
+
+    # --- forgotten ---
+
+    def test_some_are_forgotten(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        put(backend, here, LOAD(1), BUILDS(2))
+        put(backend, there, LOAD(3), BUILDS(4))
+        some = StatisticFilter(frozenset([here]), frozenset(["cpu.percent", "nothing"]))
+        assert backend.forget_statistics(some) == 1
+        assert backend.forget_statistics(some) == 0
+        assert values(backend)["host0"] == {"failed_builds": 2}
+        assert backend.forget_statistics(StatisticFilter(frozenset([here]))) == 1
+        assert values(backend) == {"host1": {"cpu.percent": 3, "failed_builds": 4}}
+        assert backend.statistic_types() == (LOAD, BUILDS), "they are declared still"
+
+    def test_a_name_that_is_forgotten_may_mean_another_thing(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        put(backend, here, LOAD(1), BUILDS(2))
+        put(backend, there, LOAD(3))
+        assert backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"]))) == 2
+        assert backend.statistic_types() == (BUILDS,)
+        other = StatisticType("cpu.percent", "integer", "%")
+        put(backend, there, other(3))
+        assert values(backend) == {"host0": {"failed_builds": 2}, "host1": {"cpu.percent": 3}}
+
+    def test_they_go_with_their_provider(self, backend: Backend) -> None:
+        define(backend, _with_gpu("host0"), Provider("host1", "VCPU=8"))
+        names = backend.uuids(["host0", "host0/gpu", "host1"])
+        for uuid in names.values():
+            put(backend, uuid, LOAD(1))
+        define(backend, Provider("host0", "VCPU=9"))
+        assert list(values(backend)) == ["host0", "host1"], "a change of the definition leaves them"
+        define(backend, _with_gpu("host0"))
+        assert list(values(backend)) == ["host0", "host1"], "the new one has none"
+        with pytest.raises(exceptions.ProviderNotFound):
+            put(backend, names["host0/gpu"], LOAD(2))
+
+    # --- beside the ledger ---
+
+    @law(2)
+    def test_nothing_is_written_where_a_provider_is_missing(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        nobody = "00000000-0000-4000-8000-000000000000"
+        for reported in ((), (here,), (nobody,)):
+            order = StatisticsOrder(
+                {here: (LOAD(1),), nobody: (LOAD(2),)}, reported=frozenset(reported)
+            )
+            with pytest.raises(exceptions.ProviderNotFound, match=nobody):
+                backend.put_statistics(order)
+        assert values(backend) == {} and backend.statistic_types() == ()
+        assert kept(backend, "host0").reported_at is None
+
+    def test_they_are_no_part_of_the_feed_nor_of_a_definition(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        cursor, before = backend.cursor(), kept(backend, "host0")
+        put(backend, here, LOAD(1), reported=frozenset([there]))
+        backend.forget_statistics(StatisticFilter(frozenset([here])))
+        assert backend.cursor() == cursor
+        assert kept(backend, "host0") == before
+        assert kept(backend, "host1").generation == before.generation
+
+    # --- reported ---
+
+    def test_who_reported_is_told(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        first = backend.now()
+        assert put(backend, here, LOAD(1), reported=frozenset([here])) == 1
+        at = kept(backend, "host0").reported_at
+        assert at is not None and first <= at <= backend.now()
+        assert kept(backend, "host1").reported_at is None
+        later = until_later(backend)
+        both = StatisticsOrder(reported=frozenset([here, there]))
+        assert backend.put_statistics(both) == 0, "no value is written"
+        again = [one.reported_at for one in backend.list_providers(ProviderFilter(), 10)]
+        assert again[0] == again[1] and again[0] is not None and again[0] >= later
+        wanted = ProviderFilter(reported_before=later)
+        assert backend.list_providers(wanted, 10) == ()
+
+    # --- together ---
+
+    def test_all_who_tell_at_once_are_heard(self, backend: Backend) -> None:
+        names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(4)))
+        everybody = frozenset(names.values())
+
+        def tell(worker: int) -> int:
+            for turn in range(4):
+                said = {uuid: (LOAD(turn), BUILDS(worker)) for uuid in sorted(everybody)}
+                heard = everybody if worker % 2 else frozenset()
+                backend.put_statistics(StatisticsOrder(said, reported=heard))
+            return worker
+
+        assert together(tell, workers=4) == [0, 1, 2, 3]
+        found = values(backend)
+        assert len(backend.statistic_types()) == 2
+        assert all(one["cpu.percent"] == 3 for one in found.values()), found
+
+    def test_those_of_a_provider_that_goes_meanwhile_are_refused(self, backend: Backend) -> None:
+        def tell_or_remove(worker: int) -> int:
+            for turn in range(6):
+                if worker == 0:
+                    uuid = define(backend, Provider("host0", "VCPU=1"))["host0"]
+                    put(backend, uuid, LOAD(turn))
+                    backend.define(Operation(), _gone(backend))
+                else:
+                    for uuid in backend.uuids(["host0"]).values():
+                        with contextlib.suppress(exceptions.ProviderNotFound):
+                            put(backend, uuid, BUILDS(turn), source="another")
+            return worker
+
+        assert together(tell_or_remove, workers=3) == [0, 1, 2]
+        assert values(backend) == {}
+
+    def test_statistics_are_those_of_a_dict(self, backend: Backend) -> None:
+        hosts = dict(zip(two_hosts(backend), ("host0", "host1"), strict=True))
+
+        @settings(max_examples=10)
+        @given(data=st.data())
+        def check(data: st.DataObject) -> None:
+            backend.forget_statistics(StatisticFilter(None))
+            model: dict[tuple[str, str], tuple[Any, str]] = {}
+            for _ in range(data.draw(st.integers(1, 6))):
+                source = data.draw(st.sampled_from(["agent", "bmc"]))
+                some = data.draw(st.sets(st.sampled_from(sorted(hosts)), min_size=1))
+                said: dict[str, tuple[Statistic, ...]] = {}
+                expected = 0
+                for host in sorted(some):
+                    told = data.draw(st.sets(st.sampled_from(EVERY)))
+                    found = {
+                        one.name: one(data.draw(values_of(one))) for one in EVERY if one in told
+                    }
+                    said[host] = tuple(found.values())
+                    for key, (_, who) in list(model.items()):
+                        if key[0] == host and who == source and key[1] not in found:
+                            del model[key]
+                            expected += 1
+                    for name, one in found.items():
+                        expected += model.get((host, name)) != (one.value, source)
+                        model[host, name] = one.value, source
+                assert backend.put_statistics(StatisticsOrder(said, source)) == expected
+                now = {
+                    (name, key): (one.value, one.source)
+                    for name, kept in read(backend).items()
+                    for key, one in kept.items()
+                }
+                assert now == {(hosts[host], key): one for (host, key), one in model.items()}
+
+        check()
+
+
+def _with_gpu(name: str) -> Provider:
+    root = Provider(name, "VCPU=8")
+    root.add(f"{name}/gpu", "PGPU=1")
+    return root
+
+
+def _gone(backend: Backend) -> Any:
+    from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
+
+    one = kept(backend, "host0")
+    removal = ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+    return DefinitionChanges("host0", removals=(removal,))
