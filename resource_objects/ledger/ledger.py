@@ -722,6 +722,7 @@ class Ledger:
         any_of: Iterable[Iterable[str]] = (),
         room: Any = None,
         over_capacity: bool = False,
+        reported_before: datetime.datetime | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> Iterator[ListedProvider]:
@@ -741,6 +742,8 @@ class Ledger:
         :param any_of: it has at least one of each of these sets
         :param room: amounts that it has free by itself, unit rules kept
         :param over_capacity: it uses more of something than its capacity
+        :param reported_before: its owner or agent reported last before this moment, and is perhaps
+            dead; one that never reported is not in it
         :param limit: at most so many
         :param after: only those made after this one (name or uuid)
         :raises NegativeAmount: if ``room`` is less than nothing
@@ -757,6 +760,7 @@ class Ledger:
             any_of=any_of,
             room=room,
             over_capacity=over_capacity,
+            reported_before=reported_before,
         )
         return self._reader.providers(wanted, limit, after)
 

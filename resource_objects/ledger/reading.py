@@ -13,7 +13,7 @@ from resource_objects.ledger.store import Store, any_limit, consumer_of, pages_o
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.columns import Columns, KindColumns, find, trees
-from resource_objects.providers.given import ago
+from resource_objects.providers.given import ago, moment
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -233,6 +233,7 @@ def provider_filter(
     any_of: Iterable[Iterable[str]],
     room: Any,
     over_capacity: bool,
+    reported_before: datetime.datetime | None,
 ) -> ProviderFilter:
     """Return the filter of ``ledger.providers``, checked."""
     return ProviderFilter(
@@ -249,6 +250,9 @@ def provider_filter(
         any_of=tuple(known_traits(some) for some in _several_of("any_of", any_of)),
         room=() if room is None else _room(room),
         over_capacity=over_capacity,
+        reported_before=None
+        if reported_before is None
+        else moment("reported_before", reported_before),
     )
 
 

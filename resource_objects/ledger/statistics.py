@@ -136,7 +136,7 @@ class Statistics:
     def _filter(self, hosts: Iterable[str], wanted: Iterable[str] | None) -> StatisticFilter:
         keys = [names.provider_key(host) for host in hosts]
         of = frozenset(self._store.uuids(keys).values()) if keys else None
-        if isinstance(wanted, str):
+        if wanted is not None and (isinstance(wanted, str) or not isinstance(wanted, Iterable)):
             raise exceptions.InvalidField("names", wanted, "a list of names")
         named = None if wanted is None else frozenset(map(statistic_name, wanted))
         return StatisticFilter(of, named)

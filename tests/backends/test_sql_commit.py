@@ -33,6 +33,7 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
+from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder, StatisticType
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import (
     changes_to,
@@ -190,6 +191,41 @@ def test_statements_do_not_grow_with_the_providers(counted: SQLBackend, count: C
         ]
         found.append([count.of(lambda order=order: write(counted, order)) for order in orders])
     assert found[0] == found[1] and min(found[0]) > 0
+
+
+def test_statements_of_statistics_do_not_grow_with_the_providers(
+    counted: SQLBackend, count: Count
+) -> None:
+    uuids = list(define(counted, *(host(f"host{n}") for n in range(60))).values())
+    types = [StatisticType(f"figure.{n}", "integer") for n in range(5)]
+    found = []
+    for size in (1, 60):
+        some = uuids[:size]
+
+        def order(value: int, some: list[str] = some, names: int = 5) -> StatisticsOrder:
+            said = tuple(one(value) for one in types[:names])
+            return StatisticsOrder(dict.fromkeys(some, said))
+
+        wanted = StatisticFilter(frozenset(some))
+        found.append(
+            [
+                count.of(lambda order=order: counted.put_statistics(order(1))),
+                count.of(lambda order=order: counted.put_statistics(order(2))),
+                count.of(lambda order=order: counted.put_statistics(order(2))),
+                count.of(lambda order=order: counted.put_statistics(order(2, names=3))),
+                count.of(
+                    lambda some=some: counted.put_statistics(
+                        StatisticsOrder(reported=frozenset(some))
+                    )
+                ),
+                count.of(lambda wanted=wanted: counted.read_statistics(wanted)),
+                count.of(lambda: counted.read_statistics(StatisticFilter())),
+                count.of(lambda wanted=wanted: counted.forget_statistics(wanted)),
+            ]
+        )
+        counted.forget_statistics(StatisticFilter())
+    assert found[0] == found[1]
+    assert found[0][2] == 3 and found[0][5:7] == [2, 2] and max(found[0]) < 14
 
 
 def test_statements_of_a_gang_do_not_grow_with_it(counted: SQLBackend, count: Count) -> None:

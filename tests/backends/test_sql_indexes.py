@@ -27,6 +27,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder, StatisticType
 from resource_objects.providers.waiting import Awaited
 from resource_objects.testing.conformance.suite import adjust, claim, define, release
 from resource_objects.testing.conformance.waiting import enter
@@ -82,6 +83,9 @@ def use_everything(backend: SQLBackend) -> None:
     adjust(backend, "c", {names["host1"]: "VCPU=1"})
     adjust(backend, "c", {names["host1"]: "VCPU=1"})
     release(backend, "c")
+    load = StatisticType("cpu.percent", "decimal", "%")
+    backend.put_statistics(StatisticsOrder({names["host1"]: (load(1),)}))
+    backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"])))
 
 
 def _tree(number: int) -> Provider:

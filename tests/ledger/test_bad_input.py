@@ -20,10 +20,13 @@ from resource_objects import exceptions
 from resource_objects.ledger.feed import Feed
 from resource_objects.ledger.names import AggregateNames, NameList
 from resource_objects.ledger.pools import Pools
+from resource_objects.ledger.statistics import Statistics
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
+from resource_objects.providers.statistics import StatisticType
 
 HOUR = datetime.timedelta(hours=1)
+LOAD = StatisticType("cpu.percent", "decimal", "%")
 LATE = datetime.datetime.max.replace(tzinfo=datetime.timezone(-5 * HOUR))
 EARLY = datetime.datetime.min.replace(tzinfo=datetime.timezone(5 * HOUR))
 
@@ -145,6 +148,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "feed.changes": {"after": "0x64"},
     "feed.is_fresh": {},
     "feed.keep": {"age": datetime.timedelta(days=9)},
+    "statistics.put": {"values": {"host0": [LOAD(2)]}},
+    "statistics.read": {"hosts": ["host0"]},
+    "statistics.forget": {"hosts": ["host0"]},
+    "statistics.declare": {"types": [LOAD]},
+    "statistics.types": {},
 }
 #: What takes or gives no value.
 OTHERS = {"close", "backend", "actor", "retries"}
@@ -153,6 +161,7 @@ MEMBERS: dict[str, type] = {
     "": ro.Ledger,
     "pools.": Pools,
     "feed.": Feed,
+    "statistics.": Statistics,
     "names.classes.": NameList,
     "names.traits.": NameList,
     "names.aggregates.": AggregateNames,
@@ -177,6 +186,7 @@ def kept(ledger: ro.Ledger) -> ro.Ledger:
     ledger.names.classes.ensure("CUSTOM_KEPT")
     ledger.names.traits.ensure("CUSTOM_KEPT")
     ledger.names.aggregates.ensure("kept")
+    ledger.statistics.put({"host0": [LOAD(1)]})
     return ledger
 
 
@@ -203,7 +213,8 @@ def state(ledger: ro.Ledger) -> Any:
     names = itertools.chain(
         ledger.names.classes.list(), ledger.names.traits.list(), ledger.names.aggregates.list()
     )
-    return list(ledger.trees()), list(ledger.consumers()), list(names), ledger.feed.cursor()
+    told = ledger.statistics.read(), ledger.statistics.types()
+    return list(ledger.trees()), list(ledger.consumers()), list(names), ledger.feed.cursor(), told
 
 
 def test_every_public_method_is_called() -> None:

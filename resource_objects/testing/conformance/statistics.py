@@ -160,7 +160,7 @@ class StatisticRules(Kit):
 
     def test_many_providers_are_one_write(self, backend: Backend) -> None:
         names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(40)))
-        said = {uuid: (LOAD(n), BUILDS(n)) for n, uuid in enumerate(names.values())}
+        said = {names[f"host{n}"]: (LOAD(n), BUILDS(n)) for n in range(40)}
         assert backend.put_statistics(StatisticsOrder(said)) == 80
         assert backend.put_statistics(StatisticsOrder(said)) == 0
         changed = {**said, names["host7"]: (LOAD(1), BUILDS(7)), names["host9"]: (LOAD(9),)}
@@ -269,12 +269,12 @@ class StatisticRules(Kit):
 
     def test_they_are_no_part_of_the_feed_nor_of_a_definition(self, backend: Backend) -> None:
         here, there = two_hosts(backend)
-        cursor, before = backend.cursor(), kept(backend, "host0")
+        cursor, before, other = backend.cursor(), kept(backend, "host0"), kept(backend, "host1")
         put(backend, here, LOAD(1), reported=frozenset([there]))
         backend.forget_statistics(StatisticFilter(frozenset([here])))
         assert backend.cursor() == cursor
         assert kept(backend, "host0") == before
-        assert kept(backend, "host1").generation == before.generation
+        assert kept(backend, "host1").generation == other.generation
 
     # --- reported ---
 
