@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Backend, Provider
+from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.statistics import (
@@ -370,9 +371,7 @@ def _with_gpu(name: str) -> Provider:
     return root
 
 
-def _gone(backend: Backend) -> Any:
-    from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
-
+def _gone(backend: Backend) -> DefinitionChanges:
     one = kept(backend, "host0")
     removal = ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
     return DefinitionChanges("host0", removals=(removal,))
