@@ -29,7 +29,15 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "NUMA_TOPOLOGY": "resource_objects.host.located_columns:NUMAColumn",
         "DEVICES": "resource_objects.host.located_columns:PCIColumn",
     },
-    "resource_objects.discovery": {"linux": "resource_objects.host.linux:read_machine"},
+    "resource_objects.discovery": {
+        "libvirt": "resource_objects.host.libvirt:read_machine",
+        "linux": "resource_objects.host.linux:read_machine",
+    },
+    "resource_objects.drivers": {
+        "baremetal": "resource_objects.host.tracker.drivers.baremetal:BareMetalDriver",
+        "libvirt": "resource_objects.host.tracker.drivers.libvirt:LibvirtDriver",
+        "machine": "resource_objects.host.tracker.drivers.machine:MachineDriver",
+    },
     "resource_objects.resources": {
         "NUMA_TOPOLOGY": "resource_objects.resources.numa:NUMA_TOPOLOGY",
         "DEVICES": "resource_objects.resources.pci:DEVICES",

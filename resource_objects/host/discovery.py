@@ -7,7 +7,8 @@ the stevedore namespace ``resource_objects.discovery``::
     resource_objects.discovery =
         mylab = mylab.hosts:read_from_inventory
 
-The library ships ``linux``, :func:`resource_objects.host.linux.read_machine`.
+The library ships ``linux``, :func:`resource_objects.host.linux.read_machine`, and ``libvirt``,
+:func:`resource_objects.host.libvirt.read_machine`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from resource_objects import plugins
 from resource_objects.exceptions import InvalidInput, PluginError
 from resource_objects.host.facts import Machine
 
-__all__ = ["NAMESPACE", "discover", "drivers"]
+__all__ = ["NAMESPACE", "discover", "drivers", "require_options"]
 
 NAMESPACE = "resource_objects.discovery"
 
@@ -54,15 +55,18 @@ def discover(driver: str = "linux", **options: Any) -> Machine:
     found = plugins.load(NAMESPACE, driver)
     if not callable(found):
         raise PluginError(NAMESPACE, driver, f"it is a {type(found).__name__}, not callable")
-    _require_taken(driver, found, options)
+    require_options(f"discovery driver {driver}", found, options)
     machine = found(**options)
     if not isinstance(machine, Machine):
         raise PluginError(NAMESPACE, driver, f"it returned a {type(machine).__name__}, no Machine")
     return machine
 
 
-def _require_taken(driver: str, found: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Refuse options that a driver does not take, before it starts."""
+def require_options(what: str, found: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse options that a plug-in does not take, before it starts.
+
+    :raises InvalidInput: naming what it takes
+    """
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # not every callable tells
@@ -71,5 +75,4 @@ def _require_taken(driver: str, found: Callable[..., Any], options: dict[str, An
         signature.bind(**options)
     except TypeError as error:
         takes = ", ".join(signature.parameters) or "none"
-        what = f"options of discovery driver {driver}"
-        raise InvalidInput(what, options, f"{takes}; {error}") from error
+        raise InvalidInput(f"options of {what}", options, f"{takes}; {error}") from error

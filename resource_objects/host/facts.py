@@ -192,8 +192,8 @@ class Machine:
     ``memory_bytes`` ``cells`` ``huge_pages`` ``disk`` ``devices``; what could not be read is in
     ``findings``. Counts: :attr:`packages`
     :attr:`physical_cores` :attr:`threads_per_core` :attr:`memory_mb`. Looking up: :meth:`cell`
-    :meth:`distance` :meth:`virtual_functions`. Less of it: :meth:`restrict`. As data:
-    :meth:`to_dict`.
+    :meth:`distance` :meth:`virtual_functions`. Less of it: :meth:`restrict` :meth:`without_use`.
+    As data: :meth:`to_dict`.
 
     Every online CPU is on exactly one core and in at most one cell. ``memory_bytes`` and
     ``huge_pages`` are what the kernel counts for the whole machine, which need not be the sum over
@@ -352,6 +352,31 @@ class Machine:
             for _, cell in staying
         )
 
+    def without_use(self) -> Machine:
+        """Return these facts without what changes as the machine is used.
+
+        Free pages and disk space, the drivers of devices, how many virtual functions and mediated
+        devices there are, and findings. Two readings of a machine to which nothing was done but
+        used are then equal, and so is what :func:`~resource_objects.host.model.provider_tree`
+        makes of them.
+
+        >>> pages = (Pages(4096, 8), Pages(2 * MIB, 2, free=1))
+        >>> cell = NUMACell(0, (0,), 8 * MIB, pages)
+        >>> machine = Machine(cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=0, cells=(cell,))
+        >>> machine.without_use().cells[0].pages[1]
+        Pages(size_bytes=2097152, total=2, free=None)
+        """
+        return dataclasses.replace(
+            self,
+            cells=tuple(
+                dataclasses.replace(cell, pages=_without_free(cell.pages)) for cell in self.cells
+            ),
+            huge_pages=_without_free(self.huge_pages),
+            disk=None if self.disk is None else dataclasses.replace(self.disk, free_bytes=0),
+            devices=tuple(map(_device_without_use, self.devices)),
+            findings=(),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON: numbers, text, lists and dicts.
 
@@ -369,6 +394,15 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     return value.value if isinstance(value, enum.Enum) else value
+
+
+def _without_free(every: tuple[Pages, ...]) -> tuple[Pages, ...]:
+    return tuple(Pages(pages.size_bytes, pages.total) for pages in every)
+
+
+def _device_without_use(device: PCIDevice) -> PCIDevice:
+    types = tuple(dataclasses.replace(each, available=None) for each in device.mediated_types)
+    return dataclasses.replace(device, driver=None, sriov_numvfs=None, mediated_types=types)
 
 
 def _within(ids: Iterable[int], allowed: Collection[int]) -> tuple[int, ...]:

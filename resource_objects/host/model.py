@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
 from resource_objects.host.devices import machine_devices
@@ -40,10 +40,25 @@ from resource_objects.resources.numa.host import KIB
 from resource_objects.resources.pci import DEVICES, PCIInventory
 from resource_objects.resources.traits import standard_traits
 
-__all__ = ["provider_tree"]
+__all__ = ["TreeSettings", "is_discovered", "provider_tree"]
 
 _SMT = "HW_CPU_HYPERTHREADING"
 _ARCHITECTURE = "HW_ARCH_"
+
+
+class TreeSettings(TypedDict, total=False):
+    """The parameters of :func:`provider_tree` that are not facts, for who keeps them together."""
+
+    rules: Iterable[DeviceRule | str]
+    reserved: Any
+    ratios: Any
+    name: str | None
+    shared: CPUSet
+    dedicated: CPUSet
+    numa: bool
+    reserved_pages: ReservedPages
+    physnets: Mapping[int, Iterable[str]] | None
+    tunneled: Iterable[int]
 
 
 def provider_tree(
@@ -214,3 +229,12 @@ def _traits(machine: Machine) -> set[str]:
     found = {_SMT} if machine.threads_per_core > 1 else set()
     architecture = f"{_ARCHITECTURE}{(machine.architecture or '').upper()}"
     return found | ({architecture} & standard_traits())
+
+
+def is_discovered(trait: str) -> bool:
+    """Tell whether a trait of a host is one that discovery says, or would say.
+
+    >>> [is_discovered(name) for name in ("HW_ARCH_X86_64", "HW_CPU_X86_AVX", "CUSTOM_RACK_1")]
+    [True, False, False]
+    """
+    return trait == _SMT or trait.startswith(_ARCHITECTURE)

@@ -1,0 +1,96 @@
+"""Worked drivers: what an agent says of its hosts, ready to use and to read.
+
+A driver is a class, or anything that returns a :class:`~resource_objects.host.tracker.Driver`,
+declared in the stevedore namespace ``resource_objects.drivers``::
+
+    [options.entry_points]
+    resource_objects.drivers =
+        mylab = mylab.agent:LabDriver
+
+The library ships three, each loaded when it is first used:
+
+==================  ===============================================================================
+``machine``         MachineDriver: the machine this runs on, or any that discovery reads
+``libvirt``         LibvirtDriver: a compute host, as libvirt tells it in XML
+``baremetal``       BareMetalDriver: thousands of machines, each given out whole
+==================  ===============================================================================
+
+    >>> drivers()
+    ['baremetal', 'libvirt', 'machine']
+    >>> driver = make_driver("baremetal", nodes=[])
+    >>> list(driver.hosts())
+    []
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from resource_objects import plugins
+from resource_objects.exceptions import InvalidInput, PluginError
+from resource_objects.host.discovery import require_options
+from resource_objects.host.tracker.driver import Driver
+
+if TYPE_CHECKING:
+    from resource_objects.host.tracker.drivers.baremetal import BareMetalDriver as BareMetalDriver
+    from resource_objects.host.tracker.drivers.baremetal import BareMetalNode as BareMetalNode
+    from resource_objects.host.tracker.drivers.libvirt import LibvirtDriver as LibvirtDriver
+    from resource_objects.host.tracker.drivers.machine import MachineDriver as MachineDriver
+
+#: ``{public name: module that defines it}``
+_HOME = {
+    "BareMetalDriver": "baremetal",
+    "BareMetalNode": "baremetal",
+    "LibvirtDriver": "libvirt",
+    "MachineDriver": "machine",
+}
+
+__all__ = [  # noqa: PLE0604  # the first are computed, so that no name is said twice
+    *sorted(_HOME),
+    "NAMESPACE",
+    "drivers",
+    "make_driver",
+]
+
+NAMESPACE = "resource_objects.drivers"
+
+
+def drivers() -> list[str]:
+    """Return the names of the drivers there are, without loading them."""
+    return plugins.names(NAMESPACE)
+
+
+def make_driver(name: str, **options: Any) -> Driver:
+    """Return a driver by its name; ``options`` go to it.
+
+    >>> make_driver("baremetal", nodes=[], sockets=2)
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidInput: options of driver baremetal: got {'nodes': [], ...
+
+    :raises PluginError: if there is no driver of that name (the known ones are named), it does not
+        load, it cannot be called, or what it returns is no driver
+    :raises InvalidInput: if it takes no such options
+    """
+    if not isinstance(name, str):
+        raise InvalidInput("driver", name, f"a name: {', '.join(drivers())}")
+    found = plugins.load(NAMESPACE, name)
+    if not callable(found):
+        raise PluginError(NAMESPACE, name, f"it is a {type(found).__name__}, not callable")
+    require_options(f"driver {name}", found, options)
+    made = found(**options)
+    if not isinstance(made, Driver):
+        raise PluginError(NAMESPACE, name, f"it returned a {type(made).__name__}, no Driver")
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,235 @@
+"""A driver for one machine: the facts that discovery reads, put into the tree that is kept.
+
+Of the tree of a host this driver owns what :func:`~resource_objects.host.model.provider_tree`
+makes, and only that:
+
+* of the root its inventories, and the traits that discovery says
+  (:func:`~resource_objects.host.model.is_discovered`);
+* the providers with ``NUMA_TOPOLOGY`` or ``DEVICES``: their inventories and shares, and the traits
+  that rules gave their devices. Those that are not found any more go.
+
+Everything else in the tree is somebody else's and stays as it is: other providers and what they
+have, other traits, aggregates; and what is below a device or uses slices of it
+(:func:`~resource_objects.providers.partitions.add_partition`), for as long as the device is there.
+
+A machine is read at each look, and compared by value with the one before but for what changes with
+use. If the facts and the kept tree are those of the last time, that was right then and nothing is
+done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Unpack
+
+from resource_objects import clock, names
+from resource_objects.exceptions import InvalidInput
+from resource_objects.host.discovery import discover
+from resource_objects.host.facts import Machine
+from resource_objects.host.model import TreeSettings, is_discovered, provider_tree
+from resource_objects.host.tracker.driver import Driver
+from resource_objects.providers import Provider, diff
+from resource_objects.providers.provider import kept_classes
+from resource_objects.resources import Inventories, Inventory
+from resource_objects.resources.numa import NUMA_TOPOLOGY
+from resource_objects.resources.pci import DEVICES, PCIInventory
+
+__all__ = ["MachineDriver", "put_found"]
+
+#: The resources whose providers discovery makes.
+_OWN = (str(NUMA_TOPOLOGY), str(DEVICES))
+#: Kept providers as they were compared: uuid and generation, parents before children.
+_Seen = tuple[tuple[str | None, int | None], ...]
+
+
+class MachineDriver(Driver):
+    """Says what one machine has, as discovery finds it.
+
+    :param reading: what reads the machine: a driver of :mod:`resource_objects.host.discovery` by
+        its name, or a callable that returns a :class:`~resource_objects.host.facts.Machine`
+    :param options: of a driver that is named, such as ``{"disk_path": "/var/lib/machines"}``
+    :param uuid: what the machine calls itself; a host of its name with another uuid was replaced
+    :param keep_seconds: so long is a reading good for; 0: read at every look
+    :param settings: as :func:`~resource_objects.host.model.provider_tree` has them: ``rules``,
+        ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
+        ``reserved_pages``, ``physnets``, ``tunneled``
+    :raises InvalidInput: for settings that are none, and what else is none of these
+
+    >>> from resource_objects.host.facts import MIB, Core, PCIDevice
+    >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
+    >>> box = Machine(hostname="box", cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=512 * MIB,
+    ...               devices=(gpu,))
+    >>> driver = MachineDriver(lambda: box, rules=["10de:*=PGPU"])
+    >>> tree = Provider("box", traits=["CUSTOM_RACK_1"], children=[Provider("box/nic", "FPGA=1")])
+    >>> driver.update_provider_tree(tree)
+    >>> print(*tree.walk(), sep="\\n")
+    box: MEMORY_MB=512,VCPU=1
+    box/nic: FPGA=1
+    box/0000:3b:00.0: DEVICES=1*PGPU
+    >>> tree.traits
+    frozenset({'CUSTOM_RACK_1'})
+    """
+
+    def __init__(
+        self,
+        reading: str | Callable[[], Machine] = "linux",
+        *,
+        options: Mapping[str, Any] | None = None,
+        uuid: str | None = None,
+        keep_seconds: int = 0,
+        **settings: Unpack[TreeSettings],
+    ) -> None:
+        if callable(reading) and options:
+            raise InvalidInput("options", options, "none: a callable is asked without any")
+        if not callable(reading) and not isinstance(reading, str):
+            raise InvalidInput("reading", reading, "the name of a discovery driver, or a callable")
+        if type(keep_seconds) is not int or keep_seconds < 0:
+            raise InvalidInput("keep_seconds", keep_seconds, "an integer, 0 or more")
+        unknown = settings.keys() - TreeSettings.__annotations__.keys()
+        if unknown:
+            known = ", ".join(TreeSettings.__annotations__)
+            raise InvalidInput("setting of the machine driver", min(unknown), f"one of {known}")
+        name = settings.get("name")
+        self._name = None if name is None else names.provider_name(name)
+        self._reading = reading
+        self._options = dict(options or {})
+        self._uuid = None if uuid is None else names.uuid_text(uuid)
+        self._keep_seconds = keep_seconds
+        self._settings = settings
+        self._read: tuple[float, Machine] | None = None
+        self._made: tuple[Machine, Provider] | None = None
+        self._right: tuple[Machine, _Seen] | None = None
+
+    def machine(self) -> Machine:
+        """Return the machine as it is read, or was within the time that a reading is good for.
+
+        :raises DiscoveryError: if it cannot be read
+        """
+        now = clock.monotonic()
+        if self._read is None or now - self._read[0] >= self._keep_seconds:
+            reading = self._reading
+            found = discover(reading, **self._options) if isinstance(reading, str) else reading()
+            if not isinstance(found, Machine):
+                raise InvalidInput("what was read", found, "a Machine")
+            self._read = now, found
+        return self._read[1]
+
+    def hosts(self) -> Iterable[str]:
+        """Return the name of the machine; it is read for it once, unless it was given."""
+        if self._name is None:
+            self._name = names.provider_name(self._tree(self.machine().without_use()).name)
+        return [self._name]
+
+    def identity(self, host: str) -> str | None:
+        """Return the uuid that was given for the machine."""
+        return self._uuid
+
+    def get_available_resource(self, host: str) -> Inventories:
+        """Return what the machine itself has, without its cells and devices."""
+        return Inventories(self._tree(self.machine().without_use()).inventories)
+
+    def update_provider_tree(self, tree: Provider) -> None:
+        """Put what is found into a tree, as :func:`put_found` does.
+
+        Cost: if nothing changed, comparing the machine and a look at each provider.
+        """
+        machine = self.machine().without_use()
+        seen = tuple((one.uuid, one.generation) for one in tree.walk())
+        if self._right == (machine, seen):
+            return
+        wanted = put_found(tree, self._tree(machine))
+        if tree.generation is None or diff(tree, wanted):
+            self._right = None
+            tree.update(
+                inventories=wanted.inventories, traits=wanted.traits, children=wanted.children
+            )
+        else:
+            self._right = machine, seen
+
+    def _tree(self, machine: Machine) -> Provider:
+        """Return the tree of a machine, made once as long as it stays the same."""
+        if self._made is None or self._made[0] != machine:
+            self._made = machine, provider_tree(machine, **self._settings)
+        return self._made[1]
+
+
+# --- what is found, and what is kept --------------------------------------------------------------
+
+
+def put_found(kept: Provider, found: Provider) -> Provider:
+    """Return a tree that is kept with what was found in it, as this module's text says. Pure.
+
+    Cost: linear in providers.
+
+    :param found: what :func:`~resource_objects.host.model.provider_tree` made; providers of both
+        are the same where they have the same name
+    """
+    left = {child.name: child for child in found.children}
+    children = [child for one in kept.children for child in _below(one, left)]
+    return Provider(
+        kept.name,
+        found.inventories,
+        traits=found.traits.union(name for name in kept.traits if not is_discovered(name)),
+        uuid=kept.uuid,
+        generation=kept.generation,
+        children=[*children, *(_copied(child) for child in left.values())],
+        aggregates=kept.aggregates,
+        shares=kept.shares,
+    )
+
+
+def _below(kept: Provider, left: dict[str, Provider]) -> Iterator[Provider]:
+    """Yield a provider as it shall be, nothing if it goes; what is found is not left any more."""
+    found = left.pop(kept.name, None)
+    children = [child for one in kept.children for child in _below(one, left)]
+    if found is not None:
+        yield _found_at(kept, found, children)
+    elif not any(key in kept.inventories for key in _OWN):
+        yield _copied(kept, children=children)
+
+
+def _found_at(kept: Provider, found: Provider, children: list[Provider]) -> Provider:
+    """Return a provider that is kept as it was found, with what others have there."""
+    below = [share for child in children for one in child.walk() for share in one.shares]
+    used = {share.of_class for share in below if share.of == kept.name}
+    stays = {key: kept.inventories[key] for key in used if key in kept.inventories}
+    stays = {key: one for key, one in stays.items() if key not in found.inventories}
+    # who has the whole of it uses these too
+    shares = [one for one in kept.shares if one.of == kept.name and one.of_class in stays]
+    there = {*stays, *kept_classes(found.inventories)}
+    return Provider(
+        kept.name,
+        {**found.inventories, **stays},
+        traits=found.traits | (kept.traits - _given(kept.inventories.get(DEVICES))),
+        uuid=kept.uuid,
+        generation=kept.generation,
+        children=children,
+        aggregates=kept.aggregates,
+        shares=[
+            *found.shares,
+            *(one for one in shares if one.resource_class in there and one not in found.shares),
+        ],
+    )
+
+
+def _given(inventory: Inventory | None) -> frozenset[str]:
+    """Return the traits that rules gave the devices of a provider."""
+    devices = inventory.devices if isinstance(inventory, PCIInventory) else ()
+    return frozenset[str]().union(*(device.traits for device in devices))
+
+
+def _copied(one: Provider, *, children: Iterable[Provider] | None = None) -> Provider:
+    """Return a copy of a provider, with other children if they are given."""
+    return Provider(
+        one.name,
+        one.inventories,
+        traits=one.traits,
+        uuid=one.uuid,
+        generation=one.generation,
+        children=[_copied(child) for child in one.children] if children is None else children,
+        aggregates=one.aggregates,
+        shares=one.shares,
+        reported_at=one.reported_at,
+        adopted_at=one.adopted_at,
+        disabled=one.disabled,
+    )
