@@ -9,6 +9,7 @@
 ``adoption``        what a record says is used, and no consumer of the ledger explains
 ``saving``          how a bound node is saved: merged, decided, sent
 ``facts``           Machine: what a machine is; ``linux``: reading one; ``sysfs``: from its files
+``libvirt``         reading one from the XML of libvirt
 ``discovery``       the plug-in point for finding out what a machine is
 ``rules``           DeviceRule: which devices can be taken, and as what; ``devices``: those of one
 ``numa``            from the facts of a machine to the inventory of its cells

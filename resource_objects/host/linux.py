@@ -52,9 +52,7 @@ from resource_objects.host.facts import (
 )
 from resource_objects.host.sysfs import Tree
 
-__all__ = [
-    "read_machine",
-]
+__all__ = ["read_disk", "read_machine"]
 
 #: The base page of most architectures; a capture does not say its own.
 _CAPTURED_PAGE_SIZE = 4096
@@ -148,10 +146,15 @@ def _page_size(tree: Tree, page_size_bytes: int | None) -> int:
 
 
 def _disk(tree: Tree, disk_path: Path | None) -> Disk | None:
-    """Return the file system of a path; what root alone may fill does not count as free."""
-    if disk_path is None and not tree.live:
-        return None
-    path = os.fsdecode(disk_path or "/")
+    return None if disk_path is None and not tree.live else read_disk(disk_path or "/")
+
+
+def read_disk(disk_path: Path) -> Disk:
+    """Return the file system of a path; what root alone may fill does not count as free.
+
+    :raises DiscoveryError: if the path is none
+    """
+    path = os.fsdecode(disk_path)
     try:
         found = os.statvfs(path)
     except (OSError, ValueError) as error:

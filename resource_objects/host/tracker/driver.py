@@ -6,6 +6,7 @@ import abc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from resource_objects.exceptions import ResourceObjectsError
 from resource_objects.providers import Provider
 from resource_objects.resources import Amounts, Inventories
 
@@ -20,6 +21,7 @@ class Driver(abc.ABC):
     :meth:`identity`              the uuid that the machine itself says it has
     :meth:`overhead`              what a consumer takes of a host besides what it asks for
     :meth:`consumers`             who runs there
+    :meth:`remarks`               what is worth telling of one, and holds nothing up
     ============================  =================================================================
 
     Only the first two have to be there. Whatever a method raises is a finding about that host; the
@@ -90,3 +92,11 @@ class Driver(abc.ABC):
         The amounts may be None: then only who it is counts.
         """
         return None
+
+    def remarks(self, host: str) -> Iterable[ResourceObjectsError]:
+        """Return what is worth telling of a host although it can be reported as it is.
+
+        Such as a device that cannot be given out and why. It is asked for after
+        :meth:`get_available_resource`; each is a finding, told once as long as it stays.
+        """
+        return ()

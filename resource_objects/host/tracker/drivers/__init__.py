@@ -61,7 +61,7 @@ def drivers() -> list[str]:
     return plugins.names(NAMESPACE)
 
 
-def make_driver(name: str, **options: Any) -> Driver:
+def make_driver(name: str, /, **options: Any) -> Driver:
     """Return a driver by its name; ``options`` go to it.
 
     >>> make_driver("baremetal", nodes=[], sockets=2)

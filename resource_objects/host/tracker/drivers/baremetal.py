@@ -5,12 +5,12 @@ resource class as Nova names it (:func:`class_of`). The rules are those of Nova'
 
 * A node that is not available is reserved: the unit is there and nobody gets it. Available is a
   node in the state ``available`` (or in none: who knows no states), not in maintenance, and not in
-  power state ``error``.
-* A node with an instance is reserved too. So one that is given back is not given out again before
-  its own service has cleaned it and says that it is available; and one that is in use of what the
-  ledger does not know is not given out. The price is that the ledger shows more use than capacity
-  there. ``reserve_in_use=False`` turns that off, for who cleans nothing (Nova's
-  ``[workarounds]skip_reserve_in_use_ironic_nodes``).
+  power state ``error``. So it is reserved while it is cleaned, and can be had again after that.
+* A node with an instance is not reserved: whoever has the instance holds the unit
+  (:meth:`BareMetalDriver.consumers` says who that is). With ``reserve_in_use`` it is, as in Nova
+  since 2023.1: then a node that is given back is not given out again before a look at it finds it
+  available. The price is that the ledger shows more use than capacity for each node in use. An
+  agent does without it that looks at a host just before it gives back what was held there.
 * A node has the traits that it says. Of others stay those of the families ``COMPUTE_``, ``MISC_``
   and ``OWNER_``, which are about services and not about the machine.
 
@@ -23,6 +23,7 @@ Source: ``nova/virt/ironic/driver.py``, ``update_provider_tree``, of Nova 2023.1
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +34,7 @@ import os_resource_classes
 from resource_objects import names
 from resource_objects.exceptions import DuplicateKey, InvalidInput, ProviderNotFound
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.providers import Provider, diff
+from resource_objects.providers import Provider
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
@@ -61,7 +62,8 @@ def class_of(resource_class: str) -> str:
     """
     if not isinstance(resource_class, str) or not resource_class:
         raise InvalidInput("resource class of a node", resource_class, "a name such as gold")
-    return names.resource_class_name(os_resource_classes.normalize_name(resource_class))
+    made = os_resource_classes.normalize_name(resource_class)  # type: ignore[no-untyped-call]
+    return names.resource_class_name(made)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +113,8 @@ class BareMetalNode:
         """
         if isinstance(given, cls):
             return given
-        said: dict[str, Any] = {}
-        for field in dataclasses.fields(cls):
-            has = given.get if isinstance(given, Mapping) else lambda key: getattr(given, key, None)
-            value = has(field.name)
-            if value not in (None, ""):
-                said[field.name] = value
+        every = {field.name: _said(given, field.name) for field in dataclasses.fields(cls)}
+        said = {name: value for name, value in every.items() if value not in (None, "")}
         for needed in ("uuid", "resource_class"):
             if needed not in said:
                 who = said.get("name") or said.get("uuid") or given
@@ -147,26 +145,24 @@ class BareMetalDriver(Driver):
 
     :param nodes: the nodes, or a callable that returns them at each look: as
         :meth:`BareMetalNode.of` takes them
-    :param reserve_in_use: reserve a node with an instance, as this module's text says
-
-    Cost: some microseconds for each node that has not changed.
+    :param reserve_in_use: whether a node with an instance is reserved too
 
     >>> nodes = [{"uuid": "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e", "name": "lab-0",
     ...           "resource_class": "gold", "provision_state": "cleaning"}]
     >>> driver = BareMetalDriver(nodes)
-    >>> print(driver.get_available_resource("lab-0"))
-    CUSTOM_GOLD=1:reserved=1:max_unit=1
+    >>> tree = Provider("lab-0")
+    >>> driver.update_provider_tree(tree, driver.get_available_resource("lab-0"))
+    >>> print(tree)
+    lab-0: CUSTOM_GOLD=1:reserved=1:max_unit=1
     """
 
-    def __init__(self, nodes: Nodes, *, reserve_in_use: bool = True) -> None:
+    def __init__(self, nodes: Nodes, *, reserve_in_use: bool = False) -> None:
         if not callable(nodes) and (isinstance(nodes, str) or not isinstance(nodes, Iterable)):
             raise InvalidInput("nodes", nodes, "a list of nodes, or a callable that returns one")
         self._nodes = nodes if callable(nodes) else tuple(nodes)
         self._reserve_in_use = reserve_in_use
         self._known: Mapping[str, BareMetalNode | InvalidInput] | None = None
         self._alike: Mapping[str, InvalidInput] = {}
-        #: of a host whose tree was right: the node, and the generation of the tree
-        self._right: dict[str, tuple[BareMetalNode, int]] = {}
 
     def hosts(self) -> Iterable[str]:
         """Return the names of the nodes' hosts, after asking for the nodes.
@@ -178,12 +174,13 @@ class BareMetalDriver(Driver):
         for place, given in enumerate(self._nodes() if callable(self._nodes) else self._nodes):
             host, node = _read(place, given)
             if host in known:
-                twice = DuplicateKey("name of a node", host, "each once among the nodes of an agent")
+                twice = DuplicateKey(
+                    "name of a node", host, "each once among the nodes of an agent"
+                )
                 host, node = (node.uuid if isinstance(node, BareMetalNode) else _at(place)), twice
             known[host] = node
         self._known = known
         self._alike = _alike(known)
-        self._right = {host: one for host, one in self._right.items() if host in known}
         return list(known)
 
     def node(self, host: str) -> BareMetalNode:
@@ -198,47 +195,41 @@ class BareMetalDriver(Driver):
         if found is None:
             raise ProviderNotFound(host, "no node of this agent")
         if isinstance(found, InvalidInput):
-            raise found
+            raise found.with_traceback(None)  # it is raised at each look
         return found
 
     def identity(self, host: str) -> str | None:
         """Return the uuid of the node."""
         return self.node(host).uuid
 
-    def get_available_resource(self, host: str) -> Inventories:
-        """Return the one unit of a node, reserved if it cannot be had."""
-        node = self.node(host)
-        is_kept = not node.is_available or (self._reserve_in_use and node.instance_uuid is not None)
+    def get_available_resource(self, host: str) -> BareMetalNode:
+        """Return the node, as :meth:`node` does."""
+        return self.node(host)
+
+    def update_provider_tree(self, tree: Provider, available: Any) -> None:
+        """Let the root be the node: its one unit, reserved if it cannot be had, and its traits."""
+        node: BareMetalNode = available
+        is_used = node.instance_uuid is not None
+        is_kept = self._reserve_in_use if is_used else not node.is_available
         reserved = ":reserved=1" if is_kept else ""
-        return Inventories(f"{class_of(node.resource_class)}=1{reserved}:max_unit=1")
-
-    def update_provider_tree(self, tree: Provider) -> None:
-        """Let the root be the node: its unit, its traits, and its uuid if it is new.
-
-        Cost: if nothing changed, a comparison of the node.
-        """
-        node = self.node(tree.name)
-        if tree.generation is not None and self._right.get(tree.name) == (node, tree.generation):
-            return
-        wanted = Provider(
-            tree.name,
-            self.get_available_resource(tree.name),
+        tree.update(
+            inventories=Inventories(f"{class_of(node.resource_class)}=1{reserved}:max_unit=1"),
             traits=node.traits.union(one for one in tree.traits if one.startswith(_OF_OTHERS)),
-            uuid=tree.uuid or node.uuid,
-            children=tree.children,
-            aggregates=tree.aggregates,
-            shares=tree.shares,
         )
-        if tree.generation is None or diff(tree, wanted):
-            self._right.pop(tree.name, None)
-            values = {"inventories": wanted.inventories, "traits": wanted.traits}
-            tree.update(uuid=wanted.uuid, **values)
-        else:
-            self._right[tree.name] = node, tree.generation
+
+    def consumers(self, host: str) -> Mapping[str, Any]:
+        """Return the instance of a node, which has all of it; nobody if it has none."""
+        node = self.node(host)
+        whole = {class_of(node.resource_class): 1}
+        return {} if node.instance_uuid is None else {node.instance_uuid: whole}
 
     def remarks(self, host: str) -> Iterable[InvalidInput]:
         """Return that nodes of another resource class are counted in the class of this one."""
         return [self._alike[host]] if host in self._alike else []
+
+
+def _said(given: Any, name: str) -> Any:
+    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
 
 def _read(place: int, given: Any) -> tuple[str, BareMetalNode | InvalidInput]:
@@ -247,9 +238,8 @@ def _read(place: int, given: Any) -> tuple[str, BareMetalNode | InvalidInput]:
         node = BareMetalNode.of(given)
     except InvalidInput as error:
         for key in ("name", "uuid"):
-            name = given.get(key) if isinstance(given, Mapping) else getattr(given, key, None)
-            if names.is_provider_name(name):
-                return str(name), error
+            with contextlib.suppress(InvalidInput):
+                return names.provider_name(_said(given, key)), error
         return _at(place), error
     return node.host, node
 

@@ -12,9 +12,8 @@ Everything else in the tree is somebody else's and stays as it is: other provide
 have, other traits, aggregates; and what is below a device or uses slices of it
 (:func:`~resource_objects.providers.partitions.add_partition`), for as long as the device is there.
 
-A machine is read at each look, and compared by value with the one before but for what changes with
-use. If the facts and the kept tree are those of the last time, that was right then and nothing is
-done.
+What is available is the machine itself, without what changes as it is used: so as long as nobody
+builds anything into it, and nobody changes its tree, a look at it costs the reading alone.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from resource_objects import clock, names
-from resource_objects.exceptions import InvalidInput
+from resource_objects.exceptions import DiscoveryError, InvalidInput
+from resource_objects.host.devices import machine_devices
 from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
 from resource_objects.host.model import TreeSettings, is_discovered, provider_tree
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.providers import Provider, diff
+from resource_objects.providers import Provider
 from resource_objects.providers.provider import kept_classes
-from resource_objects.resources import Inventories, Inventory
+from resource_objects.resources import Inventory
 from resource_objects.resources.numa import NUMA_TOPOLOGY
 from resource_objects.resources.pci import DEVICES, PCIInventory
 
@@ -38,8 +38,6 @@ __all__ = ["MachineDriver", "put_found"]
 
 #: The resources whose providers discovery makes.
 _OWN = (str(NUMA_TOPOLOGY), str(DEVICES))
-#: Kept providers as they were compared: uuid and generation, parents before children.
-_Seen = tuple[tuple[str | None, int | None], ...]
 
 
 class MachineDriver(Driver):
@@ -53,7 +51,7 @@ class MachineDriver(Driver):
     :param settings: as :func:`~resource_objects.host.model.provider_tree` has them: ``rules``,
         ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
         ``reserved_pages``, ``physnets``, ``tunneled``
-    :raises InvalidInput: for settings that are none, and what else is none of these
+    :raises InvalidInput: for a setting that there is not, and what else is none of these
 
     >>> from resource_objects.host.facts import MIB, Core, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
@@ -61,9 +59,9 @@ class MachineDriver(Driver):
     ...               devices=(gpu,))
     >>> driver = MachineDriver(lambda: box, rules=["10de:*=PGPU"])
     >>> tree = Provider("box", traits=["CUSTOM_RACK_1"], children=[Provider("box/nic", "FPGA=1")])
-    >>> driver.update_provider_tree(tree)
+    >>> driver.update_provider_tree(tree, driver.get_available_resource("box"))
     >>> print(*tree.walk(), sep="\\n")
-    box: MEMORY_MB=512,VCPU=1
+    box: VCPU=1,MEMORY_MB=512
     box/nic: FPGA=1
     box/0000:3b:00.0: DEVICES=1*PGPU
     >>> tree.traits
@@ -97,8 +95,6 @@ class MachineDriver(Driver):
         self._keep_seconds = keep_seconds
         self._settings = settings
         self._read: tuple[float, Machine] | None = None
-        self._made: tuple[Machine, Provider] | None = None
-        self._right: tuple[Machine, _Seen] | None = None
 
     def machine(self) -> Machine:
         """Return the machine as it is read, or was within the time that a reading is good for.
@@ -117,40 +113,30 @@ class MachineDriver(Driver):
     def hosts(self) -> Iterable[str]:
         """Return the name of the machine; it is read for it once, unless it was given."""
         if self._name is None:
-            self._name = names.provider_name(self._tree(self.machine().without_use()).name)
+            self._name = provider_tree(self.machine()).name
         return [self._name]
 
     def identity(self, host: str) -> str | None:
         """Return the uuid that was given for the machine."""
         return self._uuid
 
-    def get_available_resource(self, host: str) -> Inventories:
-        """Return what the machine itself has, without its cells and devices."""
-        return Inventories(self._tree(self.machine().without_use()).inventories)
+    def get_available_resource(self, host: str) -> Machine:
+        """Return the machine, without what changes as it is used."""
+        return self.machine().without_use()
 
-    def update_provider_tree(self, tree: Provider) -> None:
-        """Put what is found into a tree, as :func:`put_found` does.
+    def remarks(self, host: str) -> Iterable[DiscoveryError]:
+        """Return what could not be read of the machine, and devices that rules take in vain."""
+        machine = self.machine() if self._read is None else self._read[1]
+        for finding in machine.findings:
+            yield DiscoveryError(finding.subject, finding.detail)
+        for one in machine_devices(machine, self._settings.get("rules", ())).skipped:
+            yield DiscoveryError(one.device.address, f"it is skipped: {one.reason}")
 
-        Cost: if nothing changed, comparing the machine and a look at each provider.
-        """
-        machine = self.machine().without_use()
-        seen = tuple((one.uuid, one.generation) for one in tree.walk())
-        if self._right == (machine, seen):
-            return
-        wanted = put_found(tree, self._tree(machine))
-        if tree.generation is None or diff(tree, wanted):
-            self._right = None
-            tree.update(
-                inventories=wanted.inventories, traits=wanted.traits, children=wanted.children
-            )
-        else:
-            self._right = machine, seen
-
-    def _tree(self, machine: Machine) -> Provider:
-        """Return the tree of a machine, made once as long as it stays the same."""
-        if self._made is None or self._made[0] != machine:
-            self._made = machine, provider_tree(machine, **self._settings)
-        return self._made[1]
+    def update_provider_tree(self, tree: Provider, available: Any) -> None:
+        """Put what is found into a tree, as :func:`put_found` does."""
+        settings: TreeSettings = {**self._settings, "name": tree.name}
+        wanted = put_found(tree, provider_tree(available, **settings))
+        tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
 
 
 # --- what is found, and what is kept --------------------------------------------------------------
