@@ -9,8 +9,8 @@ neither a read nor a write, and one small statement for all hosts together.
 
 Everything else is looked at anew, many hosts at a time: their trees are read at once, the driver
 edits a copy of each, and the differences are written in one transaction, at the generations that
-were read. If that is refused, the hosts are written in two halves, and so on, until the one that is
-wrong is alone and a finding; so some 20 transactions find one among 1,000.
+were read. If that is refused, the host that it names is written apart from the others, or where
+none is named one half after the other; until the one that is wrong is alone, and a finding.
 
 Somebody else who changes what a driver says is put right once: people make mistakes. Who undoes it
 a second time has a driver of its own that says otherwise. Then nothing is written any more until
@@ -44,6 +44,9 @@ from resource_objects.resources.pci import DEVICES, PCIInventory
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
+
+#: Before a host is read.
+_NO_TREE = Provider("none")
 
 #: So many hosts are read, and written, at once.
 _PAGE = 250
@@ -103,7 +106,7 @@ class _Look:
     known: _Known | None
     kept: Provider | None = None
     shard: int | None = None
-    tree: Provider = dataclasses.field(default_factory=lambda: Provider("none"))
+    tree: Provider = dataclasses.field(default_factory=lambda: _NO_TREE)
     staying: tuple[StayingDevice, ...] = ()
     changes: DefinitionChanges | None = None
     restored: str | None = None
@@ -113,6 +116,11 @@ class _Look:
         """Forget what an earlier try came to."""
         self.kept = self.shard = self.changes = self.restored = self.finding = None
         self.staying = ()
+
+    def has(self, name: str | None) -> bool:
+        """Tell whether a provider of that name is in its tree, or was."""
+        roots = (self.tree, self.kept or self.tree)
+        return any(one.name == name for root in roots for one in root.walk())
 
     @property
     def may_be_over(self) -> bool:
@@ -267,10 +275,9 @@ class Reconciler:
         except _NO_LEDGER:
             raise
         except exceptions.ResourceObjectsError as error:
-            half = len(looks) // 2
-            if half:
-                yield from self._reconcile(looks[:half])
-                yield from self._reconcile(looks[half:])
+            if len(looks) > 1:
+                for part in _parted(looks, error):
+                    yield from self._reconcile(part)
                 return
             looks[0].finding = self._refused(looks[0], error)
         over = self._over_capacity([look for look in looks if look.may_be_over])
@@ -439,6 +446,18 @@ class Reconciler:
                 )
                 return
         look.changes = changes
+
+
+def _parted(
+    looks: Sequence[_Look], error: exceptions.ResourceObjectsError
+) -> tuple[Sequence[_Look], Sequence[_Look]]:
+    """Return the hosts that an error is not about, and those it names; or two halves."""
+    subject = error.subject if isinstance(error, exceptions.LedgerError) else None
+    named = [look for look in looks if look.has(subject)]
+    if 0 < len(named) < len(looks):
+        return [look for look in looks if not look.has(subject)], named
+    half = len(looks) // 2
+    return looks[:half], looks[half:]
 
 
 def _mistaken(look: _Look, kept: _Trees) -> Finding | None:
