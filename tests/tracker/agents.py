@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from resource_objects.host.tracker import Driver
 from resource_objects.providers import Provider
+from resource_objects.providers.statistics import Statistic
 
 #: Text of inventories, an exception to raise, or a function that edits the tree.
 Word = str | Exception | Callable[[Provider], None] | Mapping[str, Any]
@@ -20,6 +21,7 @@ class Agent(Driver):
         self.named: list[Any] | None = None  #: names to say in place of the keys
         self.uuids: dict[str, str] = {}
         self.running: dict[str, Mapping[str, Any]] = {}
+        self.tells: dict[str, Iterable[Statistic] | Exception] = {}
         self.edits = 0
 
     def hosts(self) -> list[Any]:
@@ -44,3 +46,9 @@ class Agent(Driver):
 
     def consumers(self, host: str) -> Mapping[str, Any] | None:
         return self.running.get(host)
+
+    def statistics(self, host: str) -> Iterable[Statistic] | None:
+        told = self.tells.get(host)
+        if isinstance(told, Exception):
+            raise told
+        return told

@@ -9,6 +9,7 @@ and ledger in step, and claims on a host in the words of the field.
 ``drivers``         worked ones: this machine, libvirt's, thousands given out whole
 ``tracker``         ResourceTracker: hosts and ledger in step, and the claims of a host
 ``reconcile``       Reconciler: what a driver says compared with what is kept, and written
+``reporting``       Reporting: statistics of hosts, and that they are heard of
 ``settings``        HostSettings: ratios and reserved amounts that an operator sets
 ``findings``        what one look at the hosts found: what changed, what is wrong and where
 ``claims``          HostClaim: decided, held, confirmed or reverted

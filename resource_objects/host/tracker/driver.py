@@ -8,6 +8,7 @@ from typing import Any
 
 from resource_objects.exceptions import ResourceObjectsError
 from resource_objects.providers import Provider
+from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Amounts, Inventories
 
 
@@ -22,6 +23,7 @@ class Driver(abc.ABC):
     :meth:`overhead`              what a consumer takes of a host besides what it asks for
     :meth:`consumers`             who runs there
     :meth:`remarks`               what is worth telling of one, and holds nothing up
+    :meth:`statistics`            what else a scheduler may want to know of it
     ============================  =================================================================
 
     Only the first two have to be there. Whatever a method raises is a finding about that host; the
@@ -100,3 +102,12 @@ class Driver(abc.ABC):
         :meth:`get_available_resource`; each is a finding, told once as long as it stays.
         """
         return ()
+
+    def statistics(self, host: str) -> Iterable[Statistic] | None:
+        """Return figures of a host beside what it has, such as how busy it is; None: it says none.
+
+        All of them each time: one that is not said any more is gone. Those that changed are
+        written, for all hosts at once; what is wrong with them is a finding, and what the host has
+        is in step all the same.
+        """
+        return None

@@ -36,6 +36,8 @@ class FindingKind(enum.StrEnum):
     NAMED_TWICE = "named twice"
     #: The driver does not name a host that was asked for.
     UNKNOWN_HOST = "unknown host"
+    #: Its statistics could not be asked, or not all of them kept; what it has is in step.
+    STATISTICS = "statistics"
     #: The ledger refused it for another reason; ``error`` is that.
     REFUSED = "refused"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from resource_objects.host.tracker.claims import HostClaim, State
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.reconcile import Reconciler
+from resource_objects.host.tracker.reporting import Reporting, is_heard
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.resources import Amounts, Inventories
 
@@ -37,6 +39,8 @@ class ResourceTracker:
         None for a class (``{"VCPU": None}``) keeps what the ledger has
     :param initial_ratios: ratios of inventories that are new, kept from then on
     :param reserved: what of each host is reserved, whatever the driver says
+    :param report_every: how often looks at all hosts keep that these reported, at least a minute:
+        one write for all of them (``Provider.reported_at``). None: never
     :param on_change: called with a :class:`HostReport` when the definition of a host was changed
     :raises InvalidInput: if ratios or amounts are none
     """
@@ -49,6 +53,7 @@ class ResourceTracker:
         ratios: Any = None,
         initial_ratios: Any = None,
         reserved: Any = None,
+        report_every: datetime.timedelta | None = None,
         on_change: Callable[[HostReport], object] = lambda report: None,
     ) -> None:
         self._ledger = ledger
@@ -56,6 +61,7 @@ class ResourceTracker:
         self._on_change = on_change
         settings = HostSettings.of(ratios, initial_ratios, reserved)
         self._reconciler = Reconciler(ledger, driver, settings)
+        self._reporting = Reporting(ledger, driver, report_every)
         self._looking = threading.Lock()
 
     # --- hosts ---
@@ -85,11 +91,18 @@ class ResourceTracker:
                 right = [host for host, finding in named.items() if _is_looked_at(finding)]
                 for report in self._reconciler.look(right):
                     done[report.host] = report
+                self._tell(right, done, all_of_them=not hosts)
         finally:  # also of what was done before the ledger was gone
             for report in done.values():
                 self._update(report)
         reports = (_with(done.get(host), host, finding) for host, finding in named.items())
         return Report(tuple(report for report in reports if report))
+
+    def _tell(self, hosts: list[str], done: dict[str, HostReport], *, all_of_them: bool) -> None:
+        """Tell the statistics of the hosts that answered, and that they did."""
+        heard = [host for host in hosts if host not in done or is_heard(done[host].findings)]
+        for finding in self._reporting.tell(heard, all_of_them=all_of_them):
+            done[finding.host] = _with(done.get(finding.host), finding.host, finding)
 
     def _update(self, report: HostReport) -> None:
         """Tell whoever wants to know that a host changed."""

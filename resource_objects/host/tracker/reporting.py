@@ -1,0 +1,146 @@
+"""What a tracker tells of its hosts besides what they have: statistics, and that they are there.
+
+Both are one write for all hosts that were looked at, and none if nothing is another and nobody is
+to report. What is wrong with the statistics of one host stops no other, and not what it has.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from resource_objects import clock, exceptions
+from resource_objects.host.tracker.driver import Driver
+from resource_objects.host.tracker.findings import Finding, FindingKind
+from resource_objects.providers.statistics import Statistic, StatisticsOrder, StatisticType
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+
+#: Hosts report no more often than this.
+LEAST = datetime.timedelta(minutes=1)
+
+#: Findings that say that nothing was heard of the host that the ledger keeps.
+_SILENT = frozenset(
+    {
+        FindingKind.DRIVER_FAILED,
+        FindingKind.OF_ANOTHER,
+        FindingKind.REPLACED,
+        FindingKind.UNKNOWN_HOST,
+    }
+)
+
+
+def is_heard(findings: Iterable[Finding]) -> bool:
+    """Return whether the driver answered for a host, and it is the one that the ledger keeps.
+
+    >>> is_heard([Finding("box", FindingKind.OVER_CAPACITY)])
+    True
+    >>> is_heard([Finding("box", FindingKind.DRIVER_FAILED)])
+    False
+    """
+    return not any(finding.kind in _SILENT for finding in findings)
+
+
+class Reporting:
+    """Tells the statistics of the hosts of a driver, and that these are heard of.
+
+    :param every: how often it is kept that hosts reported; None: never
+    :raises InvalidField: if that is less than a minute
+    """
+
+    def __init__(self, ledger: Ledger, driver: Driver, every: datetime.timedelta | None) -> None:
+        if every is not None and (not isinstance(every, datetime.timedelta) or every < LEAST):
+            expected = "a timedelta of at least a minute, or None"
+            raise exceptions.InvalidField("report_every", every, expected)
+        self._ledger = ledger
+        self._driver = driver
+        self._every = every
+        self._reported: float | None = None
+
+    def tell(self, hosts: Collection[str], *, all_of_them: bool) -> list[Finding]:
+        """Put the statistics of hosts that are heard of; return what is wrong with some.
+
+        Cost: nothing if the driver says none and nobody is to report; else four small queries, and
+        a write if something is another.
+
+        :param all_of_them: whether these are all that are heard of: only then they report
+        """
+        findings: list[Finding] = []
+        said: dict[str, tuple[Statistic, ...]] = {}
+        for host in hosts:
+            try:
+                found = self._asked(host)
+            except Exception as error:  # a driver may fail in any way: it is told with its host
+                findings.append(Finding(host, FindingKind.STATISTICS, error))
+            else:
+                if found is not None:
+                    said[host] = found
+        reported = hosts if all_of_them and self._is_due() else ()
+        if said or reported:
+            findings += self._put(said, reported)
+        if reported:
+            self._reported = clock.monotonic()
+        return findings
+
+    def _asked(self, host: str) -> tuple[Statistic, ...] | None:
+        """Return what the driver says of a host, checked; None if it says nothing."""
+        found = self._driver.statistics(host)
+        if found is None:
+            return None
+        said = tuple(found)
+        for one in said:
+            if not isinstance(one, Statistic):
+                raise exceptions.InvalidField(f"statistics of {host}", one, "statistics")
+        StatisticsOrder({host: said})
+        return said
+
+    def _is_due(self) -> bool:
+        if self._every is None:
+            return False
+        last = self._reported
+        return last is None or clock.monotonic() - last >= self._every.total_seconds()
+
+    def _put(
+        self, said: Mapping[str, tuple[Statistic, ...]], reported: Collection[str]
+    ) -> list[Finding]:
+        """Write in one transaction what can be, and return what cannot."""
+        findings: list[Finding] = []
+        statistics = self._ledger.statistics
+        tries = max(2, self._ledger.retries.definitions)
+        while True:
+            there = self._ledger.backend.uuids([*said, *reported])
+            values = {there[host]: some for host, some in said.items() if host in there}
+            heard = [there[host] for host in reported if host in there]
+            try:
+                statistics.put(values, reported=heard)
+            except (exceptions.ProviderNotFound, exceptions.StatisticConflict) as error:
+                tries -= 1
+                if not tries:
+                    raise
+                if isinstance(error, exceptions.StatisticConflict):
+                    said, findings = _agreeing(said, statistics.types())
+                # else a host was removed since: again, without it
+            else:
+                return findings
+
+
+def _agreeing(
+    said: Mapping[str, tuple[Statistic, ...]], types: Iterable[StatisticType]
+) -> tuple[dict[str, tuple[Statistic, ...]], list[Finding]]:
+    """Return what hosts say in the way it is declared, and findings of the rest."""
+    declared = {one.name: one for one in types}
+    findings: list[Finding] = []
+    agreeing: dict[str, tuple[Statistic, ...]] = {}
+    for host, some in said.items():
+        left = []
+        for one in some:
+            try:
+                declared.setdefault(one.name, one.type).require(one.type)
+            except exceptions.StatisticConflict as error:
+                findings.append(Finding(host, FindingKind.STATISTICS, error))
+            else:
+                left.append(one)
+        agreeing[host] = tuple(left)
+    return agreeing, findings
