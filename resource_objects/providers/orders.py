@@ -15,11 +15,11 @@ import functools
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import clock, exceptions, names
-from resource_objects.fields import MAX_AMOUNT
+from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import DisableOrder
@@ -27,7 +27,11 @@ from resource_objects.requests import Request
 
 #: (provider's uuid, resource class): where something is counted.
 Key: TypeAlias = tuple[str, str]
+#: How much may be used in all of some inventories; of what is absent, whatever there is.
+Totals: TypeAlias = Mapping[Key, int]
 
+#: Nothing is bounded.
+UNLIMITED: Totals = FrozenDict()
 
 #: An operation that was made within this time is certainly known, if it was done.
 FRESH = datetime.timedelta(hours=1)
@@ -410,6 +414,8 @@ class Write:
     hosts of which all that was in use before the ledger knew them is held now; that is noted once.
     ``disabling`` puts providers out of service or into it again, those that ``definitions`` make
     too, before ``orders`` are carried out.
+    ``limits`` are totals that hold for this write alone: of an inventory that ``orders`` take more
+    of than they give back, no more may be used afterwards. What is not touched they do not concern.
 
     An operation is known by ``kind`` and ``subject``: a repetition must say the same.
     """
@@ -424,6 +430,7 @@ class Write:
     reported: tuple[str, ...] = ()
     adopted: tuple[str, ...] = ()
     disabling: tuple[DisableOrder, ...] = ()
+    limits: Totals = UNLIMITED
 
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]
@@ -433,6 +440,11 @@ class Write:
             disabled = [one.provider_uuid for one in self.disabling]
             if len(set(disabled)) != len(disabled):
                 raise exceptions.DuplicateKey("disabling", disabled, "each provider once")
+        for (_, name), total in self.limits.items() if self.limits else ():
+            if type(total) is not int or not 0 <= total <= MAX_AMOUNT:
+                raise exceptions.InvalidAmount(
+                    f"limit of {name}", total, f"an integer from 0 to {MAX_AMOUNT}"
+                )
 
 
 def subject_of(consumers: Iterable[str]) -> str:

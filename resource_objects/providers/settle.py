@@ -11,7 +11,8 @@ Rules, in the order they are looked at for each consumer and place:
 3. unit rules bind all that one consumer will hold at a place, when that grows;
 4. ``used`` of an inventory is the sum of the allocations there and of those that share it, times
    their shares. It may not grow beyond the capacity; what is judged is the net change of all orders
-   together, so two consumers may swap full places;
+   together, so two consumers may swap full places. Nor may it grow beyond a limit that came with
+   the write, whatever the capacity;
 5. a unit belongs to one consumer;
 6. of what is disabled no more is used than before, and no unit is taken that is free, be it by
    shares, unless the order overrides it: consumers may exchange what they hold of it.
@@ -35,12 +36,14 @@ from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
+    UNLIMITED,
     Change,
     ConsumerOrder,
     ConsumerRecord,
     Expect,
     Key,
     Mode,
+    Totals,
     Use,
 )
 from resource_objects.resources.records import InventoryRecord
@@ -119,6 +122,7 @@ def settle(
     takers: Takers,
     out_of_service: OutOfService,
     generation: int | None = None,
+    limits: Totals = UNLIMITED,
 ) -> Settlement:
     """Return what orders come to, or raise; nothing is changed.
 
@@ -128,6 +132,7 @@ def settle(
     :param names: ``{uuid: name}`` of the providers that are there
     :param generation: of what is written, where that is known before
     :param now: by the clock of the ledger
+    :param limits: the most that may be used of some inventories in all, besides their capacity
     :raises ConsumerExists: if a claim is ordered for a consumer that holds something
     :raises ConsumerNotFound: if a release or renewal is ordered for one that holds nothing
     :raises StaleConsumer: if one is not at the generation demanded
@@ -144,7 +149,7 @@ def settle(
         if place.disabled_until is not None:
             overridden = _refuse_disabled(drafts, nets, places, now, out_of_service)
             break
-    _refuse(drafts, nets, places, names, holders)
+    _refuse(drafts, nets, places, names, holders, limits)
     _refuse_units(drafts, names, takers)
     settled = tuple([_settled(draft, names, now, generation) for draft in drafts])
     return Settlement(settled, {key: net for key, net in nets.items() if net}, overridden)
@@ -284,6 +289,7 @@ def _refuse(
     places: Mapping[Key, Place],
     names: Mapping[str, str],
     holders: Holders,
+    limits: Totals,
 ) -> None:
     """Raise if anything of all drafts does not fit, with every reason."""
     reasons: dict[tuple[Key, Reason], None] = {}
@@ -293,7 +299,9 @@ def _refuse(
             if change.key[0] not in names:
                 raise exceptions.ProviderNotFound(change.key[0])
             alone = nets[change.key] == change.after - change.before
-            for reason in _refusals(draft.order, change, places.get(change.key), names, alone):
+            limit = limits.get(change.key) if limits else None
+            place = places.get(change.key)
+            for reason in _refusals(draft.order, change, place, names, alone, limit):
                 reasons[change.key, reason] = None
             if alone:
                 decided.add(change.key)
@@ -302,15 +310,21 @@ def _refuse(
         judged = _nets((draft for draft in drafts if not draft.order.adopts), places)
     for key, net in judged.items():
         if key not in decided and key in places:
-            reasons.update(((key, reason), None) for reason in _over(places[key], net))
+            over = _over(places[key], net, limits.get(key))
+            reasons.update(((key, reason), None) for reason in over)
     if reasons:
         raise CapacityException.of(_with_holders(reasons, holders))
 
 
 def _refusals(
-    order: ConsumerOrder, change: Change, place: Place | None, names: Mapping[str, str], alone: bool
+    order: ConsumerOrder,
+    change: Change,
+    place: Place | None,
+    names: Mapping[str, str],
+    alone: bool,
+    limit: int | None,
 ) -> Iterable[Reason]:
-    """Return why one change does not fit, capacity included where it is the whole net change."""
+    """Return why one change does not fit, totals included where it is the whole net change."""
     (uuid, kind), net = change.key, change.after - change.before
     if change.after < 0:
         return [decision.not_held(kind, net, change.before, names[uuid])]
@@ -321,7 +335,7 @@ def _refusals(
     aggregate = order.aggregate
     if alone:
         return decision.refusals(
-            place.record, net, place.provider, change.before, aggregate=aggregate
+            place.record, net, place.provider, change.before, aggregate=aggregate, limit=limit
         )
     if aggregate:
         return []
@@ -330,19 +344,25 @@ def _refusals(
     return [reason for reason in found if reason.rule is not Rule.CAPACITY]
 
 
-def _over(place: Place, net: int) -> Iterable[Reason]:
+def _over(place: Place, net: int, limit: int | None) -> Iterable[Reason]:
     """Return why the net change of several does not fit."""
-    return decision.refusals(place.record, net, place.provider, aggregate=True) if net > 0 else ()
+    if net <= 0:
+        return ()
+    return decision.refusals(place.record, net, place.provider, aggregate=True, limit=limit)
 
 
 def _with_holders(reasons: Iterable[tuple[Key, Reason]], holders: Holders) -> Iterator[Reason]:
     found = list(reasons)
-    full = [key for key, reason in found if reason.rule is Rule.CAPACITY]
+    full = [key for key, reason in found if reason.rule in _TOTALS]
     held = holders(full) if full else {}
     for key, reason in found:
-        if reason.rule is Rule.CAPACITY:
+        if reason.rule in _TOTALS:
             reason = decision.held_by(reason, held.get(key, ()))
         yield reason
+
+
+#: The rules that are about what all consumers use together.
+_TOTALS = frozenset({Rule.CAPACITY, Rule.LIMIT})
 
 
 def _refuse_units(drafts: Iterable[_Draft], names: Mapping[str, str], takers: Takers) -> None:

@@ -291,20 +291,18 @@ class IntegerInventory(abstract.Inventory):
         if requested % self._obj_step_size:
             return Rule.STEP_SIZE
         after = self._obj_used + requested
-        if after > self._capacity:
-            return Rule.CAPACITY
-        if limit is not None and after > limit:
-            return Rule.LIMIT
-        return None
+        if limit is not None and limit < self._capacity:  # the tighter bound is told
+            return Rule.LIMIT if after > limit else None
+        return Rule.CAPACITY if after > self._capacity else None
 
     def _broken_total(self, requested: int, limit: int | None) -> Rule | None:
         """Return the first rule of totals that ``asked`` breaks."""
         after = self._obj_used + requested
-        if after < 0:
-            return Rule.USED_BELOW_ZERO
-        if requested > 0 and after > self._capacity:
-            return Rule.CAPACITY
-        return Rule.LIMIT if requested > 0 and limit is not None and after > limit else None
+        if requested <= 0:
+            return Rule.USED_BELOW_ZERO if after < 0 else None
+        if limit is not None and limit < self._capacity:
+            return Rule.LIMIT if after > limit else None
+        return Rule.CAPACITY if after > self._capacity else None
 
     def _reason(self, rule: Rule, requested: int, limit: int | None) -> Reason:
         bounds = {

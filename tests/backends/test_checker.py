@@ -310,6 +310,13 @@ class _Blurred(MemoryBackend):
         return super().list_providers(dataclasses.replace(wanted, room=()), limit, after)
 
 
+class _Unlimited(MemoryBackend):
+    """Looks at no limits."""
+
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
+        return super().commit(dataclasses.replace(write, limits={}))
+
+
 @pytest.mark.parametrize(
     ("broken", "found_by"),
     [
@@ -322,6 +329,9 @@ class _Blurred(MemoryBackend):
         (_Late, "test_who_reads_and_goes_on_from_there_misses_nothing"),
         (_Endless, "test_pages_go_on_where_they_were_when_others_come_and_go"),
         (_Blurred, "test_room_is_what_the_targets_have_too"),
+        (_Unlimited, "test_a_limit_refuses_what_is_over_it_and_names_it"),
+        (_Unlimited, "test_below_what_is_used_a_limit_refuses_more_and_never_less"),
+        (_Unlimited, "test_what_several_take_is_judged_under_one_limit"),
     ],
 )
 def test_the_kit_finds_what_is_broken(broken: type[MemoryBackend], found_by: str) -> None:

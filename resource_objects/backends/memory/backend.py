@@ -42,7 +42,15 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, NameKind, Write
+from resource_objects.providers.orders import (
+    UNLIMITED,
+    ConsumerOrder,
+    ConsumerRecord,
+    Key,
+    NameKind,
+    Totals,
+    Write,
+)
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
 from resource_objects.providers.statistics import (
     StatisticFilter,
@@ -357,7 +365,7 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
         definitions.begin_definitions(draft, write.definitions)
     for order in write.disabling:
         _disable(draft, order, write.operation.actor)
-    claims = carry_out(draft, write.orders)
+    claims = carry_out(draft, write.orders, write.limits)
     if write.definitions is not None:
         definitions.end_definitions(draft, write.definitions)
     draft.touch_renamed()
@@ -404,7 +412,9 @@ def _disable(draft: Draft, order: DisableOrder, by: str | None) -> None:
 # Orders carried out: what they come to is settled, then put into the draft.
 
 
-def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[ConsumerRecord, ...]:
+def carry_out(
+    draft: Draft, orders: tuple[ConsumerOrder, ...], limits: Totals = UNLIMITED
+) -> tuple[ConsumerRecord, ...]:
     """Carry out orders together; return a record for each. Cost: linear in what they are about."""
     if not orders:
         return ()
@@ -424,6 +434,7 @@ def carry_out(draft: Draft, orders: tuple[ConsumerOrder, ...]) -> tuple[Consumer
         takers=lambda units: _takers(draft, units),
         generation=draft.number,
         out_of_service=lambda uuids: _out_of_service(draft, uuids),
+        limits=limits,
     )
     for uuid in sorted(settlement.overridden):
         draft.of_tree(uuid).overrides += (uuid,)

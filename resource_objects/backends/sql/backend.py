@@ -566,7 +566,8 @@ def _carry_out(
         if nets and any(order.adopts for order in write.orders):
             places.change_used(connection, nets, adopts=True)
         elif nets:
-            places.change_used(connection, nets)
+            bounds = _bounds(write, nets, at) if write.limits else None
+            places.change_used(connection, nets, bounds=bounds)
         numbers = claims.put(connection, settlement.consumers, kept, at, number)
         if records_use:
             use_over_time.record(connection, settlement.consumers, kept, numbers, at, number)
@@ -645,7 +646,7 @@ def _settlement(
     if _is_alone(write):  # else it was looked at before definitions were
         _check_age(connection, write, at.now)
     try:
-        return decide(connection, write.orders, records, at, at.now)
+        return decide(connection, write.orders, records, at, at.now, write.limits)
     except exceptions.ResourceObjectsError:
         _check_consumers(connection, write, kept)
         raise
@@ -674,6 +675,16 @@ def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
         for change in settled.changes
         for key in (change.key, *(of for of, _ in at.by_key[change.key].shares))
     }
+
+
+def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]:
+    """Return the limits of the inventories that are written, by number."""
+    found = {
+        at.by_key[key].inventory_id: total
+        for key, total in write.limits.items()
+        if key in at.by_key
+    }
+    return {number: total for number, total in found.items() if number in nets}
 
 
 # --- standing -------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from resource_objects.backends.sql.statements import (
     listed,
     moment,
 )
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, StoredRequest
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, StoredRequest, Totals
 from resource_objects.providers.settle import Settled, Settlement, settle
 
 _consumers = tables.consumers.c
@@ -43,6 +43,7 @@ def decide(
     kept: Mapping[str, ConsumerRecord],
     at: Places,
     now: datetime.datetime,
+    limits: Totals,
 ) -> Settlement:
     """Return what orders come to, or raise (see ``settle``)."""
     return settle(
@@ -54,6 +55,7 @@ def decide(
         holders=lambda keys: places.holders(connection, at, keys),
         takers=lambda wanted: places.takers(connection, wanted),
         out_of_service=lambda uuids: disabled.out_of_service(connection, uuids, now),
+        limits=limits,
     )
 
 

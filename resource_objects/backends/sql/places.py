@@ -29,6 +29,7 @@ from resource_objects.backends.sql.statements import (
     listed,
     now_as_kept,
 )
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import decision
 from resource_objects.providers.orders import Key
 from resource_objects.providers.settle import Place, Unit
@@ -169,6 +170,14 @@ def _change_used_query(ids: int, nets: int) -> sa.Update:
     )
 
 
+def _change_within_query(ids: int, nets: int, bounds: int) -> sa.Update:
+    # the same, and of each row no more afterwards than the limit that came with the claim
+    after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
+    bound = chosen(_inventories.id, "ids", "bounds", ids)
+    is_less = after <= _inventories.used
+    return _change_used_query(ids, nets).where(sa.or_(after <= bound, is_less))
+
+
 def _adopt_used_query(ids: int, nets: int) -> sa.Update:
     after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
     return (
@@ -183,6 +192,7 @@ _TAKE = Sized(_take_query)
 _SHARES = Sized(_shares_query)
 _LOCK = Sized(_lock_query)
 _CHANGE_USED = Sized(_change_used_query)
+_CHANGE_WITHIN = Sized(_change_within_query)
 _ADOPT_USED = Sized(_adopt_used_query)
 #: how many inventories one statement changes: its CASE is looked through for each of them
 MOST_CHANGES = 128
@@ -371,21 +381,27 @@ def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequen
     return rows
 
 
-def change_used(connection: Connection, nets: Mapping[int, int], *, adopts: bool = False) -> None:
+def change_used(
+    connection: Connection,
+    nets: Mapping[int, int],
+    *,
+    adopts: bool = False,
+    bounds: Mapping[int, int] | None = None,
+) -> None:
     """Add the net change to ``used`` of each inventory, by number, and count the write.
 
-    Its guard repeats the two rules that no mistake above may break: never below zero, and never
-    up beyond the capacity. The second does not bind a write that ``adopts``.
+    Its guard repeats the rules that no mistake above may break: never below zero, and never up
+    beyond the capacity, nor beyond the limit that came with the write. The second does not bind a
+    write that ``adopts``.
+
+    :param bounds: limits by number, of some of the inventories
     """
-    query = _ADOPT_USED if adopts else _CHANGE_USED
+    query = _ADOPT_USED if adopts else _CHANGE_WITHIN if bounds else _CHANGE_USED
     for part in chunks(sorted(nets), MOST_CHANGES):
-        query.must_match(
-            connection,
-            len(part),
-            partial(_refused, len(part)),
-            ids=part,
-            nets=[nets[number] for number in part],
-        )
+        given = {"ids": part, "nets": [nets[number] for number in part]}
+        if bounds:
+            given["bounds"] = [bounds.get(number, MAX_AMOUNT) for number in part]
+        query.must_match(connection, len(part), partial(_refused, len(part)), **given)
 
 
 def _refused(written: int, changed: int) -> Transient:

@@ -25,9 +25,9 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 
 One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
 ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
-devices), ``disabled`` (what is out of service), ``use_over_time``, ``lists``, ``feed``, ``races``,
-``waiting`` (the queue), ``statistics``. Further, :func:`state_machine` of ``model`` compares a
-backend with a naive model of dicts, by Hypothesis.
+devices), ``disabled`` (what is out of service), ``limits`` (totals that come with a write),
+``use_over_time``, ``lists``, ``feed``, ``races``, ``waiting`` (the queue), ``statistics``. Further,
+:func:`state_machine` of ``model`` compares a backend with a naive model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
 """
@@ -41,6 +41,7 @@ _PARTS = (
     "definitions",
     "disabled",
     "feed",
+    "limits",
     "lists",
     "located",
     "model",
@@ -64,6 +65,7 @@ from resource_objects.testing.conformance.definitions import (
 )
 from resource_objects.testing.conformance.disabled import DisabledRules
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
+from resource_objects.testing.conformance.limits import LimitRules
 from resource_objects.testing.conformance.lists import ListRules
 from resource_objects.testing.conformance.located import DeviceRules, TopologyRules
 from resource_objects.testing.conformance.model import state_machine
@@ -90,6 +92,7 @@ class BackendConformance(
     DeviceRules,
     ReshapeRules,
     DisabledRules,
+    LimitRules,
     UseOverTimeRules,
     ListRules,
     OperationRules,

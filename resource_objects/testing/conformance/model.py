@@ -175,14 +175,17 @@ class Model:
             holder.holds = {to(key): amount for key, amount in holder.holds.items()}
             holder.units = {to(key): units for key, units in holder.units.items()}
 
-    def write(self, steps: list[Step]) -> None:
-        """Carry out some steps together, or raise :class:`ExpectedRefusal` and change nothing."""
+    def write(self, steps: list[Step], limits: dict[Key, int]) -> None:
+        """Carry out some steps together, or raise :class:`ExpectedRefusal` and change nothing.
+
+        :param limits: the most that may be used of some inventories then, unless it was more
+        """
         before = copy.deepcopy(self.consumers)
         used = {key: self.used(key) for key in self._keys()}
         try:
             changes = [change for step in steps for change in self._carry_out(step)]
             self._check_disabled(steps, before, used)
-            self._check_capacity(changes, used)
+            self._check_totals(changes, used, limits)
             self._check_units(steps, before)
         except ExpectedRefusal:
             self.consumers = before
@@ -268,8 +271,11 @@ class Model:
         if grown or any(key in out and (key[0], unit) not in given for key, unit in taken):
             raise ExpectedRefusal(exceptions.ProviderDisabled)
 
-    def _check_capacity(
-        self, changes: list[tuple[str, Key, int, int]], before: dict[Key, int]
+    def _check_totals(
+        self,
+        changes: list[tuple[str, Key, int, int]],
+        before: dict[Key, int],
+        limits: dict[Key, int],
     ) -> None:
         for _, key, _, _ in changes:
             if key[0] not in self.places:
@@ -279,7 +285,7 @@ class Model:
             if has < 0 or (has > had and not self._keeps_unit_rules(key, has)):
                 culprits.add(key)
         for key, used in before.items():
-            if self.used(key) > max(used, self.capacity(key)):
+            if self.used(key) > max(used, min(self.capacity(key), limits.get(key, 1 << 62))):
                 culprits.add(key)
         if culprits:
             raise ExpectedRefusal(exceptions.CapacityException, culprits)
@@ -371,6 +377,8 @@ def _steps(draw: st.DrawFn) -> Step:
 
 
 _writes = st.lists(_steps(), min_size=1, max_size=3, unique_by=lambda step: step.consumer)
+_no_limits: st.SearchStrategy[dict[Key, int]] = st.just({})
+_limits = _no_limits | _no_limits | st.dictionaries(_keys, st.integers(0, 12), max_size=4)
 _defined: dict[str, Any] = {
     "inventories": _inventories(),
     "cell": _inventories(),
@@ -475,10 +483,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # --- orders ---
 
-    @rule(writes=st.lists(st.tuples(_writes, st.integers(0, 5)), min_size=1, max_size=4))
-    def write(self, writes: list[tuple[list[Step], int]]) -> None:
-        for steps, chance in writes:
-            self._write(self._likely(steps) if chance else steps)
+    @rule(writes=st.lists(st.tuples(_writes, st.integers(0, 5), _limits), min_size=1, max_size=4))
+    def write(self, writes: list[tuple[list[Step], int, dict[Key, int]]]) -> None:
+        for steps, chance, limits in writes:
+            self._write(self._likely(steps) if chance else steps, limits)
 
     def _likely(self, steps: list[Step]) -> list[Step]:
         """Return steps that ask of consumers what those can do who are there, or are not."""
@@ -493,14 +501,19 @@ class LedgerMachine(RuleBasedStateMachine):
                 likely.append(dataclasses.replace(step, consumer=names.pop()))
         return list({step.consumer: step for step in likely}.values())
 
-    def _write(self, steps: list[Step]) -> None:
+    def _write(self, steps: list[Step], limits: dict[Key, int]) -> None:
         named = [self._renamed(step) for step in steps]
+        totals = {(name, self._named(kind)): total for (name, kind), total in limits.items()}
         write = Write(
-            Operation(), "orders", "orders", orders=tuple(self._order(step) for step in named)
+            Operation(),
+            "orders",
+            "orders",
+            orders=tuple(self._order(step) for step in named),
+            limits={(self.uuids.get(key[0], key[0]), key[1]): n for key, n in totals.items()},
         )
         cursor = self.backend.cursor()
         try:
-            self.model.write(named)
+            self.model.write(named, totals)
         except ExpectedRefusal as refused:
             self._expect(refused, lambda: self.backend.commit(write))
             assert self.backend.changes(cursor, 100) == ()
