@@ -38,14 +38,22 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.feed import Cursor
-from resource_objects.providers.given import Expiry, any_generation, generation
+from resource_objects.providers.given import (
+    Expiry,
+    any_generation,
+    generation,
+    of_uuids,
+    tighter,
+)
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
+    UNLIMITED,
     ConsumerOrder,
     ConsumerRecord,
     Operation,
     Outcome,
     StoredRequest,
+    Totals,
     Use,
     Write,
     subject_of,
@@ -129,7 +137,7 @@ class _Taking:
     in the same write; ``unchanged`` gives the definitions that are demanded with a demand besides
     those it requires. After ``lost_by`` another demand may do. ``reads`` says that the consumers
     were read for it. ``expired`` are consumers whose claims had expired when it began, which the
-    same write releases where they are in the way.
+    same write releases where they are in the way. ``limits`` are totals that bind the write.
     """
 
     operation: Operation
@@ -143,6 +151,7 @@ class _Taking:
     lost_by: _Errors = ()
     reads: bool = False
     expired: frozenset[str] = frozenset()
+    limits: Totals = UNLIMITED
 
     def write(self, demands: Mapping[str, Demand], released: Iterable[ConsumerRecord]) -> Write:
         """Return the write of demands that are placed, and that releases some consumers."""
@@ -153,6 +162,7 @@ class _Taking:
             self.subject,
             orders=(*self.orders(demands), *map(_release, released)),
             unchanged=tuple(dict.fromkeys(pairs)),
+            limits=self.limits,
         )
 
 
@@ -195,15 +205,17 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals = UNLIMITED,
         wait: datetime.timedelta | None = None,
     ) -> Claim:
         if wait is not None:
             once = functools.partial(
-                self._claim, consumer, said, until, unchanged, release_expired, overrides, operation
+                self._claim,
+                *(consumer, said, until, unchanged, release_expired, overrides, operation, limits),
             )
-            return self._queued("claim", consumer, found, wait, overrides, operation, once)
+            return self._queued("claim", consumer, found, wait, overrides, operation, limits, once)
         return self._claim(
-            consumer, said, until, unchanged, release_expired, overrides, operation, found
+            consumer, said, until, unchanged, release_expired, overrides, operation, limits, found
         )
 
     def _claim(
@@ -215,6 +227,7 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals,
         found: Found,
     ) -> Claim:
         if overrides is not False:
@@ -223,19 +236,20 @@ class Claims:
         doing, done = self._store.begin(operation, "claim", name)
         if done is not None:
             return self._repeated(doing, done, {name: found}, overrides)[0]
-        demanded = self._demanded(unchanged)
+        demanded, within = self._demanded(unchanged), self._within(limits, found)
 
         def begin(expired: frozenset[str]) -> _Taking:
             return _Taking(
                 doing,
                 "claim",
                 name,
-                self._in_turn(name, found, expired),
+                self._in_turn(name, found, within, expired),
                 functools.partial(_claim_orders, until, said, overrides),
                 new=(name,),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
                 expired=expired,
+                limits=within,
             )
 
         taken = self._take_or_release(begin, release_expired, name)
@@ -250,6 +264,7 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals = UNLIMITED,
     ) -> tuple[Claim, ...]:
         if overrides is not False:
             self._check_override(overrides)
@@ -260,7 +275,7 @@ class Claims:
         doing, done = self._store.begin(operation, "claim", subject)
         if done is not None:
             return self._repeated(doing, done, wanted, overrides)
-        demanded = self._demanded(unchanged)
+        demanded, within = self._demanded(unchanged), self._within(limits, *wanted.values())
         resolve = self._resolving(wanted.values())
 
         def begin(expired: frozenset[str]) -> _Taking:
@@ -268,7 +283,7 @@ class Claims:
             ways: dict[str, list[Demand]] = {}
             for name, each in wanted.items():
                 if expired and isinstance(each, Candidates):
-                    each = picture(each.at).searched(each.request, each.options)
+                    each = picture(each.at).searched(each.request, each.options.within(within))
                 demands = demands_of(each, resolve, "claim")
                 ways[name] = [self._known(name, one, demanded) for one in demands]
                 if not ways[name]:
@@ -277,12 +292,13 @@ class Claims:
                 doing,
                 "claim",
                 subject,
-                Gang(ways, self._store.backend, leaving=expired),
+                Gang(ways, self._store.backend, leaving=expired, limits=within),
                 functools.partial(_claim_orders, until, said, overrides),
                 new=tuple(wanted),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
                 expired=expired,
+                limits=within,
             )
 
         taken = self._take_or_release(begin, release_expired, *wanted)
@@ -297,6 +313,7 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals = UNLIMITED,
     ) -> Claim:
         name, read_at = names.consumer_name(consumer), any_generation(read_at)
         if overrides is not False:
@@ -304,6 +321,7 @@ class Claims:
         doing, done = self._store.begin(operation, "adjust", name)
         if done is not None:
             return _in_order(done.claims, [name])[0]
+        within = self._within(limits)
         demand = demand_of(
             changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
         )
@@ -332,6 +350,7 @@ class Claims:
                 orders,
                 reads=read_at is None,
                 expired=expired,
+                limits=within,
             )
 
         return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
@@ -386,16 +405,20 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals = UNLIMITED,
         wait: datetime.timedelta | None = None,
     ) -> Claim:
         if wait is not None:
             once = functools.partial(
                 self._replace,
                 *(consumer, said, read_at, unchanged, release_expired, overrides, operation),
+                limits,
             )
-            return self._queued("replace", consumer, found, wait, overrides, operation, once)
+            return self._queued(
+                "replace", consumer, found, wait, overrides, operation, limits, once
+            )
         return self._replace(
-            consumer, said, read_at, unchanged, release_expired, overrides, operation, found
+            consumer, said, read_at, unchanged, release_expired, overrides, operation, limits, found
         )
 
     def _replace(
@@ -407,6 +430,7 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals,
         found: Found,
     ) -> Claim:
         if overrides is not False:
@@ -415,7 +439,7 @@ class Claims:
         doing, done = self._store.begin(operation, "replace", name)
         if done is not None:
             return self._repeated(doing, done, {name: found}, overrides)[0]
-        demanded = self._demanded(unchanged)
+        demanded, within = self._demanded(unchanged), self._within(limits, found)
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
             for one in demands.values():
@@ -434,12 +458,13 @@ class Claims:
                 doing,
                 "replace",
                 name,
-                self._in_turn(name, found, expired),
+                self._in_turn(name, found, within, expired),
                 orders,
                 leaving=(name,),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
                 expired=expired,
+                limits=within,
             )
 
         return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
@@ -453,6 +478,7 @@ class Claims:
         release_expired: bool,
         overrides: bool,
         operation: str | None,
+        limits: Totals = UNLIMITED,
     ) -> Claim:
         if overrides is not False:
             self._check_override(overrides)
@@ -463,7 +489,7 @@ class Claims:
         doing, done = self._store.begin(operation, "move", subject)
         if done is not None:
             return _in_order(done.claims, [name])[0]
-        demanded = self._demanded(unchanged)
+        demanded, within = self._demanded(unchanged), self._within(limits, found)
 
         def begin(expired: frozenset[str]) -> _Taking:
             (kept,) = self._store.held_by(name)
@@ -492,13 +518,14 @@ class Claims:
                 doing,
                 "move",
                 subject,
-                self._in_turn(name, found, expired),
+                self._in_turn(name, found, within, expired),
                 orders,
                 leaving=(name,) if other is None else (),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
                 reads=True,
                 expired=expired,
+                limits=within,
             )
 
         return _in_order(self._take_or_release(begin, release_expired, *both), [name])[0]
@@ -610,6 +637,7 @@ class Claims:
         wait: datetime.timedelta,
         overrides: bool,
         operation: str | None,
+        limits: Totals,
         once: Callable[[Found], Claim],
     ) -> Claim:
         """Take in turn with those who wait for the same, unless the operation was done before."""
@@ -618,7 +646,7 @@ class Claims:
         if done is not None:
             return self._repeated(doing, done, {name: found}, overrides)[0]
         leaving = name if kind == "replace" else None
-        return self._queue.take(name, found, wait, once, leaving)
+        return self._queue.take(name, found, wait, once, leaving, self._within(limits))
 
     def _repeated(
         self, doing: Operation, done: Outcome, found: Mapping[str, Found], overrides: bool
@@ -702,7 +730,7 @@ class Claims:
                 leaving = taking.leaving
                 if attempt.released:
                     leaving += tuple(one.consumer for one in attempt.released)
-                placed = self._placer.place(demands, columns, leaving)
+                placed = self._placer.place(demands, columns, leaving, taking.limits)
                 write = taking.write(placed, attempt.released)
                 is_written = True
                 return self._store.backend.commit(write)
@@ -797,10 +825,15 @@ class Claims:
         return self._snapshots.snapshot(at)
 
     def _in_turn(
-        self, consumer: str, found: Found, expired: frozenset[str] = frozenset()
+        self,
+        consumer: str,
+        found: Found,
+        within: Totals,
+        expired: frozenset[str] = frozenset(),
     ) -> _InTurn:
         """Return the demands of what was found; a search is done again after the last one.
 
+        :param within: limits under which it is done again
         :param expired: consumers whom a search is to take for gone; it is then done before the
             first demand, too
         """
@@ -809,7 +842,8 @@ class Claims:
         def demands() -> Iterator[Demand]:
             latest = found
             if expired and isinstance(latest, Candidates):
-                latest = picture(latest.at).searched(latest.request, latest.options)
+                options = latest.options.within(within)
+                latest = picture(latest.at).searched(latest.request, options)
             retries, searched = self._store.retries, 0
             until = retries.clock() + retries.seconds
             read: Cursor | None = None
@@ -830,7 +864,7 @@ class Claims:
                     return  # nobody was faster: it is about something else
                 read, searched = snapshot.cursor, searched + 1
                 again = latest.options.again(int(retries.uniform(0, 2**32)))
-                latest = snapshot.searched(latest.request, again)
+                latest = snapshot.searched(latest.request, again.within(within))
 
         return _InTurn(consumer, demands())
 
@@ -870,6 +904,17 @@ class Claims:
         uuids = self._store.uuids(generations)
         pairs = tuple((uuids[key], number) for key, number in generations.items())
         return lambda demand: pairs
+
+    def _within(self, limits: Totals, *found: Found) -> Totals:
+        """Return the limits of a write: those given, and those that candidates were found under.
+
+        Cost: a statement if they name providers, none for uuids or if there are no limits.
+        """
+        within = of_uuids(limits, self._store.uuids) if limits else UNLIMITED
+        for one in found:
+            if isinstance(one, Candidates) and one.options.limits:
+                within = tighter(within, one.options.limits)
+        return within
 
     def _known(self, consumer: str, demand: Demand, demanded: Callable[[Demand], _Pairs]) -> Demand:
         """Return the demand of a consumer that holds nothing yet, checked before one is chosen."""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from resource_objects import exceptions
 from resource_objects.exceptions import UNIT_RULES, Reason, Rule
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ledger.demand import Demand
 from resource_objects.providers import Backend
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import without_consumers
-from resource_objects.providers.orders import Key
+from resource_objects.providers.orders import UNLIMITED, Key, Totals
 from resource_objects.providers.settle import Unit
 from resource_objects.resources.records import InventoryRecord
 
@@ -26,6 +27,7 @@ class Gang:
     writes, not after one for each combination.
 
     Consumers that are ``leaving`` are in nobody's way: who takes releases them in the same write.
+    ``limits`` are those of the write: what is left under one is free, no more.
     """
 
     learns = True
@@ -35,10 +37,12 @@ class Gang:
         ways: Mapping[str, Sequence[Demand]],
         backend: Backend,
         leaving: Collection[str] = (),
+        limits: Totals = UNLIMITED,
     ) -> None:
         self._left = {name: list(some) for name, some in ways.items()}
         self._backend = backend
         self._leaving = leaving
+        self._limits = limits
         self._free: dict[Key, int] = {}
         self._given_back: dict[Key, int] = defaultdict(int)  # by those who leave, of that
         self._shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
@@ -83,7 +87,8 @@ class Gang:
         self._uuids = dict(zip(columns.providers.name, columns.providers.uuid, strict=True))
         for number, *figures in zip(*columns.inventories, strict=True):
             record = InventoryRecord(*figures)
-            self._free[uuid[number], record.resource_class] = record.capacity - record.used
+            key = uuid[number], record.resource_class
+            self._free[key] = min(record.capacity, self._limits.get(key, MAX_AMOUNT)) - record.used
         if self._leaving:
             then = without_consumers(columns, *self._leaving).inventories
             before = columns.inventories.used
@@ -139,7 +144,8 @@ class Gang:
             return self._drop_amounts(key, reason.requested)
         requested = sum(self._taken_by(way).get(key, 0) for way in self._picked.values())
         free = reason.free + self._given_back[key]
-        if reason.rule not in (Rule.CAPACITY, Rule.NO_INVENTORY) or requested <= free:
+        is_full = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
+        if not is_full or requested <= free:
             return False
         self._free[key] = free
         return True

@@ -45,7 +45,8 @@ from resource_objects.ledger.store import RetryPolicy, Store, claim_of
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
 from resource_objects.providers.audit import Audit
-from resource_objects.providers.given import expiry
+from resource_objects.providers.given import Limited, expiry
+from resource_objects.providers.given import limits as checked
 from resource_objects.providers.listing import By, ListedProvider, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
@@ -342,6 +343,7 @@ class Ledger:
         unchanged: Unchanged = False,
         release_expired: bool = False,
         override_disabled: bool = False,
+        limits: Limited = None,
         wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
@@ -370,6 +372,13 @@ class Ledger:
             of the operation returns the claim. If the claim is refused, nobody is released
         :param override_disabled: True to take also of what is out of service (:meth:`disable`). The
             change feed tells that it was, and the actor that the ledger was opened with did it
+        :param limits: ``{provider: limits}``, providers by name or uuid: the most that may be used
+            of a class there in all, by everybody, once this is taken; a total that a scheduler
+            computed for this claim, whatever the capacity. What is not named has no such bound. It
+            binds what the claim takes of the provider's own inventory, also through its cells and
+            devices; a limit of what the claim does not touch refuses nothing, so that those of
+            several candidates' hosts can be sent together. Candidates that were searched under
+            limits are claimed under these too, and searched again under both
         :param wait: for how long it waits if others hold what it asks for, or wait for it already;
             None: it does not. Who waits stands in a queue (:meth:`waiting`) and tries only while
             nobody is before it who came earlier and waits for one of the same classes, where both
@@ -387,9 +396,12 @@ class Ledger:
         :raises ProviderDisabled: (a ``CapacityException``) if what it would take of is out of
             service, with why
         :raises InvalidField: if it overrides that and the ledger has no actor
-        :raises CapacityException: if it does not fit (any more), with who holds what
+        :raises CapacityException: if it does not fit (any more), or more would be used than a limit
+            allows, with who holds what
         :raises ConsumerExists: if the consumer holds something already
-        :raises ProviderNotFound: if a provider named directly is not there
+        :raises ProviderNotFound: if a provider named directly, or in the limits, is not there
+        :raises InvalidField: if limits are no mapping of providers
+        :raises NegativeAmount: for a limit below 0
         :raises StaleDefinition: if a definition was changed that was to be unchanged
         :raises InvalidAmount: if a count does not agree with the topology beside it, or a topology
             is asked of what is no host, or of two, or if units are not as many as the amount, or
@@ -406,6 +418,7 @@ class Ledger:
             release_expired,
             override_disabled,
             operation,
+            checked(limits),
             wait,
         )
 
@@ -421,6 +434,7 @@ class Ledger:
         unchanged: Unchanged = False,
         release_expired: bool = False,
         override_disabled: bool = False,
+        limits: Limited = None,
         operation: str | None = None,
     ) -> tuple[Claim, ...]:
         """Take for several consumers that hold nothing yet, all of them or none.
@@ -450,6 +464,7 @@ class Ledger:
             release_expired,
             override_disabled,
             operation,
+            checked(limits),
         )
 
     def adjust(
@@ -461,6 +476,7 @@ class Ledger:
         generation: int | None = None,
         release_expired: bool = False,
         override_disabled: bool = False,
+        limits: Limited = None,
         operation: str | None = None,
     ) -> Claim:
         """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
@@ -478,6 +494,7 @@ class Ledger:
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
         :param override_disabled: as for :meth:`claim`; giving back needs none
+        :param limits: as for :meth:`claim`; they bind what grows, never what is given back
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
@@ -493,6 +510,7 @@ class Ledger:
             release_expired,
             override_disabled,
             operation,
+            checked(limits),
         )
 
     def attribute(
@@ -546,6 +564,7 @@ class Ledger:
         generation: int | None = None,
         release_expired: bool = False,
         override_disabled: bool = False,
+        limits: Limited = None,
         wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
@@ -559,6 +578,7 @@ class Ledger:
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
         :param override_disabled: as for :meth:`claim`; what it holds already needs none
+        :param limits: as for :meth:`claim`; they bind where more is used than before
         :raises CapacityException: if it does not fit, with who holds what
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
         """
@@ -571,6 +591,7 @@ class Ledger:
             release_expired,
             override_disabled,
             operation,
+            checked(limits),
             wait,
         )
 
@@ -583,6 +604,7 @@ class Ledger:
         unchanged: Unchanged = False,
         release_expired: bool = False,
         override_disabled: bool = False,
+        limits: Limited = None,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold what was found instead of what it holds, in one transaction.
@@ -596,6 +618,7 @@ class Ledger:
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
         :param override_disabled: as for :meth:`claim`, of where it goes
+        :param limits: as for :meth:`claim`, of where it goes
         :returns: what the consumer holds now
         :raises ConsumerNotFound: if it holds nothing
         :raises ConsumerExists: if ``leaving`` holds something already
@@ -603,7 +626,14 @@ class Ledger:
         :raises StaleConsumer: if others write the consumer again and again
         """
         return self._claims.move(
-            consumer, found, leaving, unchanged, release_expired, override_disabled, operation
+            consumer,
+            found,
+            leaving,
+            unchanged,
+            release_expired,
+            override_disabled,
+            operation,
+            checked(limits),
         )
 
     def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:

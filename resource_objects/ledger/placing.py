@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.fields import FrozenDict
 from resource_objects.ledger.demand import Demand, LocatedDemand
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim
@@ -37,7 +38,7 @@ from resource_objects.providers.located import (
     located_amounts,
     near_to,
 )
-from resource_objects.providers.orders import ConsumerRecord, Key, Use
+from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
 from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
@@ -46,6 +47,8 @@ from resource_objects.resources.located import Located, cell_map_of, dependent_u
 _DECIDED_BY_THE_WRITE = frozenset(
     {Rule.CAPACITY, Rule.MAX_UNIT, Rule.UNIT_TAKEN, Rule.USED_BELOW_ZERO, Rule.NO_INVENTORY}
 )
+
+_NOTHING: Mapping[tuple[int, str], int] = FrozenDict()
 
 #: How many units are named at most where one is not found.
 _SHOWN = 16
@@ -75,6 +78,7 @@ class Placer:
         demands: Mapping[str, Demand],
         columns: Columns | None,
         leaving: Collection[str] = (),
+        limits: Totals = UNLIMITED,
     ) -> Mapping[str, Demand]:
         """Return demands with all that they ask placed; those of uses alone come first.
 
@@ -82,6 +86,8 @@ class Placer:
         :param columns: what :meth:`read` gave for them
         :param leaving: the consumers that give back what they hold in the same write. If that is
             what is asked it stays where it is
+        :param limits: where they can be within these, they are put there; where they cannot, the
+            write refuses what goes beyond one, and names it
         :raises CapacityException: if they do not fit, with who holds what
         :raises ForeignAmount: if one is assigned to what the host does not have
         :raises InvalidAmount: if one is asked of what is no host; or units are named that are not
@@ -100,13 +106,11 @@ class Placer:
         ground = without_consumers(columns, *leaving) if leaving else columns
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
-        placing = _Placing(columns, ground)
-        return {
-            name: placing.demand(demand, name if name in leaving else None)
-            if demand.located
-            else demand
-            for name, demand in demands.items()
-        }
+        held_back = _held_back(columns, limits) if limits else {}
+        if held_back:
+            with contextlib.suppress(exceptions.CapacityException):
+                return _Placing(columns, ground, held_back).every(demands, leaving)
+        return _Placing(columns, ground).every(demands, leaving)
 
     def with_units(self, demand: Demand, consumer: str) -> Demand:
         """Return a demand that requires the definitions of the parts whose units it names.
@@ -141,16 +145,32 @@ def _kept_as(columns: Columns) -> dict[str, set[Key]]:
     return found
 
 
+def _held_back(columns: Columns, limits: Totals) -> dict[tuple[int, str], int]:
+    """Return how much of the capacity of inventories is beyond limits."""
+    uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+    table = columns.inventories
+    rows = zip(table.provider_id, table.resource_class, table.capacity, strict=True)
+    found = ((n, name, capacity, limits.get((uuids[n], name))) for n, name, capacity in rows)
+    return {
+        (number, name): capacity - total
+        for number, name, capacity, total in found
+        if total is not None and total < capacity
+    }
+
+
 # --- amounts that lie over a tree -----------------------------------------------------------------
 
 
 class _Placing:
     """Places located amounts in trees, one demand after the other."""
 
-    def __init__(self, kept: Columns, ground: Columns) -> None:
+    def __init__(
+        self, kept: Columns, ground: Columns, held_back: Mapping[tuple[int, str], int] = _NOTHING
+    ) -> None:
+        """:param held_back: what limits leave of no inventory, by provider's number and class"""
         self._kept = kept
         self._ground = ground
-        self._views = LocatedViews(ground)
+        self._views = LocatedViews(ground, held_back)
         given = kept.providers
         self._roots = dict(zip(given.provider_id, given.root_id, strict=True))
         self._names = dict(zip(given.provider_id, given.name, strict=True))
@@ -160,6 +180,17 @@ class _Placing:
         parents = dict(zip(given.provider_id, given.parent_id, strict=True))
         disabled = kept.disabled
         self._disabled = ends_of(parents, disabled).keys() if disabled else frozenset[int]()
+
+    def every(
+        self, demands: Mapping[str, Demand], leaving: Collection[str]
+    ) -> Mapping[str, Demand]:
+        """Return demands placed, one beside the other."""
+        return {
+            name: self.demand(demand, name if name in leaving else None)
+            if demand.located
+            else demand
+            for name, demand in demands.items()
+        }
 
     def demand(self, demand: Demand, leaving: str | None) -> Demand:
         """Return a demand placed; the next one is placed beside it."""

@@ -19,6 +19,7 @@ import datetime
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
 from resource_objects.ledger.demand import Demand, Found, demands_of
@@ -28,9 +29,13 @@ from resource_objects.providers import Claim
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
+from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.resources import Amounts
 from resource_objects.search.candidates import Candidates
+
+if TYPE_CHECKING:
+    from resource_objects.search.order import Options
 
 #: Seconds: the first pause between two looks, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
@@ -50,6 +55,9 @@ _FINAL = (
     exceptions.InventoryNotFound,
     exceptions.ProviderDisabled,
 )
+
+#: The bound of these is the most that there could ever be.
+_BOUNDS = (exceptions.Rule.CAPACITY, exceptions.Rule.LIMIT)
 
 #: Takes what was found, once.
 Attempt = Callable[[Found], Claim]
@@ -75,12 +83,12 @@ class Queue:
         )
         return (waiter for page in pages for waiter in page)
 
-    def could_ever(self, found: Candidates) -> bool:
+    def could_ever(self, found: Candidates, options: Options | None = None) -> bool:
         if not isinstance(found, Candidates):
             raise exceptions.InvalidField("could_ever", found, "Candidates of a search")
         picture = snapshot_without(self._store.backend, found.at)
         try:
-            return bool(picture.searched(found.request, found.options))
+            return bool(picture.searched(found.request, options or found.options))
         except exceptions.SearchLimitReached:  # nobody knows, so perhaps
             return True
 
@@ -91,12 +99,14 @@ class Queue:
         wait: datetime.timedelta,
         attempt: Attempt,
         leaving: str | None = None,
+        limits: Totals = UNLIMITED,
     ) -> Claim:
         """Take what was found as soon as it is there and nobody stands before the consumer.
 
         :param attempt: takes something found, which is searched afresh each time
         :param leaving: who gives back what it holds in the same write, and so is searched without;
             None: the consumer must hold nothing
+        :param limits: under which it is searched again
         """
         if not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0):
             raise exceptions.InvalidField("wait", wait, "a timedelta above 0, or None")
@@ -115,15 +125,17 @@ class Queue:
                 refusal = no
         if leaving is None and backend.held(consumer) is not None:
             raise exceptions.ConsumerExists(consumer) from refusal
+        options = None
         if isinstance(found, Candidates):
-            final = _Outlook(self, self._store, found).is_final
+            options = found.options.within(limits)
+            final = _Outlook(self, self._store, found, options).is_final
         else:
             one_way = len(demands) == 1  # of several ways, another may be given yet
             final = functools.partial(_is_final, one_way)
         refusal = self._worth_waiting(consumer, found, final, refusal)
         try:
             return self._wait(
-                order, until, final, refusal, lambda: attempt(self._afresh(found, leaving))
+                order, until, final, refusal, lambda: attempt(self._afresh(found, options, leaving))
             )
         finally:
             with contextlib.suppress(exceptions.LedgerError):  # else its lease ends it
@@ -180,15 +192,15 @@ class Queue:
 
     # --- what is waited for ---
 
-    def _afresh(self, found: Found, leaving: str | None) -> Found:
+    def _afresh(self, found: Found, options: Options | None, leaving: str | None) -> Found:
         """Return what the same search finds now; of what was decided elsewhere, the same."""
-        if not isinstance(found, Candidates):
+        if options is None or not isinstance(found, Candidates):
             return found
         if leaving is None:
             picture = self._snapshots.snapshot(found.at)
         else:
             picture = snapshot_without(self._store.backend, found.at, [leaving])
-        return picture.searched(found.request, found.options)
+        return picture.searched(found.request, options)
 
     def _worth_waiting(
         self,
@@ -261,10 +273,11 @@ class _Outlook:
     :meth:`Queue.could_ever`, once in some seconds.
     """
 
-    def __init__(self, queue: Queue, store: Store, found: Candidates) -> None:
+    def __init__(self, queue: Queue, store: Store, found: Candidates, options: Options) -> None:
         self._queue = queue
         self._store = store
         self._found = found
+        self._options = options
         self._seen: Cursor | None = None
         self._asked = 0.0
 
@@ -274,7 +287,7 @@ class _Outlook:
         if self._seen is not None and (now - self._asked < _ANYWAY or not self._may_differ()):
             return False
         self._seen, self._asked = self._store.backend.cursor(), now
-        return not self._queue.could_ever(self._found)
+        return not self._queue.could_ever(self._found, self._options)
 
     def _may_differ(self) -> bool:
         """Return whether more than claims was written since it was asked."""
@@ -300,8 +313,7 @@ def _is_final(one_way: bool, refusal: exceptions.CapacityException) -> bool:
     if not one_way or isinstance(refusal, exceptions.NoCandidates):
         return False
     return isinstance(refusal, _FINAL) or any(
-        reason.rule is exceptions.Rule.CAPACITY and reason.requested > reason.bound
-        for reason in refusal.reasons
+        reason.rule in _BOUNDS and reason.requested > reason.bound for reason in refusal.reasons
     )
 
 

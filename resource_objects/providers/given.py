@@ -1,4 +1,4 @@
-"""Moments, ages and generations as callers give them, checked. Pure.
+"""Moments, ages, generations and limits as callers give them, checked. Pure.
 
 What no ``datetime`` can say (the year 10000, or one before the first) is refused like every other
 value that cannot be: nothing overflows further in.
@@ -7,10 +7,13 @@ value that cannot be: nothing overflows further in.
 from __future__ import annotations
 
 import datetime
-from typing import TypedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias, TypedDict
 
-from resource_objects import exceptions
-from resource_objects.fields import MAX_AMOUNT
+from resource_objects import exceptions, names
+from resource_objects.fields import MAX_AMOUNT, FrozenDict
+from resource_objects.providers.orders import UNLIMITED, Totals
+from resource_objects.resources import IntegerAmount, Limits
 
 _THOUSANDS = "a moment from the year 1 to the year 9999 in UTC"
 
@@ -106,3 +109,66 @@ def generation(given: object, what: str = "generation") -> int:
 def any_generation(given: object) -> int | None:
     """Return a generation that is demanded, None where none is."""
     return None if given is None else generation(given)
+
+
+#: What may be used in all, ``{provider: limits}``, providers by name or uuid; None is no bound.
+Limited: TypeAlias = Mapping[str, Any] | None
+
+
+def limits(given: object) -> Totals:
+    """Return limits that somebody gives, ``{provider: limits}``, by provider as it is named there.
+
+    :raises InvalidField: if that is no mapping of providers to limits
+    :raises InvalidAmount: for a limit that is no count
+    :raises NegativeAmount: for one below 0
+    :raises UnknownResourceClass: for a class that nobody knows
+
+    >>> dict(limits({"host0": "VCPU=20,MEMORY_MB=65536"}))
+    {('host0', 'VCPU'): 20, ('host0', 'MEMORY_MB'): 65536}
+    """
+    if given is None:
+        return UNLIMITED
+    if isinstance(given, Limits) or not isinstance(given, Mapping):
+        expected = "{provider: limits}, such as {'host0': 'VCPU=20'}, or None"
+        raise exceptions.InvalidField("limits", given, expected)
+    found: dict[tuple[str, str], int] = {}
+    for provider, there in given.items():
+        key = names.provider_key(provider)
+        if not isinstance(there, Mapping | str):
+            raise exceptions.InvalidField(f"limits of {key}", there, "limits, such as 'VCPU=20'")
+        for name, limit in Limits.of(there).by_name():
+            if not isinstance(limit, IntegerAmount):
+                expected = "a count: what says where it goes is counted in other classes too"
+                raise exceptions.InvalidAmount(f"limit of {name}", limit, expected)
+            found[key, name] = limit.value
+    return FrozenDict(found)
+
+
+def of_uuids(named: Totals, resolve: Callable[[Collection[str]], Mapping[str, str]]) -> Totals:
+    """Return limits by the uuids of their providers, as a write carries them.
+
+    :param resolve: from names and uuids to uuids, in one look
+    :raises ProviderNotFound: for a name that is nobody's
+    :raises DuplicateKey: for a provider that is named twice
+    """
+    if not named:
+        return UNLIMITED
+    uuids = resolve(list(dict.fromkeys(key for key, _ in named)))
+    found: dict[tuple[str, str], int] = {}
+    for (key, name), total in named.items():
+        if (uuids[key], name) in found:
+            raise exceptions.DuplicateKey("limits", key, "each provider once")
+        found[uuids[key], name] = total
+    return FrozenDict(found)
+
+
+def tighter(one: Totals, other: Totals) -> Totals:
+    """Return limits that both say.
+
+    >>> dict(tighter({("a", "VCPU"): 3, ("b", "VCPU"): 5}, {("a", "VCPU"): 4}))
+    {('a', 'VCPU'): 3, ('b', 'VCPU'): 5}
+    """
+    if not one or not other:
+        return one or other
+    both = {key: min(one[key], other[key]) for key in one.keys() & other.keys()}
+    return FrozenDict({**one, **other, **both})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -143,8 +143,14 @@ class LocatedViews:
     Cost: one pass over the rows, when a view is first asked for; then that of gathering a view.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(
+        self, columns: Columns, held_back: Mapping[tuple[int, str], int] = fields.FrozenDict()
+    ) -> None:
+        """:param held_back: how much of some inventories counts as in use besides, by the
+        provider's number and class, as a limit holds it back
+        """
         self._columns = columns
+        self._held_back = held_back
         given = columns.providers
         self._row_of = {number: row for row, number in enumerate(given.provider_id)}
         self._parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
@@ -183,6 +189,10 @@ class LocatedViews:
 
         :param used: how much more, by the provider's number and class, through shares too
         """
+        if self._held_back:
+            back = Counter(self._held_back)
+            back.update(used)
+            used = back
         parts = sorted(self._parts[root, kind], key=lambda part: self._order(part[0]))
         room: dict[str, int] = {}
         for number, _ in parts:

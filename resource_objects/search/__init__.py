@@ -10,6 +10,7 @@
 ``views``           inventories that lie over trees, such as NUMA topologies
 ``host_usage``      who has what, host by host: what people look at
 ``equivalence``     providers that are equal, of which one is considered
+``limits``          a fleet under totals that a scheduler sets for one claim
 ``places``          the places of a level, such as NUMA cells: what is near what
 ``fleet_build``     how the arrays are made from columns
 ``refresh``         from one snapshot to the next, by what was changed

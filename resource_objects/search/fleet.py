@@ -20,6 +20,7 @@ import numpy as np
 import os_traits
 
 from resource_objects import clock, exceptions
+from resource_objects.exceptions import Rule
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import largest
 from resource_objects.providers.disabled import TRAIT, Disabled
@@ -111,6 +112,7 @@ class Fleet:
     above: tuple[int, ...] = ()  #: providers that are above the root of that tree in truth
     #: the providers that are out of service themselves; among ``traits`` they have the trait of it
     disabled: Mapping[int, DisabledPlace] = dataclasses.field(default_factory=dict)
+    limited: frozenset[int] = frozenset()  #: inventories whose capacity here is a limit
 
     def in_force(self) -> Fleet:
         """Return a fleet in which what is in service again by now is so; mostly this one."""
@@ -242,6 +244,10 @@ class Fleet:
         """Return what is left of an inventory itself, whatever is left elsewhere."""
         rows = self.inventories
         return int(rows.capacity[inventory]) - int(rows.used[inventory])
+
+    def rule_of(self, inventories: Iterable[int]) -> Rule:
+        """Return which rule stands against who asks for more than is left of some inventories."""
+        return Rule.CAPACITY if self.limited.isdisjoint(inventories) else Rule.LIMIT
 
     def holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
         """Return ``(consumer, amount)`` of what is used of some inventories, the largest first."""

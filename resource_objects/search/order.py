@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
+from resource_objects.providers.given import tighter
+from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.requests import Request
 from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
@@ -121,6 +123,14 @@ class Options:
     order: Order
     seed: int | None
     budget: int
+    #: the most that may be used of some inventories in all, by the uuids of their providers
+    limits: Totals = UNLIMITED
+
+    def within(self, limits: Totals) -> Options:
+        """Return how the same is searched under limits besides."""
+        if not limits:
+            return self
+        return dataclasses.replace(self, limits=tighter(self.limits, limits))
 
     def again(self, chance: int) -> Options:
         """Return how a search is made anew after others took all that it found.

@@ -24,6 +24,7 @@ import numpy as np
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
 from resource_objects.resources.budget import Budget
+from resource_objects.search import limits
 from resource_objects.search.backtracking import CutShort
 from resource_objects.search.candidates import Candidate, Candidates, Hit
 from resource_objects.search.conditions.near import ANYWHERE
@@ -46,7 +47,8 @@ def search(
     8 to build its candidate when it is looked at, some 200 for each other that may hold it where
     the decision is easy; never more than ``budget`` steps.
     """
-    run = _Run(lay(request, fleet), options)
+    within = limits.under(fleet, options.limits) if options.limits else fleet
+    run = _Run(lay(request, within), options)
     return Candidates(
         run.hits(),
         request,

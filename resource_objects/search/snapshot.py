@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.names import consumer_name, resource_class_order
+from resource_objects.providers import given
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
@@ -20,6 +22,7 @@ from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.host_usage import HostUsage
+from resource_objects.search.limits import uuids_in
 from resource_objects.search.order import Options, Order, check_seed
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
@@ -117,6 +120,7 @@ class Snapshot:
         order: Order | str = "name",
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
+        limits: given.Limited = None,
     ) -> Candidates:
         """Return who could hold a request.
 
@@ -174,8 +178,11 @@ class Snapshot:
         :param seed: shuffles: all hosts in a random order, else those that are nearly best
         :param budget: at most so many steps: one for each thing tried, and beside the first
             candidate of each host one for each part of a candidate
+        :param limits: ``{provider: limits}``, as for ``ledger.claim``: where more than that would
+            be used in all, nothing is found. Who claims what was found claims under them, too
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
-        :raises ProviderNotFound: for a request in the tree of a provider that is not there
+        :raises ProviderNotFound: for a request in the tree of a provider that is not there, or
+            limits of one
         """
         wanted = Request.of(request)
         options = Options(
@@ -184,6 +191,7 @@ class Snapshot:
             Order.of(order),
             check_seed(seed),
             _check("budget", budget),
+            given.of_uuids(given.limits(limits), partial(uuids_in, self._fleet)),
         )
         return search.search(self._fleet.in_force(), wanted, options, at=self.at)
 

@@ -22,7 +22,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from resource_objects.exceptions import Reason, Rule, SearchLimitReached
+from resource_objects.exceptions import Reason, SearchLimitReached
 from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.search.backtracking import CutShort, Solution, solutions
@@ -613,7 +613,7 @@ def does_not_fit(
 def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:
     rows = fleet.inventories
     return Reason(
-        Rule.CAPACITY,
+        fleet.rule_of([inventory]),
         amount,
         bound=int(rows.capacity[inventory]),
         used=int(rows.used[inventory]),

@@ -60,7 +60,10 @@ class View:
 class Views:
     """The inventories that lie over trees. False if there are none."""
 
-    __slots__ = ("__dict__", "_changed", "_keys", "_source", "_tree", "_views", "parts")
+    __slots__ = (
+        *("__dict__", "_changed", "_held_back", "_keys", "_source", "_tree", "_views"),
+        "parts",
+    )
 
     def __init__(self, columns: Columns, place: PlaceIndex, tree: Integers, keys: Keys) -> None:
         table = columns.kinds
@@ -83,6 +86,8 @@ class Views:
         #: sources of trees that were read again, by the key of the root, which is at 0 there
         self._changed: Overlay[int, _Source] = Overlay({})
         self._views: dict[tuple[int, str], View] = {}
+        #: by tree, what counts as in use of its inventories besides
+        self._held_back: Mapping[int, Mapping[tuple[int, str], int]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -140,7 +145,8 @@ class Views:
             root = source.root_of(int(parts.provider[here.start]) - moved)
             found = source.located.of_tree(root, kind)
             assert found is not None, "a tree with parts has a view"
-            self._views[tree, kind] = self._view(root, kind, found, tree)
+            view = self._view(root, kind, found, tree)
+            self._views[tree, kind] = self.beside(view, {}) if tree in self._held_back else view
         return self._views[tree, kind]
 
     def beside(self, view: View, used: Mapping[tuple[int, str], int]) -> View:
@@ -148,10 +154,24 @@ class Views:
         source, moved = self._source_of(view.tree)
         more = {
             (int(source.number[place - moved]), name): count
-            for (place, name), count in used.items()
+            for (place, name), count in self._held_back.get(view.tree, {}).items()
         }
+        for (place, name), count in used.items():
+            key = int(source.number[place - moved]), name
+            more[key] = more.get(key, 0) + count
         found = source.located.beside(view.root, view.kind, more)
         return self._view(view.root, view.kind, found, view.tree)
+
+    def holding_back(self, back: Mapping[int, Mapping[tuple[int, str], int]]) -> Views:
+        """Return them with more of some inventories counted as in use, as a limit holds it back.
+
+        It is of these inventories alone, not of what they use too.
+
+        :param back: how much by tree, and there by the place of the provider and the class
+        """
+        found = self._like(self.parts, self._tree, self._keys, {})
+        found._held_back = back
+        return found
 
     def _view(self, root: int, kind: str, found: LocatedView, tree: int) -> View:
         source, moved = self._source_of(tree)
@@ -212,7 +232,7 @@ class Views:
         found = object.__new__(Views)
         found.parts, found._tree, found._keys = parts, tree, keys
         found._source, found._changed = self._source, self._changed.with_(changed)
-        found._views = {}
+        found._views, found._held_back = {}, {}
         return found
 
     def _sources(self) -> dict[int, _Source]:

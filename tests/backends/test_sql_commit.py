@@ -17,8 +17,9 @@ import sqlalchemy
 from sqlalchemy import event
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import backend, feed, places, tables
+from resource_objects.backends.sql import backend, claims, feed, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.backends.sql.errors import Retries
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
@@ -33,6 +34,7 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
+from resource_objects.providers.settle import settle
 from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder, StatisticType
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import (
@@ -273,6 +275,46 @@ def test_a_claim_is_a_few_statements(counted: SQLBackend, count: Count, database
     assert count.of(lambda: ledger.held_by(["first", "job"])) == 3
     assert count.of(ledger.cursor) == 1
     assert count.of(lambda: ledger.changes(START, 10)) == 2
+
+
+def test_limits_take_no_statement_and_their_names_one(counted: SQLBackend, count: Count) -> None:
+    names = define(counted, *(host(f"host{n}") for n in range(40)))
+    claim(counted, "first", {names["host0"]: "VCPU=1"})
+    ledger, asked = Ledger(counted), {names["host0"]: "VCPU=1"}
+    named = dict.fromkeys(names, "VCPU=7,MEMORY_MB=9")
+    known = dict.fromkeys(names.values(), "VCPU=7,MEMORY_MB=9")
+    found = {}
+    for said, limits in (("none", None), ("uuids", known), ("names", named)):
+        found[said] = count.of(lambda n=said, some=limits: ledger.claim(n, asked, limits=some))
+    assert found["uuids"] == found["none"] > 0, count.texts
+    assert found["names"] == found["none"] + 1, count.texts
+    many = dict.fromkeys(names.values(), "VCPU=1")
+    for said, limits in (("many", None), ("within", known)):
+        found[said] = count.of(lambda n=said, some=limits: ledger.claim(n, many, limits=some))
+    assert found["many"] == found["within"], count.texts
+
+
+@pytest.mark.law(4)
+def test_the_update_itself_keeps_limits(
+    ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is decided above it: of 150 inventories one would be over."""
+    names = define(ledger, *(host(f"host{n}", "VCPU=8") for n in range(150)))
+    taken = tuple(Use(uuid, "VCPU", 3) for uuid in names.values())
+
+    def unlimited(*args: Any, limits: Any, **more: Any) -> Any:
+        return settle(*args, **more)
+
+    monkeypatch.setattr(claims, "settle", unlimited)
+    monkeypatch.setattr(ledger, "_retries", Retries(tries=1))
+    for name in ("host0", "host149"):
+        limits = {(uuid, "VCPU"): 3 + (there != name) for there, uuid in names.items()}
+        over = {**limits, (names[name], "VCPU"): 2}
+        with pytest.raises(exceptions.DatabaseBusy, match="1 inventories refused"):
+            write(ledger, ConsumerOrder.claim("job", taken), limits=over)
+        assert picture(ledger).allocations == {}
+    write(ledger, ConsumerOrder.claim("job", taken), limits=limits)
+    write(ledger, ConsumerOrder.release("job"), limits=dict.fromkeys(limits, 0))
 
 
 def test_orders_beside_a_definition_are_looked_for_only_where_somebody_may_write_meanwhile(

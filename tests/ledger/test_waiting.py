@@ -220,7 +220,7 @@ def test_whether_it_could_ever_be_is_not_asked_again_for_claims(
     asked: list[float] = []
     could_ever = Queue.could_ever
     monkeypatch.setattr(
-        Queue, "could_ever", lambda self, said: asked.append(clock.now) or could_ever(self, said)
+        Queue, "could_ever", lambda self, *said: asked.append(clock.now) or could_ever(self, *said)
     )
 
     def then() -> None:

@@ -359,7 +359,7 @@ class Shortage:
             where = {int(place) for place in inventories.provider[targets]}
             found.append(
                 Reason(
-                    Rule.CAPACITY,
+                    fleet.rule_of(targets),
                     amount * factor,
                     bound=self._sum(inventories.capacity, targets),
                     used=self._sum(inventories.used, targets),
@@ -372,7 +372,7 @@ class Shortage:
 
     def _capacity(self, rows: list[int]) -> Reason:
         bound = self._sum(self._fleet.inventories.capacity, rows)
-        return self._made(Rule.CAPACITY, bound, rows)
+        return self._made(self._fleet.rule_of(rows), bound, rows)
 
     def _unit_rule(self, row: int) -> Reason:
         """Return the rule that a provider with room for all of it keeps it from giving it."""
@@ -404,7 +404,7 @@ class Shortage:
         fleet = self._fleet
         is_one = len(rows) == 1 and (len(self._rows) > 1 or self._is_pooled)
         where = fleet.names[int(fleet.inventories.provider[rows[0]])] if is_one else self._host
-        holders = fleet.holders(rows) if rule is Rule.CAPACITY else ()
+        holders = fleet.holders(rows) if rule in (Rule.CAPACITY, Rule.LIMIT) else ()
         used = self._sum(fleet.inventories.used, rows)
         return Reason(rule, self._amount, bound, used, self._ask.resource_class, where, holders)
 

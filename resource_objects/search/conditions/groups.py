@@ -343,15 +343,16 @@ class _GroupFindings:
         entry = int(max(here.tolist(), key=lambda at: (int(rows.free[at]), -at)))
         where = self._fleet.names[int(rows.provider[entry])]
         capacity, used = int(rows.capacity[entry]), int(rows.used[entry])
+        full = self._fleet.rule_of([rows.first + entry])
         rules = (
-            (int(rows.free[entry]) < amount, Rule.CAPACITY, capacity),
+            (int(rows.free[entry]) < amount, full, capacity),
             (amount < rows.min_unit[entry], Rule.MIN_UNIT, int(rows.min_unit[entry])),
             (amount > rows.max_unit[entry], Rule.MAX_UNIT, int(rows.max_unit[entry])),
             (True, Rule.STEP_SIZE, int(rows.step_size[entry])),
         )
         rule, bound = next((rule, bound) for fails, rule, bound in rules if fails)
         holders: tuple[tuple[str, int], ...] = ()
-        if rule is Rule.CAPACITY:
+        if rule is full:
             holders = self._fleet.holders([rows.first + entry])
             used = max(used, capacity - int(rows.free[entry]))
         return Reason(rule, amount, bound, used, name, where, holders)
@@ -405,7 +406,7 @@ class _GroupFindings:
                 capacity = int(rows.capacity[here].sum())
                 numbers = (np.flatnonzero(here) + rows.first).tolist()
                 yield Reason(
-                    Rule.CAPACITY,
+                    self._fleet.rule_of(numbers),
                     demand[name],
                     capacity,
                     capacity - free,

@@ -458,8 +458,11 @@ class Unplaced:
             taken = self._fleet.units.taken([reason.unit]).get(provider)
             return dataclasses.replace(reason, holders=((taken[1], 1),) if taken else ())
         number = self._fleet.number(provider, reason.resource)
-        holders = () if number is None else self._fleet.holders([number])
-        return dataclasses.replace(reason, holders=holders)
+        if number is None:
+            return reason
+        if number in self._fleet.limited and reason.rule is Rule.CAPACITY:
+            reason = self._of_inventory(reason, number)
+        return dataclasses.replace(reason, holders=self._fleet.holders([number]))
 
     def _of_host(self, demand: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
         """Return what the host as a whole has left, with its own figures."""
@@ -472,12 +475,18 @@ class Unplaced:
         target = min(targets, key=fleet.left)
         if fleet.left(target) != reason.free:
             return reason
-        rows = fleet.inventories
+        return dataclasses.replace(
+            self._of_inventory(reason, target), holders=fleet.holders([target])
+        )
+
+    def _of_inventory(self, reason: Reason, number: int) -> Reason:
+        """Return a reason with the figures of an inventory: its capacity, or the limit of it."""
+        rows = self._fleet.inventories
         return dataclasses.replace(
             reason,
-            bound=int(rows.capacity[target]),
-            used=int(rows.used[target]),
-            holders=fleet.holders([target]),
+            rule=self._fleet.rule_of([number]),
+            bound=int(rows.capacity[number]),
+            used=int(rows.used[number]),
         )
 
 

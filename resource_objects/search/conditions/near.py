@@ -431,7 +431,8 @@ class OnePlace:
     def _of_place(self, reason: Reason, tree: int, place: int) -> Reason:
         """Return a reason about devices of the host with the figures of one place."""
         fleet, name = self.near.fleet, reason.resource
-        if reason.rule is not Rule.CAPACITY or reason.cell is not None or name is None:
+        is_of_sums = reason.rule in (Rule.CAPACITY, Rule.LIMIT)
+        if not is_of_sums or reason.cell is not None or name is None:
             return reason
         rows = fleet.rows(name)
         here = rows.of_tree(tree)
@@ -440,7 +441,7 @@ class OnePlace:
             return self._nobody(tree, reason.requested, name, rows.provider[here])
         bound = int(rows.capacity[entries].sum())
         return Reason(
-            Rule.CAPACITY,
+            fleet.rule_of((entries + rows.first).tolist()),
             reason.requested,
             bound=bound,
             used=bound - int(rows.free[entries].clip(0).sum()),
@@ -462,7 +463,8 @@ class OnePlace:
         provider, cell = int(places.provider[place]), int(places.cell[place])
         if reason.cell is not None or reason.rule is Rule.PLACE_UNKNOWN:
             return reason
-        if reason.rule in (Rule.CAPACITY, Rule.NO_INVENTORY) and reason.unit is None:
+        is_short = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
+        if is_short and reason.unit is None:
             reason = dataclasses.replace(reason, rule=Rule.NEAR, unit=told(self.level))
         if reason.rule is Rule.NOT_WHOLE:
             reason = dataclasses.replace(reason, unit=told(self.level))
