@@ -18,9 +18,11 @@ from resource_objects.ledger.store import Store
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import (
+    KeptDefinitions,
     Moved,
     ProviderRemoval,
     edited,
+    kept_of,
     merge_changes,
     moved,
     without_provider,
@@ -95,7 +97,7 @@ class Comparison:
     ``unchanged``, ``reported`` and ``disabling`` are those of the write.
     """
 
-    kept: Sequence[Provider]
+    kept: KeptDefinitions
     changes: tuple[DefinitionChanges, ...]
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
@@ -128,7 +130,7 @@ class Definitions:
 
         def compare() -> Comparison:
             root, provider = find_provider(self._reader.kept([key]), key)
-            return Comparison((root,), (_removed(root, provider),))
+            return Comparison(kept_of([root]), (_removed(root, provider),))
 
         return self.write("define", key, operation, compare)
 
@@ -149,11 +151,12 @@ class Definitions:
             root, one = at_generation(kept, key, read_at)
             changes = _changed(root, one, fields)
             if above is ...:
-                return Comparison((root,), (changes,))
+                return Comparison(kept_of([root]), (changes,))
             below = None if above is None else find_provider(kept, above)[1]
             roots = roots_of(kept)
             move = moved(roots, one, below)
-            return Comparison(roots, (_with_move(changes, move),), move.unchanged)
+            changed = _with_move(changes, move)
+            return Comparison(kept_of(roots), (changed,), move.unchanged)
 
         kind = "define" if above is ... else "reparent"
         return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
@@ -200,20 +203,19 @@ class Definitions:
             else:
                 return SyncResult.of(found.changes, found.disabling)
 
-    def _device_holders(self, kept: Iterable[Provider], name: str) -> str:
+    def _device_holders(self, kept: KeptDefinitions, name: str) -> str:
         """Return who holds the devices of a provider, as text; nothing if it keeps none.
 
         Cost: a read if it does.
         """
-        for root in kept:
-            for provider in root.walk():
-                if provider.name == name and keeps_devices(provider):
-                    return "; ".join(holders_of(self._store.backend.read(name), name))
+        found = (one.definition for one in kept.values())
+        if any(one.name == name and keeps_devices(one) for one in found):
+            return "; ".join(holders_of(self._store.backend.read(name), name))
         return ""
 
     def allowed(
         self,
-        kept: Sequence[Provider],
+        kept: KeptDefinitions,
         changes: DefinitionChanges,
         orders: Sequence[ConsumerOrder] = (),
     ) -> tuple[tuple[str, int], ...]:
@@ -234,7 +236,7 @@ class Definitions:
         return self._counted_once(kept, changes)
 
     def _counted_once(
-        self, kept: Iterable[Provider], changes: DefinitionChanges
+        self, kept: KeptDefinitions, changes: DefinitionChanges
     ) -> tuple[tuple[str, int], ...]:
         """Return the pools and hosts, ``(uuid, generation)``, that changes rely on.
 
@@ -350,7 +352,8 @@ def compared(kept: Sequence[Provider], roots: Sequence[Provider]) -> Comparison:
     :raises InvalidTree: if two stand for the same one
     """
     pairs = _matched(kept, roots)
-    return Comparison(kept, tuple(diff(before, wanted) for before, wanted in pairs))
+    changes = tuple(diff(before, wanted) for before, wanted in pairs)
+    return Comparison(kept_of(kept), changes)
 
 
 def check_roots(roots: Sequence[Provider]) -> None:

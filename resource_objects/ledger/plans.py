@@ -25,7 +25,7 @@ from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, Operation, Use
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
-from resource_objects.providers.row_diff import holdings
+from resource_objects.providers.row_diff import holdings, kept_definitions
 from resource_objects.providers.transfer import (
     Balances,
     Problems,
@@ -63,8 +63,8 @@ class Plans:
         plan = Plan(merge_changes(root, changed) if changed else None)
         if plan.definitions is not None:
             self._definitions.allowed(found.kept, plan.definitions)
-        known = {one.uuid or "": one.name for root in found.kept for one in root.walk()}
-        names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
+        known = found.kept
+        names = {uuid: known[uuid].definition.name for uuid in plan.places if uuid in known}
         return dataclasses.replace(plan, names=names)
 
     def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
@@ -136,7 +136,7 @@ class Plans:
             for said in plan.disabling:
                 said.carried_out(None, None, now)
         if plan.definitions is not None:
-            self._definitions.allowed(trees(columns), plan.definitions, plan.orders)
+            self._definitions.allowed(kept_definitions(columns), plan.definitions, plan.orders)
 
     def _carry_out(
         self, plan: Plan, columns: Columns, doing: Operation, kind: str, subject: str
@@ -144,7 +144,8 @@ class Plans:
         """Commit a plan, given the trees it changes as they are."""
         relied: tuple[tuple[str, int], ...] = ()
         if plan.definitions is not None:
-            relied = self._definitions.allowed(trees(columns), plan.definitions, plan.orders)
+            kept = kept_definitions(columns)
+            relied = self._definitions.allowed(kept, plan.definitions, plan.orders)
         return self._store.backend.commit(plan.write(doing, kind, subject, unchanged=relied))
 
     def _tried(self, reshape: Reshape) -> Plan:

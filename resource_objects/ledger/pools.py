@@ -21,7 +21,7 @@ from resource_objects.ledger.definitions import (
 from resource_objects.ledger.reading import Reader, TreesByKey, find_provider
 from resource_objects.ledger.store import any_limit
 from resource_objects.providers import DefinitionChanges, Provider, diff
-from resource_objects.providers.definition import edited
+from resource_objects.providers.definition import edited, kept_of
 from resource_objects.providers.given import ago, any_generation
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, counted_elsewhere, pools_of
@@ -159,7 +159,7 @@ class Pools:
             root, provider = at_generation(kept, key, read_at)
             uuid = provider.uuid or ""
             changes = diff(root, edited(root, {uuid: {"inventories": wanted}}))
-            return Comparison((root,), (changes,), reported=(uuid,))
+            return Comparison(kept_of([root]), (changes,), reported=(uuid,))
 
         return self._definitions.write("report", key, operation, compare)
 
@@ -234,4 +234,4 @@ def _left(takers: Iterable[Provider], aggregates: frozenset[str]) -> _Edits:
 def _comparison(kept: TreesByKey, edits: _Edits) -> Comparison:
     roots = roots_of(kept)
     changes: list[DefinitionChanges] = [diff(root, edited(root, edits)) for root in roots]
-    return Comparison(roots, tuple(changes))
+    return Comparison(kept_of(roots), tuple(changes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import uuid as uuids
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.providers.provider import MAX_DEPTH, Provider, Share
@@ -43,6 +43,19 @@ class ProviderDefinition:
     aggregates: frozenset[str] | None = None
     shares: tuple[ShareRecord, ...] = ()
     kinds: tuple[KindRecord, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptDefinition:
+    """A provider as kept: its definition, at a generation, in the tree of a root."""
+
+    definition: ProviderDefinition
+    generation: int
+    root_uuid: str
+
+
+#: Providers of some trees as kept, by uuid, parents before children.
+KeptDefinitions: TypeAlias = Mapping[str, KeptDefinition]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,42 +142,40 @@ def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
     """
     wanted.check()
     wanted.check_shares()
-    before = {} if kept is None else {p.uuid or "": (p, up) for p, up in kept.parents()}
+    before = {} if kept is None else kept_of([kept])
     uuid_of = _match(before, wanted)
-    kept_names = {provider.name: uuid for uuid, (provider, _) in before.items()}
     names = {provider.name: uuid_of[id(provider)] for provider in wanted.walk()}
-    creates: list[ProviderDefinition] = []
-    updates: list[ProviderUpdate] = []
+    wants: list[ProviderDefinition] = []
     for provider, parent in wanted.parents():
         uuid = uuid_of[id(provider)]
-        above = None if parent is None else uuid_of[id(parent)]
-        wants = definition_of(provider, uuid, above, names)
         if uuid in before:
-            has = _kept_definition(*before[uuid], kept_names)
-            updates += _update(before[uuid][0], has, provider, wants)
-        else:
-            creates.append(wants)
-    stays = set(uuid_of.values())
-    gone = [provider for uuid, (provider, _) in before.items() if uuid not in stays]
-    updates += _parents_of_changed_children(before, kept_names, creates, updates, gone)
-    return DefinitionChanges(
-        wanted.name,
-        tuple(creates),
-        tuple(updates),
-        tuple(ProviderRemoval(p.uuid or "", p.name, p.generation or 0) for p in reversed(gone)),
-    )
+            _check_generation(before[uuid], provider)
+        above = None if parent is None else uuid_of[id(parent)]
+        wants.append(definition_of(provider, uuid, above, names))
+    return changes_between(wanted.name, before, wants)
 
 
-_ByUUID = Mapping[str, tuple[Provider, Provider | None]]  # by uuid, with the parent
+def kept_of(roots: Iterable[Provider]) -> dict[str, KeptDefinition]:
+    """Return the providers of trees that were read as they are kept. Cost: linear."""
+    found: dict[str, KeptDefinition] = {}
+    for root in roots:
+        names = {provider.name: provider.uuid or "" for provider in root.walk()}
+        for one, parent in root.parents():
+            above = None if parent is None else parent.uuid
+            definition = definition_of(one, one.uuid or "", above, names)
+            found[definition.uuid] = KeptDefinition(
+                definition, one.generation or 0, root.uuid or ""
+            )
+    return found
 
 
-def _match(before: _ByUUID, wanted: Provider) -> dict[int, str]:
+def _match(before: KeptDefinitions, wanted: Provider) -> dict[int, str]:
     """Return the uuid of each wanted provider: its own, that of its name, or a new one.
 
     A name stands for a kept provider only if no wanted one claims that by its uuid.
     """
     claimed = {provider.uuid for provider in wanted.walk()}
-    by_name = {p.name: uuid for uuid, (p, _) in before.items() if uuid not in claimed}
+    by_name = {kept.definition.name: uuid for uuid, kept in before.items() if uuid not in claimed}
     found: dict[int, str] = {}
     for provider in wanted.walk():
         known = provider.uuid if provider.uuid is not None else by_name.get(provider.name)
@@ -174,18 +185,53 @@ def _match(before: _ByUUID, wanted: Provider) -> dict[int, str]:
     return found
 
 
-def _kept_definition(
-    kept: Provider, parent: Provider | None, names: Mapping[str, str]
-) -> ProviderDefinition:
-    return definition_of(kept, kept.uuid or "", None if parent is None else parent.uuid, names)
+def _check_generation(kept: KeptDefinition, wanted: Provider) -> None:
+    if wanted.generation not in (None, kept.generation):
+        raise exceptions.StaleDefinition(
+            kept.definition.name, f"read at generation {wanted.generation}, now {kept.generation}"
+        )
+
+
+def changes_between(
+    root: str, kept: KeptDefinitions, wanted: Iterable[ProviderDefinition]
+) -> DefinitionChanges:
+    """Return what turns some trees into others: what is not wanted goes. Cost: linear.
+
+    :param root: what the changes are called
+    :param wanted: all of the trees, parents before children
+
+    >>> uuid = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+    >>> host = ProviderDefinition(uuid, "host0", None, (), frozenset())
+    >>> print(changes_between("host0", {}, [host]))
+    + host0
+    """
+    creates: list[ProviderDefinition] = []
+    updates: list[ProviderUpdate] = []
+    stays: set[str] = set()
+    for one in wanted:
+        before = kept.get(one.uuid)
+        if before is None:
+            creates.append(one)
+            continue
+        stays.add(one.uuid)
+        if one is not before.definition:
+            updates += _update(before, one)
+    gone = [uuid for uuid in kept if uuid not in stays] if len(stays) < len(kept) else []
+    updates += _parents_of_changed_children(kept, creates, updates, gone)
+    removals = ((kept[uuid].definition, kept[uuid].generation) for uuid in reversed(gone))
+    return DefinitionChanges(
+        root,
+        tuple(creates),
+        tuple(updates),
+        tuple(ProviderRemoval(one.uuid, one.name, generation) for one, generation in removals),
+    )
 
 
 def _parents_of_changed_children(
-    before: _ByUUID,
-    names: Mapping[str, str],
+    kept: KeptDefinitions,
     creates: Iterable[ProviderDefinition],
     updates: Iterable[ProviderUpdate],
-    gone: Iterable[Provider],
+    gone: Iterable[str],
 ) -> Iterator[ProviderUpdate]:
     """Yield an update for each parent whose children come or go and that stays as it is.
 
@@ -193,21 +239,19 @@ def _parents_of_changed_children(
     """
     moved = {definition.parent_uuid for definition in creates}
     for update in updates:
-        above = before[update.definition.uuid][1]
-        if (None if above is None else above.uuid) != update.definition.parent_uuid:
-            moved |= {update.definition.parent_uuid, None if above is None else above.uuid}
-    leaving = {provider.uuid for provider in gone}
-    for provider in gone:
-        above = before[provider.uuid or ""][1]
-        moved.add(None if above is None else above.uuid)
-    updated = {update.definition.uuid for update in updates}
-    for uuid in before:
-        if uuid not in moved or uuid in leaving or uuid in updated:
-            continue
-        kept, parent = before[uuid]
-        same = _kept_definition(kept, parent, names)
-        nothing = frozenset[str]()
-        yield ProviderUpdate(same, kept.generation or 0, (), (), nothing, nothing, True)
+        above = kept[update.definition.uuid].definition.parent_uuid
+        if above != update.definition.parent_uuid:
+            moved |= {update.definition.parent_uuid, above}
+    moved |= {kept[uuid].definition.parent_uuid for uuid in gone}
+    moved -= {*gone, *(update.definition.uuid for update in updates)}
+    if moved.isdisjoint(kept):
+        return
+    for uuid, before in kept.items():
+        if uuid in moved:
+            nothing = frozenset[str]()
+            yield ProviderUpdate(
+                before.definition, before.generation, (), (), nothing, nothing, True
+            )
 
 
 def definition_of(
@@ -254,19 +298,12 @@ def to_records(
     return tuple(figures.values()), tuple(kinds)
 
 
-def _update(
-    kept: Provider, has: ProviderDefinition, wanted: Provider, wants: ProviderDefinition
-) -> list[ProviderUpdate]:
+def _update(before: KeptDefinition, wants: ProviderDefinition) -> list[ProviderUpdate]:
     """Return what turns one kept provider into the wanted one, nothing if it is that."""
-    if wanted.generation not in (None, kept.generation):
-        raise exceptions.StaleDefinition(
-            kept.name, f"read at generation {wanted.generation}, now {kept.generation}"
-        )
+    has = before.definition
     if wants.aggregates is None:
         wants = dataclasses.replace(wants, aggregates=has.aggregates)
-    if has == wants:
-        return []
-    return [update_of(has, wants, kept.generation or 0)]
+    return [] if has == wants else [update_of(has, wants, before.generation)]
 
 
 def update_of(

@@ -14,11 +14,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
-from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    KeptDefinitions,
+    ProviderDefinition,
+)
 from resource_objects.providers.disabled import FOREVER, Disabled
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
-from resource_objects.providers.row_diff import KeptDefinition, holdings, kept_definitions
+from resource_objects.providers.row_diff import holdings, kept_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 
 _Definitions: TypeAlias = Mapping[str, ProviderDefinition]
@@ -87,7 +91,7 @@ def check_definitions(
     return wanted
 
 
-def _check_generations(changes: DefinitionChanges, had: Mapping[str, KeptDefinition]) -> None:
+def _check_generations(changes: DefinitionChanges, had: KeptDefinitions) -> None:
     read = [(one.definition.uuid, one.definition.name, one.generation) for one in changes.updates]
     read += [(one.uuid, one.name, one.generation) for one in changes.removals]
     for uuid, name, generation in read:
@@ -102,9 +106,7 @@ def _check_generations(changes: DefinitionChanges, had: Mapping[str, KeptDefinit
             raise exceptions.ProviderExists(created.uuid)
 
 
-def _wanted(
-    changes: DefinitionChanges, had: Mapping[str, KeptDefinition]
-) -> dict[str, ProviderDefinition]:
+def _wanted(changes: DefinitionChanges, had: KeptDefinitions) -> dict[str, ProviderDefinition]:
     """Return the definitions while orders are carried out: what goes is still there."""
     wanted = {uuid: kept.definition for uuid, kept in had.items()}
     wanted.update((created.uuid, created) for created in changes.creates)

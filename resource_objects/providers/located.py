@@ -17,9 +17,12 @@ from resource_objects import exceptions, fields
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.allocation import Allocation
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    KeptDefinitions,
+    ProviderDefinition,
+)
 from resource_objects.providers.orders import ConsumerOrder, Mode, Use
-from resource_objects.providers.provider import Provider
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.located import (
@@ -473,7 +476,7 @@ class ChangedUnits:
     parts: frozenset[str]
 
 
-def check_parts(kept: Iterable[Provider], changes: DefinitionChanges) -> tuple[ChangedUnits, ...]:
+def check_parts(kept: KeptDefinitions, changes: DefinitionChanges) -> tuple[ChangedUnits, ...]:
     """Raise unless the parts of each tree that changes go together; return units that change.
 
     Cost: nothing where no part changes; else linear in the providers, and gathering those trees.
@@ -484,15 +487,15 @@ def check_parts(kept: Iterable[Provider], changes: DefinitionChanges) -> tuple[C
     stated = (*changes.creates, *(update.definition for update in changes.updates))
     if not any(map(_has_parts, stated)):
         return ()
-    before = {one.uuid or "": (one, up) for root in kept for one, up in root.parents()}
-    above = {uuid: None if up is None else up.uuid for uuid, (_, up) in before.items()}
-    names = {uuid: one.name for uuid, (one, _) in before.items()}
-    had = {uuid: own for uuid, (one, _) in before.items() if (own := dict(_kept_parts(one)))}
+    before = {uuid: one.definition for uuid, one in kept.items()}
+    above = {uuid: one.parent_uuid for uuid, one in before.items()}
+    names = {uuid: one.name for uuid, one in before.items()}
+    had = {uuid: dict(_parts_of(one)) for uuid, one in before.items() if _has_parts(one)}
     was_in = {uuid: _root(uuid, above) for uuid in had}
     has = dict(had)
     for one in stated:
         above[one.uuid], names[one.uuid] = one.parent_uuid, one.name
-        has[one.uuid] = dict(_stated_parts(one))
+        has[one.uuid] = dict(_parts_of(one))
     for removal in changes.removals:
         has.pop(removal.uuid, None)
     is_in = {uuid: _root(uuid, above) for uuid, own in has.items() if own}
@@ -527,9 +530,9 @@ def held_otherwise(
             yield where, name, unit, consumer
 
 
-def keeps_devices(provider: Provider) -> bool:
+def keeps_devices(definition: ProviderDefinition) -> bool:
     """Return whether a provider keeps a part whose units are devices."""
-    return any(isinstance(inventory, Identified) for _, inventory in provider.inventories.by_name())
+    return any(isinstance(inventory, Identified) for _, inventory in _structured(definition))
 
 
 def holders_of(columns: Columns, name: str) -> Iterator[str]:
@@ -567,19 +570,17 @@ def _has_parts(definition: ProviderDefinition) -> bool:
     return any(resource(kind.resource_class).is_located for kind in definition.kinds)
 
 
-def _kept_parts(provider: Provider) -> Iterator[tuple[str, Inventory]]:
-    for name, inventory in provider.inventories.by_name():
-        if resource(name).is_located:
-            yield name, inventory
+def _parts_of(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
+    return ((name, one) for name, one in _structured(definition) if resource(name).is_located)
 
 
-def _stated_parts(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
+def _structured(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
+    """Yield the inventories of a provider that are more than a figure."""
     records = {record.resource_class: record for record in definition.inventories}
     for kind in definition.kinds:
-        if resource(kind.resource_class).is_located:
-            own = [records[name] for name in kind.classes if name in records]
-            made = resource(kind.resource_class).inventory_from_kept(own, kind.body or None)
-            yield kind.resource_class, made
+        own = [records[name] for name in kind.classes if name in records]
+        made = resource(kind.resource_class).inventory_from_kept(own, kind.body or None)
+        yield kind.resource_class, made
 
 
 def _root(uuid: str, above: Mapping[str, str | None]) -> str:

@@ -18,9 +18,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    KeptDefinition,
+    KeptDefinitions,
+    ProviderDefinition,
+)
 from resource_objects.providers.listing import ListedProvider
-from resource_objects.providers.provider import Provider, kept_classes
+from resource_objects.providers.provider import Provider
 from resource_objects.resources import Inventories
 
 #: The trait of a pool.
@@ -108,19 +113,6 @@ class Member:
     is_pool: bool
 
     @classmethod
-    def of_provider(cls, kept: Provider, tree: str) -> Member:
-        """Return one of a provider as it was read."""
-        return cls(
-            kept.uuid or "",
-            kept.name,
-            kept.generation or 0,
-            tree,
-            frozenset(kept_classes(kept.inventories)),
-            kept.aggregates or frozenset(),
-            SHARES in kept.traits,
-        )
-
-    @classmethod
     def of_listed(cls, kept: ListedProvider) -> Member:
         """Return one of a provider as it was listed."""
         return cls(
@@ -205,42 +197,37 @@ class Gains:
         return tuple((uuid, members[uuid].generation) for uuid in found)
 
 
-def gains_of(kept: Iterable[Provider], changes: DefinitionChanges) -> Gains:
+def gains_of(kept: KeptDefinitions, changes: DefinitionChanges) -> Gains:
     """Return who gains by changes of some kept trees. Cost: linear in those that change."""
     wanted = {one.uuid: one for one in changes.creates}
     wanted.update((update.definition.uuid, update.definition) for update in changes.updates)
     gone = {removal.uuid for removal in changes.removals}
     changed = frozenset({*wanted, *gone})
     touched = {*changed, *(one.parent_uuid for one in wanted.values())}
-    read = {
-        one.uuid or "": (one, None if above is None else above.uuid)
-        for root in kept
-        if any(one.uuid in touched for one in root.walk())
-        for one, above in root.parents()
-    }
-    parents = {uuid: above for uuid, (_, above) in read.items()}
-    tops = _tops(parents)
-    before = _linked(Member.of_provider(one, tops[uuid]) for uuid, (one, _) in read.items())
+    trees = {kept[uuid].root_uuid for uuid in touched if uuid is not None and uuid in kept}
+    read = {uuid: one for uuid, one in kept.items() if one.root_uuid in trees}
+    before = _linked(
+        Member.of_definition(one.definition, one.generation, one.root_uuid) for one in read.values()
+    )
+    parents = {uuid: one.definition.parent_uuid for uuid, one in read.items()}
     parents.update((uuid, one.parent_uuid) for uuid, one in wanted.items())
     tops = _tops(parents)
     after = _linked(
-        _after(None if uuid not in read else read[uuid][0], wanted.get(uuid), tops[uuid])
-        for uuid in parents
-        if uuid not in gone
+        _after(read.get(uuid), wanted.get(uuid), tops[uuid]) for uuid in parents if uuid not in gone
     )
     gaining = frozenset(uuid for uuid, one in after.items() if one.gains_over(before.get(uuid)))
     return Gains(gaining, after, changed)
 
 
-def _after(kept: Provider | None, wanted: ProviderDefinition | None, tree: str) -> Member:
+def _after(kept: KeptDefinition | None, wanted: ProviderDefinition | None, tree: str) -> Member:
     """Return what one of them is in the end: at least one of both is given."""
-    had = None if kept is None else Member.of_provider(kept, tree)
-    if wanted is None:
-        assert had is not None
-        return had
-    member = Member.of_definition(wanted, 0 if had is None else had.generation, tree)
-    if wanted.aggregates is None and had is not None:  # nothing is said: they stay
-        return dataclasses.replace(member, aggregates=had.aggregates)
+    if kept is None or wanted is None:
+        only = wanted if kept is None else kept.definition
+        assert only is not None
+        return Member.of_definition(only, 0 if kept is None else kept.generation, tree)
+    member = Member.of_definition(wanted, kept.generation, tree)
+    if wanted.aggregates is None:  # nothing is said: they stay
+        return dataclasses.replace(member, aggregates=kept.definition.aggregates or frozenset())
     return member
 
 

@@ -7,18 +7,20 @@ to the other. Providers are the same where their uuids are, consumers where thei
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
+    KeptDefinition,
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
-    update_of,
+    changes_between,
 )
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -30,51 +32,66 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.plan import Plan
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
+_T = TypeVar("_T")
 _Holdings: TypeAlias = Mapping[str, Mapping[Key, Use]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KeptDefinition:
-    """A provider as kept: its definition, at a generation."""
-
-    definition: ProviderDefinition
-    generation: int
-    root_uuid: str
-
-
 def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
-    """Return what each provider is, by uuid, parents before children. Cost: linear."""
+    """Return what each provider is, by uuid, parents before children. Cost: linear.
+
+    What is equal is made once: most providers of a fleet have what others have.
+    """
     given = columns.providers
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
-    records: dict[int, list[InventoryRecord]] = defaultdict(list)
-    for number, *figures in zip(*columns.inventories, strict=True):
-        records[number].append(InventoryRecord(*figures).definition())
-    traits: dict[int, set[str]] = defaultdict(set)
-    for number, trait in zip(*columns.traits, strict=True):
-        traits[number].add(trait)
-    aggregates: dict[int, set[str]] = defaultdict(set)
-    for number, aggregate in zip(*columns.aggregates, strict=True):
-        aggregates[number].add(aggregate)
+    records = _Equal(
+        columns.inventories[:-1],  # without what is used
+        lambda some: tuple(InventoryRecord(*figures) for figures in sorted(some, key=_first)),
+    )
+    traits = _Equal(columns.traits, lambda some: frozenset(name for (name,) in some))
+    aggregates = _Equal(columns.aggregates, lambda some: frozenset(name for (name,) in some))
+    kinds = _Equal(
+        columns.kinds, lambda some: tuple(KindRecord(*kind) for kind in sorted(some, key=_first))
+    )
     shares: dict[int, list[ShareRecord]] = defaultdict(list)
     for number, kind, of_id, of_class, factor in zip(*columns.shares, strict=True):
         shares[number].append(ShareRecord(kind, uuid[of_id], of_class, factor))
-    kinds: dict[int, list[KindRecord]] = defaultdict(list)
-    for number, kind, classes, body in zip(*columns.kinds, strict=True):
-        kinds[number].append(KindRecord(kind, tuple(classes), body))
     found: dict[str, KeptDefinition] = {}
     for number, own, name, parent, root, generation in zip(*given[:6], strict=True):
         definition = ProviderDefinition(
             own,
             name,
             None if parent is None else uuid[parent],
-            tuple(sorted(records[number], key=lambda record: record.resource_class)),
-            frozenset(traits[number]),
-            frozenset(aggregates[number]),
-            tuple(sorted(shares[number])),
-            tuple(sorted(kinds[number], key=lambda kind: kind.resource_class)),
+            records.of(number),
+            traits.of(number),
+            aggregates.of(number),
+            tuple(sorted(shares[number])) if number in shares else (),
+            kinds.of(number),
         )
         found[own] = KeptDefinition(definition, generation, uuid[root])
     return found
+
+
+_first = operator.itemgetter(0)
+
+
+class _Equal(Generic[_T]):
+    """What is made of the rows of each provider, once of equal rows."""
+
+    def __init__(
+        self, table: Sequence[Sequence[Any]], make: Callable[[tuple[Any, ...]], _T]
+    ) -> None:
+        self._make = make
+        self._rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for number, row in zip(table[0], zip(*table[1:], strict=True), strict=True):
+            self._rows[number].append(row)
+        self._made: dict[tuple[Any, ...], _T] = {}
+
+    def of(self, number: int) -> _T:
+        rows = tuple(self._rows.get(number, ()))
+        found = self._made.get(rows)
+        if found is None:
+            found = self._made[rows] = self._make(rows)
+        return found
 
 
 def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:
@@ -119,16 +136,9 @@ def diff_rows(
 def _changes(
     had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
 ) -> DefinitionChanges:
-    creates = tuple(kept.definition for uuid, kept in has.items() if uuid not in had)
-    updates = tuple(_updates(had, has))
-    removals = tuple(
-        ProviderRemoval(uuid, kept.definition.name, kept.generation)
-        for uuid, kept in reversed(list(had.items()))
-        if uuid not in has
-    )
-    return DefinitionChanges(
-        _root(had, has, creates, updates, removals), creates, updates, removals
-    )
+    found = changes_between("", had, (kept.definition for kept in has.values()))
+    root = _root(had, has, found.creates, found.updates, found.removals)
+    return dataclasses.replace(found, root=root)
 
 
 def _root(
@@ -146,32 +156,6 @@ def _root(
     if len(names) == 1:
         return names.pop()
     return subject_of(names).replace("consumers", "trees")
-
-
-def _updates(
-    had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
-) -> Iterator[ProviderUpdate]:
-    regrouped = set(_regrouped(had, has))
-    for uuid, kept in had.items():
-        if uuid not in has:
-            continue
-        before, after = kept.definition, has[uuid].definition
-        if before != after:
-            yield update_of(before, after, kept.generation)
-        elif uuid in regrouped:
-            nothing = frozenset[str]()
-            yield ProviderUpdate(after, kept.generation, (), (), nothing, nothing, True)
-
-
-def _regrouped(
-    had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
-) -> Iterator[str | None]:
-    """Yield the parents whose children come or go: their generation tells it."""
-    for uuid in {**had, **has}:
-        old = had[uuid].definition.parent_uuid if uuid in had else None
-        new = has[uuid].definition.parent_uuid if uuid in has else None
-        if (uuid in had) != (uuid in has) or old != new:
-            yield from (old, new)
 
 
 def _orders(

@@ -26,7 +26,8 @@ from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    ProviderDefinition,
+    KeptDefinition,
+    KeptDefinitions,
     ProviderRemoval,
     merge_changes,
 )
@@ -218,17 +219,17 @@ class _Comparer:
         keys = [names.provider_key(entry.name) for entry in some]
         columns = self._ledger.backend.read(*keys, allocations=False) if keys else Columns()
         kept, every = _kept(columns)
+        taken = frozenset(columns.providers.name)
         told: list[DefinitionChanges | None] = []
         others: list[tuple[Entry, str]] = []
         for entry, key in zip(some, keys, strict=True):
-            told.append(self._patterns.changes(entry, kept.get(key), every))
+            told.append(self._patterns.changes(entry, kept.get(key), taken))
             if told[-1] is None:
                 others.append((entry, key))
-        read = trees(columns) if others else []
-        worked_out = iter(self._worked_out(others, read))
+        worked_out = iter(self._worked_out(others, trees(columns)) if others else ())
         changes = tuple(next(worked_out) if one is None else one for one in told)
         disabling = tuple(self._disabling(columns, every, changes, some))
-        return Comparison(read, changes, disabling=disabling)
+        return Comparison(every, changes, disabling=disabling)
 
     def _worked_out(
         self, some: Sequence[tuple[Entry, str]], read: Sequence[Provider]
@@ -282,7 +283,7 @@ class _Comparer:
     def _disabling(
         self,
         columns: Columns,
-        kept: Kept,
+        kept: KeptDefinitions,
         changes: Iterable[DefinitionChanges],
         some: Sequence[Entry],
     ) -> Iterator[DisableOrder]:
@@ -292,7 +293,7 @@ class _Comparer:
             wanted |= outages_of(entry, self._prune)
         if not wanted:
             return
-        uuids = {name: one.uuid for name, one in kept.items()}
+        uuids = {one.definition.name: uuid for uuid, one in kept.items()}
         for change in changes:
             made = (*change.creates, *(one.definition for one in change.updates))
             uuids |= {one.name: one.uuid for one in made}
@@ -307,13 +308,13 @@ class _Comparer:
                 yield DisableOrder(uuids[name], outage.reason, outage.until)
 
 
-def _kept(columns: Columns) -> tuple[dict[str, Kept], Kept]:
-    """Return the trees in columns by the name and the uuid of their roots, and all providers."""
-    below: dict[str, dict[str, ProviderDefinition]] = defaultdict(dict)
-    every: dict[str, ProviderDefinition] = {}
-    for one in kept_definitions(columns).values():
-        below[one.root_uuid][one.definition.name] = every[one.definition.name] = one.definition
-    roots = {one.uuid: one.name for one in every.values() if one.parent_uuid is None}
+def _kept(columns: Columns) -> tuple[dict[str, Kept], dict[str, KeptDefinition]]:
+    """Return trees by the name and the uuid of their roots, and all providers by uuid."""
+    every = kept_definitions(columns)
+    below: dict[str, dict[str, KeptDefinition]] = defaultdict(dict)
+    for one in every.values():
+        below[one.root_uuid][one.definition.name] = one
+    roots = {uuid: every[uuid].definition.name for uuid in below}
     return {key: below[uuid] for uuid, name in roots.items() for key in (uuid, name)}, every
 
 

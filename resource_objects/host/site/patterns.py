@@ -2,90 +2,198 @@
 
 Working out a tree makes objects and checks them, which takes most of the time of applying a file.
 What comes of it are records. Those of the next machine of the same entry are the same, with other
-names and uuids; and a machine that is kept as these records say is as the file says.
+names and uuids; beside what is kept of it, each provider has what its entry says, and for the rest
+what it had. Where more than that has to be looked at (a provider that moves, a structure that
+changes, shares that may lead nowhere, names that are uuids), the tree is worked out.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 from resource_objects import exceptions, names
 from resource_objects.host.site.parts import Entry, PartInventories, SitePart
-from resource_objects.host.site.trees import names_below, tree_of
+from resource_objects.host.site.trees import providers_below, tree_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
+    KeptDefinition,
     ProviderDefinition,
     ShareRecord,
+    changes_between,
     diff,
 )
+from resource_objects.providers.provider import check_shares
 
-#: The providers of a tree that is kept, by name.
-Kept = Mapping[str, ProviderDefinition]
+#: Providers that are kept, by name.
+Kept = Mapping[str, KeptDefinition]
+
+#: What a machine is called while its entry is looked at: nobody is.
+_MACHINE = "\0"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A provider of a pattern. Others of it are known by their places among its names.
+
+    ``shares`` are ``(class, place, class there, factor)``.
+    """
+
+    made: ProviderDefinition
+    part: SitePart
+    place: int
+    above: int | None
+    shares: tuple[tuple[str, int, str, int], ...]
+
+    def definition(self, called: Sequence[str], uuid: Sequence[str]) -> ProviderDefinition:
+        """Return what makes it under another name."""
+        made = self.made
+        return ProviderDefinition(
+            uuid[self.place],
+            called[self.place],
+            None if self.above is None else uuid[self.above],
+            made.inventories,
+            made.traits,
+            made.aggregates,
+            self.shares_of(uuid),
+            made.kinds,
+        )
+
+    def shares_of(self, uuid: Sequence[str]) -> tuple[ShareRecord, ...]:
+        found = [ShareRecord(name, uuid[at], of, factor) for name, at, of, factor in self.shares]
+        return tuple(sorted(found) if len(found) > 1 else found)
+
+    def beside(self, kept: ProviderDefinition, uuid: Sequence[str], prune: bool) -> _Beside:
+        """Return what it is beside what is kept of it; that itself if it is so already."""
+        made, part = self.made, self.part
+        inventories, shares = kept.inventories, kept.shares
+        says_inventories = prune or part.says_inventories
+        if says_inventories:
+            shares = self.shares_of(uuid)
+            if not _alike(made.kinds, kept.kinds):
+                return None, True
+            if not _alike(made.inventories, inventories):
+                inventories = made.inventories
+        traits = made.traits
+        if part.traits is None and not prune:
+            traits |= kept.traits
+        aggregates = kept.aggregates if made.aggregates is None else made.aggregates
+        had = (kept.inventories, kept.traits, kept.aggregates, kept.shares)
+        if (inventories, traits, aggregates, shares) == had:
+            return kept, not says_inventories
+        own = (kept.uuid, kept.name, kept.parent_uuid)
+        found = ProviderDefinition(*own, inventories, traits, aggregates, shares, kept.kinds)
+        return found, not says_inventories
+
+
+#: A provider, None where it has to be worked out; and whether its shares are those that were kept.
+_Beside = tuple[ProviderDefinition | None, bool]
+
+
+def _alike(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Return whether both are the same few records, in whichever order."""
+    if some == others:
+        return True
+    return len(some) == len(others) and all(one in others for one in some)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pattern:
     """The providers of a machine, parents before children.
 
-    ``place`` is where each, known by its uuid, stands in a list of their names.
+    ``below`` are the names of those below it: whether it begins with that of the machine, and what
+    follows.
     """
 
-    providers: tuple[ProviderDefinition, ...]
-    place: Mapping[str, int]
+    pieces: tuple[Piece, ...]
+    below: tuple[tuple[bool, str], ...]
 
     @classmethod
-    def of(cls, made: DefinitionChanges, called: Sequence[str]) -> Self:
-        """Return the pattern of a machine that would be made, whose providers are called so."""
-        place = {name: number for number, name in enumerate(called)}
-        return cls(made.creates, {one.uuid: place[one.name] for one in made.creates})
-
-    def named(self, called: Sequence[str], uuid: Sequence[str]) -> Iterator[ProviderDefinition]:
-        """Yield the providers under other names and uuids."""
-        for one in self.providers:
-            at = self.place[one.uuid]
-            above = None if one.parent_uuid is None else uuid[self.place[one.parent_uuid]]
-            yield ProviderDefinition(
-                uuid[at],
-                called[at],
-                above,
-                one.inventories,
-                one.traits,
-                one.aggregates,
-                tuple(sorted(self._share(share, uuid) for share in one.shares)),
-                one.kinds,
+    def of(cls, made: DefinitionChanges, entry: Entry) -> Self:
+        """Return the pattern of an entry, given what makes a machine of it."""
+        told = [(entry.name, entry.part), *providers_below(entry.part, entry.name)]
+        place = {name: number for number, (name, _) in enumerate(told)}
+        at = {one.uuid: place[one.name] for one in made.creates}
+        pieces = (
+            Piece(
+                one,
+                told[at[one.uuid]][1],
+                at[one.uuid],
+                None if one.parent_uuid is None else at[one.parent_uuid],
+                tuple((s.resource_class, at[s.of_uuid], s.of_class, s.factor) for s in one.shares),
             )
+            for one in made.creates
+        )
+        below = (name for name, _ in providers_below(entry.part, _MACHINE))
+        return cls(
+            tuple(pieces),
+            tuple((name[:1] == _MACHINE, name.removeprefix(_MACHINE)) for name in below),
+        )
 
-    def _share(self, share: ShareRecord, uuid: Sequence[str]) -> ShareRecord:
-        of_uuid = uuid[self.place[share.of_uuid]]
-        return ShareRecord(share.resource_class, of_uuid, share.of_class, share.factor)
+    def called(self, machine: str) -> tuple[str, ...]:
+        """Return the names of the providers of a machine, by their places."""
+        return machine, *(machine + name if is_its else name for is_its, name in self.below)
 
-    def made(self, root: str, called: Sequence[str]) -> DefinitionChanges:
+    def made(self, called: Sequence[str]) -> DefinitionChanges:
         """Return what makes a machine of it."""
         new = [str(uuids.uuid4()) for _ in called]
-        return DefinitionChanges(root, tuple(self.named(called, new)))
+        made = (piece.definition(called, new) for piece in self.pieces)
+        return DefinitionChanges(called[0], tuple(made))
 
-    def is_kept(self, called: Sequence[str], kept: Kept) -> bool:
-        """Return whether a tree is kept as this says."""
-        if len(kept) != len(called) or not all(name in kept for name in called):
-            return False
-        found = self.named(called, [kept[name].uuid for name in called])
-        return all(_is_same(one, kept[one.name]) for one in found)
+    def changed(self, called: Sequence[str], kept: Kept, prune: bool) -> DefinitionChanges | None:
+        """Return what a machine that is kept is to be changed by, None if it must be worked out."""
+        uuid = [
+            kept[name].definition.uuid if name in kept else str(uuids.uuid4()) for name in called
+        ]
+        wanted: list[ProviderDefinition] = []
+        found = changed = 0
+        keeps_shares = False
+        for piece in self.pieces:
+            had = kept.get(called[piece.place])
+            if had is None:
+                wanted.append(piece.definition(called, uuid))
+                changed += 1
+                continue
+            found += 1
+            if had.definition.parent_uuid != (None if piece.above is None else uuid[piece.above]):
+                return None
+            one, is_of_kept = piece.beside(had.definition, uuid, prune)
+            if one is None:
+                return None
+            wanted.append(one)
+            changed += one is not had.definition
+            keeps_shares = keeps_shares or (is_of_kept and bool(one.shares))
+        goes = len(kept) - found if prune else 0
+        if not changed and not goes:
+            return DefinitionChanges(called[0])
+        if found < len(kept) and not prune:
+            said = frozenset(called)
+            left = [one.definition for name, one in kept.items() if name not in said]
+            wanted += left
+            keeps_shares = keeps_shares or any(one.shares for one in left)
+        if keeps_shares and not _shares_lead_on(wanted):
+            return None
+        by_uuid = {one.definition.uuid: one for one in kept.values()}
+        return changes_between(called[0], by_uuid, wanted)
 
 
-def _is_same(wanted: ProviderDefinition, kept: ProviderDefinition) -> bool:
-    return (
-        wanted.parent_uuid == kept.parent_uuid
-        and wanted.traits == kept.traits
-        and wanted.aggregates in (None, kept.aggregates)
-        and wanted.shares == kept.shares
-        and len(wanted.inventories) == len(kept.inventories)
-        and all(one in kept.inventories for one in wanted.inventories)
-        and len(wanted.kinds) == len(kept.kinds)
-        and all(one in kept.kinds for one in wanted.kinds)
-    )
+def _shares_lead_on(wanted: Sequence[ProviderDefinition]) -> bool:
+    """Return whether the shares of a tree are as they may be."""
+    there = {(one.uuid, record.resource_class) for one in wanted for record in one.inventories}
+    shares = [
+        ((one.uuid, share.resource_class), (share.of_uuid, share.of_class))
+        for one in wanted
+        for share in one.shares
+    ]
+    if not there.issuperset(end for pair in shares for end in pair):
+        return False
+    try:
+        check_shares(shares, {one.uuid: None for one in wanted}, {})
+    except exceptions.StaleDefinition:
+        return False
+    return True
 
 
 class Patterns:
@@ -96,23 +204,26 @@ class Patterns:
         self._prune = prune
         self._found: dict[tuple[int, bool], tuple[SitePart, Pattern | None]] = {}
 
-    def changes(self, entry: Entry, kept: Kept | None, others: Kept) -> DefinitionChanges | None:
+    def changes(
+        self, entry: Entry, kept: Kept | None, taken: Collection[str]
+    ) -> DefinitionChanges | None:
         """Return what a machine is to be changed by, None where that has to be worked out.
 
         :param kept: the providers of its tree, None if it is not kept
-        :param others: those of all trees that were read
+        :param taken: the names of all providers that were read
         """
         pattern = self._pattern(entry)
         if pattern is None:
             return None
-        called = _called(entry)
-        if kept is not None:
-            return DefinitionChanges(entry.name) if pattern.is_kept(called, kept) else None
-        if len(set(called)) != len(called) or not others.keys().isdisjoint(called):
+        called = pattern.called(entry.name)
+        new = called if kept is None else [name for name in called if name not in kept]
+        if len(set(called)) != len(called) or any(name in taken for name in new):
             return None
-        if any(names.is_uuid(names.provider_name(name)) for name in called):
+        if any(names.is_uuid(names.provider_name(name)) for name in new):
             return None
-        return pattern.made(entry.name, called)
+        if kept is None:
+            return pattern.made(called)
+        return pattern.changed(called, kept, self._prune)
 
     def _pattern(self, entry: Entry) -> Pattern | None:
         key = id(entry.part), entry.is_pool
@@ -124,12 +235,6 @@ class Patterns:
     def _worked_out(self, entry: Entry) -> Pattern | None:
         """Return the pattern of an entry, None if it can be nothing by itself."""
         try:
-            made = diff(None, tree_of(entry, None, self._had, self._prune))
-            return Pattern.of(made, _called(entry))
+            return Pattern.of(diff(None, tree_of(entry, None, self._had, self._prune)), entry)
         except exceptions.InvalidInput:
             return None
-
-
-def _called(entry: Entry) -> tuple[str, ...]:
-    """Return the names of all that an entry makes, always in one order."""
-    return (entry.name, *names_below(entry.part, entry.name))

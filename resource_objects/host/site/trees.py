@@ -21,7 +21,7 @@ def tree_of(entry: Entry, kept: Provider | None, had: PartInventories, prune: bo
     :param prune: whether what is not named goes, instead of being left alone
     """
     known = {} if kept is None else {one.name: one for one in kept.walk()}
-    said = {entry.name, *names_below(entry.part, entry.name)}
+    said = {entry.name, *(below for below, _ in providers_below(entry.part, entry.name))}
     return _Tree(entry, had, known, said, prune).provider(entry.part, entry.name)
 
 
@@ -124,9 +124,12 @@ def _left(kept: Provider, said: Collection[str]) -> Provider:
     )
 
 
-def names_below(part: SitePart, name: str) -> Iterator[str]:
-    """Yield the names of all that an entry makes below a provider, parents before children."""
+def providers_below(part: SitePart, name: str) -> Iterator[tuple[str, SitePart]]:
+    """Yield the names of all that an entry makes below a provider, parents before children.
+
+    Each with its own entry.
+    """
     for child in part.children:
         for below in expanded(child.name, name):
-            yield below
-            yield from names_below(child, below)
+            yield below, child
+            yield from providers_below(child, below)
