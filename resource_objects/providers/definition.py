@@ -318,13 +318,17 @@ def update_of(
         generation,
         changed=tuple(record for name, record in has.items() if had.get(name) != record),
         removed=tuple(name for name in had if name not in has),
-        traits_added=after.traits - before.traits,
-        traits_removed=before.traits - after.traits,
-        aggregates_added=is_in - was_in,
-        aggregates_removed=was_in - is_in,
+        traits_added=_more(after.traits, before.traits),
+        traits_removed=_more(before.traits, after.traits),
+        aggregates_added=_more(is_in, was_in),
+        aggregates_removed=_more(was_in, is_in),
         shares_changed=before.shares != after.shares,
         kinds_changed=before.kinds != after.kinds,
     )
+
+
+def _more(some: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    return some - others or _NOTHING  # of thousands of updates, that one
 
 
 def _said(update: ProviderUpdate) -> str:

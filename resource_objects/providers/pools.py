@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.providers.definition import (
@@ -95,8 +96,7 @@ def pools_of(
 # --- nothing is counted twice ---
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """What matters of a provider for pools.
 
     ``tree`` is the uuid of its root, ``classes`` are what it counts, ``aggregates`` the links that
@@ -133,7 +133,7 @@ class Member:
             wanted.name,
             generation,
             tree,
-            frozenset(record.resource_class for record in wanted.inventories),
+            classes_of(wanted),
             wanted.aggregates or frozenset(),
             SHARES in wanted.traits,
         )
@@ -153,15 +153,16 @@ class Member:
 def _linked(members: Iterable[Member]) -> dict[str, Member]:
     """Return members of whole trees by uuid, with the links that count of each."""
     given = list(members)
-    links: dict[str, set[str]] = defaultdict(set)
+    links: dict[str, frozenset[str]] = {}
     for one in given:
         if not one.is_pool:
-            links[one.tree] |= one.aggregates
-    of_tree = {tree: frozenset(found) for tree, found in links.items()}
+            found = links.setdefault(one.tree, one.aggregates)
+            if not one.aggregates <= found:
+                links[one.tree] = found | one.aggregates
     return {
         one.uuid: one
-        if one.is_pool or one.aggregates == of_tree[one.tree]
-        else dataclasses.replace(one, aggregates=of_tree[one.tree])
+        if one.is_pool or one.aggregates == links[one.tree]
+        else one._replace(aggregates=links[one.tree])
         for one in given
     }
 
@@ -203,6 +204,8 @@ def gains_of(kept: KeptDefinitions, changes: DefinitionChanges) -> Gains:
     wanted.update((update.definition.uuid, update.definition) for update in changes.updates)
     gone = {removal.uuid for removal in changes.removals}
     changed = frozenset({*wanted, *gone})
+    if not any(_may_gain(kept.get(uuid), one) for uuid, one in wanted.items()):
+        return Gains(frozenset(), {}, changed)
     touched = {*changed, *(one.parent_uuid for one in wanted.values())}
     trees = {kept[uuid].root_uuid for uuid in touched if uuid is not None and uuid in kept}
     read = {uuid: one for uuid, one in kept.items() if one.root_uuid in trees}
@@ -219,6 +222,27 @@ def gains_of(kept: KeptDefinitions, changes: DefinitionChanges) -> Gains:
     return Gains(gaining, after, changed)
 
 
+def _may_gain(kept: KeptDefinition | None, wanted: ProviderDefinition) -> bool:
+    """Return whether a provider may count more, or link its tree to more, than before."""
+    if kept is None:
+        return True
+    had = kept.definition
+    return (
+        (SHARES in wanted.traits) is not (SHARES in had.traits)
+        or wanted.parent_uuid != had.parent_uuid
+        or not (wanted.aggregates or frozenset()) <= (had.aggregates or frozenset())
+        or not classes_of(wanted) <= classes_of(had)
+    )
+
+
+def classes_of(definition: ProviderDefinition) -> frozenset[str]:
+    """Return the classes that the inventories of a provider are counted in."""
+    return _set_of(tuple([record.resource_class for record in definition.inventories]))
+
+
+_set_of: Callable[[tuple[str, ...]], frozenset[str]] = functools.lru_cache(1024)(frozenset)
+
+
 def _after(kept: KeptDefinition | None, wanted: ProviderDefinition | None, tree: str) -> Member:
     """Return what one of them is in the end: at least one of both is given."""
     if kept is None or wanted is None:
@@ -227,7 +251,7 @@ def _after(kept: KeptDefinition | None, wanted: ProviderDefinition | None, tree:
         return Member.of_definition(only, 0 if kept is None else kept.generation, tree)
     member = Member.of_definition(wanted, kept.generation, tree)
     if wanted.aggregates is None:  # nothing is said: they stay
-        return dataclasses.replace(member, aggregates=kept.definition.aggregates or frozenset())
+        return member._replace(aggregates=kept.definition.aggregates or frozenset())
     return member
 
 

@@ -7,10 +7,11 @@ to the other. Providers are the same where their uuids are, consumers where thei
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
@@ -43,29 +44,32 @@ def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
     """
     given = columns.providers
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
-    records = _Equal(
+    records = _of_each(
         columns.inventories[:-1],  # without what is used
-        lambda some: tuple(InventoryRecord(*figures) for figures in sorted(some, key=_first)),
+        lambda some: tuple([InventoryRecord(*figures) for figures in sorted(some, key=_first)]),
     )
-    traits = _Equal(columns.traits, lambda some: frozenset(name for (name,) in some))
-    aggregates = _Equal(columns.aggregates, lambda some: frozenset(name for (name,) in some))
-    kinds = _Equal(
-        columns.kinds, lambda some: tuple(KindRecord(*kind) for kind in sorted(some, key=_first))
+    traits = _of_each(columns.traits, lambda some: frozenset([name for (name,) in some]))
+    aggregates = _of_each(columns.aggregates, lambda some: frozenset([name for (name,) in some]))
+    kinds = _of_each(
+        columns.kinds, lambda some: tuple([KindRecord(*kind) for kind in sorted(some, key=_first)])
     )
-    shares: dict[int, list[ShareRecord]] = defaultdict(list)
-    for number, kind, of_id, of_class, factor in zip(*columns.shares, strict=True):
-        shares[number].append(ShareRecord(kind, uuid[of_id], of_class, factor))
+    shared = _of_each(columns.shares, tuple)
+    nothing = frozenset[str]()
     found: dict[str, KeptDefinition] = {}
     for number, own, name, parent, root, generation in zip(*given[:6], strict=True):
+        shares = [
+            ShareRecord(kind, uuid[of_id], of_class, factor)
+            for kind, of_id, of_class, factor in shared.get(number, ())
+        ]
         definition = ProviderDefinition(
             own,
             name,
             None if parent is None else uuid[parent],
-            records.of(number),
-            traits.of(number),
-            aggregates.of(number),
-            tuple(sorted(shares[number])) if number in shares else (),
-            kinds.of(number),
+            records.get(number, ()),
+            traits.get(number, nothing),
+            aggregates.get(number, nothing),
+            tuple(sorted(shares) if len(shares) > 1 else shares),
+            kinds.get(number, ()),
         )
         found[own] = KeptDefinition(definition, generation, uuid[root])
     return found
@@ -74,24 +78,20 @@ def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
 _first = operator.itemgetter(0)
 
 
-class _Equal(Generic[_T]):
-    """What is made of the rows of each provider, once of equal rows."""
-
-    def __init__(
-        self, table: Sequence[Sequence[Any]], make: Callable[[tuple[Any, ...]], _T]
-    ) -> None:
-        self._make = make
-        self._rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-        for number, row in zip(table[0], zip(*table[1:], strict=True), strict=True):
-            self._rows[number].append(row)
-        self._made: dict[tuple[Any, ...], _T] = {}
-
-    def of(self, number: int) -> _T:
-        rows = tuple(self._rows.get(number, ()))
-        found = self._made.get(rows)
-        if found is None:
-            found = self._made[rows] = self._make(rows)
-        return found
+def _of_each(
+    table: Sequence[Sequence[Any]], make: Callable[[tuple[Any, ...]], _T]
+) -> dict[int, _T]:
+    """Return what is made of the rows of each provider, by its number; once of equal rows."""
+    rows = sorted(zip(table[0], zip(*table[1:], strict=True), strict=True), key=_first)
+    made: dict[tuple[Any, ...], _T] = {}
+    found: dict[int, _T] = {}
+    for number, some in itertools.groupby(rows, _first):
+        own = tuple([row for _, row in some])
+        one = made.get(own)
+        if one is None:
+            one = made[own] = make(own)
+        found[number] = one
+    return found
 
 
 def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:

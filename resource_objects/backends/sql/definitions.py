@@ -216,15 +216,11 @@ class Definition:
         """Write inventories, with what is shared of them."""
         numbers = self._providers.numbers
         for definition, share in self._wanted_shares():
-            stale = exceptions.StaleDefinition(definition.name, f"{share.of_class} is gone")
             if share.of_uuid not in numbers:
-                raise stale
-            self._shares.want(
-                (numbers[definition.uuid], classes[share.resource_class]),
-                (numbers[share.of_uuid], classes[share.of_class]),
-                share.factor,
-                stale,
-            )
+                raise _no_target(definition.name, share.of_class)
+            sharer = numbers[definition.uuid], classes[share.resource_class]
+            of = numbers[share.of_uuid], classes[share.of_class]
+            self._shares.want(sharer, of, share.factor, definition.name, share.of_class)
         changed = [update for update in self._changes.updates if update.shares_changed]
         self._shares.find([numbers[update.definition.uuid] for update in changed])
         made = [numbers[created.uuid] for created in self._changes.creates]
@@ -721,24 +717,27 @@ def check_trees(connection: Connection, roots: Iterable[int]) -> None:
         check_shares(shares, root_of, name_of)
 
 
+def _no_target(name: str, of_class: str) -> exceptions.StaleDefinition:
+    return exceptions.StaleDefinition(name, f"{of_class} is gone")
+
+
 class ShareChanges:
     """What becomes of the shares of some providers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._wanted: dict[Pair, int] = {}
-        self._stale: dict[Pair, exceptions.LedgerError] = {}
+        self._sharers: dict[int, str] = {}  # names, by number
+        self._classes: dict[int, str] = {}
         self._kept: dict[Pair, int] = {}
         self.recounted: set[int] = set()  #: providers of which more or less is used now
 
-    def want(
-        self, sharer: NumberKey, of: NumberKey, factor: int, stale: exceptions.LedgerError
-    ) -> None:
-        """Say what is shared; ``stale`` is raised if one of the two is not there."""
+    def want(self, sharer: NumberKey, of: NumberKey, factor: int, name: str, of_class: str) -> None:
+        """Say what a provider of a name shares, of which class."""
         if (sharer, of) in self._wanted:
-            raise stale
+            raise _no_target(name, of_class)
         self._wanted[sharer, of] = factor
-        self._stale[sharer, of] = stale
+        self._sharers[sharer[0]], self._classes[of[1]] = name, of_class
 
     def find(self, providers: Iterable[int]) -> None:
         """Find what some providers share, of which nothing stays but what is wanted."""
@@ -757,7 +756,8 @@ class ShareChanges:
         """Raise unless all that shares and is shared is there."""
         for pair in self._added():
             if not all(figures.is_there(key) for key in pair):
-                raise self._stale[pair]
+                (number, _), (_, class_) = pair
+                raise _no_target(self._sharers[number], self._classes[class_])
 
     def write(self, figures: Figures) -> None:
         """Write the shares, and what is used with them."""

@@ -14,6 +14,7 @@ import contextlib
 import datetime
 import functools
 import itertools
+import operator
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,12 +36,17 @@ Rows = list[tuple[Any, ...]]
 class Statement:
     """One statement; its values are given by the names of its bind parameters.
 
+    :param core: the statement, or what makes it: one of thousands of values is objects that every
+        collection of garbage walks over, so only its text is kept
     :param columns: the columns an INSERT is given
     :param name: what others that are sent together with it read from what it returns by
     """
 
     def __init__(
-        self, core: sa.Executable, columns: Sequence[str] | None = None, name: str | None = None
+        self,
+        core: sa.Executable | Callable[[], sa.Executable],
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
     ) -> None:
         self._core = core
         self._columns = columns
@@ -104,7 +110,7 @@ class Statement:
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Values], Any]]:
         """Return the text, and what makes the driver's parameters of the values."""
-        core: Any = self._core
+        core: Any = self._core() if callable(self._core) else self._core
         if dialect.name == "postgresql":  # by position, as names would be those of other parts too
             positional: Any = type(dialect)
             dialect = positional(paramstyle="format")
@@ -226,8 +232,8 @@ class Sized:
         lengths = tuple(_rounded(len(values)) for values in lists.values())
         statement = self._statements.get(lengths)
         if statement is None:
-            built = self._build(**dict(zip(lists, lengths, strict=True)))
-            statement = self._statements[lengths] = Statement(built, name=self._name)
+            build = functools.partial(self._build, **dict(zip(lists, lengths, strict=True)))
+            statement = self._statements[lengths] = Statement(build, name=self._name)
         given: dict[str, Any] = {} if values is None else dict(values)
         for (name, found), length in zip(lists.items(), lengths, strict=True):
             filled = [*found, *[found[-1]] * (length - len(found))]
@@ -509,7 +515,7 @@ def insert(connection: Connection, table: sa.Table, rows: RowValues) -> None:
         return
     marks = ", ".join([_mark_of(connection)] * len(names))
     text = f"INSERT INTO {table} ({listed}) VALUES ({marks})"
-    connection.exec_driver_sql(text, [tuple(row[name] for name in names) for row in rows])
+    connection.exec_driver_sql(text, _tuples(rows, names))
 
 
 def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:
@@ -560,7 +566,7 @@ def _for_each(
     for part in chunks(rows, _most(dialect, rows)):
         if dialect == "sqlite":
             where = " AND ".join(f"{name} = ?" for name in keys)
-            given: Any = [tuple(row[name] for name in names) for row in part]
+            given: Any = _tuples(part, names)
             text = form.format(table=table, sets=sets, where=where)
         else:
             where = " AND ".join(f"kept.{name} = given.{name}" for name in keys)
@@ -607,6 +613,13 @@ def _array_type(column: sa.Column[Any]) -> str:
     if isinstance(column.type.dialect_impl(_postgresql()), sa.Uuid):
         return "uuid[]"
     return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
+
+
+def _tuples(rows: RowValues, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the values of rows in the order of some names."""
+    if len(names) == 1:
+        return [(row[names[0]],) for row in rows]
+    return list(map(operator.itemgetter(*names), rows))
 
 
 def _columns(rows: RowValues, names: Sequence[str]) -> dict[str, list[Any]]:
