@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -28,7 +28,7 @@ from resource_objects import exceptions
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.names import Catalogue, NameNumbers
-from resource_objects.backends.sql.statements import chunks, moment
+from resource_objects.backends.sql.statements import Sized, chunks, listed, moment
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -127,11 +127,11 @@ class Definition:
 
     def _wanted_shares(self) -> Iterable[tuple[ProviderDefinition, ShareRecord]]:
         """Yield what is shared by providers whose shares are said."""
-        for created in self._changes.creates:
-            yield from ((created, share) for share in created.shares)
-        for update in self._changes.updates:
-            if update.shares_changed:
-                yield from ((update.definition, share) for share in update.definition.shares)
+        said = [created for created in self._changes.creates if created.shares]
+        said += [one.definition for one in self._changes.updates if one.shares_changed]
+        for definition in said:
+            for share in definition.shares:
+                yield definition, share
 
     def _reshared(self) -> set[int]:
         """Return the roots of the trees whose shares change, or are torn from others."""
@@ -265,23 +265,37 @@ def _in(column: sa.Column[Any], name: str) -> sa.ColumnElement[bool]:
     return column.in_(sa.bindparam(name, expanding=True))
 
 
-_LOCATE = sa.select(_providers.id, _providers.root_id).where(_in(_providers.uuid, "uuids"))
-_LOCK = (
-    sa.select(
-        _providers.id,
-        _providers.uuid,
-        _providers.name,
-        _providers.generation,
-        _providers.parent_id,
-        _providers.root_id,
+_LOCATE = Sized(
+    lambda uuids: sa.select(_providers.id, _providers.root_id).where(
+        listed(_providers.uuid, "uuids", uuids)
     )
-    .where(_in(_providers.id, "ids"))
-    .order_by(_providers.id)
-    # on PostgreSQL FOR NO KEY UPDATE: not in the way of whoever refers to a provider
-    .with_for_update(key_share=True)
 )
-_OWNERS = sa.select(_providers.uuid, _providers.name).where(_in(_providers.name, "names"))
-_NUMBERS = sa.select(_providers.uuid, _providers.id).where(_in(_providers.uuid, "uuids"))
+_LOCK = Sized(
+    lambda ids: (
+        sa.select(
+            _providers.id,
+            _providers.uuid,
+            _providers.name,
+            _providers.generation,
+            _providers.parent_id,
+            _providers.root_id,
+        )
+        .where(listed(_providers.id, "ids", ids))
+        .order_by(_providers.id)
+        # on PostgreSQL FOR NO KEY UPDATE: not in the way of whoever refers to a provider
+        .with_for_update(key_share=True)
+    )
+)
+_OWNERS = Sized(
+    lambda names: sa.select(_providers.uuid, _providers.name).where(
+        listed(_providers.name, "names", names)
+    )
+)
+_NUMBERS = Sized(
+    lambda uuids: sa.select(_providers.uuid, _providers.id).where(
+        listed(_providers.uuid, "uuids", uuids)
+    )
+)
 _IN_TREES = sa.select(
     _providers.id, _providers.uuid, _providers.name, _providers.parent_id, _providers.root_id
 ).where(_in(_providers.root_id, "roots"))
@@ -300,6 +314,17 @@ _REMOVE = sa.delete(tables.resource_providers).where(_in(_providers.id, "ids"))
 _WRITES = sa.select(_providers.id, _providers.allocation_writes).where(_in(_providers.id, "ids"))
 
 
+class _LockedProvider(NamedTuple):
+    """A locked provider as kept."""
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent_id: int | None
+    root_id: int
+
+
 class Providers:
     """The providers of one write: as they were, with numbers and roots, also of those it makes."""
 
@@ -307,7 +332,7 @@ class Providers:
         self._operation = number
         self._connection = connection
         self._now = moment(connection, now)
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, _LockedProvider] = {}
         self.numbers: dict[str, int] = {}
         self.roots: dict[str, int] = {}
         self.left: dict[str, int] = {}  #: the roots of those that are in another tree now
@@ -317,11 +342,11 @@ class Providers:
         located = {
             number
             for part in chunks(sorted(set(uuids)))
-            for row in self._connection.execute(_LOCATE, {"uuids": part})
+            for row in _LOCATE.rows(self._connection, uuids=part)
             for number in row
         }
         for ids in chunks(sorted(located)):
-            for row in self._connection.execute(_LOCK, {"ids": ids}):
+            for row in map(_LockedProvider._make, _LOCK.rows(self._connection, ids=ids)):
                 if row.root_id not in located:
                     raise Transient(exceptions.StaleDefinition(row.name, "it was moved"))
                 self.kept[row.uuid] = row
@@ -336,7 +361,7 @@ class Providers:
         """
         freed: list[dict[str, Any]] = []
         for part in chunks(list(wanted)):
-            for uuid, name in self._connection.execute(_OWNERS, {"names": part}):
+            for uuid, name in _OWNERS.rows(self._connection, names=part):
                 if uuid not in gives_up:
                     raise exceptions.ProviderExists(name)
                 if wanted[name] != uuid:
@@ -377,7 +402,7 @@ class Providers:
     def _number(self, made: Sequence[ProviderDefinition]) -> None:
         """Learn the numbers of providers just made; a root learns that it is its own root."""
         for part in chunks([created.uuid for created in made]):
-            for uuid, number in self._connection.execute(_NUMBERS, {"uuids": part}):
+            for uuid, number in _NUMBERS.rows(self._connection, uuids=part):
                 self.numbers[uuid] = number
         roots: list[int] = []
         for created in made:
@@ -575,11 +600,12 @@ class Figures:
 
     def write(self, shares: Mapping[NumberKey, int]) -> None:
         """Make and change inventories; ``shares`` are how many each of some has now."""
+        figures = _SameFigures()
         found = [
             {
                 "provider_id": key[0],
                 "class_id": key[1],
-                **_figures(record),
+                **figures.of(record),
                 "used": 0,
                 "shares": shares.get(key, 0),
             }
@@ -588,7 +614,7 @@ class Figures:
         ]
         statements.insert(self._connection, tables.inventories, found)
         changed = {
-            self._numbers[key]: _figures(record)
+            self._numbers[key]: figures.of(record)
             for key, record in self._put.items()
             if key in self._numbers
         }
@@ -644,8 +670,18 @@ class Figures:
         return writes
 
 
-def _figures(record: InventoryRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _NAMES}
+class _SameFigures:
+    """The columns of inventory records; many inventories have one and the same record."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[InventoryRecord, dict[str, Any]]] = {}
+
+    def of(self, record: InventoryRecord) -> dict[str, Any]:
+        found = self._found.get(id(record))
+        if found is None:  # with the record, whose id is used again if it goes
+            found = record, {name: getattr(record, name) for name in _NAMES}
+            self._found[id(record)] = found
+        return found[1]
 
 
 # --- shares ---------------------------------------------------------------------------------------
