@@ -122,10 +122,14 @@ class Statement:
             compile_kwargs={"render_postcompile": True},  # see listed()
         )
         fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        order = [_place_in_list(name) for name in compiled.positiontup]
+        text, names = str(compiled), compiled.positiontup
+        if names is None:  # PyMySQL's, by name
+            names = [name for name in _BY_NAME.findall(text) if name]
+            text = _BY_NAME.sub(lambda mark: "%s" if mark[1] else mark[0], text)
+        order = [_place_in_list(name) for name in names]
         if not fixed:
-            return str(compiled), lambda values: [values[name] for name in order]
-        return str(compiled), lambda values: [
+            return text, lambda values: [values[name] for name in order]
+        return text, lambda values: [
             values[name] if name in values else fixed[name] for name in order
         ]
 
@@ -151,10 +155,9 @@ class Insert:
     def many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, each in the order of the columns, in one statement for very many of them."""
         sent = sent_together(connection)
-        if len(rows) > _FEW and connection.dialect.name == "sqlite":  # runs one for each, quickly
-            connection.exec_driver_sql(self._text(connection.dialect, 1), rows)
-            return
-        for part in _statements_of(rows, len(self._columns)):
+        width = len(self._columns)
+        is_sqlite = connection.dialect.name == "sqlite"  # which takes any text
+        for part in chunks(rows, _most_rows(width)) if is_sqlite else _statements_of(rows, width):
             text = self._text(connection.dialect, len(part))
             values = [value for row in part for value in row]
             if sent is not None:
@@ -186,12 +189,17 @@ _MOST_VALUES_OF_INSERT = 10_000
 _MOST_TEXT = 2_000_000
 
 
+def _most_rows(width: int) -> int:
+    """Return how many rows of so many columns one INSERT takes."""
+    return _MOST_VALUES_OF_INSERT // width
+
+
 def _statements_of(rows: Sequence[Sequence[Any]], width: int) -> Iterator[Sequence[Sequence[Any]]]:
     """Yield the rows of each INSERT: nearly always all of them."""
     if len(rows) == 1:
         yield rows
         return
-    most = _MOST_VALUES_OF_INSERT // width
+    most = _most_rows(width)
     start = size = 0
     for place, row in enumerate(rows):
         own = sum(len(value) for value in row if type(value) is str)
@@ -271,6 +279,7 @@ def listed(column: sa.ColumnElement[Any], name: str, length: int) -> sa.ColumnEl
 
 
 _LIST = "_listed"
+_BY_NAME = re.compile(r"%%|%\((\w+)\)s")
 _IN_LIST = re.compile(rf"(\w+){_LIST}_([0-9]+)")
 
 
