@@ -7,7 +7,6 @@ import datetime
 import re
 import sqlite3
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import sqlalchemy
@@ -16,6 +15,7 @@ from sqlalchemy.dialects import sqlite
 from resource_objects import exceptions
 from resource_objects.backends.sql import tables, use_over_time
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.backends.sql.statements import Statement
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import (
@@ -133,9 +133,8 @@ def test_open_intervals_are_found_without_those_that_ended(
     for count in (1, 2, 8):
         values = {"at": "2026"} | {f"ids_{n}": n for n in range(count)}
         for statement in (use_over_time._OPEN, use_over_time._END):
-            built: Any = statement._build(ids=count).compile(dialect=dialect)
-            given = [values[name] for name in built.positiontup]
-            [[*_, step], *_] = plain.execute(f"EXPLAIN QUERY PLAN {built}", given)
+            text, given = Statement(statement._build(ids=count))._compile(dialect)
+            [[*_, step], *_] = plain.execute(f"EXPLAIN QUERY PLAN {text}", given(values))
             assert "ix_use_intervals_ended_at_consumer_id (ended_at=? AND consumer_id=?)" in step
     old = "SELECT amount FROM use_intervals WHERE ended_at < '2026' ORDER BY ended_at LIMIT 9"
     assert plan(old) == [f"SEARCH {index} (ended_at<?)"]

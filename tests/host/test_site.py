@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import tempfile
 
 import hypothesis
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.site import Site, apply_site, export_site, plan_site
+from resource_objects.host.site.patterns import Patterns
 from resource_objects.providers import Provider, Share, partitions
 from resource_objects.resources.pci import DEVICES, PCIInventory
 from tests.support.lengths import examples
@@ -266,6 +268,54 @@ def test_equal_machines_are_what_each_would_be_alone(ledger):
         "~ lab-2: VCPU=8",
     ]
     assert apply_site(ledger, Site.parse(text)).updated == 2
+
+
+@st.composite
+def entries(draw, kinds=(None, "VCPU=8", "VCPU=9,MEMORY_MB=4"), depth=0):
+    """What a file may say of a machine, or of what is below it; much of it left unsaid."""
+    said = {
+        "inventories": draw(st.sampled_from(kinds)),
+        "traits": draw(st.sampled_from([None, [], ["CUSTOM_A"], ["CUSTOM_A", "CUSTOM_B"]])),
+        "aggregates": draw(st.sampled_from([None, [], ["r"], ["r", "s"]])),
+    }
+    if depth and said["inventories"] == "PGPU=1":
+        said["split"] = draw(st.sampled_from([None, "halves", "thousandths"]))
+    if depth and said["inventories"] == "VCPU=2":
+        said["shares"] = draw(st.sampled_from([None, ["VCPU uses 1 VCPU of /"]]))
+    if depth < 2:
+        below = st.sampled_from(["/gpu[0-1]", "/gpu1", "/a", "x"])
+        of_devices = entries(("PGPU=1", "VCPU=2", None), depth + 1)
+        said["children"] = draw(st.dictionaries(below, of_devices, max_size=2))
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _told(ledger, text, prune):
+    """What a file would change, without the uuids of what it would make."""
+    try:
+        plan = plan_site(ledger, Site.parse(text), prune=prune)
+    except exceptions.ResourceObjectsError as error:
+        return type(error), str(error)
+    return str(plan), plan.definitions and (plan.definitions.removals, {
+        (one.definition.name, one.changed, one.removed, one.only_children, one.shares_changed)
+        for one in plan.definitions.updates
+    })  # fmt: skip
+
+
+@hypothesis.settings(max_examples=examples(200), deadline=None)
+@hypothesis.given(entries(), entries(), st.sampled_from(["machines", "pools"]), st.booleans())
+def test_machine_beside_what_is_kept_is_what_its_tree_would_be(had, wanted, word, prune):
+    """Compared by records, as by trees of objects."""
+    had.get("children", {}).pop("x", None)  # of one machine alone
+    with ro.connect("memory://") as ledger:
+        try:
+            apply_site(ledger, Site.parse(json.dumps({"machines": {"lab-[0-1]": had}})))
+        except exceptions.ResourceObjectsError:
+            hypothesis.reject()
+        text = json.dumps({word: {"lab-[0-1]": wanted}})
+        found = _told(ledger, text, prune)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Patterns, "changes", lambda *_: None)
+            assert _told(ledger, text, prune) == found
 
 
 # --- out of service ---
