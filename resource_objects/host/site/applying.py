@@ -13,7 +13,7 @@ from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
 from resource_objects.host.site.reading import fault_at
 from resource_objects.host.site.site import Site
-from resource_objects.host.site.trees import names_below, outages_of, tree_of
+from resource_objects.host.site.trees import outages_of, providers_below, tree_of
 from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
     Comparison,
@@ -258,7 +258,10 @@ class _Comparer:
         called = [
             (entry, name, names.provider_key(name))
             for entry in some
-            for name in (entry.name, *names_below(entry.part, entry.name))
+            for name in (
+                entry.name,
+                *(below for below, _ in providers_below(entry.part, entry.name)),
+            )
             if names.is_uuid(name)
         ]
         if not called:

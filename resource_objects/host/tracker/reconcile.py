@@ -36,6 +36,7 @@ from resource_objects.ledger.definitions import Comparison, subject_of_roots
 from resource_objects.ledger.store import new_operation
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
+from resource_objects.providers.definition import kept_of
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
 from resource_objects.providers.located import keeps_devices
 from resource_objects.providers.usage import InventoryUsage, usage_of
@@ -368,7 +369,7 @@ class Reconciler:
             self._try(look, self._compare)
         right = [look for look in looks if look.finding is None]
         return Comparison(
-            [look.kept for look in right if look.kept is not None],
+            kept_of(look.kept for look in right if look.kept is not None),
             tuple(look.changes for look in right if look.changes is not None),
         )
 
@@ -422,7 +423,8 @@ class Reconciler:
         with_devices = {
             look.kept.name: look
             for look in looks
-            if look.kept is not None and any(map(keeps_devices, look.kept.children))
+            if look.kept is not None
+            and any(keeps_devices(one.definition) for one in kept_of([look.kept]).values())
         }
         if with_devices:
             for devices in read_devices(self._ledger, *with_devices):
