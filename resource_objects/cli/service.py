@@ -47,7 +47,8 @@ def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> argparse.Arg
 def _provider_of(ledger: Ledger, device: str) -> str:
     """Return the provider of a device that is named HOST/ADDRESS.
 
-    :raises InvalidDevice: for a function that is split off another one
+    :raises InvalidDevice: for a function that is split off another one, with what keeps it alone
+        from others
     """
     from resource_objects.host.status import read_devices
 
@@ -58,7 +59,8 @@ def _provider_of(ledger: Ledger, device: str) -> str:
     one = found.find(address)
     if one.device.parent is not None:
         whole = f"{host}/{one.device.parent}, with all that is split off it"
-        raise exceptions.InvalidDevice("device", device, whole)
+        alone = f"claim NAME DEVICES=address={one.device.address} --at {host} keeps this one alone"
+        raise exceptions.InvalidDevice("device", device, f"{whole} ({alone})")
     return one.provider
 
 

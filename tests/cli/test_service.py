@@ -62,6 +62,18 @@ def test_a_part_of_a_device_is_not_disabled_alone(lab) -> None:
         assert lab("device", "disable", bad, "--reason", "link").status == 1
 
 
+def test_a_part_of_a_device_is_kept_from_others_by_the_claim_that_the_refusal_names(lab) -> None:
+    refused = lab("device", "disable", f"host0/{PART}", "--reason", "link")
+    command = refused.err.partition("(")[2].partition(" keeps")[0]
+    assert command == f"claim NAME DEVICES=address={PART} --at host0"
+    assert lab(*command.replace("NAME", "link-down").split()).status == 0
+    for asked in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
+        busy = lab("claim", "job", asked)
+        assert busy.status == 75 and "link-down holds 1" in busy.err
+    assert lab("release", "link-down").status == 0
+    assert lab("claim", "job", "SRIOV_NET_VF=1").status == 0
+
+
 def test_the_devices_of_a_disabled_host_are_told_with_it(lab) -> None:
     lab("host", "disable", "host0", "--reason", "fan", "--actor", "me")
     rows = json.loads(lab("device", "list", "-f", "json").out)

@@ -325,3 +325,55 @@ def test_a_record_of_a_disabled_host_is_adopted() -> None:
         assert str(ledger.attribute("host0", "vm-1", {"host0": "VCPU=1"})) == (
             "vm-1 holds VCPU=1 of host0"
         )
+
+
+# --- one virtual function ---
+
+
+def test_a_virtual_function_that_somebody_has_is_held_when_it_is_given_back(url: str) -> None:
+    """The card is disabled meanwhile, so that nobody else gets it, also who searched before."""
+    card = ro.Device("0000:3b:00.0", "8086", "1563", "type-PF", resource_class="CUSTOM_NIC")
+    functions = [
+        ro.Device(
+            f"0000:3b:02.{n}",
+            "8086",
+            "154c",
+            "type-VF",
+            parent=card.address,
+            resource_class="SRIOV_NET_VF",
+        )
+        for n in range(3)
+    ]
+
+    def host() -> ro.Provider:
+        made = ro.Provider("host", "VCPU=8")
+        made.add_parts("DEVICES", ro.PCIInventory([card, *functions]))
+        return made
+
+    where = f"host/{card.address}"
+    with ro.connect(url, actor="admin") as ledger:
+        ledger.sync(host())
+        (function,) = (
+            ledger.claim("job", ledger.snapshot().candidates("SRIOV_NET_VF=1")).allocations[0].units
+        )
+        this = f"DEVICES=address={function}"
+        ledger.disable(where, reason="link")
+        before = ledger.snapshot().candidates(
+            ro.Request("SRIOV_NET_VF=1", required=[TRAIT]), limit=None
+        )
+        ledger.release("job")
+        with pytest.raises(ProviderDisabled):
+            ledger.claim("other", before)
+        again = ledger.snapshot().candidates(ro.Request(this, required=[TRAIT]))
+        held = ledger.claim("out-of-service", again, override_disabled=True)
+        assert held.allocations[0].units == (function,)
+        ledger.enable(where)
+        assert not ledger.sync(host())
+        refused = ledger.snapshot().candidates(this)
+        assert not refused and "out-of-service holds 1" in str(refused.explain())
+        with pytest.raises(exceptions.CapacityException, match="out-of-service"):
+            ledger.claim("other", {where: "SRIOV_NET_VF=3"})
+        with pytest.raises(exceptions.CapacityException, match="out-of-service"):
+            ledger.claim("other", ledger.snapshot().candidates("CUSTOM_NIC=1"))
+        (two,) = ledger.claim("other", {"host": "DEVICES=2*SRIOV_NET_VF"}).allocations
+        assert function not in two.units and len(two.units) == 2
