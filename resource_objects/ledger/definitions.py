@@ -17,6 +17,7 @@ from resource_objects.ledger.reading import Reader, TreesByKey, by_key, find_pro
 from resource_objects.ledger.store import Store
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
+from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import (
     KeptDefinitions,
     Moved,
@@ -38,18 +39,28 @@ from resource_objects.providers.located import (
 )
 from resource_objects.providers.orders import ConsumerOrder, Operation, Write
 from resource_objects.providers.pools import SHARES, gains_of
+from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
 #: A parent that is not given, as None makes a provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
 
+#: What tells that somebody was faster, so that what moves allocations is worked out again.
+FASTER = (
+    exceptions.StaleDefinition,
+    exceptions.StaleConsumer,
+    exceptions.InventoryInUse,
+    exceptions.ProviderInUse,
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SyncResult:
     """What a write of definitions did, in providers; :attr:`changes` tells which. True if anything.
 
-    A repeated operation did everything the first time; the repetition does nothing and says so.
+    ``moved`` are the consumers whose allocations went elsewhere with it. A repeated operation did
+    everything the first time; the repetition does nothing and says so.
     """
 
     created: int
@@ -58,10 +69,14 @@ class SyncResult:
     changes: tuple[DefinitionChanges, ...] = dataclasses.field(default=(), repr=False)
     disabled: int = 0  #: put out of service by it
     enabled: int = 0
+    moved: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, changes: Iterable[DefinitionChanges], disabling: Iterable[DisableOrder] = ()
+        cls,
+        changes: Iterable[DefinitionChanges],
+        disabling: Iterable[DisableOrder] = (),
+        orders: Iterable[ConsumerOrder] = (),
     ) -> SyncResult:
         """Return the result of some changes, one per tree."""
         done = tuple(changes)
@@ -73,6 +88,7 @@ class SyncResult:
             changes=done,
             disabled=len(out) - out.count(True),
             enabled=out.count(True),
+            moved=tuple(order.consumer for order in orders),
         )
 
     def __bool__(self) -> bool:
@@ -83,6 +99,8 @@ class SyncResult:
         said = [str(change) for change in self.changes if change]
         counts = ((self.disabled, "disabled"), (self.enabled, "enabled"))
         said += [f"{count} {word}" for count, word in counts if count]
+        if self.moved:
+            said.append(f"allocations of {len(self.moved)} moved")
         return "\n".join(said) or "nothing changed"
 
 
@@ -94,7 +112,9 @@ _NOTHING = SyncResult(0, 0, 0)
 class Comparison:
     """What a write of definitions would change, found by comparing with trees as they are kept.
 
-    ``unchanged``, ``reported`` and ``disabling`` are those of the write.
+    ``unchanged``, ``reported``, ``disabling`` and ``orders`` are those of the write. ``moves`` are
+    those that the orders come of, also where none does: whoever claims meanwhile is to be moved
+    too. ``names`` are those of providers by uuid that orders mention and ``kept`` has not.
     """
 
     kept: KeptDefinitions
@@ -102,6 +122,9 @@ class Comparison:
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
     disabling: tuple[DisableOrder, ...] = ()
+    orders: tuple[ConsumerOrder, ...] = ()
+    moves: tuple[Move, ...] = ()
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Definitions:
@@ -111,19 +134,46 @@ class Definitions:
         self._store = store
         self._reader = reader
 
-    def sync(self, roots: Sequence[Provider], operation: str | None) -> SyncResult:
+    def sync(
+        self, roots: Sequence[Provider], operation: str | None, moves: Sequence[Move] = ()
+    ) -> SyncResult:
         check_roots(roots)
         subject = subject_of_roots([root.name for root in roots])
-        doing, done = self._store.begin(operation, "define", subject)
+        kind = "reshape" if moves else "define"
+        doing, done = self._store.begin(operation, kind, subject)
         if done is not None or not roots:
             return SyncResult.of(DefinitionChanges(root.name) for root in roots)
-        return self._define(doing, "define", subject, lambda: self.compared(roots))
+        return self._define(doing, kind, subject, lambda: self.compared(roots, moves))
 
-    def compared(self, roots: Sequence[Provider]) -> Comparison:
-        """Compare trees with what is kept of them."""
+    def compared(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Comparison:
+        """Compare trees with what is kept of them, and say which allocations go where.
+
+        Cost: one read, without allocations. Where moves are given and definitions change, another
+        one, with allocations, and one of the consumers that moves concern.
+
+        :param moves: what of these trees is counted elsewhere from now on, as
+            :func:`~resource_objects.providers.transfer.flows_between` reads it
+        :raises InvalidPlan: as :func:`~resource_objects.providers.compile.compile_reshape`
+        """
         keys = [root.uuid or root.name for root in roots]
         read = self._store.backend.read
-        return compared(trees(read(*keys, allocations=False)) if keys else [], roots)
+        found = compared(trees(read(*keys, allocations=False)) if keys else [], roots)
+        asked = merge_moves(moves)
+        if not asked or not any(found.changes):
+            return found
+        again = self._store.again
+        return again(lambda: self._moving(keys, roots, asked), exceptions.StaleConsumer)
+
+    def _moving(
+        self, keys: Sequence[str], roots: Sequence[Provider], moves: tuple[Move, ...]
+    ) -> Comparison:
+        """Compare trees with what is kept, at the moment at which allocations are read."""
+        columns = self._store.backend.read(*keys)
+        found = compared(trees(columns), roots)
+        reshape, changes = Reshape(moves), merge_changes("", found.changes)
+        claims = self._store.backend.held_by(concerned(reshape, columns, changes))
+        plan = compile_reshape(reshape, columns, claims, changes)
+        return dataclasses.replace(found, orders=plan.orders, moves=moves, names=plan.names)
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)
@@ -179,29 +229,43 @@ class Definitions:
             changes = merge_changes(subject, found.changes)
             if not changes and not found.reported and not found.disabling:
                 return SyncResult.of(found.changes)
-            guarded = (*found.unchanged, *self.allowed(found.kept, changes))
-            write = Write(
-                doing,
-                kind,
-                subject,
-                changes if changes else None,
-                unchanged=tuple(dict.fromkeys(guarded)),
-                reported=found.reported,
-                disabling=found.disabling,
-            )
+            # somebody changed a tree, or made it at the same moment, or took something of what
+            # moves: look again. What the comparison itself raises is about what was asked, and is
+            # not tried again
+            faster = (*(FASTER if found.moves else FASTER[:1]), exceptions.ProviderExists)
             try:
-                self._store.backend.commit(write)
-            except (exceptions.StaleDefinition, exceptions.ProviderExists):
-                # somebody changed a tree, or made it at the same moment: look again. What the
-                # comparison itself raises is about what was asked, and is not tried again
-                if tries <= 0:
+                self._store.backend.commit(self._write_of(doing, kind, subject, found, changes))
+            except exceptions.LedgerError as error:
+                if isinstance(error, faster) and tries > 0:
+                    tries -= 1
+                elif isinstance(error, exceptions.ProviderInUse):
+                    said = self._device_holders(found.kept, error.subject) or error.detail
+                    raise exceptions.ProviderInUse(error.subject, said) from error
+                else:
                     raise
-                tries -= 1
-            except exceptions.ProviderInUse as used:
-                holders = self._device_holders(found.kept, used.subject)
-                raise exceptions.ProviderInUse(used.subject, holders or used.detail) from used
             else:
-                return SyncResult.of(found.changes, found.disabling)
+                return SyncResult.of(found.changes, found.disabling, found.orders)
+
+    def _write_of(
+        self,
+        doing: Operation,
+        kind: str,
+        subject: str,
+        found: Comparison,
+        changes: DefinitionChanges,
+    ) -> Write:
+        """Return the write of what a comparison found."""
+        guarded = (*found.unchanged, *self.allowed(found.kept, changes, found.orders))
+        return Write(
+            doing,
+            "reshape" if found.orders else kind,
+            subject,
+            changes if changes else None,
+            found.orders,
+            unchanged=tuple(dict.fromkeys(guarded)),
+            reported=found.reported,
+            disabling=found.disabling,
+        )
 
     def _device_holders(self, kept: KeptDefinitions, name: str) -> str:
         """Return who holds the devices of a provider, as text; nothing if it keeps none.

@@ -49,7 +49,7 @@ from resource_objects.providers.given import Limited, expiry
 from resource_objects.providers.given import limits as checked
 from resource_objects.providers.listing import By, ListedProvider, Total
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.reshape import Reshape
+from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
 from resource_objects.providers.use_over_time import UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter
@@ -157,13 +157,25 @@ class Ledger:
 
     # --- declaring ---
 
-    def sync(self, *roots: Provider, operation: str | None = None) -> SyncResult:
+    def sync(
+        self, *roots: Provider, moves: Sequence[Move] = (), operation: str | None = None
+    ) -> SyncResult:
         """Make the kept trees look like ``roots``, all in one transaction.
 
         What a tree does not have any more goes, unless it is used. What consumers hold is not
         touched: shrinking below use is allowed and shows as a negative ``free``. Cost: one read
         of these trees and one write; the number of statements does not grow with theirs.
 
+        Where something is counted elsewhere from now on, ``moves`` say where allocations go: a
+        :meth:`reshape` whose outcome is stated as trees, in the same write. A move that the trees
+        do not make (any more) is none, so it may be said again and again. Cost: if anything
+        changes, two more reads.
+
+        :param moves: see :func:`~resource_objects.providers.transfer.flows_between`; several from
+            one place are one
+        :raises InvalidPlan: if an allocation would be lost or invented, it is not said where one
+            goes, or totals are not as the moves say
+        :raises CapacityException: if what is to go somewhere does not fit there
         :raises InvalidTree: if a root or a provider is named twice, or what providers keep in
             parts contradicts itself, as two cells with one CPU would, or two with one device
         :raises StaleDefinition: if a provider was read at an older generation
@@ -175,7 +187,7 @@ class Ledger:
             device as one of another class or provider
         :raises CountedTwice: if a class would be counted in a host's tree that a pool gives to it
         """
-        return self.definitions.sync(roots, operation)
+        return self.definitions.sync(roots, operation, moves)
 
     def change(
         self,
@@ -1061,7 +1073,7 @@ class Ledger:
 
     # --- planning ---
 
-    def diff(self, *roots: Provider) -> Plan:
+    def diff(self, *roots: Provider, moves: Sequence[Move] = ()) -> Plan:
         """Return what :meth:`sync` of these trees would do now; nothing is written.
 
         The plan holds for the definitions it was made from: :meth:`apply` refuses it if somebody
@@ -1069,7 +1081,7 @@ class Ledger:
 
         Errors are those of :meth:`sync`, as far as they show without writing.
         """
-        return self._plans.diff(roots)
+        return self._plans.diff(roots, moves)
 
     def apply(
         self, plan: Plan, *, dry_run: bool = False, operation: str | None = None

@@ -12,7 +12,7 @@ holds as much of each class afterwards as before, a class that is renamed counte
 ====================  =============================================================================
 
 It is plain, frozen data, made to be written by hand as JSON (:meth:`Reshape.from_json`); providers
-are meant by name or uuid. :func:`~resource_objects.ledger.plans.compile_reshape` makes a
+are meant by name or uuid. :func:`~resource_objects.providers.compile.compile_reshape` makes a
 plan of it. The host of the example has four GPUs in one inventory, of which each becomes a child:
 
     >>> reshape = Reshape.from_json('''{
@@ -134,6 +134,9 @@ class Part:
         units that are there from now on: each allocation follows the units it has
     ``consumers``
         ``{consumer: amount}``: whose allocations go there, and how much of each
+    ``owned``
+        ``{consumer: units}``: which units of that place each consumer has from now on, of those
+        that were held as a number until now. How much it is need not be said: as much as the units
     """
 
     provider: str
@@ -142,6 +145,7 @@ class Part:
     resource_class: str | None = None
     units: tuple[str, ...] = ()
     consumers: Mapping[str, int] = dataclasses.field(default_factory=FrozenDict)
+    owned: Mapping[str, tuple[str, ...]] = FrozenDict()
 
     def __post_init__(self) -> None:
         _store(self, "provider", names.provider_key(self.provider))
@@ -155,6 +159,12 @@ class Part:
             names.consumer_name(name)
             _check_figure(f"part.consumers[{name!r}]", amount, 1, MAX_AMOUNT)
         _store(self, "consumers", FrozenDict(self.consumers))
+        owned = {
+            names.consumer_name(name): tuple(names.label(unit, "unit") for unit in units)
+            for name, units in self.owned.items()
+        }
+        _store(self, "owned", FrozenDict(owned))
+        _once("part.owned", (unit for units in owned.values() for unit in units))
 
     def __str__(self) -> str:
         how_much = "" if self.total is None else f"{self.total} "
@@ -295,6 +305,34 @@ class Reshape:
         return cls.from_dict(plain.from_json(text, "reshape"))
 
 
+def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
+    """Return moves with those of one class from one provider as one, its parts in their order.
+
+    So each may say one place: inventory of class A on provider B has moved to provider C.
+
+    :raises InvalidField: if one is no move, or those of one source differ in how they fill
+    :raises DuplicateKey: if a class is moved to one place twice
+
+    >>> moves = [Move("box", "VGPU", (Part(f"box/gpu{n}", consumers={f"vm-{n}": 1}),))
+    ...          for n in range(2)]
+    >>> print(*merge_moves(moves))
+    move VGPU of box: to box/gpu0, to box/gpu1
+    """
+    found: dict[tuple[str, str], Move] = {}
+    for move in moves:
+        if not isinstance(move, Move):
+            raise exceptions.InvalidField("moves", move, "each a Move")
+        key = move.from_, move.resource_class
+        known = found.get(key)
+        if known is None:
+            found[key] = move
+        elif (known.fill, known.split, known.total) != (move.fill, move.split, move.total):
+            raise exceptions.InvalidField("moves", str(move), f"as told with: {known}")
+        else:
+            found[key] = dataclasses.replace(known, to=(*known.to, *move.to))
+    return tuple(found.values())
+
+
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "name": names.provider_name,
     "uuid": names.uuid_text,
@@ -306,6 +344,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "resource_class": names.resource_class_name,
     "of_class": names.resource_class_name,
     "units": names.label,
+    "owned": names.label,
     "traits": names.trait_name,
     "aggregates": names.aggregate_name,
 }

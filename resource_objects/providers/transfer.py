@@ -10,11 +10,16 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.providers import decision
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.definition import to_records
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    to_records,
+)
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
-from resource_objects.resources import resource
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.resources import Inventory, resource
+from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
+from resource_objects.resources.records import InventoryRecord, KindRecord
 
 _FIGURES = ("min_unit", "max_unit", "step_size", "ratio_millionths")
 
@@ -44,9 +49,15 @@ class Problems:
 
 
 class ReshapeState:
-    """What is kept and what shall be created, to be looked up by name, uuid and place."""
+    """What is kept and what shall be created, to be looked up by name, uuid and place.
 
-    def __init__(self, reshape: Reshape, columns: Columns) -> None:
+    :param changes: what becomes of definitions where a caller states it; else the reshape says it
+    """
+
+    def __init__(
+        self, reshape: Reshape, columns: Columns, changes: DefinitionChanges | None = None
+    ) -> None:
+        self.is_stated = changes is not None
         given = columns.providers
         uuid = dict(zip(given.provider_id, given.uuid, strict=True))
         #: names by uuid, also of what is created
@@ -57,15 +68,21 @@ class ReshapeState:
             (uuid[number], figures[0]): InventoryRecord(*figures)
             for number, *figures in zip(*columns.inventories, strict=True)
         }
-        self._structured = {
-            (uuid[number], name)
-            for number, _, classes, _ in zip(*columns.kinds, strict=True)
+        #: structured inventories by each of their classes: the kind, all classes, the description
+        self._structured: dict[Key, tuple[str, tuple[str, ...], str]] = {
+            (uuid[number], name): (kind, classes, body)
+            for number, kind, classes, body in zip(*columns.kinds, strict=True)
             for name in classes
         }
         #: what an allocation also uses elsewhere, and how much of it
         self.shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
         for number, kind, of_id, of_class, factor in zip(*columns.shares, strict=True):
             self.shares[uuid[number], kind].append(((uuid[of_id], of_class), factor))
+        #: inventories that stated changes concern as they will be, None for one that goes
+        self.changed: dict[Key, InventoryRecord | None] = {}
+        self._structured_then = dict(self._structured)
+        if changes is not None:
+            self._change(changes)
         #: inventories of what is created, as they are stated
         self.stated: dict[Key, InventoryRecord] = {}
         for new in reshape.create:
@@ -82,18 +99,75 @@ class ReshapeState:
             self.uuid(new.parent)  # kept, or created before it
         self.names[new.uuid] = new.name
         self._uuids[new.name] = new.uuid
-        records, _ = to_records(new.provider().inventories)
+        records, kinds = to_records(new.provider().inventories)
         self.stated.update(((new.uuid, record.resource_class), record) for record in records)
+        self._add_kinds(new.uuid, kinds)
+
+    def _change(self, changes: DefinitionChanges) -> None:
+        """Note what stated changes make of providers, their inventories and shares."""
+        self.changed = {
+            key: None
+            for removal in changes.removals
+            for key in self.records
+            if key[0] == removal.uuid
+        }
+        for created in changes.creates:
+            self._define(created)
+            self.changed.update(
+                ((created.uuid, record.resource_class), record) for record in created.inventories
+            )
+        for update in changes.updates:
+            uuid = update.definition.uuid
+            self._define(update.definition)
+            self.changed.update(((uuid, one.resource_class), one) for one in update.changed)
+            self.changed.update(((uuid, name), None) for name in update.removed)
+
+    def _define(self, definition: ProviderDefinition) -> None:
+        uuid = definition.uuid
+        self.names[uuid] = definition.name
+        self._uuids[definition.name] = uuid
+        for place in (self.shares, self._structured_then):
+            for key in [key for key in place if key[0] == uuid]:
+                del place[key]
+        for share in definition.shares:
+            target = share.of_uuid, share.of_class
+            self.shares[uuid, share.resource_class].append((target, share.factor))
+        self._add_kinds(uuid, definition.kinds)
+
+    def _add_kinds(self, uuid: str, kinds: Iterable[KindRecord]) -> None:
+        for kind in kinds:
+            said = kind.resource_class, kind.classes, kind.body
+            self._structured_then.update(((uuid, name), said) for name in kind.classes)
+
+    def uuid_or_none(self, key: str) -> str | None:
+        """Return the uuid of a provider by name or uuid, None if it is neither kept nor created."""
+        found = self._uuids.get(key, key)
+        return found if found in self.names else None
 
     def uuid(self, key: str) -> str:
         """Return the uuid of a provider by name or uuid.
 
         :raises ProviderNotFound: if it is neither kept nor created
         """
-        found = self._uuids.get(key, key)
-        if found not in self.names:
+        found = self.uuid_or_none(key)
+        if found is None:
             raise exceptions.ProviderNotFound(key)
         return found
+
+    def after(self, key: Key) -> InventoryRecord | None:
+        """Return an inventory as stated changes leave it, None if it is not there then."""
+        if key in self.changed:
+            return self.changed[key]
+        return self.stated.get(key) or self.records.get(key)
+
+    def inventory_after(self, key: Key) -> Inventory | None:
+        """Return the structured inventory that a place is part of then, None if it is of none."""
+        said = self._structured_then.get(key)
+        if said is None:
+            return None
+        kind, classes, body = said
+        records = [one for name in classes if (one := self.after((key[0], name))) is not None]
+        return resource(kind).inventory_from_kept(records, body or None)
 
     def is_structured(self, key: Key) -> bool:
         """Return whether a kept inventory is a part of a structured one."""
@@ -136,6 +210,7 @@ def flows_of(reshape: Reshape, kept: ReshapeState, problems: Problems) -> list[I
     seen: set[Key] = set()
     for flow in flows:  # by uuid too: one may be named by its name and by its uuid
         _check_places(flow, kept, problems)
+        _check_unstructured(flow, kept, problems)
         if flow.source in seen:
             problems.add(f"{kept.said(flow.source)} is moved twice")
         seen.add(flow.source)
@@ -151,7 +226,10 @@ def _check_places(flow: InventoryFlow, kept: ReshapeState, problems: Problems) -
     keys = [target.key for target in flow.targets]
     if flow.source in keys or len(set(keys)) != len(keys):
         problems.add(f"{kept.said(flow.source)} is moved to itself, or to one place twice")
-    for key in (flow.source, *keys):
+
+
+def _check_unstructured(flow: InventoryFlow, kept: ReshapeState, problems: Problems) -> None:
+    for key in (flow.source, *(target.key for target in flow.targets)):
         if kept.is_structured(key):
             problems.add(f"{kept.said(key)} is part of a structured inventory")
 
@@ -192,6 +270,94 @@ def _target(
             f"to {kept.names[uuid]} is not said"
         )
     return Target(key, part, total or 0, reserved)
+
+
+def flows_between(reshape: Reshape, kept: ReshapeState, problems: Problems) -> list[InventoryFlow]:
+    """Return the moves that happen when stated changes are made, with the parts they go to.
+
+    Inventory of class A on provider B has moved to provider C
+    (E. Fried, "Upgrade concerns with nested Resource Providers", openstack-dev, 31 May 2018). Who
+    says so may go on saying it, so a move that the changes do not make is none:
+
+    =====================================  ========================================================
+    of the source                          what moves
+    =====================================  ========================================================
+    there is nothing, or no provider       nothing: it has moved already
+    nothing is left                        all of it, to every part
+    less is left                           to the parts that are new or grow; if none does, nothing
+    as much is left                        nothing, and no part may be new. Unless the total of the
+                                           move is 0: the parts share the inventory, which stays
+    =====================================  ========================================================
+
+    Totals are those of the changes; what the move and its parts say of them must be the same.
+    """
+    found: list[InventoryFlow] = []
+    for move in reshape.moves:
+        flow = _flow_between(move, kept, problems)
+        if flow is not None:
+            _check_places(flow, kept, problems)
+            found.append(flow)
+    _check_growth(found, kept, problems)
+    return found
+
+
+def _flow_between(move: Move, kept: ReshapeState, problems: Problems) -> InventoryFlow | None:
+    source = kept.uuid_or_none(move.from_) or "", move.resource_class
+    before = kept.records.get(source)
+    if before is None:
+        return None
+    after = kept.after(source)
+    out = before.total - (0 if after is None else after.total)
+    targets = [
+        Target((kept.uuid(part.provider), part.resource_class or move.resource_class), part, 0, 0)
+        for part in move.to
+    ]
+    grown = [_grown(target, kept) for target in targets]
+    if after is not None and (out > 0 or move.total == 0):
+        targets = [one for one in grown if one.total > 0]
+    elif after is not None:
+        new = [target for target in targets if target.key not in kept.records]
+        for target in new:
+            if kept.after(target.key) is not None:
+                problems.add(
+                    f"{kept.said(source)} is said to have moved to {kept.said(target.key)}, "
+                    f"and there are {before.total} as before"
+                )
+        return None
+    else:
+        targets = grown
+    if not targets:
+        return None
+    for target in targets:
+        if kept.after(target.key) is None:
+            problems.add(
+                f"{kept.said(source)} is said to have moved to {kept.said(target.key)}, "
+                "and there is none"
+            )
+    if move.total not in (None, out):
+        problems.add(f"{kept.said(source)} would lose {out}, not {move.total}")
+    return InventoryFlow(source, move, tuple(targets), out)
+
+
+def _grown(target: Target, kept: ReshapeState) -> Target:
+    """Return a target with how much more of everything there is then."""
+    before, after = kept.records.get(target.key), kept.after(target.key)
+    total = (0 if after is None else after.total) - (0 if before is None else before.total)
+    return dataclasses.replace(target, total=total)
+
+
+def _check_growth(flows: Iterable[InventoryFlow], kept: ReshapeState, problems: Problems) -> None:
+    """Note places that do not get what the parts say, where each part says how much."""
+    said: dict[Key, list[int | None]] = defaultdict(list)
+    grown: dict[Key, int] = {}
+    for flow in flows:
+        for target in flow.targets:
+            said[target.key].append(target.part.total)
+            grown[target.key] = target.total
+    for key, totals in said.items():
+        told = [total for total in totals if total is not None]
+        if len(told) == len(totals) and sum(told) != grown[key]:
+            problems.add(f"{kept.said(key)} would get {grown[key]}, not {sum(told)}")
 
 
 def final_records(
@@ -359,8 +525,8 @@ class Balances:
         found = decision.refusals(empty, amount, "")
         return all(reason.rule is Rule.CAPACITY for reason in found)
 
-    def note_overfull(self, problems: Problems) -> None:
-        """Note every inventory that would be more over its capacity than it is.
+    def note_overfull(self, concerned: Collection[Key], problems: Problems) -> None:
+        """Note every inventory that moves concern and would be more over its capacity than it is.
 
         This is about what was read. Of a source that shrinks, a consumer may take more before the
         reshape is committed; then it is over-full like any inventory that somebody shrinks below
@@ -368,7 +534,7 @@ class Balances:
         """
         for key, before in self._kept.records.items():
             after = self.final.get(key)
-            if after is None or after.capacity >= before.capacity:
+            if key not in concerned or after is None or after.capacity >= before.capacity:
                 continue  # of one that grows, the write itself decides
             over = self._used[key] - after.capacity
             if over > max(0, before.used - before.capacity):
@@ -405,7 +571,7 @@ def assign(
     left: list[_Unstated] = []
     for flow in flows:
         told = _Stated(flow, kept, problems)
-        told.check_named(consumer for consumer, _ in holders[flow.source])
+        told.check_named(claims, (consumer for consumer, _ in holders[flow.source]))
         for consumer, held in holders[flow.source]:
             transfers = told.transfers(consumer, held)
             books.carry_out(transfers)
@@ -413,8 +579,45 @@ def assign(
             left += _rest(flow, consumer, held, transfers)
     left.sort(key=lambda one: (-one.held.amount, one.consumer))
     found += _fill(left, kept, books, problems)
-    books.note_overfull(problems)
-    return found
+    keys = {flow.source for flow in flows}
+    keys.update(target.key for flow in flows for target in flow.targets)
+    books.note_overfull(keys, problems)
+    return [_with_units(one, kept, problems) for one in found]
+
+
+def _with_units(transfer: Transfer, kept: ReshapeState, problems: Problems) -> Transfer:
+    """Return a transfer with the devices it goes to by name: who has all of them has each.
+
+    Devices that nobody names are given to the next who asks, whoever runs on them.
+    """
+    inventory = kept.inventory_after(transfer.target)
+    units = _units_of(inventory, transfer.target[1])
+    if units is None or transfer.units or not isinstance(inventory, Identified):
+        return transfer
+    completed = _completed(inventory, transfer.target[1], units)
+    if unit_count(inventory, transfer.target[1], completed) == transfer.amount:
+        return dataclasses.replace(transfer, units=completed)
+    where = kept.said(transfer.target)
+    problems.add(
+        f"{transfer.consumer} is to hold {transfer.amount} {where}, which has "
+        f"{', '.join(sorted(units))}: say which it owns",
+        transfer.consumer,
+    )
+    return transfer
+
+
+def _units_of(inventory: Inventory | None, name: str) -> frozenset[str] | None:
+    """Return the units that there are of a class by name, None if any will do."""
+    return inventory.units(name) if isinstance(inventory, Located) else None
+
+
+def _completed(inventory: Inventory | None, name: str, units: Iterable[str]) -> tuple[str, ...]:
+    """Return units with those that go with them, each once."""
+    together = {} if inventory is None else dependent_units(inventory, name)
+    found = dict.fromkeys(units)
+    for unit in tuple(found):
+        found.update(dict.fromkeys(sorted(together.get(unit, ()))))
+    return tuple(found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -460,25 +663,58 @@ class _Stated:
         self._problems = problems
         self._owner: dict[str, int] = {}  # which target has a unit, by its place among them
         self._named: dict[str, dict[int, int]] = {}  # {consumer: {place: amount}}
+        self._told: dict[str, dict[int, tuple[str, ...]]] = {}  # the same of units
         for place, target in enumerate(flow.targets):
             self._owner.update(dict.fromkeys(target.part.units, place))
             for consumer, amount in target.part.consumers.items():
                 self._named.setdefault(consumer, {})[place] = amount
+            for consumer, units in target.part.owned.items():
+                self._tell(consumer, place, target, units)
 
-    def check_named(self, holding: Iterable[str]) -> None:
-        """Note consumers that are named and hold nothing there."""
-        for consumer in sorted(self._named.keys() - set(holding)) if self._named else ():
+    def _tell(self, consumer: str, place: int, target: Target, units: tuple[str, ...]) -> None:
+        """Note that a consumer owns units of a target, with those that go with them."""
+        name = target.key[1]
+        inventory = self._kept.inventory_after(target.key)
+        there = _units_of(inventory, name)
+        if there is not None:
+            unknown = sorted(set(units) - there)
+            if unknown:
+                self._note(consumer, f"{self._said(place)} has no {', '.join(unknown)}")
+            units = _completed(inventory, name, units)
+        count = len(units) if inventory is None else unit_count(inventory, name, units)
+        amount = self._named.setdefault(consumer, {}).setdefault(place, count)
+        if there is not None and amount != count:
+            self._note(consumer, f"gives {amount} to {self._said(place)} with {count} units")
+        self._told.setdefault(consumer, {})[place] = units
+
+    def check_named(self, claims: Mapping[str, ConsumerRecord], holding: Iterable[str]) -> None:
+        """Note consumers that are named and hold nothing there.
+
+        Where trees are stated, one that holds it at the targets already was moved before.
+        """
+        gone = self._named.keys() - set(holding)
+        keys = {target.key for target in self._flow.targets}
+        for consumer in sorted(gone):
+            held = claims[consumer].held if consumer in claims else ()
+            if self._kept.is_stated and any(one.key in keys for one in held):
+                continue
             where = self._kept.said(self._flow.source)
             self._problems.add(f"{consumer} holds no {where}", consumer)
 
     def transfers(self, consumer: str, held: Use) -> list[Transfer]:
         """Return what goes where, as far as it is stated."""
-        named = self._named.get(consumer, {})
+        named, told = self._named.get(consumer, {}), self._told.get(consumer, {})
         owned = self._owned(held)
         amounts = {
-            place: self._amount(consumer, held, place, named.get(place, 0), owned.get(place, ()))
+            place: named[place]
+            if place in told
+            else self._amount(consumer, held, place, named.get(place, 0), owned.get(place, ()))
             for place in sorted({*named, *owned})
         }
+        others = {unit for units in told.values() for unit in units}.difference(held.units)
+        if held.units and others:
+            self._note(consumer, f"holds {' '.join(held.units)}, not {' '.join(sorted(others))}")
+            return []
         if sum(amounts.values()) > held.amount:
             self._note(consumer, f"holds {held.amount}, not {sum(amounts.values())}")
             return []
@@ -488,7 +724,7 @@ class _Stated:
                 self._flow.source,
                 self._flow.targets[place].key,
                 amount,
-                owned.get(place) or self._units(consumer, held, place, amount),
+                told.get(place) or owned.get(place) or self._units(consumer, held, place, amount),
             )
             for place, amount in amounts.items()
         ]

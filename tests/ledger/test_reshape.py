@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
-from resource_objects.ledger.plans import compile_reshape, concerned
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.columns import KindColumns
+from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part, Reshape
