@@ -11,7 +11,8 @@
 ``usage``           what is used, and by whom; ``use_over_time``: between two moments
 ``plan``            a typed list of changes; ``dry_run``: what it would come to; ``row_diff``: one
                     that turns rows into others; ``plain``: as plain data and back
-``reshape``         moving inventories and allocations; ``transfer``: what becomes of them
+``reshape``         moving inventories and allocations; ``transfer``: what becomes of them;
+                    ``compile``: the plan that it comes to
 ``audit``           what is not as it should be; ``attribution``: who holds what is in the way
 ``orders``          what a write asks of a backend; ``settle``: what that comes to; ``decision``:
                     whether one change fits

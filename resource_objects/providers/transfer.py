@@ -58,6 +58,7 @@ class ReshapeState:
         self, reshape: Reshape, columns: Columns, changes: DefinitionChanges | None = None
     ) -> None:
         self.is_stated = changes is not None
+        self._columns = columns
         given = columns.providers
         uuid = dict(zip(given.provider_id, given.uuid, strict=True))
         #: names by uuid, also of what is created
@@ -168,6 +169,17 @@ class ReshapeState:
         kind, classes, body = said
         records = [one for name in classes if (one := self.after((key[0], name))) is not None]
         return resource(kind).inventory_from_kept(records, body or None)
+
+    def holders(self, places: Collection[Key]) -> set[str]:
+        """Return who holds something at some places now. Cost: linear in the allocations."""
+        numbers = dict(
+            zip(self._columns.providers.provider_id, self._columns.providers.uuid, strict=True)
+        )
+        return {
+            consumer
+            for number, kind, consumer, _ in zip(*self._columns.allocations, strict=True)
+            if (numbers[number], kind) in places
+        }
 
     def is_structured(self, key: Key) -> bool:
         """Return whether a kept inventory is a part of a structured one."""
@@ -571,7 +583,7 @@ def assign(
     left: list[_Unstated] = []
     for flow in flows:
         told = _Stated(flow, kept, problems)
-        told.check_named(claims, (consumer for consumer, _ in holders[flow.source]))
+        told.check_named(consumer for consumer, _ in holders[flow.source])
         for consumer, held in holders[flow.source]:
             transfers = told.transfers(consumer, held)
             books.carry_out(transfers)
@@ -687,17 +699,15 @@ class _Stated:
             self._note(consumer, f"gives {amount} to {self._said(place)} with {count} units")
         self._told.setdefault(consumer, {})[place] = units
 
-    def check_named(self, claims: Mapping[str, ConsumerRecord], holding: Iterable[str]) -> None:
+    def check_named(self, holding: Iterable[str]) -> None:
         """Note consumers that are named and hold nothing there.
 
         Where trees are stated, one that holds it at the targets already was moved before.
         """
-        gone = self._named.keys() - set(holding)
-        keys = {target.key for target in self._flow.targets}
+        gone = self._named.keys() - set(holding) if self._named else set()
+        if gone and self._kept.is_stated:
+            gone -= self._kept.holders({target.key for target in self._flow.targets})
         for consumer in sorted(gone):
-            held = claims[consumer].held if consumer in claims else ()
-            if self._kept.is_stated and any(one.key in keys for one in held):
-                continue
             where = self._kept.said(self._flow.source)
             self._problems.add(f"{consumer} holds no {where}", consumer)
 
