@@ -352,6 +352,14 @@ class HostDevices:
     #: their providers as they are kept, by name
     providers: Mapping[str, Provider] = dataclasses.field(default_factory=dict, compare=False)
 
+    def without(self, providers: Collection[str]) -> HostDevices:
+        """Return the devices but those of some providers, by name."""
+        return HostDevices(
+            self.host,
+            tuple(one for one in self.devices if one.provider not in providers),
+            {name: one for name, one in self.providers.items() if name not in providers},
+        )
+
     def find(self, address: str) -> KeptDevice:
         """Return the device at an address.
 

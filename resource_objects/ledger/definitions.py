@@ -161,19 +161,30 @@ class Definitions:
         asked = merge_moves(moves)
         if not asked or not any(found.changes):
             return found
-        again = self._store.again
-        return again(lambda: self._moving(keys, roots, asked), exceptions.StaleConsumer)
+        return self.moving(roots, asked)
 
-    def _moving(
-        self, keys: Sequence[str], roots: Sequence[Provider], moves: tuple[Move, ...]
-    ) -> Comparison:
-        """Compare trees with what is kept, at the moment at which allocations are read."""
-        columns = self._store.backend.read(*keys)
-        found = compared(trees(columns), roots)
-        reshape, changes = Reshape(moves), merge_changes("", found.changes)
-        claims = self._store.backend.held_by(concerned(reshape, columns, changes))
-        plan = compile_reshape(reshape, columns, claims, changes)
-        return dataclasses.replace(found, orders=plan.orders, moves=moves, names=plan.names)
+    def moving(self, roots: Sequence[Provider], moves: tuple[Move, ...]) -> Comparison:
+        """Compare trees with what is kept of them and of allocations; say which of these go where.
+
+        Cost: one read of the trees, with allocations, and one of the consumers concerned.
+
+        :param moves: at most one from each place: see
+            :func:`~resource_objects.providers.reshape.merge_moves`
+        :raises StaleDefinition: if a tree was read and has changed since
+        """
+        reshape = Reshape(moves)
+        keys = [root.uuid or root.name for root in roots]
+
+        def attempt() -> Comparison:
+            columns = self._store.backend.read(*keys)
+            found = compared(trees(columns), roots)
+            changes = merge_changes("", found.changes)
+            claims = self._store.backend.held_by(concerned(reshape, columns, changes))
+            plan = compile_reshape(reshape, columns, claims, changes)
+            return dataclasses.replace(found, orders=plan.orders, moves=moves, names=plan.names)
+
+        # who changed what it holds between the two reads; who does so later, the write sees
+        return self._store.again(attempt, exceptions.StaleConsumer)
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)

@@ -11,7 +11,7 @@ from resource_objects.ledger.definitions import FASTER, Definitions, check_roots
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim, Provider
 from resource_objects.providers.audit import Audit, audit, spread
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import merge_changes
 from resource_objects.providers.dry_run import check_definitions, rehearse

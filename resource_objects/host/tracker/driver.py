@@ -8,6 +8,7 @@ from typing import Any
 
 from resource_objects.exceptions import ResourceObjectsError
 from resource_objects.providers import Provider
+from resource_objects.providers.reshape import Move
 from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Amounts, Inventories
 
@@ -61,16 +62,24 @@ class Driver(abc.ABC):
         as a :class:`~resource_objects.host.facts.Machine`.
         """
 
-    def update_provider_tree(self, tree: Provider, available: Any) -> None:
+    def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:
         """Edit the tree of a host, by default so that the root has what is available.
 
         What it makes of the tree follows from its two arguments. It may be called several times.
+
+        Where something is counted elsewhere from now on, such as in GPUs that become providers of
+        their own, it may return moves, one for each "inventory of class A on provider B has moved
+        to provider C", with the consumers or units that are there where one place is split over
+        several. Allocations follow in the same write. A move that happened before is none, so a
+        driver may go on returning it
+        (:func:`~resource_objects.providers.transfer.flows_between` has the rules).
 
         :param tree: a copy of the tree as the ledger keeps it, of a host that is not kept an empty
             provider. What is not touched stays: providers, traits and aggregates of others
         :param available: what :meth:`get_available_resource` said just now
         """
         tree.update(inventories=Inventories(available))
+        return None
 
     def identity(self, host: str) -> str | None:
         """Return the uuid that the machine itself says it has, None if it says none.

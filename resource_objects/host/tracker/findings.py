@@ -26,6 +26,8 @@ class FindingKind(enum.StrEnum):
     INVALID_TREE = "invalid tree"
     #: Something that is gone is held: a cell, a provider, all of a class.
     IN_USE = "in use"
+    #: Moves would lose or invent an allocation, do not say where one goes, or one does not fit.
+    RESHAPE_FAILED = "reshape failed"
     #: A name or uuid of the tree is that of a provider of another tree.
     OF_ANOTHER = "of another tree"
     #: The machine says another uuid than the ledger keeps: another machine has its name.
@@ -47,6 +49,8 @@ _SIGN_OF: tuple[tuple[type[Exception], FindingKind], ...] = (
     (exceptions.InvalidTree, FindingKind.INVALID_TREE),
     (exceptions.CountedTwice, FindingKind.INVALID_TREE),
     (exceptions.InvalidInput, FindingKind.INVALID),
+    (exceptions.InvalidPlan, FindingKind.RESHAPE_FAILED),
+    (exceptions.CapacityException, FindingKind.RESHAPE_FAILED),
     (exceptions.ProviderInUse, FindingKind.IN_USE),
     (exceptions.InventoryInUse, FindingKind.IN_USE),
     (exceptions.ProviderExists, FindingKind.OF_ANOTHER),
@@ -108,17 +112,23 @@ def _held(use: InventoryUsage, figures: str = "") -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostReport:
-    """What a look at one host did: what it changed in the ledger, and what is wrong."""
+    """What a look at one host did: what it changed in the ledger, and what is wrong.
+
+    ``moved`` are the consumers whose allocations went elsewhere with the changes.
+    """
 
     host: str
     changes: DefinitionChanges | None = None
     findings: tuple[Finding, ...] = ()
+    moved: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.findings)
 
     def __str__(self) -> str:
         lines = [str(self.changes)] if self.changes else []
+        if self.moved:
+            lines.append(f"allocations of {len(self.moved)} moved")
         return "\n".join((*lines, *map(str, self.findings)))
 
 

@@ -20,6 +20,7 @@ mistake leave it as one of them says, and one of them tells.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -39,6 +40,7 @@ from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import kept_of
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
 from resource_objects.providers.located import keeps_devices
+from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
 from resource_objects.resources import Inventories
 from resource_objects.resources.pci import DEVICES, PCIInventory
@@ -110,13 +112,22 @@ class _Look:
     tree: Provider = dataclasses.field(default_factory=lambda: _NO_TREE)
     staying: tuple[StayingDevice, ...] = ()
     changes: DefinitionChanges | None = None
+    moves: tuple[Move, ...] = ()
+    reshaped: Comparison | None = None
     restored: str | None = None
     finding: Finding | None = None
 
     def begin(self) -> None:
         """Forget what an earlier try came to."""
         self.kept = self.shard = self.changes = self.restored = self.finding = None
-        self.staying = ()
+        self.reshaped = None
+        self.staying = self.moves = ()
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The consumers whose allocations go elsewhere."""
+        orders = () if self.reshaped is None else self.reshaped.orders
+        return tuple(order.consumer for order in orders)
 
     def has(self, name: str | None) -> bool:
         """Tell whether a provider of that name is in its tree, or was."""
@@ -339,7 +350,7 @@ class Reconciler:
             look.said, uuids, look.shard, findings, bool(findings), restored=look.restored
         )
         self._host_of.update(dict.fromkeys(uuids, look.host))
-        return HostReport(look.host, look.changes or None, findings)
+        return HostReport(look.host, look.changes or None, findings, look.moved)
 
     def _over_capacity(self, looks: Sequence[_Look]) -> dict[str, tuple[InventoryUsage, ...]]:
         """Return what is used beyond its capacity, by host; but devices that stay are not."""
@@ -368,9 +379,16 @@ class Reconciler:
         for look in looks:
             self._try(look, self._compare)
         right = [look for look in looks if look.finding is None]
+        reshaped = [look.reshaped for look in right if look.reshaped is not None]
+        orders = {order.consumer: order for one in reshaped for order in one.orders}
+        if len(orders) < sum(len(one.orders) for one in reshaped):
+            # somebody holds something of two of these hosts: one after the other, in halves
+            raise exceptions.StaleConsumer("consumer of two hosts", "while both are reshaped")
         return Comparison(
             kept_of(look.kept for look in right if look.kept is not None),
             tuple(look.changes for look in right if look.changes is not None),
+            orders=tuple(orders.values()),
+            moves=tuple(move for look in right if look.changes for move in look.moves),
         )
 
     def _try(self, look: _Look, step: Callable[[_Look], None]) -> None:
@@ -407,7 +425,8 @@ class Reconciler:
             look.tree = Provider(look.host, uuid=look.said.identity)
         uuid = look.tree.uuid
         try:
-            self._driver.update_provider_tree(look.tree, look.said.available)
+            moves = self._driver.update_provider_tree(look.tree, look.said.available)
+            look.moves = merge_moves(() if moves is None else moves)
         except exceptions.InvalidInput:
             raise
         except Exception as error:  # a driver may fail in any way: it is told with its host
@@ -431,6 +450,11 @@ class Reconciler:
                 self._try(with_devices[devices.host], functools.partial(self._beside, devices))
 
     def _beside(self, kept: HostDevices, look: _Look) -> None:
+        if look.moves:  # what is held of a device that is counted elsewhere goes there
+            gone = {move.from_ for move in look.moves} - {
+                one.name for one in look.tree.walk() if keeps_devices(one)
+            }
+            kept = kept.without(gone)
         held = beside_held(self._ledger, look.tree, kept=kept)
         look.tree, look.staying = held.tree, held.staying
 
@@ -448,6 +472,11 @@ class Reconciler:
                 )
                 return
         look.changes = changes
+        if changes and look.moves:
+            # if somebody changed the tree meanwhile, the write sees it too, and all is done again
+            with contextlib.suppress(exceptions.StaleDefinition):
+                look.reshaped = self._ledger.definitions.moving([look.tree], look.moves)
+                [look.changes] = look.reshaped.changes
 
 
 def _parted(
