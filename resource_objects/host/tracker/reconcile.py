@@ -39,7 +39,6 @@ from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import kept_of
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
-from resource_objects.providers.located import keeps_devices
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
 from resource_objects.resources import Inventories
@@ -452,7 +451,7 @@ class Reconciler:
     def _beside(self, kept: HostDevices, look: _Look) -> None:
         if look.moves:  # what is held of a device that is counted elsewhere goes there
             gone = {move.from_ for move in look.moves} - {
-                one.name for one in look.tree.walk() if keeps_devices(one)
+                one.name for one in look.tree.walk() if DEVICES in one.inventories
             }
             kept = kept.without(gone)
         held = beside_held(self._ledger, look.tree, kept=kept)
