@@ -39,6 +39,7 @@ from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import kept_of
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
+from resource_objects.providers.located import keeps_devices
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
 from resource_objects.resources import Inventories
