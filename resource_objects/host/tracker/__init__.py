@@ -12,6 +12,7 @@ and ledger in step, and claims on a host in the words of the field.
 ``reporting``       Reporting: statistics of hosts, and that they are heard of
 ``settings``        HostSettings: ratios and reserved amounts that an operator sets
 ``findings``        what one look at the hosts found: what changed, what is wrong and where
+``drift``           HostDrift: who holds something of a host against who runs there
 ``claims``          HostClaim: decided, held, confirmed or reverted
 ==================  ===============================================================================
 
@@ -36,6 +37,7 @@ and ledger in step, and claims on a host in the words of the field.
 from __future__ import annotations
 
 from resource_objects.host.tracker.claims import HostClaim, State
+from resource_objects.host.tracker.drift import HostDrift
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.tracker import ResourceTracker
@@ -45,6 +47,7 @@ __all__ = [
     "Finding",
     "FindingKind",
     "HostClaim",
+    "HostDrift",
     "HostReport",
     "Report",
     "ResourceTracker",

@@ -100,7 +100,7 @@ class Driver(abc.ABC):
     def consumers(self, host: str) -> Mapping[str, Any] | None:
         """Return who runs on a host: ``{consumer: amounts}``; None where that is not known.
 
-        The amounts may be None: then only who it is counts.
+        The amounts are all that a consumer takes, its overhead too; None: only who it is counts.
         """
         return None
 

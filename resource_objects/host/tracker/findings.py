@@ -12,7 +12,10 @@ from resource_objects.providers.usage import InventoryUsage
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong with a host. But for the first two, the ledger keeps it as it was before."""
+    """What is wrong with a host. But for the first two, the ledger keeps it as it was before.
+
+    What is about a consumer is drift, which is looked for apart (:mod:`.drift`).
+    """
 
     #: Less is there than is used. That is written as it is: who holds what, the finding says.
     OVER_CAPACITY = "over capacity"
@@ -40,6 +43,14 @@ class FindingKind(enum.StrEnum):
     UNKNOWN_HOST = "unknown host"
     #: Its statistics could not be asked, or not all of them kept; what it has is in step.
     STATISTICS = "statistics"
+    #: A consumer holds something of the host and does not run there.
+    ORPHAN = "orphan"
+    #: A consumer runs on the host and holds nothing.
+    UNKNOWN_CONSUMER = "unknown consumer"
+    #: A consumer runs on the host and holds something of others only.
+    ELSEWHERE = "elsewhere"
+    #: A consumer holds other amounts than it runs with.
+    DIFFERS = "differs"
     #: The ledger refused it for another reason; ``error`` is that.
     REFUSED = "refused"
 
@@ -63,7 +74,8 @@ class Finding:
     """Something that is wrong with a host.
 
     ``error`` is what was raised, None if nothing was; ``said`` is what is wrong in words;
-    ``uses`` are the inventories that are over capacity, or gone and held, with their holders.
+    ``uses`` are the inventories that are over capacity, or gone and held, with their holders;
+    ``consumer`` is who it is about, of drift.
 
     >>> print(Finding("box", FindingKind.DRIVER_FAILED, ValueError("no such node")))
     box: driver failed: ValueError: no such node
@@ -74,6 +86,7 @@ class Finding:
     error: Exception | None = None
     said: str = ""
     uses: tuple[InventoryUsage, ...] = ()
+    consumer: str | None = None
 
     @classmethod
     def of(cls, host: str, error: Exception) -> Finding:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from resource_objects import names
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker.claims import HostClaim, State
+from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.reconcile import Reconciler
@@ -26,7 +27,7 @@ class ResourceTracker:
 
     =======  ======================================================================================
     look     :meth:`update_available_resource`, :meth:`remove`
-    read     :meth:`compute_node`, :meth:`inventories`
+    read     :meth:`compute_node`, :meth:`inventories`, :meth:`drift`
     use      :meth:`claim`, :meth:`update_usage`
     =======  ======================================================================================
 
@@ -122,6 +123,20 @@ class ResourceTracker:
         with self._looking:
             self._reconciler.forget([names.provider_name(host)])
             return self._ledger.remove(host)
+
+    def drift(self, *hosts: str, older_than: datetime.timedelta | None = None) -> HostDrift:
+        """Return what differs between who holds something of hosts and who runs there.
+
+        Nothing is changed: ``ledger.apply`` of its plan mends it, if somebody decides so. Cost: a
+        read of the hosts, and one of the consumers.
+
+        :param hosts: only these; by default all that the driver names
+        :param older_than: a claim that is not confirmed is on its way, and no drift, unless it is
+            older than this; None: however old it is
+        :raises LedgerError: if the ledger cannot be reached
+        """
+        named = map(names.provider_name, hosts or self._driver.hosts())
+        return drift_of(self._ledger, self._driver, dict.fromkeys(named), older_than)
 
     def inventories(self, host: str) -> Inventories:
         """Return what a host has and what of it is used, as ``ledger.inventories`` does.

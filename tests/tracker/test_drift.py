@@ -1,0 +1,152 @@
+"""Who holds something of a host against who runs there: told, never mended by itself."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.host.tracker import FindingKind, ResourceTracker
+from tests.tracker.agents import Agent
+
+K = FindingKind
+
+
+@pytest.fixture
+def driver() -> Agent:
+    made = Agent(box="VCPU=8,MEMORY_MB=1024", lab="VCPU=4")
+    made.running = {"box": {"vm-1": "VCPU=2", "vm-2": None}, "lab": {}}
+    return made
+
+
+@pytest.fixture
+def tracker(ledger: ro.Ledger, driver: Agent) -> ResourceTracker:
+    """Two hosts: vm-1 and vm-2 run on box, and hold what they run with."""
+    made = ResourceTracker(ledger, driver)
+    made.update_available_resource()
+    for name in ("vm-1", "vm-2"):
+        made.claim(name, "box", "VCPU=2")
+        ledger.confirm(name)
+    return made
+
+
+def told(tracker: ResourceTracker, **said: Any) -> list[tuple[str, FindingKind, str | None]]:
+    return [(one.host, one.kind, one.consumer) for one in tracker.drift(**said).findings]
+
+
+def test_nothing_differs(tracker: ResourceTracker) -> None:
+    assert not tracker.drift()
+    assert str(tracker.drift()) == "no drift"
+    assert not tracker.drift().plan
+
+
+def test_orphans_are_told_and_released_by_the_plan_alone(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    driver.running["box"] = {"vm-2": "VCPU=2"}
+    found = tracker.drift()
+    assert str(found) == "box: orphan: vm-1 holds VCPU=2 and does not run here"
+    assert not tracker.update_available_resource(), "it is not computed away"
+    assert str(ledger.held("vm-1")) == "vm-1 holds VCPU=2 of box"
+    assert str(found.plan) == "- vm-1 gives back everything"
+    ledger.apply(found.plan)
+    assert not tracker.drift()
+    assert [one.name for one in ledger.consumers()] == ["vm-2"]
+
+
+def test_of_an_orphan_only_what_is_of_the_host_goes(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    ledger.adjust("vm-1", {"lab": "VCPU=1"})
+    driver.running["box"] = {"vm-2": None}
+    driver.running["lab"] = {"vm-1": None}
+    ledger.apply(tracker.drift().plan)
+    assert str(ledger.held("vm-1")) == "vm-1 holds VCPU=1 of lab"
+
+
+def test_a_plan_that_came_too_late_does_nothing(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    driver.running["box"] = {"vm-2": None}
+    plan = tracker.drift().plan
+    ledger.adjust("vm-1", {"box": "VCPU=1"})
+    with pytest.raises(ro.exceptions.StaleConsumer):
+        ledger.apply(plan)
+
+
+def test_what_is_on_its_way_is_no_orphan(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    tracker.claim("vm-3", "box", "VCPU=1")
+    tracker.update_usage("lab", "VCPU=1")
+    assert not tracker.drift()
+    assert not tracker.drift(older_than=datetime.timedelta(hours=1))
+    assert told(tracker, older_than=datetime.timedelta(0)) == [("box", K.ORPHAN, "vm-3")]
+    ledger.move("vm-1", {"lab": "VCPU=2"}, leaving="vm-1/migration")
+    driver.running["box"]  # it still runs there
+    assert not tracker.drift()
+    driver.running = {"box": {"vm-2": None}, "lab": {"vm-1": None}}
+    assert not tracker.drift(), "and now here"
+    ledger.release("vm-1/migration")
+    assert not tracker.drift()
+
+
+def test_unknown_ones_are_adopted_by_the_plan_alone(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    driver.running["lab"] = {"stray": "VCPU=6", "nameless": None}
+    found = tracker.drift("lab")
+    assert [(one.kind, one.consumer) for one in found.findings] == [
+        (K.UNKNOWN_CONSUMER, "nameless"),
+        (K.UNKNOWN_CONSUMER, "stray"),
+    ]
+    assert len(list(ledger.consumers())) == 2
+    ledger.apply(found.plan)
+    assert str(ledger.held("stray")) == "stray holds VCPU=6 of lab"
+    assert ledger.usage(over_capacity=True).over_capacity[0].provider == "lab"
+    assert told(tracker) == [("lab", K.UNKNOWN_CONSUMER, "nameless")]
+
+
+def test_one_that_runs_elsewhere_and_one_that_differs(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    driver.running = {"box": {"vm-2": "VCPU=3"}, "lab": {"vm-1": "VCPU=2"}}
+    assert told(tracker) == [
+        ("box", K.ORPHAN, "vm-1"),
+        ("box", K.DIFFERS, "vm-2"),
+        ("lab", K.ELSEWHERE, "vm-1"),
+    ]
+    said = str(tracker.drift())
+    assert "vm-2 holds VCPU=2 and runs with VCPU=3" in said
+    assert "vm-1 runs here, and holds of box" in said
+    ledger.apply(tracker.drift().plan)
+    assert str(ledger.held("vm-2")) == "vm-2 holds VCPU=3 of box"
+    assert told(tracker) == [("lab", K.UNKNOWN_CONSUMER, "vm-1")]
+    ledger.apply(tracker.drift().plan)
+    assert not tracker.drift()
+
+
+def test_who_does_not_know_says_none_and_who_fails_is_told(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    driver.running = {}
+    assert not tracker.drift()
+
+    class Failing(Agent):
+        def consumers(self, host: str) -> Any:
+            if host == "box":
+                raise OSError("no hypervisor")
+            return {"lab": 5, "new": {}, "odd": {"vm": "VCPU=0.5"}}[host]
+
+    failing = ResourceTracker(ledger, Failing(box="VCPU=8", lab="VCPU=4", odd="VCPU=1"))
+    assert [(one.host, one.kind) for one in failing.drift().findings] == [
+        ("box", K.DRIVER_FAILED),
+        ("lab", K.INVALID),
+        ("odd", K.INVALID),
+    ]
+
+
+def test_a_host_that_the_ledger_does_not_have_is_left_out(ledger: ro.Ledger, driver: Agent) -> None:
+    assert not ResourceTracker(ledger, driver).drift()
