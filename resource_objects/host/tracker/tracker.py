@@ -135,8 +135,9 @@ class ResourceTracker:
             older than this; None: however old it is
         :raises LedgerError: if the ledger cannot be reached
         """
-        named = map(names.provider_name, hosts or self._driver.hosts())
-        return drift_of(self._ledger, self._driver, dict.fromkeys(named), older_than)
+        named = self._reconciler.named() if not hosts else dict.fromkeys(hosts)
+        right = [names.provider_name(host) for host, found in named.items() if _is_looked_at(found)]
+        return drift_of(self._ledger, self._driver, right, older_than)
 
     def inventories(self, host: str) -> Inventories:
         """Return what a host has and what of it is used, as ``ledger.inventories`` does.
