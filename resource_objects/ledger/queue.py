@@ -18,7 +18,7 @@ import dataclasses
 import datetime
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
@@ -32,7 +32,7 @@ from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.resources import Amounts
-from resource_objects.search.candidates import Candidates
+from resource_objects.search.candidates import Candidate, Candidates
 
 if TYPE_CHECKING:
     from resource_objects.search.order import Options
@@ -118,6 +118,8 @@ class Queue:
         order = WaitOrder(
             consumer, awaits, datetime.timedelta(seconds=retries.lease), self._store.actor
         )
+        if len(demands) > 1:
+            attempt = functools.partial(_one_of_several, attempt)
         if not backend.list_waiters(WaiterFilter(awaits), 1):
             try:
                 return attempt(found)
@@ -126,12 +128,10 @@ class Queue:
         if leaving is None and backend.held(consumer) is not None:
             raise exceptions.ConsumerExists(consumer) from refusal
         options = None
+        final: Final = _is_final
         if isinstance(found, Candidates):
             options = found.options.within(limits)
             final = _Outlook(self, self._store, found, options).is_final
-        else:
-            one_way = len(demands) == 1  # of several ways, another may be given yet
-            final = functools.partial(_is_final, one_way)
         refusal = self._worth_waiting(consumer, found, final, refusal)
         try:
             return self._wait(
@@ -308,9 +308,30 @@ def _defines(entry: FeedEntry) -> bool:
     return bool(entry.definitions or entry.disabled or is_of_nobody)
 
 
-def _is_final(one_way: bool, refusal: exceptions.CapacityException) -> bool:
+def _one_of_several(attempt: Attempt, found: Sequence[Candidate]) -> Claim:
+    """Take one of several candidates; what ends the wait is raised only if it does of each.
+
+    What is raised of several together is the refusal of one of them.
+    """
+    try:
+        return attempt(found)
+    except exceptions.CapacityException as no:
+        if not _is_final(no):
+            raise
+        refusal = no
+    for one in found:
+        try:
+            return attempt([one])
+        except exceptions.CapacityException as no:
+            if not _is_final(no):
+                raise
+            refusal = no
+    raise refusal
+
+
+def _is_final(refusal: exceptions.CapacityException) -> bool:
     """Return whether those named could not give it either if all was given back."""
-    if not one_way or isinstance(refusal, exceptions.NoCandidates):
+    if isinstance(refusal, exceptions.NoCandidates):
         return False
     return isinstance(refusal, _FINAL) or any(
         reason.rule in _BOUNDS and reason.requested > reason.bound for reason in refusal.reasons

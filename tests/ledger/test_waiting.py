@@ -245,6 +245,27 @@ def test_one_of_several_ways_that_can_never_be_does_not_end_a_wait(
     assert str(lab.claim("job", ways, wait=HOUR)) == f"job holds PGPU=1 of {ways[0].host}"
 
 
+def test_several_ways_none_of_which_can_be_any_more_end_a_wait(lab: ro.Ledger, clock: Time) -> None:
+    ways = list(lab.snapshot().candidates("PGPU=1", per_host=1, limit=None))
+    assert len(ways) == 2
+    fill(lab)
+    disabled: list[float] = []
+
+    def then() -> None:
+        if clock.now > 3 * (len(disabled) + 1) and len(disabled) < 2:
+            lab.disable(ways[len(disabled)].host, reason="broken")
+            disabled.append(clock.now)
+
+    clock.then = then
+    with pytest.raises(exceptions.ProviderDisabled):
+        lab.claim("job", ways, wait=HOUR)
+    assert len(disabled) == 2 and clock.now < disabled[1] + 10
+    assert waiting(lab) == []
+    with pytest.raises(exceptions.ProviderDisabled):
+        lab.claim("job", ways, wait=HOUR)
+    assert clock.now < disabled[1] + 10
+
+
 def test_busy_and_never_are_told_apart(lab: ro.Ledger) -> None:
     fill(lab)
     assert not found(lab, "PGPU=4") and lab.could_ever(found(lab, "PGPU=4"))
