@@ -397,7 +397,8 @@ class Ledger:
             could be given it in the same tree: first come, first served. A large request at the
             front so holds back smaller ones behind it, and who does not wait may overtake them all.
             Candidates are searched afresh for each try. The same consumer that waits for the same
-            again keeps its place. What could not be had whoever gave back is refused at once. The
+            again keeps its place. What could not be had whoever gave back is refused at once, and
+            at the front within seconds of the change that made it so. The
             place goes with the end of the wait, whatever ends it; if the process is killed, with
             its lease (:attr:`RetryPolicy.lease`)
         :raises WaitTimedOut: (a ``CapacityException``) if the time is over, with the last refusal
