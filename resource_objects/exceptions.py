@@ -44,12 +44,14 @@ __all__ = [
     "FieldNotSet",
     "ForeignAmount",
     "FrozenValue",
+    "HostRefused",
     "InvalidAddress",
     "InvalidAmount",
     "InvalidDevice",
     "InvalidField",
     "InvalidInput",
     "InvalidInventory",
+    "InvalidMove",
     "InvalidName",
     "InvalidPlan",
     "InvalidPrimitive",
@@ -68,6 +70,10 @@ __all__ = [
     "LedgerClosed",
     "LedgerError",
     "LostConnection",
+    "MoveConfirmed",
+    "MoveInProgress",
+    "MoveNotFound",
+    "MoveReverted",
     "NameExists",
     "NegativeAmount",
     "NoCandidates",
@@ -223,6 +229,10 @@ class InvalidTree(InvalidInput):
 
 class InvalidRequest(InvalidInput):
     """A request that contradicts itself."""
+
+
+class InvalidMove(InvalidInput):
+    """A move that does not add up: of that kind it cannot go there, or not with that request."""
 
 
 class InvalidURL(InvalidInput):
@@ -619,6 +629,27 @@ class ProviderDisabled(CapacityException):
     """A provider that something was to be taken of is out of service, or one above it is."""
 
 
+class HostRefused(CapacityException):
+    """A host refuses what it was chosen for, though the ledger had room: it has the last word.
+
+    ``reasons`` are for whoever chose it, as those of a search are; ``told`` says it in words.
+
+    >>> print(HostRefused("host0", "vm-1", "the image needs firmware that is not here"))
+    host0 refuses vm-1: the image needs firmware that is not here
+    """
+
+    def __init__(
+        self, host: str, consumer: str = "", told: object = "", reasons: Iterable[Reason] = ()
+    ) -> None:
+        super().__init__(reasons)
+        self.args = host, consumer, str(told), self.reasons
+        self.host, self.consumer, self.told = self.args[:3]
+
+    def __str__(self) -> str:
+        why = "; ".join(filter(None, [self.told, *map(str, self.reasons)]))
+        return f"{self.host} refuses {self.consumer}{f': {why}' if why else ''}"
+
+
 class SearchLimitReached(ResourceObjectsError):
     """The budget of a search ran out before an answer: this is neither yes nor no."""
 
@@ -752,6 +783,30 @@ class StaleConsumer(LedgerError):
     """A consumer is not at the generation it was read at any more."""
 
     problem = "was changed since it was read"
+
+
+class MoveInProgress(LedgerError):
+    """A consumer is moving already: confirm or revert that move first."""
+
+    problem = "is moving already; confirm or revert that move first"
+
+
+class MoveNotFound(LedgerError):
+    """A consumer is not moving, or not by that migration, and never did as far as is known."""
+
+    problem = "is not moving"
+
+
+class MoveConfirmed(LedgerError):
+    """A move was confirmed, so it cannot be reverted any more."""
+
+    problem = "was confirmed and cannot be reverted"
+
+
+class MoveReverted(LedgerError):
+    """A move was reverted, so it cannot be confirmed any more."""
+
+    problem = "was reverted and cannot be confirmed"
 
 
 class UnitNotHeld(LedgerError):

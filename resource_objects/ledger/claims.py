@@ -474,6 +474,8 @@ class Claims:
         consumer: str,
         found: Found,
         leaving: str | None,
+        leaving_type: str | None,
+        leaving_id: str | None,
         unchanged: Unchanged,
         release_expired: bool,
         overrides: bool,
@@ -484,6 +486,8 @@ class Claims:
             self._check_override(overrides)
         name = names.consumer_name(consumer)
         other = None if leaving is None else names.consumer_name(leaving)
+        other_type = described(None, None, leaving_type)["consumer_type"]
+        other_id = _claim_id(leaving_id)
         both = [name] if other is None else [name, other]
         subject = subject_of(both)
         doing, done = self._store.begin(operation, "move", subject)
@@ -511,7 +515,8 @@ class Claims:
                         request=kept.request,
                         project=kept.project,
                         user=kept.user,
-                        consumer_type=kept.consumer_type,
+                        consumer_type=other_type or kept.consumer_type,
+                        uuid=other_id,
                     )
 
             return _Taking(

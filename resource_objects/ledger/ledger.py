@@ -614,6 +614,8 @@ class Ledger:
         found: Found,
         *,
         leaving: str | None = None,
+        leaving_type: str | None = None,
+        leaving_id: str | None = None,
         unchanged: Unchanged = False,
         release_expired: bool = False,
         override_disabled: bool = False,
@@ -628,6 +630,8 @@ class Ledger:
 
         :param found: where to, as for :meth:`claim`
         :param leaving: who is to hold what the consumer held; it gets its project, user and type
+        :param leaving_type: another type for it, such as ``MIGRATION``
+        :param leaving_id: the uuid of its claim; None: one is made up
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
         :param override_disabled: as for :meth:`claim`, of where it goes
@@ -642,6 +646,8 @@ class Ledger:
             consumer,
             found,
             leaving,
+            leaving_type,
+            leaving_id,
             unchanged,
             release_expired,
             override_disabled,

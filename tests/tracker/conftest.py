@@ -1,4 +1,4 @@
-"""A ledger in memory and on a SQLite file."""
+"""Ledgers in memory and on a SQLite file, and with two hosts on every backend that answers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import resource_objects as ro
 from resource_objects.ledger import backend_for
 from tests import databases
 from tests.conftest import require_server
+from tests.tracker import labs
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -24,16 +25,26 @@ def ledger(url: str) -> Iterator[ro.Ledger]:
 
 
 @pytest.fixture(params=("memory", *databases.KINDS))
-def everywhere_url(request: pytest.FixtureRequest, scratch: databases.Scratch) -> Iterator[str]:
-    """A ledger in memory and on every kind of database."""
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Run the test on each backend that can be reached."""
     kind: str = request.param
-    if kind == "memory":
-        yield "memory://"
-        return
-    if kind != "sqlite":
+    if kind not in ("memory", "sqlite"):
         require_server(kind)
-    with scratch.prepared(kind, _upgrade) as made:
-        yield made
+    return kind
+
+
+@pytest.fixture
+def everywhere_url(
+    database_kind: str, scratch: databases.Scratch, sqlite_url: Callable[[str], str]
+) -> Iterator[str]:
+    """A ledger in memory and on every kind of database."""
+    if database_kind == "memory":
+        yield "memory://"
+    elif database_kind == "sqlite":
+        yield sqlite_url("everywhere.db")
+    else:
+        with scratch.prepared(database_kind, _upgrade) as made:
+            yield made
 
 
 def _upgrade(url: str) -> None:
@@ -44,3 +55,10 @@ def _upgrade(url: str) -> None:
 def everywhere(everywhere_url: str) -> Iterator[ro.Ledger]:
     with ro.connect(everywhere_url) as opened:
         yield opened
+
+
+@pytest.fixture
+def lab(everywhere: ro.Ledger) -> ro.Ledger:
+    """A ledger with box-0 and box-1, once for each backend."""
+    labs.declare(everywhere)
+    return everywhere

@@ -13,7 +13,9 @@ and ledger in step, and claims on a host in the words of the field.
 ``settings``        HostSettings: ratios and reserved amounts that an operator sets
 ``findings``        what one look at the hosts found: what changed, what is wrong and where
 ``drift``           HostDrift: who holds something of a host against who runs there
-``claims``          HostClaim: decided, held, confirmed or reverted
+``claims``          HostClaim: planned, held, confirmed or reverted
+``moves``           Move: the source held beside the destination, until it is decided
+``asked``           what is asked of one host, in whichever form
 ==================  ===============================================================================
 
     >>> import resource_objects as ro
@@ -40,6 +42,7 @@ from resource_objects.host.tracker.claims import HostClaim, State
 from resource_objects.host.tracker.drift import HostDrift
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
+from resource_objects.host.tracker.moves import Move, MoveKind, MoveState
 from resource_objects.host.tracker.tracker import ResourceTracker
 
 __all__ = [
@@ -49,6 +52,9 @@ __all__ = [
     "HostClaim",
     "HostDrift",
     "HostReport",
+    "Move",
+    "MoveKind",
+    "MoveState",
     "Report",
     "ResourceTracker",
     "State",

@@ -1,45 +1,76 @@
-"""Claims on a host: decided, held, confirmed or reverted."""
+"""Claims on a host: planned, held, confirmed or reverted.
+
+A planned one is a decision, and nothing in the ledger. The others are what the ledger has: a claim
+is the same in every process that asks for it, also after a crash of who made it.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
+import functools
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from resource_objects.exceptions import ConsumerNotFound
-from resource_objects.providers import Claim
+from resource_objects import exceptions, names
+from resource_objects.host.tracker.asked import OVERHEAD, Asked, page_sizes, unassigned
+from resource_objects.host.tracker.driver import Driver
+from resource_objects.host.tracker.moves import Moves
+from resource_objects.providers import Allocation, Claim
+from resource_objects.providers import allocation as states
 from resource_objects.resources import Amounts
+from resource_objects.search.candidates import Candidate, Candidates
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
+
+#: Takes what was found for a consumer.
+_Take: TypeAlias = Callable[[Any], Claim]
 
 
 class State(enum.StrEnum):
     """Where a claim on a host stands; only what is held or confirmed is in the ledger."""
 
-    PLANNED = "planned"
-    HELD = "held"
-    CONFIRMED = "confirmed"
-    REVERTED = "reverted"
+    PLANNED = "planned"  #: it would fit; nothing is held
+    HELD = "held"  #: nobody else can have it
+    CONFIRMED = "confirmed"  #: the consumer runs, and the claim expires no more
+    REVERTED = "reverted"  #: given back
 
 
 @dataclasses.dataclass
 class HostClaim:
-    """What a consumer holds of a host, in the words of a tracker over what the ledger has.
+    """What a consumer holds of a host, or would, in the words of a tracker.
 
-    In a ``with`` statement it is given back if the block raises. It is the same claim in every
-    process that reads it (:meth:`~resource_objects.host.tracker.ResourceTracker.claim` of the same
-    consumer for the same): what it is, is in the ledger.
+    ``claim`` is what the ledger has of it; None if it is planned or reverted. ``found`` is where a
+    planned one would go. In a ``with`` statement it is given back if the block raises; of a
+    consumer that is moving the move is reverted then.
+
+    >>> import resource_objects as ro
+    >>> from resource_objects.host.tracker import Driver, ResourceTracker
+    >>> class Lab(Driver):
+    ...     def hosts(self):
+    ...         return ["box"]
+    ...     def get_available_resource(self, host):
+    ...         return "VCPU=8"
+    >>> tracker = ResourceTracker(ro.connect("memory://"), Lab())
+    >>> done = tracker.update_available_resource()
+    >>> planned = tracker.plan("vm-1", "box", "VCPU=2")
+    >>> print(planned)
+    vm-1 on box: planned, VCPU=2
+    >>> planned.take()
+    >>> planned.confirm()
+    >>> print(planned)
+    vm-1 on box: confirmed, VCPU=2
     """
 
-    _ledger: Ledger
+    _claims: HostClaims = dataclasses.field(repr=False, compare=False)
     host: str
     consumer: str
     amounts: Amounts
     state: State
     claim: Claim | None = None
+    found: Candidate | None = None
 
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
@@ -56,13 +87,195 @@ class HostClaim:
         if error is not None:
             self.revert()
 
+    def take(self, **said: Any) -> None:
+        """Take what was planned, just so. Once is enough.
+
+        :param said: as for :meth:`.ResourceTracker.claim`
+        :raises CapacityException: if somebody was faster, with who holds what
+        """
+        if self.state is State.PLANNED:
+            taken = self._claims.claim(self.consumer, self.host, self.found, said)
+            self.claim, self.amounts, self.state = taken.claim, taken.amounts, taken.state
+
     def confirm(self) -> None:
-        """Say that the consumer runs: the claim is no more on trial. Once is enough."""
-        self.claim = self._ledger.confirm(self.consumer)
+        """Say that the consumer runs: the claim is no more on trial. Once is enough.
+
+        :raises ConsumerNotFound: if it was given back
+        :raises StaleConsumer: if the consumer has another claim by now
+        """
+        self.claim = self._claims.confirm(self.consumer, self.claim)
         self.state = State.CONFIRMED
 
     def revert(self) -> None:
-        """Give back what is held. Once is enough."""
-        with contextlib.suppress(ConsumerNotFound):  # given back already: that is what was wanted
-            self._ledger.release(self.consumer)
+        """Give back what is held. Once is enough; another claim of the consumer stays."""
+        if self.claim is not None:
+            self._claims.moves.give_back(self.consumer, self.claim.id)
         self.claim, self.state = None, State.REVERTED
+
+
+class HostClaims:
+    """How what is asked of a host is decided, taken, and read again."""
+
+    def __init__(self, ledger: Ledger, driver: Driver) -> None:
+        self._ledger = ledger
+        self._driver = driver
+        self._refits = type(driver).accept is not Driver.accept
+        self.moves = Moves(ledger, self.asked, self.place)
+
+    def asked(self, given: Any) -> Asked:
+        """Return what is asked by text, amounts, a request, a candidate or a claim."""
+        return Asked.of(given, self._driver.overhead)
+
+    def plan(self, consumer: str, host: str, given: Any) -> HostClaim:
+        """Return where something would go on a host; nothing is taken."""
+        asked = self.asked(given)
+        found = asked.found or self._search(consumer, host, asked, limit=1)[0]
+        name = names.consumer_name(consumer)
+        return HostClaim(self, host, name, found.amounts, State.PLANNED, found=found)
+
+    def claim(self, consumer: str, host: str, given: Any, said: Mapping[str, Any]) -> HostClaim:
+        """Take what is asked of a host, or return the claim that the consumer has for just that."""
+        name, asked = names.consumer_name(consumer), self.asked(given)
+        tries = self._ledger.retries.definitions
+        while True:
+            try:
+                return self._made(host, self._claimed(name, host, asked, said))
+            except (exceptions.ConsumerNotFound, exceptions.StaleConsumer):  # between two looks
+                if tries <= 0:
+                    raise
+                tries -= 1
+
+    def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
+        take = functools.partial(self._ledger.claim, name, **said)
+        try:
+            claim = self.place(name, host, asked, take)
+        except exceptions.ConsumerExists:
+            return self._accepted(host, self._held(name, host, asked, said))
+        try:
+            return self._accepted(host, claim)
+        except BaseException:
+            self.moves.give_back(name, claim.id)  # who took it gives it back
+            raise
+
+    def claimed(self, consumer: str) -> HostClaim:
+        """Return the claim that a consumer has."""
+        claim = self._ledger.held(consumer)
+        return self._made(self.moves.host_of(claim), claim)
+
+    def confirm(self, consumer: str, claim: Claim | None) -> Claim:
+        """Confirm the claim of a consumer, if it is still that one."""
+        return self._ledger.confirm(consumer, claim=None if claim is None else claim.id)
+
+    # --- how it is decided ---
+
+    def place(self, consumer: str, host: str, asked: Asked, take: _Take) -> Claim:
+        """Take what is asked of a host, all together.
+
+        Amounts that the host gives itself the ledger decides as it writes. What it refuses so is
+        searched in the tree of the host: children may give it, and if not the search says why.
+        """
+        if asked.found is not None:
+            return take(asked.found)
+        if asked.is_plain:
+            try:
+                return take({host: asked.amounts})
+            except (exceptions.CapacityException, exceptions.InvalidAmount) as refusal:
+                found = self._candidates(host, asked)
+                if not found:
+                    raise self._refused(consumer, found) from refusal
+                return take(found)
+        return take(self._search(consumer, host, asked))
+
+    def _search(
+        self, consumer: str, host: str, asked: Asked, limit: int | None = None
+    ) -> Candidates:
+        found = self._candidates(host, asked)
+        if not found:
+            raise self._refused(consumer, found)
+        return found
+
+    def _candidates(self, host: str, asked: Asked) -> Candidates:
+        return self._ledger.snapshot(at=host).candidates(asked.whole)
+
+    def _refused(self, consumer: str, found: Candidates) -> exceptions.NoCandidates:
+        why = found.explain()
+        return exceptions.NoCandidates(f"no room for {consumer}", why, why.reasons)
+
+    # --- what somebody claimed already ---
+
+    def _held(self, consumer: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
+        """Return what a consumer holds, if it is what is asked of this host.
+
+        If whoever claimed it did not know what the host takes besides, that is added.
+
+        :raises ConsumerExists: if it holds something else
+        """
+        claim = self._ledger.held(consumer)
+        here = self.moves.host_of(claim)
+        if here == host:
+            if asked.is_held_as(claim):
+                return claim
+            if asked.is_held_alone(claim):
+                return self._with_overhead(host, asked, claim, said.get("limits"))
+        raise exceptions.ConsumerExists(
+            consumer, f"{claim.request or claim.amounts} of {here}, not {asked} of {host}"
+        )
+
+    def _with_overhead(self, host: str, asked: Asked, claim: Claim, limits: Any) -> Claim:
+        """Let a consumer hold what the host takes for it besides, at the host itself."""
+        missing = dict(asked.overhead.by_name())
+        held: list[Allocation] = []
+        for one in claim.allocations:
+            if one.provider == host and one.resource_class in missing:
+                more: Any = missing.pop(one.resource_class)
+                one = one.replace(amount=one.amount + more)
+            held.append(one)
+        held += [
+            Allocation(provider=host, resource_class=kind, amount=amount)
+            for kind, amount in missing.items()
+        ]
+        own = claim.request or asked.own
+        request = own.with_group(OVERHEAD, asked.overhead)
+        return self._replaced(claim.replace(request=request), held, limits)
+
+    def _accepted(self, host: str, claim: Claim) -> Claim:
+        """Return a claim as the host accepts it: as it is, or with other units.
+
+        :raises HostRefused: if it does not
+        """
+        if not self._refits:
+            return claim
+        held = self._ledger.assigned(claim.consumer)
+        refitted = self._driver.accept(host, claim.consumer, held)
+        if refitted is None:
+            return claim
+        wanted = {name: Amounts.of(amounts) for name, amounts in refitted.items()}
+        if unassigned(wanted) != unassigned(held) or page_sizes(wanted) != page_sizes(held):
+            raise exceptions.InvalidAmount(
+                f"accept of {claim.consumer}", _told(wanted), f"other units of {_told(held)}"
+            )
+        allocations = [
+            Allocation(provider=name, resource_class=kind, amount=amount)
+            for name, amounts in wanted.items()
+            for kind, amount in amounts.bare().by_name()
+        ]
+        try:
+            return self._replaced(claim, allocations)
+        except exceptions.CapacityException as refusal:
+            told = "the other units that it wants are taken"
+            raise exceptions.HostRefused(host, claim.consumer, told, refusal.reasons) from refusal
+
+    def _replaced(self, claim: Claim, allocations: list[Allocation], limits: Any = None) -> Claim:
+        """Let a consumer hold this for the same request, if it still has what was read."""
+        found = claim.replace(allocations=tuple(allocations))
+        return self._ledger.replace(
+            claim.consumer, found, generation=claim.generation, limits=limits
+        )
+
+    def _made(self, host: str, claim: Claim) -> HostClaim:
+        state = State.CONFIRMED if claim.state == states.CONFIRMED else State.HELD
+        return HostClaim(self, host, claim.consumer, claim.amounts, state, claim)
+
+
+def _told(held: Mapping[str, Amounts]) -> str:
+    return ", ".join(f"{amounts} of {name}" for name, amounts in held.items())

@@ -22,6 +22,7 @@ class Driver(abc.ABC):
     :meth:`update_provider_tree`  makes a tree of that; by default it is what the root has
     :meth:`identity`              the uuid that the machine itself says it has
     :meth:`overhead`              what a consumer takes of a host besides what it asks for
+    :meth:`accept`                whether it takes what somebody claimed, or other units of it
     :meth:`consumers`             who runs there
     :meth:`remarks`               what is worth telling of one, and holds nothing up
     :meth:`statistics`            what else a scheduler may want to know of it
@@ -96,6 +97,21 @@ class Driver(abc.ABC):
         ``"MEMORY_MB=128"``. It is claimed with the rest, and given back with it.
         """
         return {}
+
+    def accept(
+        self, host: str, consumer: str, held: Mapping[str, Amounts]
+    ) -> Mapping[str, Any] | None:
+        """Look at what a consumer holds of a host before it starts there: the last word.
+
+        By default it is accepted.
+
+        :param held: ``{provider: amounts}`` as ``ledger.assigned`` tells it: which CPUs, pages and
+            devices
+        :returns: None to accept it; or what to hold instead, in the same form: as much of
+            everything, of other units
+        :raises HostRefused: if the host does not take it, with reasons for who chose it
+        """
+        return None
 
     def consumers(self, host: str) -> Mapping[str, Any] | None:
         """Return who runs on a host: ``{consumer: amounts}``; None where that is not known.

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import names
 from resource_objects.host.compute_node import ComputeNode
-from resource_objects.host.tracker.claims import HostClaim, State
+from resource_objects.host.tracker.claims import HostClaim, HostClaims
 from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
+from resource_objects.host.tracker.moves import Move, MoveKind, migration_id
 from resource_objects.host.tracker.reconcile import Reconciler
 from resource_objects.host.tracker.reporting import Reporting, is_heard
 from resource_objects.host.tracker.settings import HostSettings
+from resource_objects.providers import Claim
 from resource_objects.resources import Amounts, Inventories
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ class ResourceTracker:
     =======  ======================================================================================
     look     :meth:`update_available_resource`, :meth:`remove`
     read     :meth:`compute_node`, :meth:`inventories`, :meth:`drift`
-    use      :meth:`claim`, :meth:`update_usage`
+    use      :meth:`update_usage`
+    claim    :meth:`plan`, :meth:`claim`, :meth:`claimed`, :meth:`release`
+    move     :meth:`move`, :meth:`confirm_move`, :meth:`revert_move`, :meth:`moving`, :meth:`moves`
     =======  ======================================================================================
 
     The ledger is the truth of what is used; the tracker only remembers what the driver said last.
@@ -60,6 +64,7 @@ class ResourceTracker:
         self._ledger = ledger
         self._driver = driver
         self._on_change = on_change
+        self._claims = HostClaims(ledger, driver)
         settings = HostSettings.of(ratios, initial_ratios, reserved)
         self._reconciler = Reconciler(ledger, driver, settings)
         self._reporting = Reporting(ledger, driver, report_every)
@@ -186,12 +191,155 @@ class ResourceTracker:
         for resource, amount in amounts.items():
             node.inventories[resource].consume(amount)
 
-    def claim(self, consumer: str, host: str, amounts: Any) -> HostClaim:
-        """Take amounts of a host for a consumer: all together, or none."""
-        asked = Amounts(amounts)
-        wanted = asked + Amounts(self._driver.overhead(asked))
-        claim = self._ledger.claim(consumer, {host: wanted})
-        return HostClaim(self._ledger, host, claim.consumer, wanted, State.HELD, claim)
+    # --- claims ---
+
+    def plan(self, consumer: str, host: str, request: Any) -> HostClaim:
+        """Return where a request would go on a host; nothing is taken, and nothing written.
+
+        Amounts, cells, devices, traits and groups are decided together. ``take()`` of the claim
+        that is returned takes just that. Cost: one read of the tree of the host, and a search.
+
+        :param request: as for :meth:`claim`
+        :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
+        :raises ProviderNotFound: if the host is not there
+        """
+        return self._claims.plan(consumer, host, request)
+
+    def claim(
+        self,
+        consumer: str,
+        host: str,
+        request: Any,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        consumer_type: str | None = None,
+        expires_in: datetime.timedelta | None = None,
+        expires_at: datetime.datetime | None = None,
+        limits: Any = None,
+    ) -> HostClaim:
+        """Take a request of a host for a consumer: all together in one transaction, or none.
+
+        Asked again for the same, in whichever process, it is the same claim. So is what a scheduler
+        claimed for the consumer on this host, also as where a move goes: the host then looks at it
+        (:meth:`.Driver.accept`), may refuse it, or have other units of the same, and adds what it
+        takes besides (:meth:`.Driver.overhead`). What this call did not take stays when the host
+        refuses: whoever took it takes something else instead. In a ``with`` statement the claim is
+        given back if the block raises. Cost: one read of the tree of the host, if something is
+        located, and one write.
+
+        :param request: text, amounts, a request, a claim, or a candidate of a search. What the host
+            does not have itself, such as the disk of a pool, only a candidate can name
+        :param project, user, consumer_type, expires_in, expires_at: as for ``ledger.claim``
+        :param limits: the most that may be used of the host itself after it, whatever its capacity:
+            totals that a scheduler worked out and sends along, such as ``"VCPU=48"``
+        :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
+        :raises HostRefused: (a ``CapacityException``) if the host does not accept it
+        :raises ConsumerExists: if the consumer holds something else, or elsewhere
+        :raises ProviderNotFound: if the host is not there
+        """
+        said = {
+            "project": project,
+            "user": user,
+            "consumer_type": consumer_type,
+            "expires_in": expires_in,
+            "expires_at": expires_at,
+            "limits": None if limits is None else {host: limits},
+        }
+        return self._claims.claim(consumer, names.provider_name(host), request, said)
+
+    def claimed(self, consumer: str) -> HostClaim:
+        """Return the claim of a consumer, whichever process made it. Cost: two small reads.
+
+        :raises ConsumerNotFound: if it holds nothing
+        """
+        return self._claims.claimed(names.consumer_name(consumer))
+
+    def release(self, consumer: str) -> Claim:
+        """Give back all that a consumer holds, and what its move holds, in one transaction.
+
+        :returns: what the consumer held
+        :raises ConsumerNotFound: if it holds nothing
+        """
+        return self._claims.moves.release(names.consumer_name(consumer))
+
+    # --- moves ---
+
+    def move(
+        self,
+        consumer: str,
+        host: str | None,
+        request: Any = None,
+        *,
+        kind: MoveKind = MoveKind.RESIZE,
+        migration: str | None = None,
+        limits: Any = None,
+        override_disabled: bool = False,
+    ) -> Move:
+        """Begin a move of a consumer to a host: it holds the destination from now on.
+
+        Its migration holds the source until :meth:`confirm_move` or :meth:`revert_move`, which any
+        process may call. Repeated with the same migration it is the same move, after a crash too.
+        A resize within a host holds both sizes until then. A rebuild and a shelving are done at
+        once: their move is confirmed when this returns. Who is unshelved holds the destination
+        alone. Cost: a few small reads, and then as :meth:`claim`.
+
+        :param host: where it goes; None for a shelving
+        :param request: as for :meth:`claim`; None for what the consumer has, which a resize, a
+            rebuild and an unshelving cannot have. A live migration keeps the sizes of its pages
+        :param migration: its id, a uuid, or a name of which one is made; None: one is made up
+        :param limits: as for :meth:`claim`, of the host where it goes
+        :param override_disabled: as for ``ledger.move``
+        :raises InvalidMove: if the kind, the host, the request and where the consumer is do not go
+            together; or the migration began for something else
+        :raises MoveInProgress: if it is moving by another migration
+        :raises ConsumerNotFound: if it holds nothing; ConsumerExists, if it holds something and is
+            to be unshelved
+        :raises CapacityException: if it does not fit, with the reasons; nothing moved then
+        """
+        name = names.consumer_name(consumer)
+        to = None if host is None else names.provider_name(host)
+        of_host = None if limits is None or to is None else {to: limits}
+        said = {"override_disabled": override_disabled, "limits": of_host}
+        return self._claims.moves.begin(
+            name, to, request, migration_id(name, migration), kind, said
+        )
+
+    def confirm_move(self, consumer: str, migration: str) -> Move:
+        """End a move at the destination: the source is given back. Once is enough.
+
+        :raises MoveReverted: if it was reverted
+        :raises MoveNotFound: if nobody knows of the migration, or any more
+        """
+        name = names.consumer_name(consumer)
+        return self._claims.moves.confirm(name, migration_id(name, migration))
+
+    def revert_move(self, consumer: str, migration: str) -> Move:
+        """End a move at the source: the consumer holds that again, as before. Once is enough.
+
+        :raises MoveConfirmed: if it was confirmed
+        :raises MoveNotFound: if nobody knows of the migration, or any more
+        """
+        name = names.consumer_name(consumer)
+        return self._claims.moves.revert(name, migration_id(name, migration))
+
+    def moving(self, consumer: str) -> Move:
+        """Return the move of a consumer that is in progress.
+
+        :raises MoveNotFound: if it is not moving
+        """
+        return self._claims.moves.moving(names.consumer_name(consumer))
+
+    def moves(self, host: str | None = None) -> tuple[Move, ...]:
+        """Return the moves in progress, by consumer, for an agent that starts again.
+
+        Not who is being unshelved: that is a claim of a consumer that is not confirmed.
+
+        Cost: the consumers of the host, and two small reads.
+
+        :param host: only those from or to this one
+        """
+        return self._claims.moves.in_progress(host)
 
 
 def _unknown(host: str) -> Finding:

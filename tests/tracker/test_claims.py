@@ -1,0 +1,343 @@
+"""Claims on a host: planned, taken, repeated, accepted or refused by the host, given back."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.host.tracker import State
+from resource_objects.resources.numa import NUMATopologyAmount
+from tests.tracker.labs import WHOLE, holdings, tracker, used
+
+HALF_HOUR = datetime.timedelta(minutes=30)
+
+
+# --- planned ---
+
+
+@pytest.mark.law(5)
+def test_a_plan_is_a_decision_and_writes_nothing(lab: ro.Ledger) -> None:
+    cursor = lab.feed.cursor()
+    planned = tracker(lab).plan("vm", "box-0", WHOLE)
+    assert (planned.state, planned.host, planned.claim) == (State.PLANNED, "box-0", None)
+    assert str(planned) == ("vm on box-0: planned, MEMORY_MB=512,DISK_GB=10,PCPU=2,PGPU=1")
+    assert not used(lab)
+    assert lab.feed.cursor() == cursor
+
+
+@pytest.mark.law(6)
+def test_what_was_planned_can_be_taken_just_so(lab: ro.Ledger) -> None:
+    planned = tracker(lab).plan("vm", "box-1", WHOLE)
+    assert planned.found is not None
+    planned.take(project="p")
+    planned.take()  # once is enough
+    assert planned.state is State.HELD
+    assert planned.claim is not None and planned.claim.project == "p"
+    taken = {(one.provider, one.resource_class): one.units for one in planned.claim.allocations}
+    assert taken == {
+        (one.provider, one.resource_class): one.units for one in planned.found.allocations
+    }
+
+
+def test_a_plan_that_was_overtaken_is_refused_with_who_has_it(lab: ro.Ledger) -> None:
+    planned = tracker(lab).plan("vm", "box-0", "VCPU=3")
+    tracker(lab).claim("faster", "box-0", "VCPU=2")
+    with pytest.raises(exceptions.CapacityException, match="faster"):
+        planned.take()
+    assert planned.state is State.PLANNED
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("VCPU=5", "VCPU asked 5, free 4 of 4"),
+        (ro.Request("VCPU=1", required=["CUSTOM_NONE"]), "CUSTOM_NONE"),
+        ("NUMA_TOPOLOGY=3:dedicated=3", "asked 3 host cells"),
+        ("DEVICES=3*PGPU", "PGPU"),
+        ("CUSTOM_NEVER=1", "CUSTOM_NEVER"),
+    ],
+)
+def test_a_plan_and_a_claim_say_no_for_the_same_reasons(
+    lab: ro.Ledger, asked: Any, told: str
+) -> None:
+    said: list[tuple[Reason, ...]] = []
+    for decide in (tracker(lab).plan, tracker(lab).claim):
+        with pytest.raises(exceptions.NoCandidates, match=told) as refusal:
+            decide("vm", "box-0", asked)
+        said.append(refusal.value.reasons)
+    assert said[0] == said[1] != ()
+    assert not used(lab)
+
+
+# --- taken ---
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        WHOLE,
+        ro.Amounts(WHOLE),
+        ro.Request(WHOLE),
+        ro.Request(WHOLE, root_forbidden=["CUSTOM_BAD"]),
+    ],
+    ids=["text", "amounts", "request", "conditions"],
+)
+def test_all_resources_are_taken_together(lab: ro.Ledger, asked: Any) -> None:
+    claim = tracker(lab).claim("vm", "box-0", asked)
+    assert str(claim) == "vm on box-0: held, MEMORY_MB=512,DISK_GB=10,PCPU=2,PGPU=1"
+    [cell] = {at for at, kind in used(lab) if kind == "PCPU" and at != "box-0"}
+    [gpu] = {at for at, kind in used(lab) if kind == "PGPU"}
+    assert gpu == {"box-0/numa0": "box-0/0000:10:00.0", "box-0/numa1": "box-0/0000:20:00.0"}[cell]
+
+
+@pytest.mark.law(2)
+def test_what_a_child_gives_is_found_below_the_host(lab: ro.Ledger) -> None:
+    tracker(lab).claim("vm", "box-0", "VCPU=1,CUSTOM_FPGA=2")
+    assert used(lab) == {("box-0", "VCPU"): 1, ("box-0/fpga", "CUSTOM_FPGA"): 2}
+    group = ro.Request("VCPU=1").with_group("f", "CUSTOM_FPGA=1", required=["CUSTOM_FAST"])
+    tracker(lab).claim("vm-2", "box-1", group)
+    assert used(lab)["box-1/fpga", "CUSTOM_FPGA"] == 1
+    with pytest.raises(exceptions.NoCandidates, match="vm holds 2"):
+        tracker(lab).claim("vm-3", "box-0", "VCPU=1,CUSTOM_FPGA=1")
+    assert used(lab)["box-0", "VCPU"] == 1
+
+
+@pytest.mark.law(3)
+def test_claimed_and_given_back_leaves_nothing(lab: ro.Ledger) -> None:
+    claim = tracker(lab).claim("vm", "box-0", WHOLE)
+    claim.revert()
+    claim.revert()
+    assert claim.state is State.REVERTED
+    assert not used(lab) and not holdings(lab)
+
+
+@pytest.mark.law(2)
+def test_a_block_that_raises_gives_back(lab: ro.Ledger) -> None:
+    with pytest.raises(ZeroDivisionError), tracker(lab).claim("vm", "box-0", WHOLE):
+        1 / 0  # noqa: B018
+    assert not used(lab)
+
+
+def test_a_block_that_ends_keeps_the_claim(lab: ro.Ledger) -> None:
+    with tracker(lab).claim("vm", "box-0", WHOLE, expires_in=HALF_HOUR) as claim:
+        claim.confirm()
+        claim.confirm()
+    assert tracker(lab).claimed("vm").state is State.CONFIRMED
+    assert lab.held("vm").expires_at is None
+
+
+def test_an_old_claim_gives_back_nothing_of_a_new_one(lab: ro.Ledger) -> None:
+    old = tracker(lab).claim("vm", "box-0", "VCPU=1")
+    lab.release("vm")
+    tracker(lab).claim("vm", "box-1", "VCPU=1")
+    old.revert()
+    assert used(lab) == {("box-1", "VCPU"): 1}
+    stale = tracker(lab).claimed("vm")
+    lab.release("vm")
+    tracker(lab).claim("vm", "box-0", "VCPU=1")
+    with pytest.raises(exceptions.StaleConsumer):
+        stale.confirm()
+
+
+def test_a_claim_expires_as_it_was_told_to(lab: ro.Ledger) -> None:
+    claim = tracker(lab).claim(
+        "vm", "box-0", "VCPU=1", user="ann", consumer_type="INSTANCE", expires_in=HALF_HOUR
+    )
+    assert claim.claim is not None and claim.claim.expires_at is not None
+    assert (claim.claim.user, claim.claim.consumer_type) == ("ann", "INSTANCE")
+    [released] = lab.release_expired(lab.now() + 2 * HALF_HOUR)
+    assert released.consumer == "vm"
+
+
+# --- repeated, in another process or after a crash ---
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("asked", ["VCPU=2", WHOLE, "VCPU=1,CUSTOM_FPGA=1"])
+def test_the_same_again_is_the_same_claim(lab: ro.Ledger, asked: str) -> None:
+    first = tracker(lab).claim("vm", "box-0", asked)
+    before = holdings(lab)
+    for again in (asked, ro.Amounts(asked), ro.Request(asked), first.claim):
+        second = tracker(lab).claim("vm", "box-0", again)
+        assert second.claim == first.claim
+    assert tracker(lab).claimed("vm").claim == first.claim
+    assert holdings(lab) == before
+
+
+@pytest.mark.law(4)
+def test_the_same_again_is_the_same_claim_on_a_full_host(lab: ro.Ledger) -> None:
+    tracker(lab).claim("vm", "box-0", "VCPU=4")
+    assert tracker(lab).claim("vm", "box-0", "VCPU=4").state is State.HELD
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [("box-0", "VCPU=2"), ("box-1", "VCPU=1"), ("box-0", "VCPU=1,DISK_GB=1"), ("box-0", WHOLE)],
+)
+def test_something_else_for_who_holds_something_is_refused(
+    lab: ro.Ledger, host: str, asked: str
+) -> None:
+    tracker(lab).claim("vm", "box-0", "VCPU=1")
+    before = holdings(lab)
+    with pytest.raises(exceptions.ConsumerExists, match=f"VCPU=1 of box-0, not .* of {host}"):
+        tracker(lab).claim("vm", host, asked)
+    assert holdings(lab) == before
+
+
+def test_another_trait_is_something_else(lab: ro.Ledger) -> None:
+    fast = ro.Request("CUSTOM_FPGA=1", required=["CUSTOM_FAST"])
+    tracker(lab).claim("vm", "box-0", fast)
+    tracker(lab).claim("vm", "box-0", fast)
+    tracker(lab).claim("vm", "box-0", "CUSTOM_FPGA=1")  # says nothing of traits
+    with pytest.raises(exceptions.ConsumerExists):
+        tracker(lab).claim("vm", "box-0", ro.Request("CUSTOM_FPGA=1", forbidden=["CUSTOM_X"]))
+
+
+def test_nobody_claims_of_what_is_not_there(lab: ro.Ledger) -> None:
+    with pytest.raises(exceptions.ProviderNotFound, match="box-9"):
+        tracker(lab).claim("vm", "box-9", "VCPU=1")
+    with pytest.raises(exceptions.ConsumerNotFound, match="vm"):
+        tracker(lab).claimed("vm")
+    with pytest.raises(exceptions.ConsumerNotFound, match="vm"):
+        tracker(lab).release("vm")
+    for nothing in ("", "VCPU=-1", "VCPU=x", None, 7):
+        with pytest.raises(exceptions.InvalidInput):
+            tracker(lab).claim("vm", "box-0", nothing)
+    assert not used(lab)
+
+
+# --- what a scheduler claimed, and the host that has the last word ---
+
+
+def test_what_a_scheduler_claimed_is_the_claim_of_the_host(lab: ro.Ledger) -> None:
+    request = ro.Request(WHOLE)
+    found = lab.snapshot().candidates(request, limit=1)
+    claimed = lab.claim("vm", found)
+    for asked in (request, WHOLE, claimed, found[0]):
+        assert tracker(lab).claim("vm", "box-0", asked).claim == claimed
+
+
+def test_a_candidate_of_a_scheduler_is_taken_as_it_is(lab: ro.Ledger) -> None:
+    [found] = [one for one in lab.snapshot().candidates(WHOLE) if one.host == "box-1"]
+    tracker(lab).claim("vm", "box-1", found)
+    assert set(used(lab)) >= {(one.provider, one.resource_class) for one in found.allocations}
+
+
+def test_a_host_refuses_with_reasons_that_a_scheduler_can_read(lab: ro.Ledger) -> None:
+    reason = Reason(Rule.TRAIT_MISSING, 1, bound=0, used=0, where="box-0", trait="CUSTOM_UEFI")
+
+    def accept(host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> None:
+        raise exceptions.HostRefused(host, consumer, "no firmware", [reason])
+
+    lab.claim("vm", {"box-0": "VCPU=1"})
+    with pytest.raises(exceptions.HostRefused, match="box-0 refuses vm: no firmware") as refusal:
+        tracker(lab, accept=accept).claim("vm", "box-0", "VCPU=1")
+    assert pickle.loads(pickle.dumps(refusal.value)).reasons == (reason,)
+    assert used(lab) == {("box-0", "VCPU"): 1}  # the scheduler took it and gives it back
+    with pytest.raises(exceptions.HostRefused):
+        tracker(lab, accept=accept).claim("own", "box-0", "VCPU=1")
+    assert list(holdings(lab)) == ["vm"]
+
+
+def _to_other_cell(host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> Any:
+    """Have the CPUs 4 and 6 instead of two of the first cell."""
+    amount = held[host]["NUMA_TOPOLOGY"]
+    assert isinstance(amount, NUMATopologyAmount) and amount.host_cells == {0}
+    placed = [one.replace(cell=1, pins={0: 4, 1: 6}) for one in amount.placed]
+    instead = {**dict(held[host].by_name()), "NUMA_TOPOLOGY": amount.replace(placed=placed)}
+    return {host: instead}
+
+
+@pytest.mark.law(2)
+def test_a_host_has_other_units_of_the_same(lab: ro.Ledger) -> None:
+    asked = "DISK_GB=10,NUMA_TOPOLOGY=1:dedicated=2"
+    claimed = lab.claim("vm", {"box-0": asked})
+    refitted = tracker(lab, accept=_to_other_cell).claim("vm", "box-0", asked)
+    assert refitted.claim is not None and refitted.claim.id == claimed.id
+    assert lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"].cpuset == "4,6"  # type: ignore[attr-defined]
+    assert tracker(lab).claim("vm", "box-0", asked).claim == refitted.claim
+
+
+@pytest.mark.law(2)
+def test_other_units_that_are_taken_are_a_refusal(lab: ro.Ledger) -> None:
+    asked = "DISK_GB=10,NUMA_TOPOLOGY=1:dedicated=2"
+    lab.claim("vm", {"box-0": asked})
+    lab.claim("big", {"box-0": "NUMA_TOPOLOGY=1:dedicated=4"})
+    before = holdings(lab)
+    with pytest.raises(exceptions.HostRefused, match="big"):
+        tracker(lab, accept=_to_other_cell).claim("vm", "box-0", asked)
+    assert holdings(lab) == before
+
+
+@pytest.mark.parametrize(
+    "instead", [{"box-0": "VCPU=1"}, {"box-0": "VCPU=2,DISK_GB=1"}, {"box-0": "DISK_GB=2"}]
+)
+def test_other_units_are_as_many(lab: ro.Ledger, instead: Mapping[str, str]) -> None:
+    lab.claim("vm", {"box-0": "VCPU=2"})
+    with pytest.raises(exceptions.InvalidAmount, match="other units of VCPU=2 of box-0"):
+        tracker(lab, accept=lambda *_: instead).claim("vm", "box-0", "VCPU=2")
+    assert used(lab) == {("box-0", "VCPU"): 2}
+
+
+# --- overheads ---
+
+
+@pytest.mark.parametrize("asked", ["VCPU=1,MEMORY_MB=512", WHOLE])
+def test_what_a_host_takes_besides_is_claimed_and_given_back_with_it(
+    lab: ro.Ledger, asked: str
+) -> None:
+    mine = tracker(lab, overhead="MEMORY_MB=64")
+    claim = mine.claim("vm", "box-0", asked)
+    assert int(claim.amounts["MEMORY_MB"]) == 512 + 64  # type: ignore[call-overload]
+    assert used(lab)["box-0", "MEMORY_MB"] == 512 + 64
+    assert mine.claim("vm", "box-0", asked).claim == claim.claim
+    claim.revert()
+    assert not used(lab)
+
+
+@pytest.mark.parametrize("asked", ["VCPU=1,MEMORY_MB=512", WHOLE, "DISK_GB=1"])
+def test_what_a_scheduler_did_not_know_of_is_added_to_its_claim(lab: ro.Ledger, asked: str) -> None:
+    claimed = lab.claim("vm", lab.snapshot(at="box-0").candidates(asked))
+    before = used(lab)
+    mine = tracker(lab, overhead="MEMORY_MB=64")
+    for _ in range(2):
+        claim = mine.claim("vm", "box-0", asked)
+        assert claim.claim is not None and claim.claim.id == claimed.id
+        more = before.get(("box-0", "MEMORY_MB"), 0) + 64
+        assert used(lab) == before | {("box-0", "MEMORY_MB"): more}
+
+
+def test_what_a_host_takes_besides_may_not_be_there(lab: ro.Ledger) -> None:
+    lab.claim("vm", {"box-0": "VCPU=1"})
+    with pytest.raises(exceptions.CapacityException, match="MEMORY_MB"):
+        tracker(lab, overhead="MEMORY_MB=5000").claim("vm", "box-0", "VCPU=1")
+    with pytest.raises(exceptions.CapacityException, match="MEMORY_MB"):
+        tracker(lab, overhead="MEMORY_MB=5000").claim("vm-2", "box-0", "VCPU=1")
+    assert used(lab) == {("box-0", "VCPU"): 1}
+
+
+# --- limits ---
+
+
+@pytest.mark.law(4)
+def test_a_limit_binds_one_claim_and_is_named(lab: ro.Ledger) -> None:
+    mine = tracker(lab)
+    mine.claim("vm", "box-0", "VCPU=2", limits="VCPU=3")
+    with pytest.raises(exceptions.CapacityException, match="limit") as refusal:
+        mine.claim("vm-2", "box-0", "VCPU=2", limits="VCPU=3")
+    assert Rule.LIMIT in {reason.rule for reason in refusal.value.reasons}
+    with pytest.raises(exceptions.CapacityException, match="limit"):
+        mine.claim("vm-2", "box-0", "VCPU=2,CUSTOM_FPGA=1", limits="VCPU=3")
+    mine.claim("vm-2", "box-0", "VCPU=2")  # who sends none has none
+    with pytest.raises(exceptions.CapacityException, match="limit"):
+        mine.move("vm", "box-1", "VCPU=2", limits="VCPU=1")
+    assert used(lab) == {("box-0", "VCPU"): 4}

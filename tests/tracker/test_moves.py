@@ -1,0 +1,453 @@
+"""Moves: source and destination held at once, confirmed or reverted, whoever calls, how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.host.tracker import MoveKind, MoveState, State
+from resource_objects.host.tracker.moves import MIGRATION, migration_id, migration_of
+from resource_objects.resources.numa import NUMATopologyAmount
+from tests.tracker.labs import WHOLE, box, holdings, tracker, used
+
+SMALL, LARGE = "VCPU=1,DISK_GB=10", "VCPU=3,DISK_GB=20"
+
+#: Moves of a consumer that holds SMALL of box-0, that leave something behind.
+LEAVING: list[tuple[MoveKind, str, str | None]] = [
+    (MoveKind.RESIZE, "box-1", LARGE),
+    (MoveKind.RESIZE, "box-0", LARGE),
+    (MoveKind.COLD_MIGRATION, "box-1", None),
+    (MoveKind.LIVE_MIGRATION, "box-1", None),
+    (MoveKind.EVACUATION, "box-1", None),
+    (MoveKind.EVACUATION, "box-1", SMALL),
+]
+each_leaving = pytest.mark.parametrize(("kind", "host", "request_"), LEAVING)
+
+
+def vm(lab: ro.Ledger, host: str = "box-0", asked: str = SMALL) -> None:
+    """Let vm run on a host."""
+    said = {"project": "p", "user": "ann", "consumer_type": "INSTANCE"}
+    tracker(lab).claim("vm", host, asked, **said).confirm()
+
+
+# --- both places are held ---
+
+
+@pytest.mark.law(2)
+@each_leaving
+def test_source_and_destination_are_held_at_once(
+    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+) -> None:
+    vm(lab)
+    move = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    assert (move.state, move.from_host, move.to_host) == (MoveState.MOVING, "box-0", host)
+    assert str(move) == f"vm: box-0 -> {host}, moving"
+    wanted = ro.Amounts(request_ or SMALL)
+    assert lab.held("vm").by_provider() == {host: wanted}
+    left = lab.held(migration_of("vm"))
+    assert left.by_provider() == {"box-0": ro.Amounts(SMALL)}
+    assert (left.id, left.consumer_type) == (migration_id("vm", "m"), MIGRATION)
+    assert (left.project, left.user) == ("p", "ann")
+
+
+@pytest.mark.law(3)
+@each_leaving
+def test_confirmed_the_source_is_given_back(
+    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+) -> None:
+    vm(lab)
+    tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    for _ in range(2):  # the second confirmation is harmless
+        assert tracker(lab).confirm_move("vm", "m").state is MoveState.CONFIRMED
+        assert used(lab) == {(host, k): int(v) for k, v in _counts(request_ or SMALL).items()}
+    assert lab.held("vm").consumer_type == "INSTANCE"
+    assert tracker(lab).claimed("vm").state is State.CONFIRMED
+
+
+@pytest.mark.law(3)
+@each_leaving
+def test_reverted_all_is_as_before(
+    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+) -> None:
+    vm(lab)
+    before, claim = used(lab), lab.held("vm")
+    tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    for _ in range(2):
+        assert tracker(lab).revert_move("vm", "m").state is MoveState.REVERTED
+        assert used(lab) == before
+    after = lab.held("vm")
+    assert after == claim.replace(generation=after.generation)
+    assert list(holdings(lab)) == ["vm"]
+
+
+def _counts(asked: str) -> Mapping[str, Any]:
+    return dict(ro.Amounts(asked).by_name())
+
+
+@pytest.mark.law(2)
+def test_a_resize_within_a_host_needs_room_for_both(lab: ro.Ledger) -> None:
+    vm(lab, asked="VCPU=2")
+    with pytest.raises(exceptions.NoCandidates, match="free 2 of 4"):
+        tracker(lab).move("vm", "box-0", "VCPU=3", migration="m")
+    assert holdings(lab) == {"vm": "VCPU=2 of box-0"}
+    tracker(lab).move("vm", "box-0", "VCPU=2,DISK_GB=1", migration="m")
+    with pytest.raises(exceptions.NoCandidates):
+        tracker(lab).claim("other", "box-0", "VCPU=1")
+    tracker(lab).confirm_move("vm", "m")
+    tracker(lab).claim("other", "box-0", "VCPU=2")
+
+
+@pytest.mark.law(2)
+def test_cpus_and_devices_of_both_sizes_are_others(lab: ro.Ledger) -> None:
+    vm(lab, asked=WHOLE)
+    before = lab.assigned("vm")
+    tracker(lab).move("vm", "box-0", WHOLE.replace("dedicated=2", "dedicated=4"), migration="m")
+    taken = [
+        unit
+        for name in ("vm", "vm/migration")
+        for one in lab.held(name).allocations
+        for unit in one.units
+    ]
+    assert len(taken) == len(set(taken)) == 2 + 4 + 2
+    tracker(lab).revert_move("vm", "m")
+    assert lab.assigned("vm") == before
+
+
+@pytest.mark.law(2)
+def test_what_does_not_fit_moves_nothing(lab: ro.Ledger) -> None:
+    vm(lab)
+    tracker(lab).claim("other", "box-1", "VCPU=4")
+    before = holdings(lab)
+    for kind in (MoveKind.COLD_MIGRATION, MoveKind.LIVE_MIGRATION, MoveKind.EVACUATION):
+        with pytest.raises(exceptions.NoCandidates, match="other holds 4"):
+            tracker(lab).move("vm", "box-1", kind=kind, migration="m")
+    with pytest.raises(exceptions.ProviderNotFound):
+        tracker(lab).move("vm", "box-9", LARGE)
+    assert holdings(lab) == before
+    assert not tracker(lab).moves()
+
+
+def test_a_block_that_raises_reverts(lab: ro.Ledger) -> None:
+    vm(lab)
+    with pytest.raises(ZeroDivisionError), tracker(lab).move("vm", "box-1", LARGE):
+        1 / 0  # noqa: B018
+    assert holdings(lab) == {"vm": "VCPU=1 of box-0, DISK_GB=10 of box-0"}
+
+
+def test_a_dead_host_is_left_though_it_is_out_of_service(lab: ro.Ledger) -> None:
+    vm(lab)
+    lab.disable("box-0", reason="dead")
+    tracker(lab).move("vm", "box-1", kind=MoveKind.EVACUATION, migration="m")
+    tracker(lab).revert_move("vm", "m")  # it could not be started there
+    tracker(lab).move("vm", "box-1", kind=MoveKind.EVACUATION, migration="n")
+    tracker(lab).confirm_move("vm", "n")
+    assert lab.held("vm").by_provider() == {"box-1": ro.Amounts(SMALL)}
+
+
+# --- one side: rebuild, shelve, unshelve ---
+
+
+def test_a_rebuild_is_done_in_place_and_at_once(lab: ro.Ledger) -> None:
+    vm(lab, asked="VCPU=3")
+    move = tracker(lab).move("vm", "box-0", "VCPU=4", kind=MoveKind.REBUILD, migration="m")
+    assert move.state is MoveState.CONFIRMED
+    assert used(lab) == {("box-0", "VCPU"): 4}
+    for _ in range(2):
+        again = tracker(lab).move("vm", "box-0", "VCPU=4", kind=MoveKind.REBUILD, migration="m")
+        assert again.state is tracker(lab).confirm_move("vm", "m").state is MoveState.CONFIRMED
+    with pytest.raises(exceptions.MoveConfirmed):
+        tracker(lab).revert_move("vm", "m")
+    with pytest.raises(exceptions.NoCandidates):
+        tracker(lab).move("vm", "box-0", "VCPU=5", kind=MoveKind.REBUILD)
+    assert used(lab) == {("box-0", "VCPU"): 4}
+
+
+def test_a_rebuild_keeps_the_cpus_that_it_can(lab: ro.Ledger) -> None:
+    vm(lab, asked="NUMA_TOPOLOGY=1:dedicated=2")
+    tracker(lab).claim("other", "box-0", "NUMA_TOPOLOGY=1:dedicated=3")
+    cell = lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"]
+    same = "DISK_GB=5,NUMA_TOPOLOGY=1:dedicated=2"
+    tracker(lab).move("vm", "box-0", same, kind=MoveKind.REBUILD)
+    assert lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"] == cell
+
+
+def test_who_is_shelved_holds_nothing_and_comes_back_anywhere(lab: ro.Ledger) -> None:
+    vm(lab)
+    for _ in range(2):
+        shelved = tracker(lab).move("vm", None, kind=MoveKind.SHELVE, migration="s")
+        assert shelved.state is MoveState.CONFIRMED
+        assert not used(lab)
+    assert tracker(lab).confirm_move("vm", "s").state is MoveState.CONFIRMED
+    with pytest.raises(exceptions.MoveConfirmed):
+        tracker(lab).revert_move("vm", "s")
+    for _ in range(2):
+        move = tracker(lab).move("vm", "box-1", SMALL, kind=MoveKind.UNSHELVE, migration="u")
+        assert (move.state, move.from_host, move.to_host) == (MoveState.MOVING, None, "box-1")
+    for _ in range(2):
+        assert tracker(lab).confirm_move("vm", "u").state is MoveState.CONFIRMED
+    assert tracker(lab).claimed("vm").state is State.CONFIRMED
+    with pytest.raises(exceptions.MoveConfirmed):
+        tracker(lab).revert_move("vm", "u")
+
+
+def test_an_unshelving_that_fails_is_reverted(lab: ro.Ledger) -> None:
+    tracker(lab).move("vm", "box-1", SMALL, kind=MoveKind.UNSHELVE, migration="u")
+    for _ in range(2):
+        assert tracker(lab).revert_move("vm", "u").state is MoveState.REVERTED
+        assert not used(lab)
+    with pytest.raises(exceptions.MoveReverted):
+        tracker(lab).confirm_move("vm", "u")
+    tracker(lab).move("vm", "box-0", SMALL, kind=MoveKind.UNSHELVE, migration="again")
+    assert tracker(lab).revert_move("vm", "u").state is MoveState.REVERTED
+    assert used(lab)  # by the other one
+
+
+# --- what stays the same on the way ---
+
+
+def _pages(lab: ro.Ledger, consumer: str, host: str) -> set[int | None]:
+    amount = lab.assigned(consumer)[host]["NUMA_TOPOLOGY"]
+    assert isinstance(amount, NUMATopologyAmount)
+    return {one.page_size_kib for one in amount.placed}
+
+
+PAGES = "NUMA_TOPOLOGY=1:dedicated=1:memory=512:page_size=large"
+
+
+def test_a_live_migration_keeps_the_size_of_its_pages(lab: ro.Ledger) -> None:
+    vm(lab, asked=PAGES)
+    assert _pages(lab, "vm", "box-0") == {2048}
+    tracker(lab).move("vm", "box-1", kind=MoveKind.LIVE_MIGRATION, migration="m")
+    assert _pages(lab, "vm", "box-1") == {2048}
+    # the agent at the destination asks for what the flavor says
+    assert tracker(lab).claim("vm", "box-1", PAGES).claim == lab.held("vm")
+    tracker(lab).confirm_move("vm", "m")
+
+
+def test_a_live_migration_has_no_other_pages(lab: ro.Ledger) -> None:
+    lab.sync(box("box-2", pages=0))
+    vm(lab, asked=PAGES)
+    before = holdings(lab)
+    with pytest.raises(exceptions.NoCandidates, match="HUGEPAGES_2048KB asked 256"):
+        tracker(lab).move("vm", "box-2", kind=MoveKind.LIVE_MIGRATION)
+    for other in (
+        "NUMA_TOPOLOGY=1:dedicated=1:memory=512",
+        "NUMA_TOPOLOGY=1:dedicated=1:memory=512:page_size=1GB",
+    ):
+        with pytest.raises(exceptions.InvalidMove, match="pages of 2048 KiB, as it has"):
+            tracker(lab).move("vm", "box-1", other, kind=MoveKind.LIVE_MIGRATION)
+    assert holdings(lab) == before
+    plain = "NUMA_TOPOLOGY=1:dedicated=1:memory=512"
+    tracker(lab).move("vm", "box-2", plain, kind=MoveKind.RESIZE)  # copied while it is off
+
+
+def test_what_the_source_takes_besides_stays_there(lab: ro.Ledger) -> None:
+    there, here = tracker(lab, overhead="MEMORY_MB=64"), tracker(lab, overhead="MEMORY_MB=8")
+    there.claim("vm", "box-0", "VCPU=1,MEMORY_MB=100")
+    here.move("vm", "box-1", kind=MoveKind.COLD_MIGRATION, migration="m")
+    here.confirm_move("vm", "m")
+    assert used(lab) == {("box-1", "VCPU"): 1, ("box-1", "MEMORY_MB"): 108}
+
+
+def test_conditions_go_along(lab: ro.Ledger) -> None:
+    fast = ro.Request("VCPU=1").with_group("f", "CUSTOM_FPGA=1", required=["CUSTOM_FAST"])
+    tracker(lab).claim("vm", "box-0", fast)
+    lab.change("box-1/fpga", traits=[])
+    with pytest.raises(exceptions.NoCandidates, match="CUSTOM_FAST"):
+        tracker(lab).move("vm", "box-1", kind=MoveKind.COLD_MIGRATION)
+
+
+# --- at the destination ---
+
+
+def test_the_destination_refits_and_the_move_goes_on(lab: ro.Ledger) -> None:
+    asked = "NUMA_TOPOLOGY=1:dedicated=2"
+    vm(lab, asked=asked)
+    tracker(lab).move("vm", "box-1", kind=MoveKind.LIVE_MIGRATION, migration="m")
+
+    def accept(host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> Any:
+        amount = held[host]["NUMA_TOPOLOGY"]
+        assert isinstance(amount, NUMATopologyAmount)
+        placed = [one.replace(cell=1, pins={0: 5, 1: 7}) for one in amount.placed]
+        return {host: {"NUMA_TOPOLOGY": amount.replace(placed=placed)}}
+
+    tracker(lab, accept=accept).claim("vm", "box-1", asked)
+    assert tracker(lab).moving("vm").migration == migration_id("vm", "m")
+    tracker(lab).confirm_move("vm", "m")
+    amount = lab.assigned("vm")["box-1"]["NUMA_TOPOLOGY"]
+    assert isinstance(amount, NUMATopologyAmount) and amount.cpuset == "5,7"
+
+
+def test_the_destination_refuses_and_the_move_is_reverted(lab: ro.Ledger) -> None:
+    def accept(host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> Any:
+        raise exceptions.HostRefused(host, consumer, "no firmware")
+
+    vm(lab)
+    before = holdings(lab)
+    there = tracker(lab, accept=accept)
+    with pytest.raises(exceptions.HostRefused), tracker(lab).move("vm", "box-1", SMALL):
+        there.claim("vm", "box-1", SMALL)
+    assert holdings(lab) == before
+
+
+def test_a_claim_at_the_destination_that_fails_reverts_the_move(lab: ro.Ledger) -> None:
+    vm(lab)
+    before = holdings(lab)
+    tracker(lab).move("vm", "box-1", LARGE, migration="m")
+    with pytest.raises(ZeroDivisionError), tracker(lab).claim("vm", "box-1", LARGE):
+        1 / 0  # noqa: B018
+    assert holdings(lab) == before
+    with pytest.raises(exceptions.MoveReverted):
+        tracker(lab).confirm_move("vm", "m")
+
+
+def test_who_is_deleted_on_the_way_leaves_nothing(lab: ro.Ledger) -> None:
+    vm(lab)
+    tracker(lab).move("vm", "box-1", LARGE, migration="m")
+    assert tracker(lab).release("vm").by_provider() == {"box-1": ro.Amounts(LARGE)}
+    assert not holdings(lab)
+
+
+def test_what_was_released_alone_can_be_confirmed_away(lab: ro.Ledger) -> None:
+    vm(lab)
+    tracker(lab).move("vm", "box-1", LARGE, migration="m")
+    lab.release("vm")
+    [move] = tracker(lab).moves("box-0")
+    assert (move.from_host, move.to_host) == ("box-0", None)
+    with pytest.raises(exceptions.ConsumerNotFound):
+        move.revert()
+    move.confirm()
+    assert not holdings(lab)
+
+
+# --- by whom, how often, and in which order ---
+
+
+@pytest.mark.law(4)
+@each_leaving
+def test_a_move_that_is_begun_again_is_the_same_move(
+    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+) -> None:
+    vm(lab)
+    first = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    before = holdings(lab)
+    again = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    assert (again.destination, again.state) == (first.destination, first.state)
+    assert holdings(lab) == before
+    tracker(lab).confirm_move("vm", "m")
+    before = holdings(lab)
+    again = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    assert again.state is MoveState.CONFIRMED
+    assert holdings(lab) == before
+
+
+def test_an_agent_that_starts_again_finds_its_moves(lab: ro.Ledger) -> None:
+    vm(lab)
+    for name in ("stays", "web-2"):
+        tracker(lab).claim(name, "box-1", "VCPU=1")
+    move = tracker(lab).move("vm", "box-1", SMALL, migration="m")
+    same = tracker(lab).move("web-2", "box-1", "DISK_GB=1", migration="n")
+    for host, found in (("box-0", [move]), ("box-1", [move, same]), (None, [move, same])):
+        moves = tracker(lab).moves(host)
+        assert [str(one) for one in moves] == [str(one) for one in found]
+        assert [one.migration for one in moves] == [one.migration for one in found]
+    tracker(lab).moves("box-0")[0].confirm()
+    tracker(lab).moves("box-1")[0].revert()
+    assert not tracker(lab).moves()
+
+
+def test_a_uuid_is_the_id_of_a_migration(lab: ro.Ledger) -> None:
+    vm(lab)
+    uuid = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
+    assert tracker(lab).move("vm", "box-1", SMALL, migration=uuid.upper()).migration == uuid
+    tracker(lab).claim("web", "box-0", "VCPU=1")
+    with pytest.raises(exceptions.OperationConflict):
+        tracker(lab).move("web", "box-1", "VCPU=1", migration=uuid)  # somebody else's
+    assert tracker(lab).confirm_move("vm", uuid).state is MoveState.CONFIRMED
+
+
+# --- wrong states ---
+
+
+def _nothing(lab: ro.Ledger) -> None:
+    pass
+
+
+def _moving(lab: ro.Ledger) -> None:
+    tracker(lab).move("vm", "box-1", LARGE, migration="m")
+
+
+def _confirmed(lab: ro.Ledger) -> None:
+    _moving(lab)
+    tracker(lab).confirm_move("vm", "m")
+
+
+def _reverted(lab: ro.Ledger) -> None:
+    _moving(lab)
+    tracker(lab).revert_move("vm", "m")
+
+
+KIND = MoveKind
+WRONG: list[tuple[Any, str, tuple[Any, ...], dict[str, Any], type[Exception]]] = [
+    (_nothing, "confirm_move", ("vm", "m"), {}, exceptions.MoveNotFound),
+    (_nothing, "revert_move", ("vm", "m"), {}, exceptions.MoveNotFound),
+    (_nothing, "moving", ("vm",), {}, exceptions.MoveNotFound),
+    (_moving, "confirm_move", ("vm", "other"), {}, exceptions.MoveNotFound),
+    (_moving, "revert_move", ("vm", "other"), {}, exceptions.MoveNotFound),
+    (_moving, "confirm_move", ("nobody", "m"), {}, exceptions.MoveNotFound),
+    (_confirmed, "revert_move", ("vm", "m"), {}, exceptions.MoveConfirmed),
+    (_confirmed, "moving", ("vm",), {}, exceptions.MoveNotFound),
+    (_reverted, "confirm_move", ("vm", "m"), {}, exceptions.MoveReverted),
+    (_moving, "move", ("vm", "box-0", SMALL), {}, exceptions.MoveInProgress),
+    (_moving, "move", ("vm", "box-0", SMALL), {"migration": "m"}, exceptions.InvalidMove),
+    (_moving, "move", ("vm", "box-1", SMALL), {"migration": "m"}, exceptions.InvalidMove),
+    (_moving, "move", ("vm", None), {"kind": KIND.SHELVE}, exceptions.MoveInProgress),
+    (_moving, "move", ("vm", "box-1", SMALL), {"kind": KIND.REBUILD}, exceptions.MoveInProgress),
+    (_nothing, "move", ("nobody", "box-1", SMALL), {}, exceptions.ConsumerNotFound),
+    (_nothing, "move", ("nobody", None), {"kind": KIND.SHELVE}, exceptions.ConsumerNotFound),
+    (_nothing, "move", ("vm", "box-1", SMALL), {"kind": KIND.UNSHELVE}, exceptions.ConsumerExists),
+    (_nothing, "move", ("vm", "box-1"), {}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", None, SMALL), {}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-0"), {"kind": KIND.COLD_MIGRATION}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-0"), {"kind": KIND.LIVE_MIGRATION}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-0"), {"kind": KIND.EVACUATION}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-1", SMALL), {"kind": KIND.REBUILD}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-0"), {"kind": KIND.REBUILD}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-0"), {"kind": KIND.SHELVE}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", None, SMALL), {"kind": KIND.SHELVE}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-1"), {"kind": KIND.UNSHELVE}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-1", SMALL), {"kind": "resize"}, exceptions.InvalidMove),
+    (_nothing, "move", ("vm", "box-1", SMALL), {"migration": ""}, exceptions.InvalidName),
+    (_nothing, "move", ("", "box-1", SMALL), {}, exceptions.InvalidName),
+    (_nothing, "move", ("vm", "", SMALL), {}, exceptions.InvalidName),
+    (_nothing, "move", ("v" * 250, "box-1", SMALL), {}, exceptions.InvalidName),
+]
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize(("before", "what", "given", "named", "error"), WRONG)
+def test_a_wrong_state_is_one_clear_error_and_changes_nothing(
+    lab: ro.Ledger,
+    before: Any,
+    what: str,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    error: type[Exception],
+) -> None:
+    vm(lab)
+    before(lab)
+    held = holdings(lab)
+    with pytest.raises(error) as refusal:
+        getattr(tracker(lab), what)(*given, **named)
+    assert type(refusal.value) is error
+    assert holdings(lab) == held
+
+
+def test_who_holds_something_of_two_hosts_says_what_it_wants(lab: ro.Ledger) -> None:
+    lab.claim("vm", {"box-0": "VCPU=1", "box-1": "VCPU=1"})
+    with pytest.raises(exceptions.InvalidMove, match="holds something of box-0, box-1"):
+        tracker(lab).move("vm", "box-1", kind=MoveKind.COLD_MIGRATION)
