@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from resource_objects import search
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.given import Limited
 from resource_objects.requests import Request
 from tests.support.enumerator import Form, Found, candidates, found_of
 from tests.support.enumerator import forms as enumerator_forms
@@ -12,9 +15,12 @@ from tests.support.enumerator import forms as enumerator_forms
 ALL = 1_000_000
 
 
-def listed(columns: Columns, request: Request, per_host: int | None = ALL) -> list[Found]:
+def listed(
+    columns: Columns, request: Request, per_host: int | None = ALL, limits: Limited = None
+) -> list[Found]:
     """Return all candidates of the search, as the enumerator writes them."""
-    found = search.Snapshot(columns).candidates(request, limit=None, per_host=per_host)
+    snapshot = search.Snapshot(columns)
+    found = snapshot.candidates(request, limit=None, per_host=per_host, limits=limits)
     assert not found.cut_short, request
     return [found_of(columns, one) for one in found]
 
@@ -38,6 +44,21 @@ def check_complete(columns: Columns, request: Request) -> list[Found]:
     wanted = set(enumerator_forms(columns, request, expected))
     missing = wanted - forms(columns, request, found)
     assert not missing, f"missing: {sorted(map(str, missing))[:3]} of {request}"
+    return expected
+
+
+def check_under(
+    columns: Columns,
+    under: Callable[[Columns, Limited], Columns],
+    limits: Limited,
+    request: Request,
+) -> list[Found]:
+    """Hold a listing under limits to the enumerator on what they leave; return what is right."""
+    then = under(columns, limits)
+    expected, found = right(then, request), listed(columns, request, limits=limits)
+    _check_each(request, expected, found)
+    missing = set(enumerator_forms(then, request, expected)) - forms(then, request, found)
+    assert not missing, f"missing: {sorted(map(str, missing))[:3]} of {request} within {limits}"
     return expected
 
 
