@@ -284,6 +284,9 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     add("--among", metavar="N", type=int, help="with a seed: so many of the best are shuffled")
     add("--seed", metavar="N", type=int, help="the same seed gives the same order")
     add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
+    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
+        help="the most that may be used in all of a provider, whatever it has, such as "
+        "host0:VCPU=20,MEMORY_MB=65536; may be repeated")  # fmt: skip
 
 
 def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
@@ -299,8 +302,22 @@ def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
         "order": parse_order(said),
         "seed": said.seed,
         "budget": said.budget,
+        "limits": _limits(said.limits) or None,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _limits(said: Iterable[str]) -> dict[str, str]:
+    """Return limits by provider; its name may have colons, a count has none."""
+    found: dict[str, str] = {}
+    for text in said:
+        provider, _, limits = text.rpartition(":")
+        if not provider or "=" not in limits:
+            raise exceptions.InvalidRequest("--limits", text, "PROVIDER:AMOUNTS")
+        if provider in found:
+            raise exceptions.DuplicateKey("--limits", provider, "each provider once")
+        found[provider] = limits
+    return found
 
 
 def parse_order(said: argparse.Namespace) -> Order:

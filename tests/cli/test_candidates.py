@@ -182,6 +182,15 @@ def test_two_command_lines_do_not_share_their_groups():
         ("VCPU=1 --weight VCPU=much", "--weight: got 'VCPU=much', expected CLASS=NUMBER"),
         ("VCPU=1 --weight VCPU=nan", "weights VCPU: got nan"),
         ("VCPU=1 --weight NO_SUCH=1", "got 'NO_SUCH', expected a standard or CUSTOM_ class"),
+        ("VCPU=1 --limits host0", "--limits: got 'host0', expected PROVIDER:AMOUNTS"),
+        ("VCPU=1 --limits VCPU=1", "--limits: got 'VCPU=1', expected PROVIDER:AMOUNTS"),
+        ("VCPU=1 --limits host0:VCPU=-1", "limit of VCPU: got IntegerAmount(-1), expected 0"),
+        ("VCPU=1 --limits host0:VCPU=x", "amount of VCPU: got 'x'"),
+        ("VCPU=1 --limits host0:NO_SUCH=1", "got 'NO_SUCH', expected a standard or CUSTOM_ class"),
+        (
+            "VCPU=1 --limits host0:VCPU=1 --limits host0:VCPU=1",
+            "--limits: got 'host0', expected each provider once",
+        ),
         ("VCPU=1 --prefer =1", "--prefer: got '=1', expected TRAIT=NUMBER"),
         ("VCPU=1 --prefer CUSTOM_A --prefer CUSTOM_A=2", "--prefer: got 'CUSTOM_A'"),
         ("--query x", "x: got '', expected a value"),
@@ -339,6 +348,7 @@ def test_limit_order_and_preference_are_heeded(hosts):
     assert hosts("VCPU=1", "--order", "pack", "--weight", "VCPU=0") == ["host0", "host1"]
     assert hosts("VCPU=1", "--at", "host1") == ["host1"]
     assert hosts("PGPU=1", "--per-host", "2") == ["host0", "host0"]
+    assert hosts("VCPU=1", "--limits", "host0:VCPU=0,MEMORY_MB=9") == ["host1"]
     seen = {tuple(hosts("VCPU=1", "--order", "random", "--seed", str(n))) for n in range(8)}
     assert seen == {("host0", "host1"), ("host1", "host0")}
     assert hosts("VCPU=1", "--seed", "3", "--among", "1") == ["host0", "host1"]

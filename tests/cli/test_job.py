@@ -115,6 +115,20 @@ def test_busy_refused_and_broken_are_told_apart(lab, ledger):
     assert holders(ledger) == ["big"]
 
 
+def test_a_limit_is_kept_and_named(lab, ledger):
+    ledger.claim("big", {"other": "VCPU=3"})
+    said = ("--limits", "other:VCPU=4", "--limits", f"{HERE}:VCPU=0")
+    full = lab("claim", "job-1", "VCPU=2", *said)
+    assert (full.status, full.out) == (75, "")
+    assert "other: VCPU asked 2, free 1 under the limit of 4 (big holds 3)" in full.err
+    assert lab("claim", "job-1", "VCPU=5", *said).status == 1  # whoever gave back
+    assert lab("claim", "job-1", "VCPU=1", *said).status == 0
+    assert list(ledger.held("job-1").by_provider()) == ["other"]
+    assert lab("claim", "job-1", "VCPU=2", "--replace", *said).status == 75
+    lost = lab("claim", "job-2", "VCPU=1", "--limits", "nobody:VCPU=1")
+    assert lost.status == 1 and "nobody is not a provider" in lost.err
+
+
 def test_an_operation_that_is_said_again_happens_once(lab, ledger):
     operation = "7f6f2d6c-5d3d-4c2c-9ad5-3f2c7b0f6b11"
     first = lab("claim", "job-1", "PGPU=2", "--operation", operation, "--at", "other")

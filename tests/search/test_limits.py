@@ -92,15 +92,11 @@ def test_the_same_hosts_are_found_whatever_is_shared(make, start):
         found = Snapshot(columns).candidates(asked, limit=None, limits=limits)
         fits = naive_search.hosts_that_fit(under(columns, limits), asked)
         assert [one.host for one in found] == fits, seed
-        free = Snapshot(columns).candidates(asked, limit=None)
-        check_told({one.host for one in free}, found, limits)
+        check_told(found, limits)
 
 
-def check_told(could, found, limits):
-    """Every host is found or told of; a limit is named where it stands against it, and only there.
-
-    :param could: hosts that would be found without limits
-    """
+def check_told(found, limits):
+    """Every host is found or told of; a limit is named only where there is one, and it says no."""
     told = dict(found.explain().by_host())
     assert not {one.host for one in found} & told.keys()
     for reasons in told.values():
@@ -109,8 +105,6 @@ def check_told(could, found, limits):
             if reason.rule is Rule.LIMIT:
                 assert reason.requested > reason.free
                 assert any(reason.resource in there for there in limits.values())
-    for host in could & told.keys():  # it is the limits that stand against them
-        assert Rule.LIMIT in {reason.rule for reason in told[host]}, told[host]
 
 
 @pytest.mark.law(4, 5, 6)
@@ -126,7 +120,7 @@ def test_cells_and_devices_within_limits(make, start):
         if make is numa_fleets.fleet:
             fits = naive_search.hosts_that_fit(under(columns, limits), asked)
             assert [one.host for one in found] == fits, seed
-        check_told(set(), found, limits)  # of pages of any size it is told that there are none
+        check_told(found, limits)
         for one in found:
             ledger.claim("try", one, limits=limits)
             ledger.release("try")
@@ -135,6 +129,62 @@ def test_cells_and_devices_within_limits(make, start):
                 ledger.claim("try", {one.host: amounts}, limits=limits)
                 ledger.release("try")
         ledger.close()
+
+
+# --- against arithmetic ---
+
+figures = st.fixed_dictionaries(
+    {"total": st.integers(1, 9), "used": st.integers(0, 9), "limit": st.none() | st.integers(0, 12)}
+)
+
+
+@pytest.mark.law(4, 5, 6)
+@settings(max_examples=examples(200))
+@given(
+    st.lists(st.fixed_dictionaries({"VCPU": figures, "MEMORY_MB": figures}), max_size=3),
+    st.dictionaries(st.sampled_from(["VCPU", "MEMORY_MB"]), st.integers(1, 9), min_size=1),
+)
+def test_search_and_claim_do_what_the_figures_say(hosts, asked):
+    """A host is found, and can be claimed, where no more is used than both bounds allow."""
+    with ro.connect("memory://") as ledger:
+        expected, limits = {}, {}
+        for number, host in enumerate(hosts):
+            name = f"host{number}"
+            ledger.sync(Provider(name, {kind: one["total"] for kind, one in host.items()}))
+            held = {kind: min(one["used"], one["total"]) for kind, one in host.items()}
+            if any(held.values()):
+                ledger.claim(f"job-{number}", {name: held})
+            bounds = {kind: one["limit"] for kind, one in host.items()}
+            limits[name] = {kind: n for kind, n in bounds.items() if n is not None}
+            expected[name] = {
+                (rule, kind, amount, bound, held[kind])
+                for kind, amount in asked.items()
+                for rule, bound in [tighter(host[kind]["total"], bounds[kind])]
+                if held[kind] + amount > bound
+            }
+        found = ledger.snapshot().candidates(asked, limits=limits)
+        assert [one.host for one in found] == [name for name, why in expected.items() if not why]
+        told = dict(found.explain().by_host())
+        for name, why in expected.items():
+            assert figures_of(told.get(name, ())) == why
+            try:
+                ledger.claim("try", {name: asked}, limits=limits)
+            except exceptions.CapacityException as refusal:
+                assert figures_of(refusal.reasons) == why
+            else:
+                assert not why
+                ledger.release("try")
+
+
+def tighter(total, limit):
+    if limit is not None and limit < total:
+        return Rule.LIMIT, limit
+    return Rule.CAPACITY, total
+
+
+def figures_of(reasons):
+    """Return what reasons say; a claim beyond the total is told so, as one claim takes no more."""
+    return {(one.rule, one.resource, one.requested, one.bound, one.used) for one in reasons}
 
 
 # --- what is told ---
