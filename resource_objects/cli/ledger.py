@@ -18,6 +18,8 @@ from resource_objects.cli.base import (
 )
 
 if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+    from resource_objects.providers import DefinitionChanges
     from resource_objects.providers.feed import FeedEntry
 
 
@@ -85,13 +87,21 @@ class ListFindings(Lister):
 
 
 class ApplyReshape(Command):
-    """Move inventories and allocations between providers, as a plan file says, all at once."""
+    """Move inventories and allocations between providers, as a plan file says, all at once.
+
+    Everybody holds as much afterwards as before, or nothing is changed. For hosts whose agent is
+    stopped: a running one reshapes its hosts itself.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument("plan", metavar="FILE", help="the plan, in JSON; - reads it")
-        parser.add_argument("--dry-run", action="store_true", help="only say what it would do")
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only say what it would do, and draw the trees before and after",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -101,7 +111,20 @@ class ApplyReshape(Command):
         text = read_input(parsed_args.plan)
         with self.open_ledger() as ledger:
             done = ledger.reshape(Plan.from_json(text), dry_run=parsed_args.dry_run)
-        self.say(str(done))
+            self.say(str(done))
+            if parsed_args.dry_run and done.definitions is not None:
+                self._draw(ledger, done.definitions)
+
+    def _draw(self, ledger: Ledger, changes: DefinitionChanges) -> None:
+        """Draw the trees that change as they are, and as they would be."""
+        from resource_objects.cli import render
+        from resource_objects.providers.dry_run import trees_after
+
+        kept = [one.definition.uuid for one in changes.updates]
+        kept += [one.uuid for one in changes.removals]
+        before = list(ledger.trees(*kept)) if kept else []
+        for word, roots in (("before", before), ("after", trees_after(before, changes))):
+            self.say(f"\n{word}:\n{render.provider_tree(roots, self.glyphs)}".rstrip("\n"))
 
 
 class StatusDatabase(ShowOne):

@@ -13,15 +13,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
-from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
+from resource_objects.providers.columns import (
+    AllocationColumns,
+    Columns,
+    UnitColumns,
+    inventories_of,
+)
 from resource_objects.providers.definition import (
     DefinitionChanges,
     KeptDefinitions,
     ProviderDefinition,
+    kept_of,
 )
 from resource_objects.providers.disabled import FOREVER, Disabled
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
+from resource_objects.providers.provider import Provider, Share
 from resource_objects.providers.row_diff import holdings, kept_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 
@@ -146,6 +153,51 @@ def _check_removed(
         for name in update.removed:
             if is_used((update.definition.uuid, name)):
                 raise exceptions.InventoryInUse(update.definition.name, name)
+
+
+def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) -> list[Provider]:
+    """Return trees as changes would leave them, by name, without what is used. Cost: linear.
+
+    :param roots: the trees that the changes are about, as they are kept
+
+    >>> from resource_objects.providers.definition import diff
+    >>> gpus = Provider("box", "VGPU=8", uuid="1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", generation=0)
+    >>> wanted = Provider("box", "VCPU=4", children=[Provider("box/gpu0", "VGPU=8")])
+    >>> [box] = trees_after([gpus], diff(gpus, wanted))
+    >>> print(box, *box.children, sep=", ")
+    box: VCPU=4, box/gpu0: VGPU=8
+    """
+    final = {uuid: one.definition for uuid, one in kept_of(roots).items()}
+    if changes is not None:
+        final.update((one.uuid, one) for one in changes.creates)
+        final.update((one.definition.uuid, one.definition) for one in changes.updates)
+        for removal in changes.removals:
+            final.pop(removal.uuid, None)
+    below: dict[str | None, list[ProviderDefinition]] = defaultdict(list)
+    for one in sorted(final.values(), key=lambda one: one.name):
+        below[one.parent_uuid].append(one)
+    names = {uuid: one.name for uuid, one in final.items()}
+
+    def made(one: ProviderDefinition) -> Provider:
+        return Provider(
+            one.name,
+            inventories_of(one.inventories, one.kinds),
+            traits=one.traits,
+            uuid=one.uuid,
+            aggregates=one.aggregates or (),
+            shares=[
+                Share(
+                    resource_class=share.resource_class,
+                    of=names[share.of_uuid],
+                    of_class=share.of_class,
+                    factor=share.factor,
+                )
+                for share in one.shares
+            ],
+            children=map(made, below[one.uuid]),
+        )
+
+    return list(map(made, below[None]))
 
 
 # --- what settle asks ---

@@ -219,16 +219,27 @@ def test_a_plan_file_reshapes(lab, rows, tmp_path):
         )
     )
     said = lab("reshape", str(plan), "--dry-run").out
+    before, after = said.partition("\nbefore:\n")[2].split("\n\nafter:\n")
+    assert [line.split("  ")[:2] for line in before.splitlines()] == [
+        ["host0", "VCPU=8,MEMORY_MB=8192,PGPU=2"],
+    ]
+    assert [line.split("  ")[:2] for line in after.splitlines()] == [
+        ["host0", "VCPU=8,MEMORY_MB=8192"],
+        ["├─ host0/gpu0", "PGPU=1"],
+        ["└─ host0/gpu1", "PGPU=1"],
+    ]
     assert rows("allocation", "show", "job-1")[0]["provider"] == "host0"
     assert lab("reshape", str(plan)).out.splitlines()[0] == said.splitlines()[0]
     assert rows("allocation", "show", "job-1")[0]["provider"] == "host0/gpu0"
 
 
-def test_a_plan_that_is_none_is_refused(refused, tmp_path):
+def test_a_plan_that_is_none_is_refused(refused, run, url, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text("[]")
     assert "[]" in refused("reshape", str(plan))
-    assert "missing.json" in refused("reshape", str(tmp_path / "missing.json"))
+    missing = run("reshape", str(tmp_path / "missing.json"), "--database", url)
+    assert missing.status == 2
+    assert "missing.json" in missing.err
 
 
 @pytest.mark.parametrize("name", ["-", "plan.json"])

@@ -686,10 +686,9 @@ def _killed_after(url: str, statements: int) -> None:
         ledger.sync(tree, moves=EVEN_AND_ODD)
 
 
+@pytest.mark.parametrize("url", databases.KINDS, indirect=True)
 @pytest.mark.law(2, 4)
 def test_who_is_killed_has_moved_everything_or_nothing(url: str) -> None:
-    if url == "memory://":
-        pytest.skip("what a process has in memory goes with it")
     with ro.connect(url) as ledger:
         glommed(ledger)
         before = held(ledger)

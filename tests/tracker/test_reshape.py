@@ -17,10 +17,12 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import Driver, FindingKind, HostReport, ResourceTracker
 from resource_objects.providers import Provider
+from resource_objects.providers.dry_run import trees_after
 from resource_objects.providers.orders import Write
 from resource_objects.providers.reshape import Move, Part
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 from resource_objects.testing.conformance.races import processes
+from tests import databases
 from tests.support.lengths import examples
 
 
@@ -110,7 +112,7 @@ def test_a_host_changes_its_shape_at_any_look(ledger: ro.Ledger) -> None:
         "~ box: -VGPU",
         "allocations of 4 moved",
     ]
-    assert [one.moved for one in told] == [("vm-0", "vm-1", "vm-2", "vm-3")]
+    assert [one.reshaped for one in told] == [("vm-0", "vm-1", "vm-2", "vm-3")]
     assert [one.kind for one in ledger.feed.changes(cursor)] == ["reshape"]
     assert held(ledger) == {
         **{(f"vm-{n}", "box", "VCPU"): 2 for n in range(4)},
@@ -221,6 +223,44 @@ def test_pools_become_devices_that_guests_own_and_pools_again(ledger: ro.Ledger)
     assert not tracker.update_available_resource().findings
     assert held(ledger) == before
     assert not ledger.audit()
+
+
+def test_a_dry_run_says_what_would_go_along_and_writes_nothing(ledger: ro.Ledger) -> None:
+    driver, tracker = four_guests(ledger)
+    assert not tracker.dry_run("box")
+    driver.nested.add("box")
+    before = ledger.feed.cursor()
+    plan = tracker.dry_run("box")
+    assert str(plan).splitlines() == [
+        "+ box/gpu0 below box: VGPU=4",
+        "+ box/gpu1 below box: VGPU=4",
+        "~ box: -VGPU",
+        "~ vm-0 holds VCPU=2 of box, DISK_GB=5 of nfs, VGPU=1 of box/gpu0",
+        "~ vm-1 holds VCPU=2 of box, VGPU=1 of box/gpu1",
+        "~ vm-2 holds VCPU=2 of box, VGPU=1 of box/gpu0",
+        "~ vm-3 holds VCPU=2 of box, VGPU=1 of box/gpu1",
+    ]
+    [box] = trees_after([ledger.provider("box")], plan.definitions)
+    assert [str(one) for one in box.walk()] == [
+        "box: VCPU=16",
+        "box/gpu0: VGPU=4",
+        "box/gpu1: VGPU=4",
+    ]
+    assert ledger.feed.cursor() == before
+    assert tracker.update_available_resource().hosts[0].reshaped == plan.consumers
+    assert trees_after([ledger.provider("box")], None)[0].children[0].name == "box/gpu0"
+
+
+def test_a_dry_run_that_would_lose_something_is_refused(ledger: ro.Ledger) -> None:
+    driver, tracker = four_guests(ledger)
+    driver.nested.add("box")
+    driver.owners["box"] = {}
+    with pytest.raises(exceptions.InvalidPlan):
+        tracker.dry_run("box")
+    driver.owners["box"] = {f"vm-{n}": (0, 1) for n in range(4)}
+    driver.gpus = (3, 5)
+    with pytest.raises(exceptions.CapacityException):
+        tracker.dry_run("box")
 
 
 # --- what is wrong is a finding ---
@@ -364,7 +404,7 @@ def test_two_trackers_reshape_a_host_once(ledger: ro.Ledger) -> None:
     driver, tracker = four_guests(ledger)
     driver.nested.add("box")
     other = ResourceTracker(ledger, driver)
-    assert tracker.update_available_resource().hosts[0].moved
+    assert tracker.update_available_resource().hosts[0].reshaped
     assert not other.update_available_resource()
 
 
@@ -489,10 +529,9 @@ def _killed_after(url: str, statements: int) -> None:
         assert not ResourceTracker(ledger, driver).update_available_resource().findings
 
 
+@pytest.mark.parametrize("everywhere_url", databases.KINDS, indirect=True)
 @pytest.mark.law(2, 4)
 def test_an_agent_that_is_killed_while_it_reshapes_starts_again(everywhere_url: str) -> None:
-    if everywhere_url == "memory://":
-        pytest.skip("what a process has in memory goes with it")
     with ro.connect(everywhere_url) as ledger:
         four_guests(ledger)
         before = held(ledger)

@@ -127,21 +127,21 @@ def _held(use: InventoryUsage, figures: str = "") -> str:
 class HostReport:
     """What a look at one host did: what it changed in the ledger, and what is wrong.
 
-    ``moved`` are the consumers whose allocations went elsewhere with the changes.
+    ``reshaped`` are the consumers whose allocations went elsewhere with the changes.
     """
 
     host: str
     changes: DefinitionChanges | None = None
     findings: tuple[Finding, ...] = ()
-    moved: tuple[str, ...] = ()
+    reshaped: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.findings)
 
     def __str__(self) -> str:
         lines = [str(self.changes)] if self.changes else []
-        if self.moved:
-            lines.append(f"allocations of {len(self.moved)} moved")
+        if self.reshaped:
+            lines.append(f"allocations of {len(self.reshaped)} moved")
         return "\n".join((*lines, *map(str, self.findings)))
 
 

@@ -37,9 +37,10 @@ from resource_objects.ledger.definitions import Comparison, subject_of_roots
 from resource_objects.ledger.store import new_operation
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
-from resource_objects.providers.definition import kept_of
+from resource_objects.providers.definition import kept_of, merge_changes
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
 from resource_objects.providers.located import keeps_devices
+from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
 from resource_objects.resources import Inventories
@@ -124,7 +125,7 @@ class _Look:
         self.staying = self.moves = ()
 
     @property
-    def moved(self) -> tuple[str, ...]:
+    def reshaped_consumers(self) -> tuple[str, ...]:
         """The consumers whose allocations go elsewhere."""
         orders = () if self.reshaped is None else self.reshaped.orders
         return tuple(order.consumer for order in orders)
@@ -196,6 +197,28 @@ class Reconciler:
                 yield HostReport(host, findings=known.findings)
         for start in range(0, len(looks), _PAGE):
             yield from self._reconcile(looks[start : start + _PAGE])
+
+    def dry_run(self, host: str) -> Plan:
+        """Return what a look at a host would write now; nothing is written, or remembered.
+
+        :raises ResourceObjectsError: what is wrong with the host, and whatever its driver raises
+        """
+        wrong = self._asked(host, None)
+        if isinstance(wrong, _Said):
+            look = _Look(host, wrong, None)
+            found = self._compared([look])
+            if look.finding is None:
+                known = {uuid: one.definition.name for uuid, one in found.kept.items()}
+                if look.reshaped is not None:
+                    known.update(look.reshaped.names)
+                plan = Plan(merge_changes(host, found.changes) or None, found.orders)
+                self._ledger.apply(plan, dry_run=True)
+                names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
+                return dataclasses.replace(plan, names=names)
+            wrong = look.finding
+        if wrong is not None and wrong.error is not None:
+            raise wrong.error
+        raise exceptions.InvalidTree("host", host, str(wrong))
 
     def forget(self, hosts: Iterable[str]) -> None:
         """Forget hosts: what the ledger has of them stays."""
@@ -350,7 +373,7 @@ class Reconciler:
             look.said, uuids, look.shard, findings, bool(findings), restored=look.restored
         )
         self._host_of.update(dict.fromkeys(uuids, look.host))
-        return HostReport(look.host, look.changes or None, findings, look.moved)
+        return HostReport(look.host, look.changes or None, findings, look.reshaped_consumers)
 
     def _over_capacity(self, looks: Sequence[_Look]) -> dict[str, tuple[InventoryUsage, ...]]:
         """Return what is used beyond its capacity, by host; but devices that stay are not."""

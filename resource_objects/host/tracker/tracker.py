@@ -18,6 +18,7 @@ from resource_objects.host.tracker.reconcile import Reconciler
 from resource_objects.host.tracker.reporting import Reporting, is_heard
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
+from resource_objects.providers.plan import Plan
 from resource_objects.resources import Amounts, Inventories
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class ResourceTracker:
     """Keeps the hosts of an agent and a ledger in step, and claims on those hosts.
 
     =======  ======================================================================================
-    look     :meth:`update_available_resource`, :meth:`remove`
+    look     :meth:`update_available_resource`, :meth:`dry_run`, :meth:`remove`
     read     :meth:`compute_node`, :meth:`inventories`, :meth:`drift`
     use      :meth:`update_usage`
     claim    :meth:`plan`, :meth:`claim`, :meth:`claimed`, :meth:`release`
@@ -115,6 +116,18 @@ class ResourceTracker:
         if not report.changes:
             return
         self._on_change(report)
+
+    def dry_run(self, host: str) -> Plan:
+        """Return what a look at a host would write now: definitions, and what goes along.
+
+        Nothing is written. Printed, it is a line for each provider and each consumer that changes.
+
+        :raises ResourceObjectsError: what the look would find wrong, such as ``InvalidPlan`` where
+            moves would lose or invent an allocation
+        :raises Exception: whatever the driver raises
+        """
+        with self._looking:
+            return self._reconciler.dry_run(names.provider_name(host))
 
     def remove(self, host: str) -> SyncResult:
         """Remove a host from the ledger, with all below it: it is gone for good.
