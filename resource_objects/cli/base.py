@@ -375,6 +375,15 @@ class Age(FormattableColumn[Any]):
         return None if time is None else str(time.isoformat(timespec="seconds"))
 
 
+class Ago(Age):
+    """How long ago something was: ``(time, now)``; the time for programs."""
+
+    def human_readable(self) -> str:
+        """Return the time since then, as people say it."""
+        said = super().human_readable()
+        return said and f"{said} ago"
+
+
 def age_text(age: datetime.timedelta) -> str:
     """Return a time between two others as people say it, in whole units, rounded down.
 

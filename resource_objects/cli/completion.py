@@ -236,6 +236,7 @@ _COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
     "TRAITS": _listed("trait"),
     "TRAIT[=NUMBER]": _one("trait"),
     "AGGREGATE": _one("aggregate"),
+    "STATISTIC": _one("statistic"),
     "AGGREGATES": _listed("aggregate"),
     "FILE": lambda names: FilesCompleter(),
     "DIR": lambda names: DirectoriesCompleter(),

@@ -141,16 +141,19 @@ def holder_text(holder: HostHolder, classes: Sequence[ClassUsage], said: Mapping
     return f"{_plain(holder.consumer)} {amounts_text(shown, said, first)}"
 
 
-def host_lines(hosts: Sequence[HostUsage], width: int | None = None) -> list[str]:
+def host_lines(
+    hosts: Sequence[HostUsage], width: int | None = None, notes: Mapping[str, str] = {}
+) -> list[str]:
     """Return a line for each host: what is used of each class, and who holds how much.
 
     What is used of a class stands below each other, if there is room for that. A line that is too
     wide loses classes after the first that is not of devices, then the holders of least.
 
     :param width: columns that there are; None for any number
+    :param notes: what else is said of some hosts
     """
     told = [(host, words_of_host(host)) for host in hosts]
-    labels = [_label(host) for host in hosts]
+    labels = [_label(host, notes.get(host.host)) for host in hosts]
     label = max(map(len, labels), default=0)
     cells = [
         {
@@ -179,8 +182,9 @@ def host_lines(hosts: Sequence[HostUsage], width: int | None = None) -> list[str
     return lines
 
 
-def _label(host: HostUsage) -> str:
-    return f"{_plain(host.host)} (disabled)" if host.is_disabled else _plain(host.host)
+def _label(host: HostUsage, note: str | None) -> str:
+    said = ", ".join(filter(None, ("disabled" if host.is_disabled else None, note)))
+    return f"{_plain(host.host)} ({said})" if said else _plain(host.host)
 
 
 def _plain(name: str) -> str:

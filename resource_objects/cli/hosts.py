@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from resource_objects.cli.base import Age, Dicts, Lister, Misused, Text, login
+from resource_objects.cli.base import Age, Ago, Dicts, Lister, Misused, Text, age_text, login
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -41,17 +42,31 @@ def consumers_of(ledger: Ledger, user: str | None) -> list[str] | None:
     return None if user is None else [one.name for one in ledger.consumers(user=user)]
 
 
+#: Agents report once a minute, where they do; a host that was not heard of for longer is told.
+_LATE = datetime.timedelta(minutes=2)
+
+
+def _reported(ledger: Ledger, hosts: Sequence[str]) -> dict[str, datetime.datetime]:
+    """Return when the agents of hosts reported last, of those that ever did. Cost: a list."""
+    found = ledger.providers(name=hosts, reported_before=_EVER) if hosts else ()
+    return {one.name: one.reported_at for one in found if one.reported_at is not None}
+
+
+_EVER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
+
+
 class ShowHostUsage(Lister):
     """Show who has what, a line for each machine.
 
     Each line tells of every class how much is used of how much, of devices that can be had in parts
     also how many are whole and what is left of the others, and who holds how much. Machines are in
-    natural order: lab-2 stands before lab-10. On a terminal, or with --max-width, a line that is
+    natural order: lab-2 stands before lab-10. One whose agent reported, but not for two minutes, is
+    told with how long ago that was. On a terminal, or with --max-width, a line that is
     too wide is cut; in a pipe it never is. With -f or -c it is data, with the exact names.
     """
 
     in_brief = True
-    columns = ("host", "is_disabled", "classes", "holders")
+    columns = ("host", "is_disabled", "reported", "classes", "holders")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -71,16 +86,23 @@ class ShowHostUsage(Lister):
             found = ledger.snapshot().host_usage(
                 *parsed_args.hosts, consumers=consumers_of(ledger, user)
             )
+            reported, now = _reported(ledger, [one.host for one in found]), ledger.now()
         self.nothing = "no hosts are kept" if user is None else f"user {user} holds nothing"
         if self.is_brief:
             from resource_objects.cli.host_lines import host_lines
 
-            lines = host_lines(found, self.width(parsed_args.max_width))
+            late = {
+                host: f"reported {age_text(now - at)} ago"
+                for host, at in reported.items()
+                if now - at >= _LATE
+            }
+            lines = host_lines(found, self.width(parsed_args.max_width), late)
             return (), Text(lines or [self.nothing])
         return self.columns, [
             (
                 one.host,
                 one.is_disabled,
+                Ago((reported.get(one.host), now)),
                 Dicts([each.to_dict() for each in one.classes]),
                 Dicts([each.to_dict() for each in one.holders]),
             )

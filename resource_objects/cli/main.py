@@ -386,6 +386,8 @@ BUILT_IN = {
     "provider trait set": "resource_objects.cli.provider:SetProviderTraits",
     "provider aggregate list": "resource_objects.cli.provider:ListProviderAggregates",
     "provider aggregate set": "resource_objects.cli.provider:SetProviderAggregates",
+    "statistic list": "resource_objects.cli.statistic:ListStatistics",
+    "statistic forget": "resource_objects.cli.statistic:ForgetStatistics",
     "class list": "resource_objects.cli.names:ListClasses",
     "class create": "resource_objects.cli.names:CreateClass",
     "class set": "resource_objects.cli.names:SetClass",

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, add_name, records_of
+from resource_objects.cli.base import (
+    Ago,
+    Command,
+    Lister,
+    Many,
+    Maybe,
+    ShowOne,
+    add_name,
+    misused,
+    records_of,
+)
+from resource_objects.cli.use_over_time import WHEN, moment_of
 from resource_objects.names import natural_order
 from resource_objects.ratio import MILLION
 
@@ -32,6 +43,7 @@ class ListProviders(Lister):
         "aggregates",
         "generation",
         "disabled",
+        "reported",
     )
     nothing = "no provider matches"
 
@@ -59,6 +71,11 @@ class ListProviders(Lister):
         add("--forbidden", metavar="TRAIT", action="append", default=[], help="without it")
         add("--room", metavar="AMOUNTS", help="with room for this, such as VCPU=2,MEMORY_MB=4096")
         add("--over-capacity", action="store_true", help="uses more than its capacity")
+        add(
+            "--reported-before",
+            metavar="WHEN",
+            help=f"its agent or owner reported last before: {WHEN}. One that never did is left out",
+        )
         return parser
 
     def take_action(
@@ -70,6 +87,10 @@ class ListProviders(Lister):
         members = [given for given in parsed_args.member_of if not given.startswith("!")]
         others = [given[1:] for given in parsed_args.member_of if given.startswith("!")]
         with self.open_ledger() as ledger:
+            now, before = ledger.now(), parsed_args.reported_before
+            if before is not None:
+                with misused():
+                    before = moment_of("--reported-before", before, now)
             found = list(
                 ledger.providers(
                     name=parsed_args.name,
@@ -81,6 +102,7 @@ class ListProviders(Lister):
                     forbidden=parsed_args.forbidden,
                     room=parsed_args.room,
                     over_capacity=parsed_args.over_capacity,
+                    reported_before=before,
                 )
             )
         return self.columns, [
@@ -92,6 +114,7 @@ class ListProviders(Lister):
                 Many(sorted(one.aggregates)),
                 one.generation,
                 Maybe(one.disabled and str(one.disabled)),
+                Ago((one.reported_at, now)),
             )
             for one in sorted(found, key=_in_order)
         ]
@@ -128,7 +151,7 @@ class ShowProvider(ShowOne):
 
         with self.open_ledger() as ledger:
             provider = ledger.provider(parsed_args.name)
-        reported = provider.reported_at
+            now = ledger.now()
         shown = {
             "provider": provider.name,
             "uuid": provider.uuid,
@@ -139,7 +162,7 @@ class ShowProvider(ShowOne):
             "shares": Many(list(map(str, provider.shares))),
             "children": Many([child.name for child in provider.children]),
             "disabled": Maybe(provider.disabled and str(provider.disabled)),
-            "reported": Maybe(reported and reported.isoformat(timespec="seconds")),
+            "reported": Ago((provider.reported_at, now)),
         }
         return tuple(shown), tuple(shown.values())
 
@@ -458,12 +481,13 @@ class ListPools(Lister):
         age = None if given is None else datetime.timedelta(seconds=given)
         with self.open_ledger() as ledger:
             found = list(ledger.pools.list(older_than=age))
+            now = ledger.now()
         return self.columns, [
             (
                 pool.name,
                 str(pool.inventories),
                 Many(sorted(pool.members)),
-                Maybe(pool.reported_at and pool.reported_at.isoformat(timespec="seconds")),
+                Ago((pool.reported_at, now)),
             )
             for pool in found
         ]

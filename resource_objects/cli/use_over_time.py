@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
     from resource_objects.providers.use_over_time import UseReport
 
-_WHEN = (
+WHEN = (
     "a day such as 2026-11-01 (its beginning here) or a month, such as 2026-11, a moment such as "
     "2026-11-01T08:00 or 2026-11-01T08:00Z, a time ago, such as 8h or 30d, or today, yesterday, now"
 )
@@ -49,7 +49,7 @@ def moment_of(what: str, said: str, now: datetime.datetime) -> datetime.datetime
             return _begin_of(datetime.date(int(month[1]), int(month[2]), 1))
         return datetime.datetime.fromisoformat(said).astimezone()
     except (ValueError, OverflowError, argparse.ArgumentTypeError) as error:
-        raise exceptions.InvalidField(what, said, _WHEN) from error
+        raise exceptions.InvalidField(what, said, WHEN) from error
 
 
 def _begin_of(day: datetime.date) -> datetime.datetime:
@@ -70,7 +70,7 @@ class ShowUsageBetween(Lister):
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         add = parser.add_argument
-        add("since", metavar="SINCE", help=_WHEN)
+        add("since", metavar="SINCE", help=WHEN)
         add("until", metavar="UNTIL", nargs="?", help="the same; not included (default: now)")
         add(
             "--by",

@@ -80,7 +80,7 @@ class Statistics:
             raise exceptions.InvalidField("values", values, "a mapping of hosts to statistics")
         said = {names.provider_key(host): _statistics(host, some) for host, some in values.items()}
         heard = _keys("reported", reported)
-        uuids = self._store.uuids({*said, *heard})
+        uuids = self._store.uuids([*dict.fromkeys((*said, *heard))])
         by_uuid = {uuids[key]: some for key, some in said.items()}
         if len(by_uuid) != len(said):
             raise exceptions.DuplicateKey("values", sorted(values), "each host once")

@@ -27,6 +27,7 @@ _TABLES = {
     "class": ("resource_classes", ""),
     "trait": ("traits", ""),
     "aggregate": ("aggregates", ""),
+    "statistic": ("statistic_types", ""),
 }
 _LAST = "\U0010ffff"
 
@@ -36,7 +37,8 @@ def names_beginning(url: str, kind: str, prefix: str) -> list[str]:
 
     Cost: one range of an index of names.
 
-    :param kind: ``provider``, ``host``, ``consumer``, ``class``, ``trait`` or ``aggregate``
+    :param kind: ``provider``, ``host``, ``consumer``, ``class``, ``trait``, ``aggregate`` or
+        ``statistic``
     :raises Exception: whatever stands in the way: no such database, no tables, no driver
 
     >>> names_beginning("memory://", "provider", "lab-")
