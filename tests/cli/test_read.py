@@ -88,9 +88,9 @@ def test_provider_list_lists_all_with_what_they_declare(lab):
     rows = json.loads(lab("provider", "list", "-f", "json").out)
     assert all(type(row.pop("generation")) is int for row in rows)
     assert [tuple(row.values()) for row in rows] == [
-        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], [], None),
-        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], [], None),
-        ("host1", "", "VCPU=4", [], [], None),
+        ("host0", "", "VCPU=4:reserved=1:allocation_ratio=2", ["CUSTOM_FAST"], [], None, None),
+        ("host0/gpu0", "host0", "PGPU=1", ["CUSTOM_A", "CUSTOM_H100"], [], None, None),
+        ("host1", "", "VCPU=4", [], [], None, None),
     ]
     assert "| host0/gpu0 | host0  | PGPU=1 " in lab("provider", "list").out
 

@@ -14,6 +14,7 @@
 ``pci_pools``          ``compute_nodes.pci_stats``
 ``pci_devices``        the table ``pci_devices``
 ``pci_requests``       ``instance_extra.pci_requests``
+``statistics``         ``compute_nodes.metrics`` and ``stats``
 ``nova_objects``       Nova's own ``Flavor`` and ``ImageMeta``, as these words
 ``primitive``          the JSON of Nova's objects, and their versions
 ``errors``             the rules that words can break, and the exception that names one
@@ -80,6 +81,9 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.requests import NovaRequest as NovaRequest
     from resource_objects.interop.nova.requests import load_flavor as load_flavor
     from resource_objects.interop.nova.requests import request as request
+    from resource_objects.interop.nova.statistics import NovaStatistics as NovaStatistics
+    from resource_objects.interop.nova.statistics import SkippedStatistic as SkippedStatistic
+    from resource_objects.interop.nova.statistics import load_statistics as load_statistics
 
 #: ``{public name: module that defines it}``
 _HOME = {
@@ -93,8 +97,10 @@ _HOME = {
     "NovaDevices": "pci_devices",
     "NovaRequest": "requests",
     "NovaRule": "errors",
+    "NovaStatistics": "statistics",
     "NovaWordsError": "errors",
     "SkippedRow": "pci_devices",
+    "SkippedStatistic": "statistics",
     "alias_requests": "pci_alias",
     "configured_cells": "host_config",
     "cpu_sets": "host_config",
@@ -113,6 +119,7 @@ _HOME = {
     "load_pci_devices": "pci_devices",
     "load_pci_pools": "pci_pools",
     "load_pci_requests": "pci_requests",
+    "load_statistics": "statistics",
     "parse_alias": "pci_alias",
     "parse_cpu_spec": "cpus",
     "parse_device_spec": "pci_specs",

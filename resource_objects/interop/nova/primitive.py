@@ -66,6 +66,7 @@ DEVICES, DEVICE = "PciDeviceList", "PciDevice"
 REQUESTS, REQUEST = "InstancePCIRequests", "InstancePCIRequest"
 FLAVOR, IMAGE, PROPERTIES = "Flavor", "ImageMeta", "ImageMetaProps"
 NODE, HYPERVISOR = "ComputeNode", "HVSpec"
+METRIC_LIST, METRIC = "MonitorMetricList", "MonitorMetric"
 
 #: Newest version of each in Nova 34, by its second number: the first is 1. Of those that are
 #: written Nova 32 and 33 have the same, and read it; so nothing else is written.
@@ -87,6 +88,8 @@ NEWEST: Final = {
     PROPERTIES: 44,
     NODE: 19,
     HYPERVISOR: 2,
+    METRIC_LIST: 1,
+    METRIC: 1,
 }
 
 #: ``{name: {version: its second number}}`` of what can be read.
