@@ -107,7 +107,8 @@ def _create(draft: Draft, wanted: ProviderDefinition) -> None:
         wanted.parent_uuid,
         wanted.traits,
         wanted.aggregates or frozenset(),
-        kinds=wanted.kinds,
+        tuple(dict.fromkeys(record.resource_class for record in wanted.inventories)),
+        wanted.kinds,
     )
     _put_provider(draft, kept, wanted.inventories)
     _adopt(draft, kept, None, wanted.parent_uuid)
@@ -148,11 +149,15 @@ def _put_provider(draft: Draft, kept: ProviderRow, records: Iterable[InventoryRe
     for record in records:
         name = record.resource_class
         ensure_name(draft, CLASS, name)
-        row = draft.rows.get((kept.uuid, name)) or InventoryRow(record.definition())
-        now = dataclasses.replace(record, used=row.record.used)
-        draft.rows.put((kept.uuid, name), dataclasses.replace(row, record=now))
+        row = draft.rows.get((kept.uuid, name))
+        used = 0 if row is None else row.record.used
+        now = record if record.used == used else record.using(used)
+        new = InventoryRow(now) if row is None else dataclasses.replace(row, record=now)
+        draft.rows.put((kept.uuid, name), new)
         classes[name] = None
-    draft.providers.put(kept.uuid, dataclasses.replace(kept, classes=tuple(classes)))
+    if len(classes) > len(kept.classes):
+        kept = dataclasses.replace(kept, classes=tuple(classes))
+    draft.providers.put(kept.uuid, kept)
 
 
 def _ensure_traits_and_aggregates(
@@ -470,6 +475,8 @@ def _by_source(definition: ProviderDefinition) -> dict[Key, list[tuple[Key, int]
 
 def _set_shares(draft: Draft, source: Key, wanted: tuple[tuple[Key, int], ...]) -> None:
     row = draft.rows[source]
+    if row.shares == wanted:
+        return
     for of, factor in row.shares:
         draft.sharers.put(of, source, None)
         _use_shared(draft, source, of, -row.direct * factor)
