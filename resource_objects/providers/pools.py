@@ -100,8 +100,7 @@ class Member(NamedTuple):
     """What matters of a provider for pools.
 
     ``tree`` is the uuid of its root, ``classes`` are what it counts, ``aggregates`` the links that
-    count: of a pool its own, of another those of all that are no pools in its tree
-    (:func:`_linked`).
+    count: of a pool its own, of another those of all that are no pools in its tree.
     """
 
     uuid: str
@@ -114,7 +113,7 @@ class Member(NamedTuple):
 
     @classmethod
     def of_listed(cls, kept: ListedProvider) -> Member:
-        """Return one of a provider as it was listed."""
+        """Return one of a provider as it was listed, with its own links."""
         return cls(
             kept.uuid,
             kept.name,
@@ -125,30 +124,6 @@ class Member(NamedTuple):
             SHARES in kept.traits,
         )
 
-    @classmethod
-    def of_definition(cls, wanted: ProviderDefinition, generation: int, tree: str) -> Member:
-        """Return one of a provider as it shall be, kept at a generation."""
-        return cls(
-            wanted.uuid,
-            wanted.name,
-            generation,
-            tree,
-            classes_of(wanted),
-            wanted.aggregates or frozenset(),
-            SHARES in wanted.traits,
-        )
-
-    def gains_over(self, before: Member | None) -> bool:
-        """Return whether it may be counted twice, or lead to that, as it was not before."""
-        if not self.aggregates or not self.classes:
-            return False
-        return (
-            before is None
-            or before.is_pool != self.is_pool
-            or not self.aggregates <= before.aggregates
-            or not self.classes <= before.classes
-        )
-
 
 def _linked(members: Iterable[Member]) -> dict[str, Member]:
     """Return members of whole trees by uuid, with the links that count of each."""
@@ -156,15 +131,63 @@ def _linked(members: Iterable[Member]) -> dict[str, Member]:
     links: dict[str, frozenset[str]] = {}
     for one in given:
         if not one.is_pool:
-            found = links.setdefault(one.tree, one.aggregates)
-            if not one.aggregates <= found:
-                links[one.tree] = found | one.aggregates
+            links[one.tree] = links.get(one.tree, _NOTHING) | one.aggregates
     return {
-        one.uuid: one
-        if one.is_pool or one.aggregates == links[one.tree]
-        else one._replace(aggregates=links[one.tree])
-        for one in given
+        one.uuid: one if one.is_pool else one._replace(aggregates=links[one.tree]) for one in given
     }
+
+
+_NOTHING = frozenset[str]()
+
+
+class _Trees:
+    """The definitions of whole trees, by uuid, and the links that count of each of them.
+
+    Members of thousands of new providers would be made for nothing where there are no pools.
+    """
+
+    def __init__(
+        self, definitions: Mapping[str, ProviderDefinition], tree: Mapping[str, str]
+    ) -> None:
+        self.definitions = dict(definitions)
+        self._tree = tree
+        self._links: dict[str, frozenset[str]] = {}
+        for uuid, one in definitions.items():
+            if one.aggregates and SHARES not in one.traits:
+                self._links[tree[uuid]] = self._links.get(tree[uuid], _NOTHING) | one.aggregates
+
+    def aggregates(self, one: ProviderDefinition) -> frozenset[str]:
+        """Return the links that count of one of them."""
+        if SHARES in one.traits:
+            return one.aggregates or _NOTHING
+        return self._links.get(self._tree[one.uuid], _NOTHING)
+
+    def gain_over(self, before: _Trees, uuid: str) -> bool:
+        """Return whether one may be counted twice, or lead to that, as it was not before."""
+        one, had = self.definitions[uuid], before.definitions.get(uuid)
+        if not one.inventories or not (links := self.aggregates(one)):
+            return False
+        return (
+            had is None
+            or (SHARES in had.traits) is not (SHARES in one.traits)
+            or not links <= before.aggregates(had)
+            or not classes_of(one) <= classes_of(had)
+        )
+
+    def members(self, generation: Mapping[str, int]) -> dict[str, Member]:
+        """Return all of them, by uuid."""
+        return {
+            uuid: Member(
+                uuid,
+                one.name,
+                generation.get(uuid, 0),
+                self._tree[uuid],
+                classes_of(one),
+                self.aggregates(one),
+                SHARES in one.traits,
+            )
+            for uuid, one in self.definitions.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,13 +199,15 @@ class Gains:
     """
 
     gaining: frozenset[str]
-    after: Mapping[str, Member]
+    after: _Trees
     changed: frozenset[str]
+    generations: Mapping[str, int]
 
     def aggregates(self, *, of_pools: bool) -> frozenset[str]:
         """Return the aggregates of those that gain: of the pools, or of the others."""
-        found = (self.after[uuid] for uuid in self.gaining)
-        return frozenset().union(*(one.aggregates for one in found if one.is_pool is of_pools))
+        found = (self.after.definitions[uuid] for uuid in self.gaining)
+        links = {self.after.aggregates(one) for one in found if (SHARES in one.traits) is of_pools}
+        return _NOTHING.union(*links)
 
     def unchanged(self, listed: Iterable[ListedProvider]) -> tuple[tuple[str, int], ...]:
         """Return what must stay as it was read, ``(uuid, generation)``: the changes rely on it.
@@ -192,8 +217,11 @@ class Gains:
         :raises CountedTwice: if a class would be counted at a pool and in a tree that has it there
         """
         found = {one.uuid: one for one in listed if one.uuid not in self.changed}
-        others = (Member.of_listed(one) for uuid, one in found.items() if uuid not in self.after)
-        members = {**_linked(others), **self.after}
+        after = self.after.definitions
+        if not found and not any(SHARES in one.traits for one in after.values()):
+            return ()
+        others = (Member.of_listed(one) for uuid, one in found.items() if uuid not in after)
+        members = {**_linked(others), **self.after.members(self.generations)}
         _check_once(members, self.gaining)
         return tuple((uuid, members[uuid].generation) for uuid in found)
 
@@ -205,21 +233,29 @@ def gains_of(kept: KeptDefinitions, changes: DefinitionChanges) -> Gains:
     gone = {removal.uuid for removal in changes.removals}
     changed = frozenset({*wanted, *gone})
     if not any(_may_gain(kept.get(uuid), one) for uuid, one in wanted.items()):
-        return Gains(frozenset(), {}, changed)
+        return Gains(frozenset(), _Trees({}, {}), changed, {})
     touched = {*changed, *(one.parent_uuid for one in wanted.values())}
     trees = {kept[uuid].root_uuid for uuid in touched if uuid is not None and uuid in kept}
     read = {uuid: one for uuid, one in kept.items() if one.root_uuid in trees}
-    before = _linked(
-        Member.of_definition(one.definition, one.generation, one.root_uuid) for one in read.values()
+    before = _Trees(
+        {uuid: one.definition for uuid, one in read.items()},
+        {uuid: one.root_uuid for uuid, one in read.items()},
     )
-    parents = {uuid: one.definition.parent_uuid for uuid, one in read.items()}
-    parents.update((uuid, one.parent_uuid) for uuid, one in wanted.items())
-    tops = _tops(parents)
-    after = _linked(
-        _after(read.get(uuid), wanted.get(uuid), tops[uuid]) for uuid in parents if uuid not in gone
-    )
-    gaining = frozenset(uuid for uuid, one in after.items() if one.gains_over(before.get(uuid)))
-    return Gains(gaining, after, changed)
+    definitions = before.definitions | {
+        uuid: one if uuid not in read else _said(read[uuid].definition, one)
+        for uuid, one in wanted.items()
+    }
+    tops = _tops({uuid: one.parent_uuid for uuid, one in definitions.items()})
+    after = _Trees({uuid: one for uuid, one in definitions.items() if uuid not in gone}, tops)
+    gaining = frozenset(uuid for uuid in after.definitions if after.gain_over(before, uuid))
+    return Gains(gaining, after, changed, {uuid: one.generation for uuid, one in read.items()})
+
+
+def _said(had: ProviderDefinition, wanted: ProviderDefinition) -> ProviderDefinition:
+    """Return what is wanted of one that is kept: aggregates of which nothing is said stay."""
+    if wanted.aggregates is not None:
+        return wanted
+    return dataclasses.replace(wanted, aggregates=had.aggregates)
 
 
 def _may_gain(kept: KeptDefinition | None, wanted: ProviderDefinition) -> bool:
@@ -243,22 +279,16 @@ def classes_of(definition: ProviderDefinition) -> frozenset[str]:
 _set_of: Callable[[tuple[str, ...]], frozenset[str]] = functools.lru_cache(1024)(frozenset)
 
 
-def _after(kept: KeptDefinition | None, wanted: ProviderDefinition | None, tree: str) -> Member:
-    """Return what one of them is in the end: at least one of both is given."""
-    if kept is None or wanted is None:
-        only = wanted if kept is None else kept.definition
-        assert only is not None
-        return Member.of_definition(only, 0 if kept is None else kept.generation, tree)
-    member = Member.of_definition(wanted, kept.generation, tree)
-    if wanted.aggregates is None:  # nothing is said: they stay
-        return member._replace(aggregates=kept.definition.aggregates or frozenset())
-    return member
-
-
 def _tops(parents: Mapping[str, str | None]) -> dict[str, str]:
     """Return the root of each provider; of those that form a ring, one of them."""
     found: dict[str, str] = {}
-    for uuid in parents:
+    for uuid, parent in parents.items():
+        if parent is None:
+            found[uuid] = uuid
+            continue
+        if parent in found:  # parents come first, nearly always
+            found[uuid] = found[parent]
+            continue
         way: dict[str, None] = {}
         top = uuid
         while top not in found and top not in way:
