@@ -6,7 +6,7 @@ import datetime
 import json
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -215,7 +215,7 @@ def _columns(
     traits = _Numbered(connection, catalogue.traits)
     aggregates = _Numbered(connection, catalogue.aggregates)
     return Columns(
-        ProviderColumns(*_turned([_provider(row, now) for row in _parents_first(providers)])),
+        _providers_of(_parents_first(providers), now),
         InventoryColumns(*classes.columns(rows(_INVENTORIES), 1)[:-1]),
         TraitColumns(*traits.columns(rows(_TRAITS), 1)),
         AllocationColumns(*(classes.columns(rows(_ALLOCATIONS), 1)[:-2] if allocations else ())),
@@ -267,9 +267,11 @@ def uuids(connection: Connection, names: Collection[str]) -> dict[str, str]:
 # --- rows to columns ---
 
 
-def _turned(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+def _turned(rows: _Rows) -> list[Sequence[Any]]:
     """Return rows as columns; none if there are no rows."""
-    return list(zip(*rows, strict=True))
+    # zip(*rows) would make an object for each row, for the collector of garbage to walk over
+    places = range(len(rows[0]) if rows else 0)
+    return [list(map(operator.itemgetter(place), rows)) for place in places]
 
 
 class _Numbered:
@@ -301,11 +303,20 @@ def _structures(rows: _Rows) -> list[Sequence[Any]]:
     )
 
 
-def _provider(row: Sequence[Any], now: datetime.datetime | None) -> Sequence[Any]:
-    if row[6] is None and row[7] is None and row[8] is None:
-        return row[:9]
-    at = (None if one is None else from_moment(one) for one in row[6:8])
-    return (*row[:6], *at, in_force(row[8:12], now))
+def _providers_of(rows: _Rows, now: datetime.datetime | None) -> ProviderColumns:
+    columns = _turned(rows)
+    number, uuid, name, parent, root, generation, reported, adopted, disabled = columns[:9]
+    if disabled.count(None) < len(rows):
+        facts = zip(*columns[8:12], strict=True)
+        disabled = [None if one[0] is None else in_force(one, now) for one in facts]
+    times = _moments(reported), _moments(adopted)
+    return ProviderColumns(number, uuid, name, parent, root, generation, *times, disabled)
+
+
+def _moments(column: Sequence[Any]) -> Sequence[datetime.datetime | None]:
+    if column.count(None) == len(column):
+        return column
+    return [None if one is None else from_moment(one) for one in column]
 
 
 def _parents_first(rows: _Rows) -> _Rows:
