@@ -389,8 +389,9 @@ class Ledger:
             computed for this claim, whatever the capacity. What is not named has no such bound. It
             binds what the claim takes of the provider's own inventory, also through its cells and
             devices; a limit of what the claim does not touch refuses nothing, so that those of
-            several candidates' hosts can be sent together. Candidates that were searched under
-            limits are claimed under these too, and searched again under both
+            several candidates' hosts can be sent together. What a search under limits returned is
+            claimed under these too, and searched again under both; of single candidates taken out
+            of that they have to be said again
         :param wait: for how long it waits if others hold what it asks for, or wait for it already;
             None: it does not. Who waits stands in a queue (:meth:`waiting`) and tries only while
             nobody is before it who came earlier and waits for one of the same classes, where both

@@ -209,6 +209,12 @@ class Fleet:
                 return table.index(key)
         return None
 
+    @functools.cached_property
+    def place_by_key(self) -> Mapping[str, int]:
+        """The place of each provider by name and by uuid. Cost: 1 ms for 10,000, once."""
+        uuids = {uuid: place for place, uuid in enumerate(self.uuids)}
+        return uuids | {name: place for place, name in enumerate(self.names)}
+
     def upwards(self, provider: int) -> Iterator[int]:
         """Yield a provider and all above it."""
         yield provider
@@ -300,6 +306,27 @@ class Fleet:
     @functools.cached_property
     def _starts(self) -> tuple[list[int], list[str]]:
         return [rows.first for rows in self.classes.values()], list(self.classes)
+
+
+#: What of a fleet is worked out when it is first asked for, and does not depend on use.
+_WORKED_OUT = (
+    *("roots", "is_pool", "equivalence", "listed", "places", "place_by_key"),
+    "_starts",
+)
+
+
+def with_figures(old: Fleet, inventories: ClassRows, **changed: Any) -> Fleet:
+    """Return a fleet of the same definitions with other figures, and what was worked out of these.
+
+    :param changed: other fields
+    """
+    classes = {
+        name: inventories.part(slice(rows.first, rows.first + len(rows.tree)))
+        for name, rows in old.classes.items()
+    }
+    new = dataclasses.replace(old, inventories=inventories, classes=classes, **changed)
+    new.__dict__.update({n: old.__dict__[n] for n in _WORKED_OUT if n in old.__dict__})
+    return new
 
 
 NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 3)

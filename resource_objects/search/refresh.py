@@ -44,6 +44,7 @@ from resource_objects.search.fleet import (
     FleetShares,
     Members,
     pools_of_members,
+    with_figures,
 )
 from resource_objects.search.holders import Row, Rows, by_provider
 from resource_objects.search.snapshot import Refresh, Snapshot
@@ -189,8 +190,6 @@ _RULES = (
     *("capacity", "min_unit", "max_unit", "step_size", "low"),
     *("is_below", "is_single", "is_part"),
 )
-#: What of a fleet is worked out when it is first asked for, and does not depend on use.
-_WORKED_OUT = ("roots", "is_pool", "equivalence", "listed", "places", "_starts")
 
 
 def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
@@ -206,17 +205,13 @@ def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
     if numbers is None:
         return None
     inventories = _with_figures(old.inventories, new.inventories, numbers)
-    return _kept(
+    return with_figures(
         old,
-        dataclasses.replace(
-            old,
-            inventories=inventories,
-            classes=_parted(old, inventories),
-            allocations=old.allocations.changed(_rows_of(new.allocations, places)),
-            units=old.units.changed(_rows_of(new.units, places)),
-            views=old.views.changed(new.views, trees.tolist()),
-            disabled=_disabled(old, {}, new, places),
-        ),
+        inventories,
+        allocations=old.allocations.changed(_rows_of(new.allocations, places)),
+        units=old.units.changed(_rows_of(new.units, places)),
+        views=old.views.changed(new.views, trees.tolist()),
+        disabled=_disabled(old, {}, new, places),
     )
 
 
@@ -245,30 +240,12 @@ def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
         inventories, used=frozen(used), free=frozen(free), high=frozen(high)
     )
     taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
-    return _kept(
+    return with_figures(
         old,
-        dataclasses.replace(
-            old,
-            inventories=inventories,
-            classes=_parted(old, inventories),
-            allocations=old.allocations.after(at),
-            units=old.units.after(taken),
-        ),
+        inventories,
+        allocations=old.allocations.after(at),
+        units=old.units.after(taken),
     )
-
-
-def _kept(old: Fleet, new: Fleet) -> Fleet:
-    """Return a fleet of the same definitions, with what was worked out of these."""
-    new.__dict__.update({n: old.__dict__[n] for n in _WORKED_OUT if n in old.__dict__})
-    return new
-
-
-def _parted(old: Fleet, inventories: ClassRows) -> dict[str, ClassRows]:
-    """Return the inventories by class, as they were."""
-    return {
-        name: inventories.part(slice(rows.first, rows.first + len(rows.tree)))
-        for name, rows in old.classes.items()
-    }
 
 
 def _with_figures(old: ClassRows, new: ClassRows, numbers: Integers) -> ClassRows:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class View:
     tree: int
 
 
+#: How much of a tree counts as in use besides, by the place of the provider and the class.
+HeldBack: TypeAlias = Callable[[int], Mapping[tuple[int, str], int]]
+
+
 class Views:
     """The inventories that lie over trees. False if there are none."""
 
@@ -86,8 +90,8 @@ class Views:
         #: sources of trees that were read again, by the key of the root, which is at 0 there
         self._changed: Overlay[int, _Source] = Overlay({})
         self._views: dict[tuple[int, str], View] = {}
-        #: by tree, what counts as in use of its inventories besides
-        self._held_back: Mapping[int, Mapping[tuple[int, str], int]] = {}
+        #: what counts as in use of a tree besides, and the views without that; None: nothing does
+        self._held_back: tuple[HeldBack, Views] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -136,6 +140,12 @@ class Views:
 
         A part of it may be of another tree, where the fleet is cut at a provider below the root.
         """
+        if (tree, kind) not in self._views and self._held_back is not None:
+            held_back, others = self._held_back
+            view = others.of_tree(kind, tree)
+            if view is None or not held_back(tree):
+                return view
+            self._views[tree, kind] = self.beside(view, {})
         if (tree, kind) not in self._views:
             parts = self.of(kind)
             here = parts.of_tree(tree)
@@ -145,16 +155,16 @@ class Views:
             root = source.root_of(int(parts.provider[here.start]) - moved)
             found = source.located.of_tree(root, kind)
             assert found is not None, "a tree with parts has a view"
-            view = self._view(root, kind, found, tree)
-            self._views[tree, kind] = self.beside(view, {}) if tree in self._held_back else view
+            self._views[tree, kind] = self._view(root, kind, found, tree)
         return self._views[tree, kind]
 
     def beside(self, view: View, used: Mapping[tuple[int, str], int]) -> View:
         """Return a view with more in use, by the provider's place and class, through shares too."""
         source, moved = self._source_of(view.tree)
+        back = self._held_back[0](view.tree) if self._held_back is not None else {}
         more = {
             (int(source.number[place - moved]), name): count
-            for (place, name), count in self._held_back.get(view.tree, {}).items()
+            for (place, name), count in back.items()
         }
         for (place, name), count in used.items():
             key = int(source.number[place - moved]), name
@@ -162,15 +172,15 @@ class Views:
         found = source.located.beside(view.root, view.kind, more)
         return self._view(view.root, view.kind, found, view.tree)
 
-    def holding_back(self, back: Mapping[int, Mapping[tuple[int, str], int]]) -> Views:
+    def holding_back(self, back: HeldBack) -> Views:
         """Return them with more of some inventories counted as in use, as a limit holds it back.
 
         It is of these inventories alone, not of what they use too.
 
-        :param back: how much by tree, and there by the place of the provider and the class
+        :param back: how much of a tree, by the place of the provider and the class
         """
         found = self._like(self.parts, self._tree, self._keys, {})
-        found._held_back = back
+        found._held_back = back, self
         return found
 
     def _view(self, root: int, kind: str, found: LocatedView, tree: int) -> View:
@@ -232,7 +242,7 @@ class Views:
         found = object.__new__(Views)
         found.parts, found._tree, found._keys = parts, tree, keys
         found._source, found._changed = self._source, self._changed.with_(changed)
-        found._views, found._held_back = {}, {}
+        found._views, found._held_back = {}, None
         return found
 
     def _sources(self) -> dict[int, _Source]:

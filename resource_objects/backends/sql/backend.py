@@ -679,12 +679,8 @@ def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
 
 def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]:
     """Return the limits of the inventories that are written, by number."""
-    found = {
-        at.by_key[key].inventory_id: total
-        for key, total in write.limits.items()
-        if key in at.by_key
-    }
-    return {number: total for number, total in found.items() if number in nets}
+    found = {place.inventory_id: write.limits.get(key) for key, place in at.by_key.items()}
+    return {n: total for n, total in found.items() if total is not None and n in nets}
 
 
 # --- standing -------------------------------------------------------------------------------------
