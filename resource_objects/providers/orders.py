@@ -412,10 +412,10 @@ class Write:
     ``unchanged`` are definitions that the decision was made on, ``(provider's uuid, generation)``;
     ``reported`` are the uuids of providers whose owner has just said how they are, ``adopted`` of
     hosts of which all that was in use before the ledger knew them is held now; that is noted once.
-    ``disabling`` puts providers out of service or into it again, those that ``definitions`` make
-    too, before ``orders`` are carried out.
-    ``limits`` are totals that hold for this write alone: of an inventory that ``orders`` take more
-    of than they give back, no more may be used afterwards. What is not touched they do not concern.
+    ``disabling`` puts providers out of service or into it again, before ``orders`` are carried out.
+    These three may be about providers that ``definitions`` make. ``limits`` are totals that hold
+    for this write alone: of an inventory that ``orders`` take more of than they give back, no more
+    may be used afterwards. What is not touched they do not concern.
 
     An operation is known by ``kind`` and ``subject``: a repetition must say the same.
     """

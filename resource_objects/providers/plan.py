@@ -45,7 +45,7 @@ from resource_objects.resources.traits import known_traits
 
 #: Version of the JSON form.
 VERSION = 1
-_KEYS = ("definitions", "orders", "names", "disabling")
+_KEYS = ("definitions", "orders", "names", "disabling", "adopted")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Plan:
 
     ``names`` are the names of the providers that are meant by uuid, as ``{uuid: name}``: they only
     make the plan readable. ``str()`` gives a line per change: ``+`` is made, ``~`` changes, ``-``
-    goes.
+    goes. ``adopted`` are the uuids of hosts of which all that was in use before is held afterwards.
 
     :raises InvalidField: if it is made of anything else
     :raises DuplicateKey: if a consumer or a provider is changed twice
@@ -72,10 +72,12 @@ class Plan:
     orders: tuple[ConsumerOrder, ...] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=FrozenDict)
     disabling: tuple[DisableOrder, ...] = ()
+    adopted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "orders", tuple(self.orders))
         object.__setattr__(self, "disabling", tuple(self.disabling))
+        object.__setattr__(self, "adopted", tuple(map(names.uuid_text, self.adopted)))
         object.__setattr__(self, "names", FrozenDict(self.names))
         if not isinstance(self.definitions, DefinitionChanges | None):
             raise exceptions.InvalidField("plan.definitions", self.definitions, "changes")
@@ -90,7 +92,7 @@ class Plan:
         _once("plan.disabling", (said.provider_uuid for said in self.disabling))
 
     def __bool__(self) -> bool:
-        return bool(self.definitions or self.orders or self.disabling)
+        return bool(self.definitions or self.orders or self.disabling or self.adopted)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self)) or "nothing changed"
@@ -120,6 +122,7 @@ class Plan:
         for order in self.orders:
             yield from (use.provider_uuid for use in order.uses)
         yield from (said.provider_uuid for said in self.disabling)
+        yield from self.adopted
 
     @property
     def subject(self) -> str:
@@ -143,6 +146,7 @@ class Plan:
             self.definitions,
             self.orders,
             unchanged=tuple(unchanged),
+            adopted=self.adopted,
             disabling=self.disabling,
         )
 
@@ -157,6 +161,8 @@ class Plan:
         found["names"] = dict(self.names)
         if self.disabling:
             found["disabling"] = [plain.to_plain(said) for said in self.disabling]
+        if self.adopted:
+            found["adopted"] = list(self.adopted)
         return found
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -179,7 +185,9 @@ class Plan:
         definitions = given.get("definitions")
         orders = given.get("orders", [])
         disabling = given.get("disabling", [])
-        for what, listed in (("plan.orders", orders), ("plan.disabling", disabling)):
+        adopted = given.get("adopted", [])
+        lists = {"plan.orders": orders, "plan.disabling": disabling, "plan.adopted": adopted}
+        for what, listed in lists.items():
             if not isinstance(listed, list | tuple):
                 raise exceptions.InvalidField(what, listed, "a list")
         return cls(
@@ -190,6 +198,7 @@ class Plan:
                 plain.from_plain(DisableOrder, said, f"plan.disabling[{n}]", _CHECKS)
                 for n, said in enumerate(disabling)
             ),
+            tuple(adopted),
         )
 
     @classmethod
@@ -234,6 +243,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield _ordered(order, known)
     for said in plan.disabling:
         yield f"~ {known.get(said.provider_uuid, said.provider_uuid)}: {said}"
+    for uuid in plan.adopted:
+        yield f"~ {known.get(uuid, uuid)}: adopted"
     for removal in changes.removals:
         yield f"- {removal.name}"
 

@@ -355,14 +355,14 @@ class MemoryBackend(Backend):
 def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
     """Put all that a write changes into a draft, or raise."""
     _check_unchanged(draft, write)
-    for uuid in write.reported:
-        _note(draft, uuid, "reported_at")
-    for uuid in write.adopted:
-        _note(draft, uuid, "adopted_at")
     for change in write.names:
         definitions.change_name(draft, change)
     if write.definitions is not None:
         definitions.begin_definitions(draft, write.definitions)
+    for uuid in write.reported:
+        _note(draft, uuid, "reported_at")
+    for uuid in write.adopted:
+        _note(draft, uuid, "adopted_at")
     for order in write.disabling:
         _disable(draft, order, write.operation.actor)
     claims = carry_out(draft, write.orders, write.limits)

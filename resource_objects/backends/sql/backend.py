@@ -501,6 +501,7 @@ def commit_write(
     )
     if definition is not None:
         definition.apply(_inventories_of_orders(connection, write))
+        _note_made(connection, write, now, told)
     disabled.carry_out(connection, write, held, now, told)
     records = ()
     if write.orders:
@@ -777,8 +778,26 @@ def hold_unchanged(
             raise exceptions.StaleDefinition(
                 found.name, f"read at generation {generation}, now {found.generation}"
             )
-    _note(connection, write.reported, _REPORT, there, now, told)
-    _note(connection, write.adopted, _ADOPT, there, now, told)
+    made = _made(write)
+    _note(connection, [u for u in write.reported if u not in made], _REPORT, there, now, told)
+    _note(connection, [u for u in write.adopted if u not in made], _ADOPT, there, now, told)
+
+
+def _made(write: Write) -> set[str]:
+    """Return the uuids of the providers that a write makes."""
+    return set() if write.definitions is None else {one.uuid for one in write.definitions.creates}
+
+
+def _note_made(
+    connection: Connection, write: Write, now: datetime.datetime, told: feed.FeedRows
+) -> None:
+    """Write that others reported or are adopted, which the same write has made."""
+    made = _made(write)
+    uuids = made.intersection((*write.reported, *write.adopted))
+    if uuids:
+        there = _locked(connection, sorted(uuids), _LOCK)
+        _note(connection, [u for u in write.reported if u in made], _REPORT, there, now, told)
+        _note(connection, [u for u in write.adopted if u in made], _ADOPT, there, now, told)
 
 
 def _locked(

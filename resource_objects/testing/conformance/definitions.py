@@ -734,6 +734,23 @@ class DescriptionRules(Kit):
         define(backend, host("host0", "VCPU=1"))
         assert picture(backend).providers["host0"].reported_at == reported_at
 
+    def test_a_host_may_be_made_and_adopted_and_report_at_once(self, backend: Backend) -> None:
+        define(backend, host("before"))
+        made, before = host("host0", "VCPU=1"), picture(backend).providers["before"].uuid
+        changes = diff(None, made)
+        [uuid] = [one.uuid for one in changes.creates]
+        held = ConsumerOrder.claim(
+            "somebody", deltas({uuid: "VCPU=4"}), aggregate=True, adopts=True
+        )
+        noted = (uuid, before)
+        write = Write(
+            Operation(), "adopt", "host0", changes, (held,), reported=noted, adopted=noted
+        )
+        backend.commit(write)
+        for name in ("host0", "before"):
+            kept = picture(backend).providers[name]
+            assert kept.adopted_at is not None and kept.reported_at is not None
+
     def test_when_a_host_was_adopted_is_noted_once_and_is_no_report(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         before = picture(backend).providers
