@@ -291,7 +291,7 @@ def _taken(delta: Use, known: Mapping[str, str]) -> str:
 #: Each kind of order by the word for it in a file, with what it may say.
 _SAID = ("uses", "uuid", "request", "project", "user", "consumer_type")
 _ORDERS: dict[str, tuple[str, ...]] = {
-    "claim": (*_SAID, "expires_at"),
+    "claim": (*_SAID, "expires_at", "aggregate", "adopts"),
     "adjust": ("uses", "uuid", "request", "aggregate", "adopts", "generation"),
     "replace": (*_SAID, "generation"),
     "release": ("generation",),

@@ -15,21 +15,11 @@ from resource_objects.host.compute_node import ComputeNode, unattributed
 from resource_objects.interop.nova.pci_pools import dump_pci_pools
 from resource_objects.ledger import new_operation
 from resource_objects.providers.orders import Operation, Write
-from resource_objects.resources.numa import PagePool
 from resource_objects.resources.pci import DevicePool
 from tests import conftest, databases
+from tests.host.used_hosts import cells, free, gpus, placed_row, row
 from tests.host.views import held
 
-USED = {
-    "hypervisor_hostname": "host1",
-    "vcpus": 8,
-    "vcpus_used": 8,
-    "cpu_allocation_ratio": 1.0,
-    "memory_mb": 16384,
-    "memory_mb_used": 12288,
-    "local_gb": 100,
-    "local_gb_used": 30,
-}
 NOBODY = "host1/unattributed"
 
 
@@ -62,47 +52,6 @@ def connect(
             return opened[-1]
 
         yield connect
-
-
-def row(**columns) -> ComputeNode:
-    return ComputeNode.from_row({**USED, **columns})
-
-
-def cells() -> ro.NUMATopologyInventory:
-    pages = [PagePool(size_kib=4, total=1966080), PagePool(size_kib=2048, total=256)]
-    return ro.NUMATopologyInventory(
-        [
-            ro.HostCell(
-                n,
-                shared=[8 * n, 8 * n + 1],
-                dedicated=range(8 * n + 2, 8 * n + 8),
-                memory_mb=8192,
-                pages=pages if n == 0 else (),
-            )
-            for n in (0, 1)
-        ]
-    )
-
-
-def gpus(count: int = 2) -> ro.PCIInventory:
-    return ro.PCIInventory(
-        [ro.Device(f"0000:3b:0{n}.0", "10de", "2330", resource_class="PGPU") for n in range(count)]
-    )
-
-
-def free(inventories: ro.Inventories) -> dict[str, int]:
-    return {str(k): one.free for k, one in inventories.items() if hasattr(one, "free")}
-
-
-def placed_row() -> ComputeNode:
-    """Return the record of a host whose cells and devices are in use."""
-    used_cells, used_gpus = cells(), gpus()
-    used_cells.consume(ro.numa(cells=2, dedicated=4, memory_mb=1024))
-    used_cells.consume(ro.numa(shared=1, memory_mb=64, page_size="2MB"))
-    used_gpus.consume(ro.DEVICES.make_amount("PGPU"))
-    node = row(vcpus=4, vcpus_used=5, memory_mb_used=2048)
-    node.update_inventories({"NUMA_TOPOLOGY": used_cells, "DEVICES": used_gpus})
-    return ComputeNode.from_row(node)
 
 
 # --- a host is never freer after it was adopted than before -------------------------------------

@@ -1,0 +1,269 @@
+"""Hosts as they are used: one of old records becomes one of the ledger when it is written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.tracker.adopting import Adopter, KnownConsumer, adoption_plan
+from resource_objects.providers.plan import Plan
+from tests import conftest, databases
+from tests.host.used_hosts import USED, cells, placed_row, row
+from tests.host.views import held
+
+NOBODY = "host1/unattributed"
+VM = KnownConsumer("vm-1", "VCPU=3,MEMORY_MB=4096,DISK_GB=10", project="p", user="u")
+
+
+class Rows:
+    """Old records in a dictionary."""
+
+    def __init__(self, known: Iterable[KnownConsumer] = (), **rows: Any) -> None:
+        self.rows = {name: dict(ComputeNode.read(one).to_row()) for name, one in rows.items()}
+        self.known = tuple(known)
+        self.writes: list[Mapping[str, Any]] = []
+
+    def read(self, host: str) -> Any:
+        return self.rows.get(host)
+
+    def consumers(self, host: str) -> Iterable[KnownConsumer]:
+        return self.known
+
+    def write(self, host: str, columns: Mapping[str, Any]) -> None:
+        self.rows[host].update(columns)
+        self.writes.append(columns)
+
+
+@pytest.fixture(params=["memory", *databases.KINDS])
+def connect(
+    request: pytest.FixtureRequest, scratch: databases.Scratch
+) -> Iterator[Callable[[], ro.Ledger]]:
+    """A function that opens one ledger, of a database each time anew."""
+    kind = request.param
+    if kind not in ("memory", "sqlite"):
+        conftest.require_server(kind)
+    with contextlib.ExitStack() as lent:
+        if kind == "memory":
+            one = lent.enter_context(ro.connect("memory://"))
+            yield lambda: one
+        else:
+            url = lent.enter_context(scratch.prepared(kind, SQLBackend.upgrade_database))
+            yield lambda: lent.enter_context(ro.connect(url))
+
+
+@pytest.mark.law(11)
+def test_reading_a_host_builds_a_view_of_its_record_and_writes_nothing(ledger: ro.Ledger) -> None:
+    records = Rows(host1=row())
+    cursor = ledger.feed.cursor()
+    view = Adopter(ledger, records).view("host1")
+    assert view.vcpus_used == 8 and not view.inventories["VCPU"].can_provide(ro.IntegerAmount(1))
+    assert ledger.feed.cursor() == cursor and not records.writes
+    with pytest.raises(exceptions.ProviderNotFound, match="host2"):
+        Adopter(ledger, records).view("host2")
+    assert Adopter(ledger, records).adopt("host2") == ()
+
+
+@pytest.mark.law(1)
+def test_the_first_write_adopts_a_host_with_all_its_consumers(
+    connect: Callable[[], ro.Ledger],
+) -> None:
+    ledger = connect()
+    adopter = Adopter(ledger, Rows([VM], host1=row()))
+    claims = adopter.adopt("host1")
+    assert {one.consumer for one in claims} == {"vm-1", NOBODY}
+    assert held(ledger, "vm-1") == "VCPU=3,MEMORY_MB=4096,DISK_GB=10"
+    assert held(ledger, NOBODY) == "VCPU=5,MEMORY_MB=8192,DISK_GB=20"
+    (known,) = ledger.consumers(user="u")
+    assert (known.name, known.project) == ("vm-1", "p")
+    assert ledger.provider("host1").adopted_at is not None
+    assert (
+        adopter.adopt("host1") == () and Adopter(connect(), Rows(host1=row())).adopt("host1") == ()
+    )
+    assert held(ledger, NOBODY) == "VCPU=5,MEMORY_MB=8192,DISK_GB=20"
+    ledger.attribute("host1", "vm-2", {"host1": "VCPU=5"})
+    assert held(ledger, NOBODY) == "MEMORY_MB=8192,DISK_GB=20"
+
+
+def topology(host_cells: ro.NUMATopologyInventory) -> ro.Amount:
+    """Return what somebody has of host cells, by name."""
+    return host_cells.fit(ro.numa(cells=2, dedicated=4, memory_mb=1024))
+
+
+@pytest.mark.law(1)
+def test_cpus_by_name_go_to_whom_they_are_known_to_belong_and_count_once(
+    connect: Callable[[], ro.Ledger],
+) -> None:
+    ledger = connect()
+    known = KnownConsumer("vm-1", {"PCPU": 4, "NUMA_TOPOLOGY": topology(cells())})
+    record, records = placed_row(), Rows([known])
+    records.rows["host1"] = record  # with its devices, of which columns keep pools only
+    Adopter(ledger, records).adopt("host1")
+    units = {unit for one in ledger.held("vm-1").allocations for unit in one.units}
+    said = {cpu for one in record.inventories["NUMA_TOPOLOGY"].usage for cpu in one.pinned}
+    assert units == {f"cpu{cpu}" for cpu in said}
+    others = ledger.held(NOBODY)
+    assert {unit for one in others.allocations for unit in one.units} == {"0000:3b:00.0"}
+    # four of the five vCPUs that the record counts are those of vm-1
+    assert dict(others.amounts)[ro.VCPU] == ro.IntegerAmount(1)
+    view = ComputeNode.load(ledger, "host1")
+    assert view.inventories["NUMA_TOPOLOGY"].usage == record.inventories["NUMA_TOPOLOGY"].usage
+    ledger.release("vm-1")
+    assert not ledger.audit().findings
+
+
+def test_a_topology_that_nobody_says_where_is_put_where_there_is_room(ledger: ro.Ledger) -> None:
+    first = KnownConsumer("vm-1", {"NUMA_TOPOLOGY": topology(cells())})
+    second = KnownConsumer("vm-2", {"NUMA_TOPOLOGY": ro.numa(dedicated=3)})
+    Adopter(ledger, Rows([first, second], host1=placed_row())).adopt("host1")
+    one, two = (ledger.held(name).allocations for name in ("vm-1", "vm-2"))
+    assert not {unit for a in one for unit in a.units} & {unit for a in two for unit in a.units}
+
+
+def test_what_is_known_counts_even_if_the_record_says_less(ledger: ro.Ledger) -> None:
+    known = KnownConsumer("vm-1", "VCPU=12,MEMORY_MB=20000")
+    Adopter(ledger, Rows([known], host1=row(vcpus_used=2))).adopt("host1")
+    assert held(ledger, "vm-1") == "VCPU=12,MEMORY_MB=20000"
+    assert held(ledger, NOBODY) == "DISK_GB=30"
+    over = ledger.usage(over_capacity=True)
+    assert sorted(use.resource_class for use in over) == ["MEMORY_MB", "VCPU"]
+
+
+def test_a_host_that_the_ledger_knows_already_is_adopted_beside_those_who_hold_of_it(
+    connect: Callable[[], ro.Ledger],
+) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    ledger.claim("job", {"host1": "VCPU=1"})
+    ledger.claim("vm-1", {"host1": "VCPU=2"})  # known, and in the ledger already: it keeps that
+    new = KnownConsumer("vm-2", "VCPU=1,MEMORY_MB=1024")
+    before = ledger.provider("host1").generation
+    Adopter(ledger, Rows([VM, new], host1=row())).adopt("host1")
+    assert [held(ledger, name) for name in ("job", "vm-1", "vm-2")] == [
+        *("VCPU=1", "VCPU=2", "VCPU=1,MEMORY_MB=1024")
+    ]
+    assert held(ledger, NOBODY) == "VCPU=4,MEMORY_MB=11264,DISK_GB=30"
+    assert ledger.provider("host1").generation == before
+
+
+@pytest.mark.law(2)
+def test_two_who_have_the_same_cpu_are_refused_and_nothing_is_written(ledger: ro.Ledger) -> None:
+    twice = [KnownConsumer(name, {"NUMA_TOPOLOGY": topology(cells())}) for name in ("vm-1", "vm-2")]
+    cursor = ledger.feed.cursor()
+    with pytest.raises(exceptions.UnitTaken, match="vm-1"):
+        Adopter(ledger, Rows(twice, host1=placed_row())).adopt("host1")
+    assert ledger.feed.cursor() == cursor
+
+
+@pytest.mark.parametrize(
+    ("known", "record", "error", "said"),
+    [
+        ([VM, VM], USED, exceptions.DuplicateKey, "vm-1"),
+        ([KnownConsumer("a", "FPGA=1")], USED, exceptions.InventoryNotFound, "FPGA"),
+        (
+            [KnownConsumer("a", {"NUMA_TOPOLOGY": topology(cells())})],
+            USED,
+            exceptions.InventoryNotFound,
+            "NUMA_TOPOLOGY",
+        ),
+        (
+            [KnownConsumer("a", {"NUMA_TOPOLOGY": ro.numa(dedicated=99)})],
+            placed_row().to_row(),
+            exceptions.CapacityException,
+            "99",
+        ),
+        ([], {**USED, "vcpus": -1}, exceptions.InvalidRow, "vcpus"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(
+    ledger: ro.Ledger, known: Any, record: Any, error: type[Exception], said: str
+) -> None:
+    cursor = ledger.feed.cursor()
+    with pytest.raises(error, match=said):
+        adoption_plan(ledger, "host1", record, known)
+    assert ledger.feed.cursor() == cursor
+
+
+def test_a_host_with_another_uuid_is_another_machine(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("host1", "VCPU=8"))
+    uuid = "6f1c9e0e-7f5e-4f0e-9e2c-0f3b1f3a0001"
+    with pytest.raises(exceptions.ProviderExists, match=uuid):
+        Adopter(ledger, Rows(host1=row(uuid=uuid))).adopt("host1")
+
+
+@pytest.mark.law(4)
+def test_of_agents_that_adopt_at_once_one_does(connect: Callable[[], ro.Ledger]) -> None:
+    ledgers = [connect() for _ in range(4)]
+    adopters = [Adopter(one, Rows([VM], host1=row())) for one in ledgers]
+    errors: list[Exception] = []
+
+    def adopt(adopter: Adopter) -> None:
+        try:
+            adopter.adopt("host1")
+        except Exception as error:  # told to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=adopt, args=(one,)) for one in adopters]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert held(ledgers[0], "vm-1") == "VCPU=3,MEMORY_MB=4096,DISK_GB=10"
+    assert held(ledgers[0], NOBODY) == "VCPU=5,MEMORY_MB=8192,DISK_GB=20"
+
+
+def test_the_record_is_kept_right_for_those_who_still_read_it(ledger: ro.Ledger) -> None:
+    records = Rows([VM], host1=row())
+    adopter = Adopter(ledger, records)
+    assert adopter.write_back("host1") == {}  # not adopted: it is the truth itself
+    adopter.adopt("host1")
+    assert adopter.write_back("host1") == {} and not records.writes
+    ledger.release("vm-1")
+    ledger.claim("vm-9", {"host1": "VCPU=1"})
+    changed = adopter.write_back("host1")
+    assert changed == {
+        "vcpus_used": 6,
+        "memory_mb_used": 8192,
+        "local_gb_used": 20,
+        "free_ram_mb": 8192,
+        "free_disk_gb": 80,
+    }
+    assert ComputeNode.read(records.read("host1")).vcpus_used == 6
+    assert adopter.write_back("host1") == {}
+
+
+@pytest.mark.law(1)
+@hypothesis.given(
+    st.integers(0, 20),
+    st.lists(st.integers(1, 6), max_size=4),
+    st.lists(st.integers(1, 3), max_size=3),
+)
+def test_a_host_is_never_freer_than_its_record_or_its_consumers_say(
+    used: int, known: list[int], there: list[int]
+) -> None:
+    with ro.connect("memory://") as ledger:
+        if there:
+            ledger.sync(ro.Provider("host1", "VCPU=32"))
+            for number, count in enumerate(there):
+                ledger.claim(f"job-{number}", {"host1": f"VCPU={count}"})
+        record = {"hypervisor_hostname": "host1", "vcpus": 32, "vcpus_used": used}
+        consumers = [KnownConsumer(f"vm-{n}", f"VCPU={count}") for n, count in enumerate(known)]
+        plan = adoption_plan(ledger, "host1", record, consumers)
+        assert Plan.from_json(plan.to_json()) == plan
+        ledger.apply(plan)
+        assert ledger.inventories("host1")["VCPU"].used == max(used, sum(known) + sum(there))
+        for number, count in enumerate(known):
+            assert held(ledger, f"vm-{number}") == f"VCPU={count}"
+        assert not adoption_plan(ledger, "host1", record, consumers)
+        assert json.loads(plan.to_json())["adopted"]
