@@ -137,13 +137,14 @@ class Adopter:
     def write_back(self, host: str) -> Mapping[str, Any]:
         """Bring the record of a host up to what the ledger says; return the columns that changed.
 
-        A host that has no record, or is not adopted, is left alone. Cost: a read of both.
+        Columns that the record has not are left out. A host that has no record, or is not adopted,
+        is left alone. Cost: a read of both.
         """
         record = self._records.read(host) if host in self._adopted else None
         if record is None:
             return {}
         node = ComputeNode.read(record).bind(self._ledger, provider=host)
-        columns = node.changes()
+        columns = {name: now for name, now in node.changes().items() if name in node.row}
         if columns:
             self._records.write(host, columns)
         return columns
