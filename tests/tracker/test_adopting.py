@@ -16,11 +16,13 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.tracker import FindingKind, ResourceTracker
 from resource_objects.host.tracker.adopting import Adopter, KnownConsumer, adoption_plan
 from resource_objects.providers.plan import Plan
 from tests import conftest, databases
 from tests.host.used_hosts import USED, cells, placed_row, row
 from tests.host.views import held
+from tests.tracker.agents import Agent
 
 NOBODY = "host1/unattributed"
 VM = KnownConsumer("vm-1", "VCPU=3,MEMORY_MB=4096,DISK_GB=10", project="p", user="u")
@@ -232,15 +234,54 @@ def test_the_record_is_kept_right_for_those_who_still_read_it(ledger: ro.Ledger)
     ledger.release("vm-1")
     ledger.claim("vm-9", {"host1": "VCPU=1"})
     changed = adopter.write_back("host1")
-    assert changed == {
-        "vcpus_used": 6,
-        "memory_mb_used": 8192,
-        "local_gb_used": 20,
-        "free_ram_mb": 8192,
-        "free_disk_gb": 80,
-    }
+    assert changed == {"vcpus_used": 6, "memory_mb_used": 8192, "local_gb_used": 20}
     assert ComputeNode.read(records.read("host1")).vcpus_used == 6
     assert adopter.write_back("host1") == {}
+
+
+# --- by a tracker ---------------------------------------------------------------------------------
+
+
+class Broken(Rows):
+    """Old records of which one cannot be read."""
+
+    def read(self, host: str) -> Any:
+        if host == "host2":
+            raise OSError("no such table")
+        return super().read(host)
+
+
+def test_a_tracker_reads_records_and_adopts_hosts_before_it_writes_them(ledger: ro.Ledger) -> None:
+    records = Rows([VM], host1=row())
+    driver = Agent(host1="VCPU=8,MEMORY_MB=16384,DISK_GB=100")
+    tracker = ResourceTracker(ledger, driver, records=records)
+    assert tracker.compute_node("host1").vcpus_used == 8
+    assert tracker.inventories("host1")["VCPU"].used == 8
+    assert not list(ledger.providers())
+    with pytest.raises(ro.CapacityException, match="vm-1"):
+        tracker.claim("vm-9", "host1", "VCPU=1")
+    assert held(ledger, "vm-1") == "VCPU=3,MEMORY_MB=4096,DISK_GB=10"  # adopted all the same
+    tracker.release("vm-1")
+    with tracker.claim("vm-9", "host1", "VCPU=2"):
+        assert records.rows["host1"]["vcpus_used"] == 7
+    ledger.release("vm-9")  # by somebody else: the next look tells the record
+    tracker.update_available_resource()
+    assert records.rows["host1"]["vcpus_used"] == 5
+
+
+def test_what_cannot_be_adopted_is_a_finding_and_stops_no_other_host(ledger: ro.Ledger) -> None:
+    records = Broken(host1=row(), host3=row(hypervisor_hostname="host3"))
+    records.rows["host1"]["vcpus"] = -1
+    has = "VCPU=8,MEMORY_MB=16384,DISK_GB=100"
+    driver = Agent(host1=has, host2=has, host3=has, host4=has)
+    report = ResourceTracker(ledger, driver, records=records).update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [
+        ("host1", FindingKind.NOT_ADOPTED),
+        ("host2", FindingKind.NOT_ADOPTED),
+    ]
+    assert "vcpus" in str(report.findings[0]) and "no such table" in str(report.findings[1])
+    assert [one.name for one in ledger.providers()] == ["host3", "host4"]
+    assert held(ledger, "host3/unattributed").startswith("VCPU=8")
 
 
 @pytest.mark.law(1)

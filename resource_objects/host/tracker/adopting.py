@@ -121,13 +121,13 @@ class Adopter:
                 self._adopted.add(host)
                 return claims
 
-    def view(self, host: str) -> ComputeNode:
+    def view(self, host: str, consumer: str | None = None) -> ComputeNode:
         """Return a host as the ledger has it, else as its record says. Nothing is written.
 
         :raises ProviderNotFound: if neither knows it
         """
         try:
-            return ComputeNode.load(self._ledger, host)
+            return ComputeNode.load(self._ledger, host, consumer)
         except exceptions.ProviderNotFound:
             record = self._records.read(host)
             if record is None:

@@ -35,6 +35,8 @@ class FindingKind(enum.StrEnum):
     OF_ANOTHER = "of another tree"
     #: The machine says another uuid than the ledger keeps: another machine has its name.
     REPLACED = "replaced"
+    #: What is in use there before the ledger knew of it cannot be adopted; see ``OldRecords``.
+    NOT_ADOPTED = "not adopted"
     #: Somebody else undoes what is written here, again and again: a second tracker by mistake.
     CONTESTED = "contested"
     #: The driver named the host more than once; it was looked at once.

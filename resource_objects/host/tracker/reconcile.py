@@ -59,7 +59,7 @@ _PAGE = 250
 _MOST_CHANGES = 100
 
 #: What is wrong with the ledger itself, and no host.
-_NO_LEDGER = (
+NO_LEDGER = (
     exceptions.DatabaseBusy,
     exceptions.DatabaseDamaged,
     exceptions.DatabaseFull,
@@ -307,7 +307,7 @@ class Reconciler:
         """Bring hosts in step, in one transaction if that can be."""
         try:
             self._write(looks)
-        except _NO_LEDGER:
+        except NO_LEDGER:
             raise
         except exceptions.ResourceObjectsError as error:
             if len(looks) > 1:
@@ -418,7 +418,7 @@ class Reconciler:
         if look.finding is None:
             try:
                 step(look)
-            except _NO_LEDGER:
+            except NO_LEDGER:
                 raise
             except exceptions.ResourceObjectsError as error:
                 look.finding = Finding.of(look.host, error)

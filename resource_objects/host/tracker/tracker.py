@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from resource_objects import names
+from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.tracker.adopting import Adopter, OldRecords
 from resource_objects.host.tracker.claims import HostClaim, HostClaims
 from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.moves import Move, MoveKind, migration_id
-from resource_objects.host.tracker.reconcile import Reconciler
+from resource_objects.host.tracker.reconcile import NO_LEDGER, Reconciler
 from resource_objects.host.tracker.reporting import Reporting, is_heard
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
@@ -48,6 +49,9 @@ class ResourceTracker:
     :param report_every: how often looks at all hosts keep that these reported, at least a minute:
         one write for all of them (``Provider.reported_at``). None: never
     :param on_change: called with a :class:`HostReport` when the definition of a host was changed
+    :param records: where hosts are looked up that the ledger does not know: they are read as their
+        records say, and adopted by the first write (:mod:`.adopting`). After each write here, and
+        with each look, the records are brought up to what the ledger says
     :raises InvalidInput: if ratios or amounts are none
     """
 
@@ -61,6 +65,7 @@ class ResourceTracker:
         reserved: Any = None,
         report_every: datetime.timedelta | None = None,
         on_change: Callable[[HostReport], object] = lambda report: None,
+        records: OldRecords | None = None,
     ) -> None:
         self._ledger = ledger
         self._driver = driver
@@ -69,6 +74,7 @@ class ResourceTracker:
         settings = HostSettings.of(ratios, initial_ratios, reserved)
         self._reconciler = Reconciler(ledger, driver, settings)
         self._reporting = Reporting(ledger, driver, report_every)
+        self._adopter = None if records is None else Adopter(ledger, records)
         self._looking = threading.Lock()
 
     # --- hosts ---
@@ -96,14 +102,40 @@ class ResourceTracker:
                 else:
                     self._reconciler.forget_others(named)
                 right = [host for host, finding in named.items() if _is_looked_at(finding)]
-                for report in self._reconciler.look(right):
+                done |= self._not_adopted(right)
+                for report in self._reconciler.look([host for host in right if host not in done]):
                     done[report.host] = report
                 self._tell(right, done, all_of_them=not hosts)
+                self._write_back(*right)
         finally:  # also of what was done before the ledger was gone
             for report in done.values():
                 self._update(report)
         reports = (_with(done.get(host), host, finding) for host, finding in named.items())
         return Report(tuple(report for report in reports if report))
+
+    def _not_adopted(self, hosts: list[str]) -> dict[str, HostReport]:
+        """Adopt hosts that nobody did; return what is wrong with those that cannot be."""
+        found: dict[str, HostReport] = {}
+        for host in hosts:
+            try:
+                self._adopt(host)
+            except NO_LEDGER:
+                raise
+            except Exception as error:  # the records are somebody else's: it is told with its host
+                wrong = Finding(host, FindingKind.NOT_ADOPTED, error)
+                found[host] = HostReport(host, None, (wrong,))
+        return found
+
+    def _adopt(self, host: str) -> None:
+        """Adopt a host with whatever is in use of it, before it is written for the first time."""
+        if self._adopter is not None:
+            self._adopter.adopt(names.provider_name(host))
+
+    def _write_back(self, *hosts: str) -> None:
+        """Bring the records of hosts up to what the ledger says."""
+        if self._adopter is not None:
+            for host in hosts:
+                self._adopter.write_back(names.provider_name(host))
 
     def _tell(self, hosts: list[str], done: dict[str, HostReport], *, all_of_them: bool) -> None:
         """Tell the statistics of the hosts that answered, and that they did."""
@@ -160,17 +192,24 @@ class ResourceTracker:
     def inventories(self, host: str) -> Inventories:
         """Return what a host has and what of it is used, as ``ledger.inventories`` does.
 
-        :raises ProviderNotFound: if it is not in the ledger
+        :raises ProviderNotFound: if it is not in the ledger, and has no record
         """
-        return self._ledger.inventories(host)
+        try:
+            return self._ledger.inventories(host)
+        except exceptions.ProviderNotFound:
+            if self._adopter is None:
+                raise
+            return self._adopter.view(names.provider_name(host)).inventories
 
     def compute_node(self, host: str, consumer: str | None = None) -> ComputeNode:
         """Return a host as a record in the words of the field, bound to the ledger.
 
         :param consumer: for whom it consumes; None: for nobody in particular, as
-            ``ComputeNode.bind`` says
-        :raises ProviderNotFound: if it is not in the ledger
+            ``ComputeNode.bind`` says. One that only its record knows is bound to nothing yet
+        :raises ProviderNotFound: if it is not in the ledger, and has no record
         """
+        if self._adopter is not None:
+            return self._adopter.view(names.provider_name(host), consumer)
         return ComputeNode.load(self._ledger, host, consumer)
 
     # --- use ---
@@ -195,9 +234,11 @@ class ResourceTracker:
         >>> tracker.update_usage("box", "VCPU=2,MEMORY_MB=512").vcpus_used
         2
         """
+        self._adopt(host)
         node = self.compute_node(host, consumer)
         self._update_usage(node, Amounts(amounts))
         node.save()
+        self._write_back(host)
         return node
 
     def _update_usage(self, node: ComputeNode, amounts: Amounts) -> None:
@@ -259,7 +300,10 @@ class ResourceTracker:
             "expires_at": expires_at,
             "limits": None if limits is None else {host: limits},
         }
-        return self._claims.claim(consumer, names.provider_name(host), request, said)
+        self._adopt(host)
+        claim = self._claims.claim(consumer, names.provider_name(host), request, said)
+        self._write_back(host)
+        return claim
 
     def claimed(self, consumer: str) -> HostClaim:
         """Return the claim of a consumer, whichever process made it. Cost: two small reads.
@@ -314,8 +358,10 @@ class ResourceTracker:
         to = None if host is None else names.provider_name(host)
         of_host = None if limits is None or to is None else {to: limits}
         said = {"override_disabled": override_disabled, "limits": of_host}
-        return self._claims.moves.begin(
-            name, to, request, migration_id(name, migration), kind, said
+        if to is not None:
+            self._adopt(to)
+        return self._written_back(
+            self._claims.moves.begin(name, to, request, migration_id(name, migration), kind, said)
         )
 
     def confirm_move(self, consumer: str, migration: str) -> Move:
@@ -325,7 +371,7 @@ class ResourceTracker:
         :raises MoveNotFound: if nobody knows of the migration, or any more
         """
         name = names.consumer_name(consumer)
-        return self._claims.moves.confirm(name, migration_id(name, migration))
+        return self._written_back(self._claims.moves.confirm(name, migration_id(name, migration)))
 
     def revert_move(self, consumer: str, migration: str) -> Move:
         """End a move at the source: the consumer holds that again, as before. Once is enough.
@@ -334,7 +380,12 @@ class ResourceTracker:
         :raises MoveNotFound: if nobody knows of the migration, or any more
         """
         name = names.consumer_name(consumer)
-        return self._claims.moves.revert(name, migration_id(name, migration))
+        return self._written_back(self._claims.moves.revert(name, migration_id(name, migration)))
+
+    def _written_back(self, move: Move) -> Move:
+        """Return a move, the records of whose hosts say what it changed."""
+        self._write_back(*filter(None, {move.from_host, move.to_host}))
+        return move
 
     def moving(self, consumer: str) -> Move:
         """Return the move of a consumer that is in progress.
