@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.memory import MemoryBackend, backend, definitions
+from resource_objects.backends.memory import MemoryBackend, backend, definitions, statistics
 from resource_objects.backends.sql import claims, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import Sized, chosen, listed
@@ -34,9 +34,11 @@ from resource_objects.providers.listing import ListedProvider, ProviderFilter, P
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
 from resource_objects.providers.provider import Share
 from resource_objects.providers.settle import settle
+from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
 from resource_objects.testing.conformance import BackendConformance
+from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
     CLASS,
     adjust,
@@ -86,6 +88,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         until = backend.now() + datetime.timedelta(days=1) if number else None
         said = (DisableOrder(names[name], "fan", until),)
         backend.commit(Write(Operation(), "disable", name, disabling=said))
+    backend.put_statistics(StatisticsOrder({here: (LOAD(3), STATE("on"), UP(True))}))
     backend.close()
     assert problems(url) == []
     assert [found.name for found in path.parent.iterdir()] == ["ledger.db"]
@@ -157,6 +160,15 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("UPDATE use_intervals SET ended_at = NULL", "is not held"),
         ("UPDATE use_intervals SET ended_at = '2000-01-01 00:00:00'", "before it begins"),
         ("UPDATE change_heads SET records_use = 0 WHERE shard = 7", "shards disagree"),
+        ("UPDATE statistics SET number = NULL", "is no boolean"),
+        ("UPDATE statistics SET number = NULL, text = 'on'", "is no decimal"),
+        ("UPDATE statistics SET number = 3, text = NULL", "is no text"),
+        ("UPDATE statistics SET number = 3 WHERE number = 1", "3 is no boolean"),
+        ("UPDATE statistics SET provider_id = 99", "one is not there"),
+        ("DELETE FROM statistic_types", "one is not there"),
+        ("INSERT INTO statistics SELECT * FROM statistics", "2 times"),
+        ("UPDATE statistic_types SET name = 'load'", "declared 3 times"),
+        ("UPDATE statistics SET source = ''", "said by nobody"),
         ("DELETE FROM changes WHERE number = 2", "not told"),
         ("UPDATE change_heads SET head = head - 1", "of shard"),
         ("DELETE FROM change_heads WHERE shard = 7", "the feed has the shards"),
@@ -358,6 +370,7 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             "test_a_stale_change_changes_nothing",
         ),
         (backend, "tell", lambda *_: None, "test_every_write_is_told_once"),
+        (statistics, "changed", lambda *_: ({}, []), "test_every_value_is_read_as_it_was_put"),
         (
             backend,
             "_disable",

@@ -20,7 +20,7 @@ from resource_objects.backends.memory import MemoryBackend
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.backend import Operation, Use
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.listing import Pruned
+from resource_objects.providers.listing import ProviderFilter, Pruned
 from resource_objects.providers.orders import (
     ConsumerOrder,
     NameAction,
@@ -29,7 +29,9 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.provider import Share
+from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder
 from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.statistics import LOAD, UP
 from resource_objects.testing.conformance.suite import (
     changes_to,
     claim,
@@ -229,3 +231,29 @@ def test_an_interrupted_purge_leaves_a_feed_without_gaps(apart: int) -> None:
         assert ledger is not None and ledger.cursor() == start
         assert ledger.prune(later) in (Pruned(0, 0), whole)
         assert ledger.changes(start, 10) == () and ledger.prune(later) == Pruned(0, 0)
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("apart", some([13, 2]))
+def test_interrupted_statistics_are_told_whole_or_not(apart: int) -> None:
+    there = frozenset(_small_ledger().uuids(["host0", "a"]).values())
+    wanted = StatisticsOrder({uuid: (LOAD(3), UP(True)) for uuid in there}, reported=there)
+    interrupts = _Interrupts(lambda ledger: ledger.put_statistics(wanted))
+
+    def told(ledger: Backend) -> tuple[int, int, int]:
+        values = [len(some) for some in ledger.read_statistics(StatisticFilter()).values()]
+        listed = ledger.list_providers(ProviderFilter(), 100)
+        reported = [one for one in listed if one.reported_at is not None]
+        return sum(values), len(ledger.statistic_types()), len(reported)
+
+    over = interrupts.first(lambda ledger: ledger is None)
+    seen = []
+    for instruction in (*range(0, over, apart), over - 1):
+        interrupted = interrupts.ledger(instruction)
+        assert interrupted is not None
+        found = told(interrupted)
+        assert found in ((0, 0, 0), (4, 2, 2))
+        seen.append(found)
+        interrupted.put_statistics(wanted)
+        assert told(interrupted) == (4, 2, 2)
+    assert seen == sorted(seen) and len({*seen}) == 2

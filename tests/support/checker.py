@@ -39,6 +39,8 @@ _QUERIES = {
     "recording": "SELECT shard, records_use FROM change_heads",
     "intervals": "SELECT consumer_id, class_id, amount, consumer, project_id, user_id, began_at,"
     " ended_at FROM use_intervals",
+    "statistics": "SELECT provider_id, type_id, number, text, source FROM statistics",
+    "statistic_types": "SELECT id, name, value_type FROM statistic_types",
     "whose": "SELECT id, name, project_id, user_id FROM consumers",
     "changes": "SELECT shard, number, part, operation_id, what, consumer_id, provider_uuid,"
     " resource_class, used_before, used_after, taken, given FROM changes"
@@ -386,6 +388,30 @@ def _use_over_time(tables: Tables) -> Iterator[str]:
         yield f"is held and does not count: {row}"
 
 
+def _statistics(tables: Tables) -> Iterator[str]:
+    """A statistic has one value, of the type that is declared, and is of a provider."""
+    declared = {number: (name, kind) for number, name, kind in tables["statistic_types"]}
+    providers = {row[0] for row in tables["providers"]}
+    names = Counter(name for name, _ in declared.values())
+    for name, count in names.items():
+        if count > 1:
+            yield f"statistic {name} is declared {count} times"
+    told = Counter(row[:2] for row in tables["statistics"])
+    for (provider, number), count in told.items():
+        if count > 1:
+            yield f"provider {provider} tells statistic {number} {count} times"
+    for provider, number, value, text, source in tables["statistics"]:
+        name, kind = declared.get(number, (None, None))
+        if name is None or provider not in providers:
+            yield f"statistic {number} of provider {provider}: one is not there"
+        elif (text is None) == (kind == "text") or (value is None) == (text is None):
+            yield f"statistic {name} of provider {provider}: {value} or {text!r} is no {kind}"
+        elif kind == "boolean" and value not in (0, 1):
+            yield f"statistic {name} of provider {provider}: {value} is no boolean"
+        if not source:
+            yield f"statistic {name} of provider {provider} is said by nobody"
+
+
 _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _sums,
     _figures,
@@ -402,4 +428,5 @@ _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _feed,
     _told,
     _use_over_time,
+    _statistics,
 )
