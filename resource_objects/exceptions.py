@@ -47,6 +47,7 @@ __all__ = [
     "HostRefused",
     "InvalidAddress",
     "InvalidAmount",
+    "InvalidConfiguration",
     "InvalidDevice",
     "InvalidField",
     "InvalidInput",
@@ -274,6 +275,10 @@ class InvalidRule(InvalidInput):
 
 class InvalidSite(InvalidInput):
     """A file of a site with a fault; what it was for begins with the file and the line."""
+
+
+class InvalidConfiguration(InvalidInput):
+    """A provider configuration file with a fault; what it was for begins with file and line."""
 
 
 class InvalidAddress(InvalidInput):

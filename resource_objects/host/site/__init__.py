@@ -50,7 +50,7 @@ Slurm and pdsh.
 ==============  ===================================================================================
 ``site``        Site: what a file says; ``parts``: its entries, and what each has
 ``ranges``      names with ranges
-``reading``     from text to entries; ``nodes``: YAML as values with their lines
+``reading``     from text to entries; ``nodes``: YAML as values with their lines, of any file
 ``writing``     from trees to entries, and from entries to text
 ``trees``       the tree of a machine, as an entry says it beside what is kept
 ``patterns``    machines that are equal but for their names, worked out once

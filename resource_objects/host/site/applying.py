@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import exceptions, names
+from resource_objects.host.site.nodes import fault_at
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
-from resource_objects.host.site.reading import fault_at
 from resource_objects.host.site.site import Site
 from resource_objects.host.site.trees import outages_of, providers_below, tree_of
 from resource_objects.host.site.writing import Writer

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import yaml
 
-from resource_objects.exceptions import InvalidSite
+from resource_objects.exceptions import InvalidInput, InvalidSite
 from resource_objects.providers.plain import MAX_LENGTH
 from resource_objects.providers.provider import MAX_DEPTH
+
+_T = TypeVar("_T")
 
 #: What may stand in YAML (5.1 of its specification).
 _CHARACTER = re.compile(
@@ -37,15 +39,28 @@ class Node:
         return self.kind == "text" and self.is_plain and self.value in ("", "~", "null")
 
 
-def read_nodes(text: str | bytes, file: str) -> Node:
+def read_nodes(text: str | bytes, file: str, refusal: type[InvalidInput] = InvalidSite) -> Node:
     """Return the values of YAML text, with their lines, by the events of its parser.
 
     Values are not resolved and aliases not followed, so no text makes more than it has.
+
+    :param refusal: what is raised, with the file and the line
     """
+    try:
+        return _read(text, file)
+    except _NoYAML as error:
+        raise refusal(error.what, error.value, error.expected) from None
+
+
+class _NoYAML(InvalidInput):
+    """Text that cannot be read; whose it is says what is raised."""
+
+
+def _read(text: str | bytes, file: str) -> Node:
     if isinstance(text, bytes):
         text = _decoded(text, file)
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise InvalidSite(file, text, f"text of at most {MAX_LENGTH} characters")
+        raise _NoYAML(file, text, f"text of at most {MAX_LENGTH} characters")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     top = Node("list", [], 1)
     try:
@@ -54,15 +69,15 @@ def read_nodes(text: str | bytes, file: str) -> Node:
         mark = error.problem_mark or error.context_mark
         last = text.rstrip().count("\n") + 1  # libyaml names the line after the end, too
         where = file if mark is None else f"{file}, line {min(mark.line + 1, last)}"
-        raise InvalidSite(where, error.problem or "no YAML", "YAML") from None
+        raise _NoYAML(where, error.problem or "no YAML", "YAML") from None
     except (yaml.reader.ReaderError, UnicodeEncodeError):
         places = (n for n, letter in enumerate(text) if not _CHARACTER.fullmatch(letter))
         place = next(places, 0)
         line = text.count("\n", 0, place) + 1
         letter = text[place : place + 1]
-        raise InvalidSite(f"{file}, line {line}", letter, "a character of YAML") from None
+        raise _NoYAML(f"{file}, line {line}", letter, "a character of YAML") from None
     if len(top.value) > 1:
-        raise InvalidSite(f"{file}, line {top.value[1].line}", "---", "one document")
+        raise _NoYAML(f"{file}, line {top.value[1].line}", "---", "one document")
     return top.value[0] if top.value else Node("text", "", 1, True)
 
 
@@ -72,7 +87,7 @@ def _decoded(text: bytes, file: str) -> str:
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         byte = text[error.start : error.end]
-        raise InvalidSite(f"{file}, line {line}", byte, "UTF-8") from None
+        raise _NoYAML(f"{file}, line {line}", byte, "UTF-8") from None
 
 
 def _fill(top: Node, events: Iterable[Any], file: str) -> None:
@@ -89,16 +104,119 @@ def _fill(top: Node, events: Iterable[Any], file: str) -> None:
             continue
         elif kind is yaml.AliasEvent:
             where = f"{file}, line {event.start_mark.line + 1}"
-            raise InvalidSite(where, f"*{event.anchor}", "no alias: a range says what is equal")
+            raise _NoYAML(where, f"*{event.anchor}", "no alias: nothing is said by reference")
         else:
             continue
         where = f"{file}, line {node.line}"
         if event.anchor is not None:
-            raise InvalidSite(where, f"&{event.anchor}", "no anchor: a range says what is equal")
+            raise _NoYAML(where, f"&{event.anchor}", "no anchor: nothing is said by reference")
         if event.tag is not None:
-            raise InvalidSite(where, event.tag, "no tag: values are text, lists and mappings")
+            raise _NoYAML(where, event.tag, "no tag: values are text, lists and mappings")
         open_nodes[-1].value.append(node)
         if node.kind != "text":
             open_nodes.append(node)
             if len(open_nodes) > MAX_NESTED:
-                raise InvalidSite(where, len(open_nodes), f"at most {MAX_NESTED} levels")
+                raise _NoYAML(where, len(open_nodes), f"at most {MAX_NESTED} levels")
+
+
+# --- from values to what they mean ----------------------------------------------------------------
+
+_KINDS = {"text": "text", "list": "list", "map": "mapping"}
+_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
+
+
+class NodeReader:
+    """Takes values apart, every fault with the file and its line.
+
+    :param refusal: what is raised
+    """
+
+    def __init__(self, file: str, refusal: type[InvalidInput] = InvalidSite) -> None:
+        self._file = file
+        self._refusal = refusal
+
+    def text(self, node: Node) -> str:
+        """Return a text."""
+        if node.kind != "text":
+            raise self.fault(node, "value", f"a {_KINDS[node.kind]}", "text")
+        return str(node.value)
+
+    def pairs(self, node: Node, expected: str) -> list[tuple[Node, Node]]:
+        """Return the keys and values of a mapping, each key once; none where nothing stands."""
+        if node.is_nothing:
+            return []
+        if node.kind != "map":
+            found = node.value if node.kind == "text" else f"a {_KINDS[node.kind]}"
+            raise self.fault(node, "value", found, f"a mapping, {expected}")
+        pairs = list(zip(node.value[::2], node.value[1::2], strict=True))
+        seen: dict[str, int] = {}
+        for key, _ in pairs:
+            if self.text(key) in seen:
+                first = seen[key.value]
+                raise self.fault(key, "key", key.value, f"each once: line {first} has it")
+            seen[key.value] = key.line
+        return pairs
+
+    def items(self, node: Node, what: str, expected: str) -> list[Node]:
+        """Return the values of a list; none where nothing stands."""
+        if node.is_nothing:
+            return []
+        if node.kind != "list":
+            raise self.fault(node, what, node.value, expected)
+        return list(node.value)
+
+    def words(
+        self, node: Node, what: str, such: str, check: Callable[[str], object]
+    ) -> tuple[str, ...]:
+        """Return the texts of a list, in order, each once and checked.
+
+        :param such: one such text, for who writes no list
+        """
+        found: list[str] = []
+        for one in self.items(node, what, f"a list, such as [{such}]"):
+            text = self.text(one)
+            self.checked(what, one, lambda _, text=text: check(text))  # type: ignore[misc]
+            if text in found:
+                raise self.fault(one, what, text, "each once")
+            found.append(text)
+        return tuple(sorted(found))
+
+    def figures(self, node: Node) -> str:
+        """Return the figures of an inventory as text: ``64:reserved=2``."""
+        if node.kind == "text" and not node.is_nothing:
+            return str(node.value)
+        said = {}
+        for key, value in self.pairs(node, "figures of an inventory"):
+            if key.value not in _FIGURES:
+                raise self.fault(key, "figure", key.value, f"one of {', '.join(_FIGURES)}")
+            said[key.value] = "none" if value.is_nothing else self.text(value)
+        if "total" not in said:
+            raise self.fault(node, "inventory", said, "a total")
+        return ":".join([said.pop("total"), *(f"{key}={text}" for key, text in said.items())])
+
+    def checked(self, word: str, node: Node, read: Callable[[Node], _T]) -> _T:
+        """Return what is read of a value; what is refused of it has its line."""
+        try:
+            return read(node)
+        except self._refusal:
+            raise
+        except InvalidInput as error:
+            raise fault_at(self._file, node.line, error, word, self._refusal) from error
+
+    def fault(self, node: Node, what: str, value: object, expected: str) -> InvalidInput:
+        """Return the refusal of a value."""
+        return self._refusal(f"{self._file}, line {node.line}, {what}", value, expected)
+
+
+def fault_at(
+    file: str,
+    line: int,
+    error: InvalidInput,
+    where: str = "",
+    refusal: type[InvalidInput] = InvalidSite,
+) -> InvalidInput:
+    """Return what was refused, with the line that it is about."""
+    said = f"{file}, line {line}{', ' if where else ''}{where}"
+    if where != error.what:
+        said += f", {error.what}"
+    return refusal(said, error.value, error.expected)

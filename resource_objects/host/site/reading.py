@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from resource_objects import exceptions, names
 from resource_objects.exceptions import InvalidSite
 from resource_objects.host.rules import SPLITS
-from resource_objects.host.site.nodes import Node
+from resource_objects.host.site.nodes import Node, NodeReader, fault_at
 from resource_objects.host.site.parts import Outage, PartInventories, SitePart, read_share
 from resource_objects.host.site.ranges import count_names, expanded
 from resource_objects.providers.given import moment
@@ -38,7 +38,6 @@ _PART_KEYS = (
 )
 #: Words, besides none, that say that a provider is in service.
 IN_SERVICE = ("false", "no", "off")
-_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -46,20 +45,21 @@ class Reader:
     """Reads entries, every fault with its line."""
 
     def __init__(self, file: str) -> None:
+        self._nodes = NodeReader(file)
         self._file = file
         self._had = PartInventories()
         self._lines: dict[str, int] = {}
 
     def read(self, node: Node) -> tuple[tuple[SitePart, ...], tuple[SitePart, ...]]:
         found: dict[str, tuple[SitePart, ...]] = {}
-        for key, value in self._pairs(node, "a site: machines, pools"):
+        for key, value in self._nodes.pairs(node, "a site: machines, pools"):
             if key.value == "version":
                 if value.value != str(VERSION):
-                    raise self._fault(value, "version", value.value, str(VERSION))
+                    raise self._nodes.fault(value, "version", value.value, str(VERSION))
             elif key.value in ("machines", "pools"):
                 found[key.value] = self._parts(value, key.value)
             else:
-                raise self._fault(key, "key", key.value, "one of version, machines, pools")
+                raise self._nodes.fault(key, "key", key.value, "one of version, machines, pools")
         for parts in found.values():
             for part in parts:
                 for name in expanded(part.name):
@@ -84,7 +84,7 @@ class Reader:
     def _parts(self, node: Node, what: str, times: int = 1) -> tuple[SitePart, ...]:
         return tuple(
             self._part(key, value, times)
-            for key, value in self._pairs(node, f"{what}: names with what they have")
+            for key, value in self._nodes.pairs(node, f"{what}: names with what they have")
         )
 
     def _part(self, key: Node, node: Node, times: int) -> SitePart:
@@ -93,29 +93,21 @@ class Reader:
         except exceptions.InvalidInput as error:
             raise fault_at(self._file, key.line, error) from error
         if times > MAX_PROVIDERS:
-            raise self._fault(key, "name", key.value, f"at most {MAX_PROVIDERS} providers")
+            raise self._nodes.fault(key, "name", key.value, f"at most {MAX_PROVIDERS} providers")
         said: dict[str, Any] = {}
-        for word, value in self._pairs(node, "what the provider has"):
+        for word, value in self._nodes.pairs(node, "what the provider has"):
             if word.value not in _PART_KEYS:
-                raise self._fault(word, "key", word.value, f"one of {', '.join(_PART_KEYS)}")
+                raise self._nodes.fault(word, "key", word.value, f"one of {', '.join(_PART_KEYS)}")
             if word.value == "children":
                 said["children"] = self._parts(value, "children", times)
             else:
                 read = getattr(self, f"_{word.value}")
-                said[word.value] = self._checked(word.value, value, read)
+                said[word.value] = self._nodes.checked(word.value, value, read)
         part = SitePart(key.value, line=key.line, **said)
         if part.split is not None and not part.says_inventories:
-            raise self._fault(key, "split", part.split, "inventories beside it")
-        self._checked("", key, lambda _: self._had.of(part))
+            raise self._nodes.fault(key, "split", part.split, "inventories beside it")
+        self._nodes.checked("", key, lambda _: self._had.of(part))
         return part
-
-    def _checked(self, word: str, node: Node, read: Callable[[Node], _T]) -> _T:
-        try:
-            return read(node)
-        except InvalidSite:
-            raise
-        except exceptions.InvalidInput as error:
-            raise fault_at(self._file, node.line, error, word) from error
 
     # --- one value ---
 
@@ -124,22 +116,12 @@ class Reader:
             text: str = node.value
         else:
             text = ",".join(
-                f"{key.value}={self._figures(value)}"
-                for key, value in self._pairs(node, "inventories: text, or classes with figures")
+                f"{key.value}={self._nodes.figures(value)}"
+                for key, value in self._nodes.pairs(
+                    node, "inventories: text, or classes with figures"
+                )
             )
         return str(Inventories(text)) if text else ""
-
-    def _figures(self, node: Node) -> str:
-        if node.kind == "text" and not node.is_nothing:
-            return str(node.value)
-        said = {}
-        for key, value in self._pairs(node, "figures of an inventory"):
-            if key.value not in _FIGURES:
-                raise self._fault(key, "figure", key.value, f"one of {', '.join(_FIGURES)}")
-            said[key.value] = "none" if value.is_nothing else self._text(value)
-        if "total" not in said:
-            raise self._fault(node, "inventory", said, "a total")
-        return ":".join([said.pop("total"), *(f"{key}={text}" for key, text in said.items())])
 
     def _traits(self, node: Node) -> tuple[str, ...]:
         return self._words(node, "traits", lambda name: known_traits([name]))
@@ -151,36 +133,36 @@ class Reader:
         return self._words(node, "shares", _checked_share)
 
     def _split(self, node: Node) -> str:
-        text = self._text(node)
+        text = self._nodes.text(node)
         if text.partition("=")[0] not in SPLITS:
-            raise self._fault(node, "split", text, f"one of {', '.join(SPLITS)}")
+            raise self._nodes.fault(node, "split", text, f"one of {', '.join(SPLITS)}")
         return text
 
     def _disabled(self, node: Node) -> Outage:
         if node.kind == "map":
             said = dict.fromkeys(("reason", "until"), "")
-            for key, value in self._pairs(node, "reason and until"):
+            for key, value in self._nodes.pairs(node, "reason and until"):
                 if key.value not in said:
-                    raise self._fault(key, "key", key.value, "one of reason, until")
-                said[key.value] = self._text(value)
+                    raise self._nodes.fault(key, "key", key.value, "one of reason, until")
+                said[key.value] = self._nodes.text(value)
             return Outage(names.label(said["reason"], "reason"), _moment(said["until"]))
-        text = self._text(node)
+        text = self._nodes.text(node)
         if node.is_nothing or (node.is_plain and text.lower() in IN_SERVICE):
             return Outage()
         if node.is_plain and text.lower() in ("true", "yes", "on"):
-            raise self._fault(node, "disabled", text, "why, such as: fan")
+            raise self._nodes.fault(node, "disabled", text, "why, such as: fan")
         return Outage(names.label(text, "reason"))
 
     def _structured(self, node: Node) -> tuple[tuple[str, str, str], ...]:
         found = []
-        for key, value in self._pairs(node, "structured: resources with classes and body"):
-            said = {word.value: one for word, one in self._pairs(value, "classes and body")}
+        for key, value in self._nodes.pairs(node, "structured: resources with classes and body"):
+            said = {word.value: one for word, one in self._nodes.pairs(value, "classes and body")}
             if set(said) != {"classes", "body"}:
-                raise self._fault(key, key.value, sorted(said), "classes and body")
+                raise self._nodes.fault(key, key.value, sorted(said), "classes and body")
             body = said["body"]
             is_empty = body.kind == "text" and not body.value
             text = "" if is_empty else json.dumps(self._data(body))
-            found.append((key.value, self._text(said["classes"]), text))
+            found.append((key.value, self._nodes.text(said["classes"]), text))
         return tuple(found)
 
     def _data(self, node: Node) -> Any:
@@ -188,7 +170,7 @@ class Reader:
         if node.kind == "list":
             return [self._data(one) for one in node.value]
         if node.kind == "map":
-            return {k.value: self._data(one) for k, one in self._pairs(node, "a mapping")}
+            return {k.value: self._data(one) for k, one in self._nodes.pairs(node, "a mapping")}
         if not node.is_plain:
             return node.value
         words = {"true": True, "false": False, "null": None, "": None, "~": None}
@@ -196,48 +178,10 @@ class Reader:
             return words[node.value]
         return json.loads(node.value) if _NUMBER.fullmatch(node.value) else node.value
 
-    # --- forms ---
-
     def _words(self, node: Node, what: str, check: Callable[[str], object]) -> tuple[str, ...]:
-        if node.is_nothing:
-            return ()
-        if node.kind != "list":
-            raise self._fault(node, what, node.value, f"a list, such as [{_SUCH[what]}]")
-        found: list[str] = []
-        for one in node.value:
-            text = self._text(one)
-            self._checked(what, one, lambda _, text=text: check(text))  # type: ignore[misc]
-            if text in found:
-                raise self._fault(one, what, text, "each once")
-            found.append(text)
-        return tuple(sorted(found))
-
-    def _text(self, node: Node) -> str:
-        if node.kind != "text":
-            raise self._fault(node, "value", f"a {_KINDS[node.kind]}", "text")
-        return str(node.value)
-
-    def _pairs(self, node: Node, expected: str) -> list[tuple[Node, Node]]:
-        """Return the keys and values of a mapping, each key once."""
-        if node.is_nothing:
-            return []
-        if node.kind != "map":
-            found = node.value if node.kind == "text" else f"a {_KINDS[node.kind]}"
-            raise self._fault(node, "value", found, f"a mapping, {expected}")
-        pairs = list(zip(node.value[::2], node.value[1::2], strict=True))
-        seen: dict[str, int] = {}
-        for key, _ in pairs:
-            if self._text(key) in seen:
-                first = seen[key.value]
-                raise self._fault(key, "key", key.value, f"each once: line {first} has it")
-            seen[key.value] = key.line
-        return pairs
-
-    def _fault(self, node: Node, what: str, value: object, expected: str) -> InvalidSite:
-        return InvalidSite(f"{self._file}, line {node.line}, {what}", value, expected)
+        return self._nodes.words(node, what, _SUCH[what], check)
 
 
-_KINDS = {"text": "text", "list": "list", "map": "mapping"}
 _MOMENT = "a moment with its time zone, such as 2030-01-01T08:00+00:00"
 _SUCH = {"traits": "CUSTOM_H100", "aggregates": "rack-1", "shares": "VCPU uses 1 VCPU of /"}
 
@@ -258,10 +202,3 @@ def _checked_share(text: str) -> None:
     of = read_share(text)[3]
     if of is not None and count_names(of) != 1:
         raise exceptions.InvalidText("share", text, "of one provider")
-
-
-def fault_at(file: str, line: int, error: exceptions.InvalidInput, where: str = "") -> InvalidSite:
-    said = f"{file}, line {line}{', ' if where else ''}{where}"
-    if where != error.what:
-        said += f", {error.what}"
-    return InvalidSite(said, error.value, error.expected)

@@ -12,6 +12,7 @@ and ledger in step, and claims on a host in the words of the field.
 ``reconcile``       Reconciler: what a driver says compared with what is kept, and written
 ``reporting``       Reporting: statistics of hosts, and that they are heard of
 ``settings``        HostSettings: ratios and reserved amounts that an operator sets
+``configuration``   provider configuration files: what an operator adds to providers
 ``findings``        what one look at the hosts found: what changed, what is wrong and where
 ``drift``           HostDrift: who holds something of a host against who runs there
 ``claims``          HostClaim: planned, held, confirmed or reverted
@@ -40,6 +41,7 @@ and ledger in step, and claims on a host in the words of the field.
 from __future__ import annotations
 
 from resource_objects.host.tracker.claims import HostClaim, State
+from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
@@ -56,6 +58,7 @@ __all__ = [
     "Move",
     "MoveKind",
     "MoveState",
+    "ProviderConfiguration",
     "Report",
     "ResourceTracker",
     "State",

@@ -123,8 +123,9 @@ class Driver(abc.ABC):
     def remarks(self, host: str) -> Iterable[ResourceObjectsError]:
         """Return what is worth telling of a host although it can be reported as it is.
 
-        Such as a device that cannot be given out and why. It is asked for after
-        :meth:`get_available_resource`; each is a finding, told once as long as it stays.
+        Such as a device that cannot be given out, and why. It is asked for after
+        :meth:`update_provider_tree`; each is a finding of this report and of the next ones, until
+        that is asked again.
         """
         return ()
 

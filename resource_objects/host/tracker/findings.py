@@ -12,7 +12,7 @@ from resource_objects.providers.usage import InventoryUsage
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong with a host. But for the first two, the ledger keeps it as it was before.
+    """What is wrong with a host. But for the first four, the ledger keeps it as it was before.
 
     What is about a consumer is drift, which is looked for apart (:mod:`.drift`).
     """
@@ -21,6 +21,10 @@ class FindingKind(enum.StrEnum):
     OVER_CAPACITY = "over capacity"
     #: A device that somebody holds is gone or another now; it stays, and nobody else gets it.
     DEVICE_STAYS = "device stays"
+    #: A provider configuration file says what the driver says too, or names what is not there.
+    CONFIGURATION = "configuration"
+    #: The driver tells something of the host that holds nothing up.
+    REMARK = "remark"
     #: The driver raised something.
     DRIVER_FAILED = "driver failed"
     #: The driver said what cannot be: a negative figure, a float, an unknown class.

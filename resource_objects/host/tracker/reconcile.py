@@ -30,6 +30,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects.host.status import HostDevices, read_devices
 from resource_objects.host.sync import StayingDevice, beside_held
+from resource_objects.host.tracker.configuration import (
+    AppliedConfiguration,
+    ProviderConfiguration,
+)
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport
 from resource_objects.host.tracker.settings import HostSettings
@@ -112,6 +116,7 @@ class _Look:
     shard: int | None = None
     tree: Provider = dataclasses.field(default_factory=lambda: _NO_TREE)
     staying: tuple[StayingDevice, ...] = ()
+    remarks: tuple[Finding, ...] = ()
     changes: DefinitionChanges | None = None
     moves: tuple[Move, ...] = ()
     reshaped: Comparison | None = None
@@ -122,7 +127,7 @@ class _Look:
         """Forget what an earlier try came to."""
         self.kept = self.shard = self.changes = self.restored = self.finding = None
         self.reshaped = None
-        self.staying = self.moves = ()
+        self.staying = self.moves = self.remarks = ()
 
     @property
     def reshaped_consumers(self) -> tuple[str, ...]:
@@ -157,10 +162,17 @@ _Trees: TypeAlias = Mapping[str, tuple[Provider, Provider, int]]
 class Reconciler:
     """Brings the hosts of a driver and a ledger in step. Not for several threads at once."""
 
-    def __init__(self, ledger: Ledger, driver: Driver, settings: HostSettings) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        driver: Driver,
+        settings: HostSettings,
+        configuration: ProviderConfiguration,
+    ) -> None:
         self._ledger = ledger
         self._driver = driver
         self._settings = settings
+        self._configured = AppliedConfiguration(configuration)
         self._known: dict[str, _Known] = {}
         self._host_of: dict[str, str] = {}  # by the uuids of its tree
         self._cursor: Cursor | None = None
@@ -219,6 +231,18 @@ class Reconciler:
         if wrong is not None and wrong.error is not None:
             raise wrong.error
         raise exceptions.InvalidTree("host", host, str(wrong))
+
+    def configure(self, configuration: ProviderConfiguration) -> None:
+        """Take another configuration; the next look does what it says."""
+        self._configured.change(configuration)
+        for known in self._known.values():
+            known.is_open = True
+
+    def unconfigured(self, hosts: Iterable[str]) -> Iterator[HostReport]:
+        """Yield what of the configuration is about no host, given all hosts of the driver."""
+        for error in self._configured.left(frozenset(hosts)):
+            finding = Finding(str(error.value), FindingKind.CONFIGURATION, error)
+            yield HostReport(finding.host, findings=(finding,))
 
     def forget(self, hosts: Iterable[str]) -> None:
         """Forget hosts: what the ledger has of them stays."""
@@ -369,11 +393,13 @@ class Reconciler:
             findings += (Finding.over_capacity(look.host, over),)
         self.forget([look.host])
         uuids = _uuids_of(look)
+        told = (*findings, *look.remarks)
         self._known[look.host] = _Known(
-            look.said, uuids, look.shard, findings, bool(findings), restored=look.restored
+            look.said, uuids, look.shard, told, bool(findings), restored=look.restored
         )
         self._host_of.update(dict.fromkeys(uuids, look.host))
-        return HostReport(look.host, look.changes or None, findings, look.reshaped_consumers)
+        self._configured.done(look.host, look.tree)
+        return HostReport(look.host, look.changes or None, told, look.reshaped_consumers)
 
     def _over_capacity(self, looks: Sequence[_Look]) -> dict[str, tuple[InventoryUsage, ...]]:
         """Return what is used beyond its capacity, by host; but devices that stay are not."""
@@ -447,9 +473,11 @@ class Reconciler:
         else:
             look.tree = Provider(look.host, uuid=look.said.identity)
         uuid = look.tree.uuid
+        self._configured.now.take_away(look.tree)
         try:
             moves = self._driver.update_provider_tree(look.tree, look.said.available)
             look.moves = merge_moves(() if moves is None else moves)
+            remarks = tuple(self._driver.remarks(look.host))
         except exceptions.InvalidInput:
             raise
         except Exception as error:  # a driver may fail in any way: it is told with its host
@@ -459,6 +487,11 @@ class Reconciler:
             raise exceptions.InvalidTree("root", look.tree.name, f"{look.host} with its uuid")
         look.tree.check()
         self._settings.apply(look.tree, look.kept)
+        wrong = self._configured.now.add(look.tree)
+        look.remarks = (
+            *(Finding(look.host, FindingKind.CONFIGURATION, error) for error in wrong),
+            *(Finding(look.host, FindingKind.REMARK, error) for error in remarks),
+        )
 
     def _keep_held(self, looks: Sequence[_Look]) -> None:
         """Keep devices that somebody holds. Cost: one read, if there are devices."""

@@ -11,6 +11,7 @@ from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker.adopting import Adopter, OldRecords
 from resource_objects.host.tracker.claims import HostClaim, HostClaims
+from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
@@ -30,7 +31,7 @@ class ResourceTracker:
     """Keeps the hosts of an agent and a ledger in step, and claims on those hosts.
 
     =======  ======================================================================================
-    look     :meth:`update_available_resource`, :meth:`dry_run`, :meth:`remove`
+    look     :meth:`update_available_resource`, :meth:`configure`, :meth:`dry_run`, :meth:`remove`
     read     :meth:`compute_node`, :meth:`inventories`, :meth:`drift`
     use      :meth:`update_usage`
     claim    :meth:`plan`, :meth:`claim`, :meth:`claimed`, :meth:`release`
@@ -48,6 +49,8 @@ class ResourceTracker:
     :param reserved: what of each host is reserved, whatever the driver says
     :param report_every: how often looks at all hosts keep that these reported, at least a minute:
         one write for all of them (``Provider.reported_at``). None: never
+    :param configuration: what provider configuration files add to the providers of the hosts
+        (:mod:`resource_objects.host.tracker.configuration`); :meth:`configure` takes another
     :param on_change: called with a :class:`HostReport` when the definition of a host was changed
     :param records: where hosts are looked up that the ledger does not know: they are read as their
         records say, and adopted by the first write (:mod:`.adopting`). After each write here, and
@@ -64,6 +67,7 @@ class ResourceTracker:
         initial_ratios: Any = None,
         reserved: Any = None,
         report_every: datetime.timedelta | None = None,
+        configuration: ProviderConfiguration | None = None,
         on_change: Callable[[HostReport], object] = lambda report: None,
         records: OldRecords | None = None,
     ) -> None:
@@ -72,7 +76,8 @@ class ResourceTracker:
         self._on_change = on_change
         self._claims = HostClaims(ledger, driver)
         settings = HostSettings.of(ratios, initial_ratios, reserved)
-        self._reconciler = Reconciler(ledger, driver, settings)
+        configured = ProviderConfiguration() if configuration is None else configuration
+        self._reconciler = Reconciler(ledger, driver, settings, configured)
         self._reporting = Reporting(ledger, driver, report_every)
         self._adopter = None if records is None else Adopter(ledger, records)
         self._looking = threading.Lock()
@@ -107,11 +112,12 @@ class ResourceTracker:
                     done[report.host] = report
                 self._tell(right, done, all_of_them=not hosts)
                 self._write_back(*right)
+                absent = [] if hosts else list(self._reconciler.unconfigured(right))
         finally:  # also of what was done before the ledger was gone
             for report in done.values():
                 self._update(report)
         reports = (_with(done.get(host), host, finding) for host, finding in named.items())
-        return Report(tuple(report for report in reports if report))
+        return Report((*(report for report in reports if report), *absent))
 
     def _not_adopted(self, hosts: list[str]) -> dict[str, HostReport]:
         """Adopt hosts that nobody did; return what is wrong with those that cannot be."""
@@ -160,6 +166,14 @@ class ResourceTracker:
         """
         with self._looking:
             return self._reconciler.dry_run(names.provider_name(host))
+
+    def configure(self, configuration: ProviderConfiguration) -> None:
+        """Take another provider configuration, as when its files were changed.
+
+        The next look at a host adds what it says, and takes away what the one before said alone.
+        """
+        with self._looking:
+            self._reconciler.configure(configuration)
 
     def remove(self, host: str) -> SyncResult:
         """Remove a host from the ledger, with all below it: it is gone for good.
