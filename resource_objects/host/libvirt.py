@@ -281,8 +281,7 @@ class _Cells:
         if not self.cpus:
             raise DiscoveryError(_CAPABILITIES, "no <cpu> with siblings; expected one CPU online")
         self.cores = tuple(self._cores(every))
-        serving = {number for number, some in cpus.items() if any(cpu.siblings for cpu in some)}
-        near = _initiators(topology, serving)
+        near = _initiators(topology)
         self.cells = tuple(
             self._cell(number, one, cpus[number], tuple(by_id), near)
             for number, one in by_id.items()
@@ -370,8 +369,8 @@ class _Cells:
         self._findings.append(DiscoveryFinding(f"{_CAPABILITIES}: {subject}", detail))
 
 
-def _initiators(topology: Element, with_cpus: set[int]) -> dict[int, tuple[int, ...]]:
-    """Return the cells with CPUs that reach a memory best, by its cell: with the least latency.
+def _initiators(topology: Element) -> dict[int, tuple[int, ...]]:
+    """Return the cells that reach a memory best, by its cell: with the least latency.
 
     Where no latencies are said, those with the most bandwidth. Only what holds of reading counts,
     or of any access.
@@ -382,9 +381,8 @@ def _initiators(topology: Element, with_cpus: set[int]) -> dict[int, tuple[int, 
             if one.get("type") in ("read", "access") and one.get("cache") is None:
                 target = _attribute(_CAPABILITIES, one, "target")
                 initiator = _attribute(_CAPABILITIES, one, "initiator")
-                if initiator in with_cpus:
-                    value = sign * _attribute(_CAPABILITIES, one, "value")
-                    found[target].setdefault(initiator, value)
+                value = sign * _attribute(_CAPABILITIES, one, "value")
+                found[target].setdefault(initiator, value)
         if found:
             break
     return {
@@ -405,16 +403,17 @@ def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
 
 def _devices(texts: Iterable[str], findings: list[DiscoveryFinding]) -> tuple[PCIDevice, ...]:
     """Return the PCI devices by address, with what is made of them."""
-    every: dict[str, Element] = {}
+    every: list[tuple[str, Element]] = []
     for text in texts:
         try:
             root = _parsed(_NODE_DEVICE, text, "device")
-            every[_text(root, "name") or f"{_NODE_DEVICE} {len(every)}"] = root
         except DiscoveryError as error:
             findings.append(DiscoveryFinding(error.subject, error.detail))
+        else:
+            every.append((_text(root, "name") or f"{_NODE_DEVICE} {len(every)}", root))
     made = _Made(every)
     found: dict[str, PCIDevice] = {}
-    for name, root in every.items():
+    for name, root in every:
         pci = _capability(root, "pci")
         if pci is None:
             continue
@@ -443,17 +442,18 @@ def _capability(above: Element, kind: str) -> Element | None:
 class _Made:
     """What the kernel made of PCI devices: interfaces and vDPA devices, by the device's name."""
 
-    def __init__(self, every: Mapping[str, Element]) -> None:
+    def __init__(self, every: Iterable[tuple[str, Element]]) -> None:
+        called = dict(every)
         self.interfaces: dict[str, list[NetworkInterface]] = defaultdict(list)
         self.vdpa: dict[str, list[str]] = defaultdict(list)
-        for name, root in every.items():
+        for name, root in every:
             net = _capability(root, "net")
             interface = None if net is None else _text(net, "interface")
             if net is not None and interface is not None:
-                below = self.interfaces[_above(root, every)]
+                below = self.interfaces[_above(root, called)]
                 below.append(NetworkInterface(interface, _text(net, "address")))
             if _capability(root, "vdpa") is not None:
-                self.vdpa[_above(root, every)].append(name.removeprefix("vdpa_"))
+                self.vdpa[_above(root, called)].append(name.removeprefix("vdpa_"))
 
 
 def _above(root: Element, every: Mapping[str, Element]) -> str:

@@ -109,7 +109,8 @@ def _cpu(cpu: int, core: Core) -> str:
 
 
 def _interconnects(machine: Machine) -> str:
-    with_cpus = [cell.id for cell in machine.cells if cell.cpus]
+    near = {each for cell in machine.cells for each in cell.initiators}  # maybe all CPUs offline
+    with_cpus = [cell.id for cell in machine.cells if cell.cpus or cell.id in near]
     lines = "".join(
         f"        <latency initiator='{one}' target='{cell.id}' type='{kind}' value='{value}'/>\n"
         for cell in machine.cells
