@@ -191,7 +191,11 @@ class Life(RuleBasedStateMachine):
         if not asked and not gpus:
             return
         wanted = {**asked, **({"DEVICES": devices("PGPU", gpus)} if gpus else {})}
-        can = consumer not in self.held and host in self.kept and self._fits(host, asked, gpus)
+        held = self.held.get(consumer)
+        if held is None:
+            can = host in self.kept and self._fits(host, asked, gpus)
+        else:  # the same again is the same claim
+            can = held[:2] == (host, asked) and len(held[2]) == gpus
         try:
             self.tracker.claim(consumer, host, wanted)
         except ro.exceptions.ResourceObjectsError:

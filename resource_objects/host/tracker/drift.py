@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind
+from resource_objects.host.tracker.moves import MIGRATION, migration_of
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
@@ -36,13 +37,6 @@ from resource_objects.resources import Amounts, IntegerAmount
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
-
-
-MIGRATION = "MIGRATION"
-
-
-def migration_of(consumer: str) -> str:
-    return f"{consumer}/migration"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

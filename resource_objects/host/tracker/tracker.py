@@ -231,8 +231,8 @@ class ResourceTracker:
     def update_usage(self, host: str, amounts: Any, consumer: str | None = None) -> ComputeNode:
         """Add amounts to what is used of a host; negative ones give back. All or nothing.
 
-        For an agent that knows how much is used and not by whom; who does, claims. Resources that
-        a compute node has no column for are claimed too.
+        For an agent that knows how much is used and not by whom; who does, claims. It is about what
+        a compute node has a column for; of other resources it has none.
 
         :param consumer: as :meth:`compute_node`
         :returns: the node as it is now
