@@ -6,6 +6,7 @@ the same machine is not in it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import tempfile
 import time
@@ -18,10 +19,13 @@ from benchmarks.measure import Row
 from resource_objects.host import Machine, provider_tree
 from resource_objects.host.facts import Core, NUMACell, PCIDevice
 from resource_objects.host.tracker import Driver, ResourceTracker
+from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 
 #: Bare-metal hosts of one agent.
 HOSTS = 5_000
 CELLS, DEVICES = 8, 64
+#: Consumers of a host that is reshaped, and the GPUs that its VGPUs become those of.
+CONSUMERS, GPUS = 500, 8
 _GIB = 2**30
 
 
@@ -95,6 +99,7 @@ def rows() -> Iterator[Row]:
                     look = _ms(one.update_available_resource, 50)
                     yield _within(f"{kind}: {name}, unchanged", look, 1)
     yield from _sent()
+    yield from _reshaped()
 
 
 def _sent() -> Iterator[Row]:
@@ -109,6 +114,64 @@ def _sent() -> Iterator[Row]:
             fleet.update_available_resource()
             name = f"SQLite: statements for {HOSTS:,} hosts, {what}"
             yield Row(name, "statements", count.statements)
+
+
+class Reshaping(Driver):
+    """A host whose VGPUs are counted by the host, and from some time on by its GPUs."""
+
+    is_nested = False
+
+    def hosts(self) -> Iterable[str]:
+        """Return its name."""
+        return ["box"]
+
+    def get_available_resource(self, host: str) -> bool:
+        """Return how they are counted."""
+        return self.is_nested
+
+    def update_provider_tree(self, tree: ro.Provider, available: Any) -> Iterable[Move]:
+        """Make the tree, and say which consumer is where."""
+        has = {"VCPU": 4 * CONSUMERS}
+        if not available:
+            tree.update(inventories=ro.Inventories({**has, "VGPU": CONSUMERS}))
+            return ()
+        gpus = [ro.Provider(f"box/gpu{n}", {"VGPU": CONSUMERS}) for n in range(GPUS)]
+        tree.update(inventories=ro.Inventories(has), children=gpus)
+        return (Move("box", "VGPU", _parts()),)
+
+
+def _parts() -> tuple[Part, ...]:
+    owners = [{f"vm-{n}": 1 for n in range(gpu, CONSUMERS, GPUS)} for gpu in range(GPUS)]
+    return tuple(
+        Part(f"box/gpu{gpu}", total=CONSUMERS, consumers=own) for gpu, own in enumerate(owners)
+    )
+
+
+def _reshaped() -> Iterator[Row]:
+    """Yield what it takes to reshape a host, by its tracker and by the ledger alone."""
+    create = tuple(NewProvider(f"box/gpu{n}", "box") for n in range(GPUS))
+    alone = Reshape((Move("box", "VGPU", _parts(), total=CONSUMERS),), create)
+    for kind in ("memory", "SQLite"):
+        taken: dict[str, list[float]] = {"by the ledger": [], "by the tracker": []}
+        for name, times in taken.items():
+            for _ in range(5):
+                with tempfile.TemporaryDirectory() as place:
+                    url = "memory://" if kind == "memory" else f"sqlite:///{place}/ledger.db"
+                    with ro.connect(url) as ledger:
+                        driver = Reshaping()
+                        tracker = ResourceTracker(ledger, driver)
+                        tracker.update_available_resource()
+                        for n in range(CONSUMERS):
+                            ledger.claim(f"vm-{n}", {"box": "VCPU=4,VGPU=1"})
+                        driver.is_nested = True
+                        done: Callable[[], object] = tracker.update_available_resource
+                        if name == "by the ledger":
+                            done = functools.partial(ledger.reshape, alone)
+                        times.append(_ms(done, 1))
+        ledger_alone, by_tracker = map(min, taken.values())
+        what = f"{kind}: a host with {CONSUMERS} consumers, reshaped"
+        yield Row(f"{what} by the ledger", "ms", ledger_alone)
+        yield _within(f"{what} by the tracker", by_tracker, round(1.2 * ledger_alone, 1))
 
 
 def _within(name: str, taken: float, most: float) -> Row:
