@@ -96,7 +96,7 @@ class ApplyReshape(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("plan", metavar="FILE", help="the plan, in JSON; - reads it")
+        parser.add_argument("plan", metavar="FILE", help="the plan, in YAML or JSON; - reads it")
         parser.add_argument(
             "--dry-run",
             action="store_true",
@@ -108,9 +108,16 @@ class ApplyReshape(Command):
         """Read the file, carry it out, and say what was done."""
         from resource_objects.providers.reshape import Reshape as Plan
 
-        text = read_input(parsed_args.plan)
+        name = parsed_args.plan
+        text = read_input(name)
+        if text.lstrip()[:1] in (b"{", b"["):
+            wanted = Plan.from_json(text)
+        else:
+            from resource_objects.host.site.nodes import read_data
+
+            wanted = Plan.from_dict(read_data(text, "standard input" if name == "-" else name))
         with self.open_ledger() as ledger:
-            done = ledger.reshape(Plan.from_json(text), dry_run=parsed_args.dry_run)
+            done = ledger.reshape(wanted, dry_run=parsed_args.dry_run)
             self.say(str(done))
             if parsed_args.dry_run and done.definitions is not None:
                 self._draw(ledger, done.definitions)

@@ -233,6 +233,33 @@ def test_a_plan_file_reshapes(lab, rows, tmp_path):
     assert rows("allocation", "show", "job-1")[0]["provider"] == "host0/gpu0"
 
 
+def test_a_plan_may_be_yaml(lab, rows, refused, tmp_path, monkeypatch):
+    lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
+    lab("allocation", "set", "job-1", "--allocation", "host0,PGPU=1")
+    plan = tmp_path / "plan.yaml"
+    said = """# a card that gets a provider of its own
+version: 1
+create:
+  - {name: host0/gpus, parent: host0, traits: [CUSTOM_H100]}
+moves:
+  - from: host0
+    resource_class: PGPU
+    to:
+      - {provider: host0/gpus, total: 2, consumers: {job-1: 1}}
+"""
+    for fault, told in [
+        ("total: two", "reshape.moves[0].to[0].total: got 'two', expected an integer"),
+        ("total: 2, total: 2", "plan.yaml, line 9, key: got 'total', expected each once"),
+        (f"total: {'9' * 5000}", "plan.yaml, line 9, number: got '999"),
+        ("total: [2", "plan.yaml, line 9: "),
+    ]:
+        plan.write_text(said.replace("total: 2", fault))
+        assert told in refused("reshape", str(plan))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+    lab("reshape", "-")
+    assert rows("allocation", "show", "job-1")[0]["provider"] == "host0/gpus"
+
+
 def test_a_plan_that_is_none_is_refused(refused, run, url, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text("[]")

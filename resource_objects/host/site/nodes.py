@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import yaml
 
-from resource_objects.exceptions import InvalidInput, InvalidSite
+from resource_objects.exceptions import InvalidInput, InvalidSite, InvalidText
 from resource_objects.providers.plain import MAX_LENGTH
 from resource_objects.providers.provider import MAX_DEPTH
 
@@ -119,8 +120,20 @@ def _fill(top: Node, events: Iterable[Any], file: str) -> None:
                 raise _NoYAML(where, len(open_nodes), f"at most {MAX_NESTED} levels")
 
 
+def read_data(text: str | bytes, file: str, refusal: type[InvalidInput] = InvalidText) -> Any:
+    """Return YAML text as plain data: what JSON can say, each key of a mapping once.
+
+    :param refusal: what is raised, with the file and the line
+
+    >>> read_data("moves: [{from: box, fill: true}]", "moves.yaml")
+    {'moves': [{'from': 'box', 'fill': True}]}
+    """
+    return NodeReader(file, refusal).data(read_nodes(text, file, refusal))
+
+
 # --- from values to what they mean ----------------------------------------------------------------
 
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _KINDS = {"text": "text", "list": "list", "map": "mapping"}
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 
@@ -180,6 +193,24 @@ class NodeReader:
                 raise self.fault(one, what, text, "each once")
             found.append(text)
         return tuple(sorted(found))
+
+    def data(self, node: Node) -> Any:
+        """Return plain data as JSON has it: what is quoted is text."""
+        if node.kind == "list":
+            return [self.data(one) for one in node.value]
+        if node.kind == "map":
+            return {key.value: self.data(one) for key, one in self.pairs(node, "a mapping")}
+        if not node.is_plain:
+            return node.value
+        words = {"true": True, "false": False, "null": None, "": None, "~": None}
+        if node.value in words:
+            return words[node.value]
+        if not _NUMBER.fullmatch(node.value):
+            return node.value
+        try:
+            return json.loads(node.value)
+        except ValueError:  # Python reads no integer of more than some thousand digits
+            raise self.fault(node, "number", node.value, "fewer digits") from None
 
     def figures(self, node: Node) -> str:
         """Return the figures of an inventory as text: ``64:reserved=2``."""

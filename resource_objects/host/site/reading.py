@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -38,7 +37,6 @@ _PART_KEYS = (
 )
 #: Words, besides none, that say that a provider is in service.
 IN_SERVICE = ("false", "no", "off")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class Reader:
@@ -161,22 +159,9 @@ class Reader:
                 raise self._nodes.fault(key, key.value, sorted(said), "classes and body")
             body = said["body"]
             is_empty = body.kind == "text" and not body.value
-            text = "" if is_empty else json.dumps(self._data(body))
+            text = "" if is_empty else json.dumps(self._nodes.data(body))
             found.append((key.value, self._nodes.text(said["classes"]), text))
         return tuple(found)
-
-    def _data(self, node: Node) -> Any:
-        """Return plain data as JSON has it."""
-        if node.kind == "list":
-            return [self._data(one) for one in node.value]
-        if node.kind == "map":
-            return {k.value: self._data(one) for k, one in self._nodes.pairs(node, "a mapping")}
-        if not node.is_plain:
-            return node.value
-        words = {"true": True, "false": False, "null": None, "": None, "~": None}
-        if node.value in words:
-            return words[node.value]
-        return json.loads(node.value) if _NUMBER.fullmatch(node.value) else node.value
 
     def _words(self, node: Node, what: str, check: Callable[[str], object]) -> tuple[str, ...]:
         return self._nodes.words(node, what, _SUCH[what], check)
