@@ -122,7 +122,7 @@ def diff_rows(
     :returns: the plan; nothing changed gives an empty one. Cost: linear in the rows
 
     >>> diff_rows(Columns(), Columns())
-    Plan(definitions=None, orders=(), names={}, disabling=())
+    Plan(definitions=None, orders=(), names={}, disabling=(), adopted=())
     """
     had, has = kept_definitions(before), kept_definitions(after)
     orders = tuple(_orders(holdings(before), holdings(after), claims or {}))
