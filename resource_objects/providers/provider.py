@@ -70,10 +70,10 @@ class Provider(base.ResourceObject):
 
     ``aggregates`` are the names of those it is a member of; None in a tree that was built says
     nothing about them, and a sync leaves them as they are. ``shares`` say what is used elsewhere
-    in the tree by what is taken here. ``reported_at`` is when its owner said last how it is (of a
-    pool), ``adopted_at`` since when the ledger knows what was in use of it before (of a host, see
-    ``ComputeNode.bind``), ``disabled`` why it is out of service itself (``ledger.disable``); all
-    three are filled when a provider is read.
+    in the tree by what is taken here. ``reported_at`` is when its owner, or its agent, said last
+    how it is (of a pool or a host), ``adopted_at`` since when the ledger knows what was in use of
+    it before (of a host, see ``ComputeNode.bind``), ``disabled`` why it is out of service itself
+    (``ledger.disable``); all three are filled when a provider is read.
 
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
