@@ -31,6 +31,7 @@ pytest.register_assert_rewrite("tests.support")
 from resource_objects.backends.sql import feed  # noqa: E402
 from resource_objects.backends.sql.backend import SQLBackend  # noqa: E402
 from tests import databases  # noqa: E402
+from tests.plugin_site import plugin_site, run_with_plugins  # noqa: E402, F401  # fixtures
 from tests.support import lengths  # noqa: E402
 
 pytest_plugins = ["resource_objects.testing.laws", "pytester"]

@@ -7,21 +7,16 @@ the directory on their path see its resources, this one does not.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from resource_objects import exceptions, plugins
 from resource_objects.resources import Inventories, catalog, resource
+from tests.plugin_site import Run
 
-SOURCE = Path(__file__).parents[1] / "site_plugin"
 NAMESPACE = catalog.PLUGIN_NAMESPACE
 
 PREAMBLE = """
@@ -40,39 +35,11 @@ def loaded():
     return sorted(name for name in sys.modules if name.startswith("site_plugin."))
 """
 
-Run = Callable[[str], Any]
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory that the plug-in is installed into."""
-    work = tmp_path_factory.mktemp("plugin")
-    shutil.copytree(SOURCE, work / "source", ignore=shutil.ignore_patterns("conftest.py"))
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-    command += ["--no-build-isolation", "--disable-pip-version-check"]
-    command += ["--target", str(work / "site"), str(work / "source")]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return work / "site"
-
 
 @pytest.fixture
-def run(site: Path, tmp_path: Path) -> Run:
+def run(run_with_plugins: Run) -> Run:
     """A function that runs a program beside the plug-in and returns what it says as JSON."""
-
-    def run(program: str) -> Any:
-        path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
-        ran = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PREAMBLE + textwrap.dedent(program)],
-            env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == 0, ran.stderr
-        assert ran.stderr == ""
-        return json.loads(ran.stdout)
-
-    return run
+    return lambda program: run_with_plugins(PREAMBLE + textwrap.dedent(program))
 
 
 def test_plug_ins_are_listed_without_being_imported(run: Run) -> None:
@@ -234,8 +201,8 @@ def test_kinds_do_not_mix(run: Run) -> None:
     ]
 
 
-def test_a_name_that_several_distributions_declare_is_refused(run: Run, site: Path) -> None:
-    other = site / "other_plugin-1.0.dist-info"
+def test_a_name_that_several_distributions_declare_is_refused(run: Run, plugin_site: Path) -> None:
+    other = plugin_site / "other_plugin-1.0.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other-plugin\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text(

@@ -6,6 +6,7 @@ and ledger in step, and claims on a host in the words of the field.
 
 ==================  ===============================================================================
 ``driver``          Driver: what an agent says of its hosts
+``extending``       resources that a site adds to hosts, by plug-ins of its own
 ``drivers``         worked ones: this machine, libvirt's, thousands given out whole
 ``adopting``        hosts that the ledger does not know, adopted as they are used
 ``tracker``         ResourceTracker: hosts and ledger in step, and the claims of a host
