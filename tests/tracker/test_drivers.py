@@ -26,7 +26,7 @@ from resource_objects.host.facts import (
     PCIDevice,
 )
 from resource_objects.host.model import TreeSettings
-from resource_objects.host.tracker import ResourceTracker
+from resource_objects.host.tracker import FindingKind, ResourceTracker
 from resource_objects.host.tracker.drivers import (
     BareMetalDriver,
     BareMetalNode,
@@ -285,10 +285,15 @@ def test_what_a_machine_cannot_offer_is_told(ledger: ro.Ledger) -> None:
     reading = Reading(dataclasses.replace(BOX, devices=(long,)))
     driver = MachineDriver(reading, rules=RULES)
     driver.get_available_resource("box")
+    said = "its domain has more than 16 bits, which nothing can name"
     assert [str(one) for one in driver.remarks("box")] == [
-        "10000:01:00.0 cannot be read: it is skipped: its domain has more than 16 bits, which "
-        "nothing can name"
+        f"device that a rule is about: got '10000:01:00.0', expected one that can be taken: {said}"
     ]
+    tracker = ResourceTracker(ledger, driver)
+    for _ in range(2):
+        (finding,) = tracker.update_available_resource().findings
+        assert finding.kind is FindingKind.REMARK
+        assert said in str(finding)
 
 
 # --- libvirt ---
@@ -357,7 +362,7 @@ def test_a_node_is_one_unit_of_its_class_reserved_unless_it_can_be_had(
     driver = BareMetalDriver([node(0, **said)])
     assert not ResourceTracker(ledger, driver).update_available_resource().findings
     assert shown(ledger, "node-0") == [f"node-0: CUSTOM_BAREMETAL_GOLD=1{figures}:max_unit=1"]
-    assert driver.identity("node-0") == node(0)["uuid"]
+    assert ledger.provider("node-0").uuid == node(0)["uuid"]
 
 
 def test_as_in_nova_a_node_in_use_can_be_reserved_too(ledger: ro.Ledger) -> None:
@@ -365,6 +370,35 @@ def test_as_in_nova_a_node_in_use_can_be_reserved_too(ledger: ro.Ledger) -> None
     driver = BareMetalDriver([given_], reserve_in_use=True)
     ResourceTracker(ledger, driver).update_available_resource()
     assert ":reserved=1" in str(ledger.provider("node-0"))
+
+
+def test_a_node_without_a_name_is_called_by_its_uuid(ledger: ro.Ledger) -> None:
+    driver = BareMetalDriver([node(0, name=None)])
+    assert not ResourceTracker(ledger, driver).update_available_resource().findings
+    assert [one.name for one in ledger.providers()] == [node(0)["uuid"]]
+
+
+def test_another_node_under_the_name_of_one_is_told_and_not_taken_for_it(ledger: ro.Ledger) -> None:
+    nodes = [node(0)]
+    tracker = ResourceTracker(ledger, BareMetalDriver(lambda: nodes))
+    tracker.update_available_resource()
+    nodes[0] = node(0, uuid=node(7)["uuid"], resource_class="silver")
+    (finding,) = tracker.update_available_resource().findings
+    assert finding.kind is FindingKind.REPLACED
+    assert shown(ledger, "node-0") == ["node-0: CUSTOM_BAREMETAL_GOLD=1:max_unit=1"]
+
+
+def test_a_class_that_is_held_does_not_change_until_it_is_given_back(ledger: ro.Ledger) -> None:
+    nodes = [node(0)]
+    tracker = ResourceTracker(ledger, BareMetalDriver(lambda: nodes))
+    tracker.update_available_resource()
+    ledger.claim("vm", {"node-0": "CUSTOM_BAREMETAL_GOLD=1"})
+    nodes[0] = node(0, resource_class="silver")
+    (finding,) = tracker.update_available_resource().findings
+    assert finding.kind is FindingKind.IN_USE
+    ledger.release("vm")
+    assert not tracker.update_available_resource().findings
+    assert shown(ledger, "node-0") == ["node-0: CUSTOM_SILVER=1:max_unit=1"]
 
 
 def test_the_life_of_a_node(ledger: ro.Ledger) -> None:

@@ -22,7 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from resource_objects import clock, names
-from resource_objects.exceptions import DiscoveryError, InvalidInput
+from resource_objects.exceptions import (
+    DiscoveryError,
+    InvalidDevice,
+    InvalidInput,
+    ResourceObjectsError,
+)
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
@@ -95,6 +100,7 @@ class MachineDriver(Driver):
         self._keep_seconds = keep_seconds
         self._settings = settings
         self._read: tuple[float, Machine] | None = None
+        self._unused: tuple[Machine, Machine] | None = None  # as it was read, and without use
 
     def machine(self) -> Machine:
         """Return the machine as it is read, or was within the time that a reading is good for.
@@ -122,15 +128,19 @@ class MachineDriver(Driver):
 
     def get_available_resource(self, host: str) -> Machine:
         """Return the machine, without what changes as it is used."""
-        return self.machine().without_use()
+        machine = self.machine()
+        if self._unused is None or self._unused[0] is not machine:
+            self._unused = machine, machine.without_use()
+        return self._unused[1]
 
-    def remarks(self, host: str) -> Iterable[DiscoveryError]:
+    def remarks(self, host: str) -> Iterable[ResourceObjectsError]:
         """Return what could not be read of the machine, and devices that rules take in vain."""
         machine = self.machine() if self._read is None else self._read[1]
         for finding in machine.findings:
             yield DiscoveryError(finding.subject, finding.detail)
         for one in machine_devices(machine, self._settings.get("rules", ())).skipped:
-            yield DiscoveryError(one.device.address, f"it is skipped: {one.reason}")
+            what = "device that a rule is about"
+            yield InvalidDevice(what, one.device.address, f"one that can be taken: {one.reason}")
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
         """Put what is found into a tree, as :func:`put_found` does."""
