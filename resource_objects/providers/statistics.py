@@ -9,6 +9,9 @@ ledger; and a value (:class:`Statistic`) tells since when it is what it is, and 
 What is exact stays exact (law 7): a decimal has at most six places and is kept in millionths. In
 Nova a metric of 29 percent is sent as the float 0.29 and comes back as 28, and a statistic is text
 under a key that somebody makes up of a state or a project.
+
+A scheduler reads hundreds of thousands of values at once, so they are plain values, no versioned
+objects: they cross to other processes as rows alone, whose version is the schema's.
 """
 
 from __future__ import annotations

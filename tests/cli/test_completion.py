@@ -21,6 +21,7 @@ from resource_objects.backends.sql.beginnings import MOST, names_beginning
 from resource_objects.cli import completion
 from resource_objects.cli.main import Program
 from resource_objects.ledger import backend_for
+from resource_objects.providers.statistics import StatisticType
 from tests.cli.conftest import ROOT
 
 
@@ -37,6 +38,7 @@ def fill(url: str) -> str:
         for name in ("job-1", "job-2", "two words", "a:b", "gone"):
             ledger.claim(name, {"lab-1": "VCPU=1"})
         ledger.release("gone")
+        ledger.statistics.declare(StatisticType("cpu.percent", "decimal", "%"))
     return url
 
 
@@ -107,6 +109,7 @@ def asked(home, monkeypatch):
         ("candidates VCPU=1 --required CUSTOM_", ["CUSTOM_H100"]),
         ("candidates VCPU=1 --required !CUSTOM_", ["\\!CUSTOM_H100"]),
         ("provider list --member-of rack", ["rack-1"]),
+        ("statistic list lab-1 --name cpu", ["cpu.percent"]),
         # a new name, a number, the program of a job
         ("provider create lab", []),
         ("candidates VCPU=1 --limit ", []),
