@@ -225,6 +225,23 @@ def _listed(kind: str, ends: str = "") -> Callable[[_Names], _Completer]:
     return make
 
 
+def _limits(names: _Names) -> _Completer:
+    """Return what completes ``PROVIDER:AMOUNTS``; a provider's name may have colons itself.
+
+    >>> keep = lambda kind, prefix: [{"provider": "host0", "class": "VCPU"}[kind]]
+    >>> _limits(keep)("ho"), _limits(keep)("host0:V")
+    (['host0:'], ['host0:', 'host0:VCPU='])
+    """
+    classes = _listed("class", "=")(names)
+
+    def completed(prefix: str) -> list[str]:
+        found = [f"{name}:" for name in names("provider", prefix)]
+        provider, colon, last = prefix.rpartition(":")
+        return [*found, *(f"{provider}:{one}" for one in classes(last) if colon)]
+
+    return completed
+
+
 #: By what the help calls an argument.
 _COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
     **dict.fromkeys(("PROVIDER", "HOST/ADDRESS", "TREE"), _one("provider")),
@@ -232,6 +249,7 @@ _COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
     "CONSUMER": _one("consumer"),
     "CLASS": _one("class"),
     **dict.fromkeys(("AMOUNTS", "INVENTORIES", "CLASS=NUMBER"), _listed("class", "=")),
+    "PROVIDER:AMOUNTS": _limits,
     "TRAIT": _listed("trait"),
     "TRAITS": _listed("trait"),
     "TRAIT[=NUMBER]": _one("trait"),

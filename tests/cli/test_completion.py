@@ -106,6 +106,8 @@ def asked(home, monkeypatch):
         ("claim new VCPU=1,PG", ["VCPU=1,PGPU="]),
         ("claim new VCPU=1", []),
         ("candidates --resource VCPU=1,CUS", ["VCPU=1,CUSTOM_FPGA="]),
+        ("claim new VCPU=1 --limits lab-2", ["lab-2/gpu0:", "lab-2:"]),
+        ("claim new VCPU=1 --limits=lab-1:PG", ["--limits=lab-1:PGPU="]),
         ("candidates VCPU=1 --required CUSTOM_", ["CUSTOM_H100"]),
         ("candidates VCPU=1 --required !CUSTOM_", ["\\!CUSTOM_H100"]),
         ("provider list --member-of rack", ["rack-1"]),
