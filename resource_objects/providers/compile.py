@@ -12,6 +12,7 @@ say it: trees that a caller states, of which its moves only say where allocation
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -38,6 +39,7 @@ from resource_objects.providers.transfer import (
     final_records,
     flows_between,
     flows_of,
+    keeps_rules,
     sources_of,
 )
 from resource_objects.resources import resource
@@ -95,7 +97,7 @@ def compile_reshape(
     problems.refuse()
     if changes is None:
         changes = _definitions(reshape, columns, kept, final)
-    orders = tuple(_orders(transfers, claims))
+    orders = tuple(_orders(transfers, claims, kept))
     _weigh(reshape, orders, claims, {key for key, record in final.items() if record is None})
     plan = Plan(changes or None, orders)
     # what else its consumers hold, such as of a shared pool, is of trees that were not read
@@ -199,16 +201,36 @@ def _removed(root: Provider) -> DefinitionChanges:
 
 
 def _orders(
-    transfers: Iterable[Transfer], claims: Mapping[str, ConsumerRecord]
+    transfers: Iterable[Transfer], claims: Mapping[str, ConsumerRecord], kept: ReshapeState
 ) -> Iterator[ConsumerOrder]:
+    out = functools.cache(kept.is_out_of_service)
+
+    @functools.cache  # most consumers hold as much as others
+    def keeps(place: Key, amount: int) -> bool:
+        return keeps_rules(kept.records[place], amount)
+
     by_consumer: dict[str, list[Transfer]] = defaultdict(list)
     for transfer in transfers:
         by_consumer[transfer.consumer].append(transfer)
     for name in sorted(by_consumer):
-        claim = claims[name]
-        deltas = tuple(_held_after(claim.held, by_consumer[name]))
+        claim, own = claims[name], by_consumer[name]
+        deltas = tuple(_held_after(claim.held, own))
+        # who holds what no single consumer may, for it stands for many or was adopted, still does;
+        # and what is held of a host out of service is not taken anew
+        sources = {one.source for one in own}
+        stands_for_many = not all(
+            keeps(one.key, one.amount) for one in claim.held if one.key in sources
+        )
+        was_out = any(out(one.source[0]) for one in own) and all(
+            out(one.source[0]) for one in own if out(one.target[0])
+        )
         yield ConsumerOrder.replace(
-            name, deltas, request=claim.request, generation=claim.generation
+            name,
+            deltas,
+            request=claim.request,
+            generation=claim.generation,
+            aggregate=stands_for_many,
+            overrides_disabled=was_out,
         )
 
 

@@ -293,7 +293,7 @@ _SAID = ("uses", "uuid", "request", "project", "user", "consumer_type")
 _ORDERS: dict[str, tuple[str, ...]] = {
     "claim": (*_SAID, "expires_at", "aggregate", "adopts"),
     "adjust": ("uses", "uuid", "request", "aggregate", "adopts", "generation"),
-    "replace": (*_SAID, "generation"),
+    "replace": (*_SAID, "aggregate", "overrides_disabled", "generation"),
     "release": ("generation",),
 }
 
@@ -311,6 +311,7 @@ class _PlainOrder:
     consumer_type: str | None = None
     expires_at: datetime.datetime | None = None
     aggregate: bool = False
+    overrides_disabled: bool = False
     adopts: bool = False
     generation: int | None = None
 

@@ -64,6 +64,11 @@ class ReshapeState:
         #: names by uuid, also of what is created
         self.names = dict(zip(given.uuid, given.name, strict=True))
         self._uuids = {name: own for own, name in self.names.items()}
+        self._above = {
+            uuid[number]: None if above is None else uuid[above]
+            for number, above in zip(given.provider_id, given.parent_id, strict=True)
+        }
+        self._disabled = {uuid[number] for number in columns.disabled}
         #: inventories as kept, with what is used
         self.records = {
             (uuid[number], figures[0]): InventoryRecord(*figures)
@@ -97,7 +102,7 @@ class ReshapeState:
         if new.name in self._uuids or new.uuid in self.names:
             raise exceptions.ProviderExists(new.name)
         if new.parent is not None:
-            self.uuid(new.parent)  # kept, or created before it
+            self._above[new.uuid] = self.uuid(new.parent)  # kept, or created before it
         self.names[new.uuid] = new.name
         self._uuids[new.name] = new.uuid
         records, kinds = to_records(new.provider().inventories)
@@ -126,6 +131,7 @@ class ReshapeState:
     def _define(self, definition: ProviderDefinition) -> None:
         uuid = definition.uuid
         self.names[uuid] = definition.name
+        self._above[uuid] = definition.parent_uuid
         self._uuids[definition.name] = uuid
         for place in (self.shares, self._structured_then):
             for key in [key for key in place if key[0] == uuid]:
@@ -180,6 +186,15 @@ class ReshapeState:
             for number, kind, consumer, _ in zip(*self._columns.allocations, strict=True)
             if (numbers[number], kind) in places
         }
+
+    def is_out_of_service(self, uuid: str) -> bool:
+        """Return whether a provider is disabled, or one above it, if only until some time."""
+        at: str | None = uuid
+        while at is not None:
+            if at in self._disabled:
+                return True
+            at = self._above.get(at)
+        return False
 
     def is_structured(self, key: Key) -> bool:
         """Return whether a kept inventory is a part of a structured one."""
@@ -530,12 +545,7 @@ class Balances:
         if record.max_unit is not None:
             most = min(most, record.max_unit - held)
         most = (held + most) // record.step_size * record.step_size - held
-        return most if most > 0 and self._keeps_rules(record, held + most) else 0
-
-    def _keeps_rules(self, record: InventoryRecord, amount: int) -> bool:
-        empty = dataclasses.replace(record, used=0)
-        found = decision.refusals(empty, amount, "")
-        return all(reason.rule is Rule.CAPACITY for reason in found)
+        return most if most > 0 and keeps_rules(record, held + most) else 0
 
     def note_overfull(self, concerned: Collection[Key], problems: Problems) -> None:
         """Note every inventory that moves concern and would be more over its capacity than it is.
@@ -553,6 +563,13 @@ class Balances:
                 problems.add(
                     f"{self._kept.said(key)} would have {self._used[key]} used of {after.capacity}"
                 )
+
+
+def keeps_rules(record: InventoryRecord, amount: int) -> bool:
+    """Return whether one consumer may hold so much of an inventory by its unit rules."""
+    empty = dataclasses.replace(record, used=0)
+    found = decision.refusals(empty, amount, "")
+    return all(reason.rule is Rule.CAPACITY for reason in found)
 
 
 # --- whose allocations go where -------------------------------------------------------------------

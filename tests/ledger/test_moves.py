@@ -21,6 +21,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, backend_for
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.orders import Write
+from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Part, Reshape, merge_moves
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 from resource_objects.testing.conformance.races import processes
@@ -300,6 +301,47 @@ def test_nothing_else_of_the_change_waits_for_another_write(ledger: ro.Ledger) -
     kept = ledger.provider("box")
     assert (kept.traits, kept.aggregates) == ({"CUSTOM_NEW"}, {"rack-1"})
     assert ledger.usage()["box", "VCPU"].total == 32
+
+
+def test_a_host_out_of_service_is_reshaped_as_any_other(ledger: ro.Ledger) -> None:
+    """Who upgrades an agent takes its host out of service first. Nothing is taken anew."""
+    glommed(ledger)
+    ledger.disable("box", reason="upgrade")
+    plan = ledger.diff(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
+    assert Plan.from_json(plan.to_json()) == plan
+    ledger.apply(plan, dry_run=True)
+    ledger.sync(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
+    assert held(ledger)["vm-3", "box/gpu1", "VGPU"] == 1
+    with pytest.raises(exceptions.ProviderDisabled):
+        ledger.claim("vm-9", {"box/gpu0": "VGPU=1"})
+
+
+def test_nothing_goes_where_it_would_be_out_of_service(memory: ro.Ledger) -> None:
+    glommed(memory)
+    tree = memory.provider("box")
+    tree.add("box/gpu0", "VGPU=1")
+    memory.sync(tree)
+    memory.disable("box/gpu0", reason="fan")
+    with pytest.raises(exceptions.ProviderDisabled):
+        memory.sync(
+            with_gpus(memory.provider("box"), 8), moves=[Move("box", "VGPU", (Part("box/gpu0"),))]
+        )
+
+
+def test_who_stands_for_many_goes_along_whatever_the_unit_rules(ledger: ro.Ledger) -> None:
+    """What a record said is used, and nobody is named for, is one consumer's (D5)."""
+    ledger.sync(Provider("box", "VCPU=16:max_unit=4,VGPU=8"))
+    ledger.adjust("box", {"box": "VCPU=10"}, aggregate=True)
+    ledger.claim("vm", {"box": "VCPU=3"})
+    tree = ledger.provider("box")
+    tree.update(inventories=ro.Inventories("VGPU=8"))
+    tree.add("box/cell0", "VCPU=16:max_unit=4")
+    plan = ledger.diff(tree, moves=[Move("box", "VCPU", (Part("box/cell0"),))])
+    assert Plan.from_json(plan.to_json()) == plan
+    ledger.apply(plan)
+    assert held(ledger) == {("box", "box/cell0", "VCPU"): 10, ("vm", "box/cell0", "VCPU"): 3}
+    with pytest.raises(exceptions.UnitRuleViolated):
+        ledger.adjust("vm", {"box/cell0": "VCPU=3"})
 
 
 # --- said again ---
