@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -85,12 +84,6 @@ class Lab(Driver):
         if isinstance(found, Exception):
             raise found
         return found
-
-
-@pytest.fixture
-def ledger() -> Iterator[ro.Ledger]:
-    with ro.connect("memory://") as ledger:
-        yield ledger
 
 
 def said(*entries: tuple[str, str, str, str]) -> ProviderConfiguration:
@@ -422,27 +415,27 @@ def test_nothing_is_told_to_be_nowhere_while_a_host_could_have_it(ledger: ro.Led
 
 
 def test_what_the_files_do_not_say_any_more_goes_and_what_others_said_stays(
-    ledger: ro.Ledger,
+    everywhere: ro.Ledger,
 ) -> None:
     tracker = ResourceTracker(
-        ledger,
+        everywhere,
         Lab(box="VCPU=8", other="VCPU=8"),
         configuration=said(("uuid", COMPUTE_NODE, "CUSTOM_A=4,CUSTOM_B=1", "CUSTOM_X CUSTOM_Y")),
     )
     tracker.update_available_resource()
-    tree = ledger.provider("box")
+    tree = everywhere.provider("box")
     tree.update(traits={*tree.traits, "CUSTOM_MINE"})
-    ledger.sync(tree)
+    everywhere.sync(tree)
     tracker.configure(said(("name", "box", "CUSTOM_B=2", "CUSTOM_Y")))
     assert not tracker.update_available_resource().findings
-    assert kept(ledger) == "box: VCPU=8,CUSTOM_B=2 CUSTOM_MINE CUSTOM_Y"
-    assert kept(ledger, "other") == "other: VCPU=8"
+    assert kept(everywhere) == "box: VCPU=8,CUSTOM_B=2 CUSTOM_MINE CUSTOM_Y"
+    assert kept(everywhere, "other") == "other: VCPU=8"
     # what somebody else says later is not taken for a rest of the files
-    tree = ledger.provider("box")
+    tree = everywhere.provider("box")
     tree.update(traits={*tree.traits, "CUSTOM_X"})
-    ledger.sync(tree)
+    everywhere.sync(tree)
     tracker.update_available_resource()
-    assert kept(ledger) == "box: VCPU=8,CUSTOM_B=2 CUSTOM_MINE CUSTOM_X CUSTOM_Y"
+    assert kept(everywhere) == "box: VCPU=8,CUSTOM_B=2 CUSTOM_MINE CUSTOM_X CUSTOM_Y"
 
 
 def test_what_goes_goes_also_from_a_host_that_was_wrong_meanwhile(ledger: ro.Ledger) -> None:

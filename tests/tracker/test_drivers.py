@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,8 +35,10 @@ from resource_objects.host.tracker.drivers import (
     make_driver,
 )
 from resource_objects.host.tracker.drivers.baremetal import class_of
+from resource_objects.host.tracker.drivers.machine import put_found
 from resource_objects.providers import diff
 from resource_objects.providers.partitions import add_partition
+from tests.host import trees
 from tests.host.libvirt_xml import Connection
 
 GPU = PCIDevice("0000:3b:00.0", "10de", "2330", "030200", numa_node=0, driver="nvidia")
@@ -80,12 +81,6 @@ class Reading:
         self.machine = dataclasses.replace(self.machine, **facts)
 
 
-@pytest.fixture
-def ledger() -> Iterator[ro.Ledger]:
-    with ro.connect("memory://") as ledger:
-        yield ledger
-
-
 def shown(ledger: ro.Ledger, name: str = "box") -> list[str]:
     return [str(one) for one in ledger.provider(name).walk()]
 
@@ -107,11 +102,11 @@ def test_a_machine_is_kept_as_discovery_finds_it(ledger: ro.Ledger) -> None:
     assert not unlike(ledger, wanted)
 
 
-def test_what_others_have_in_the_tree_stays(ledger: ro.Ledger) -> None:
+def test_what_others_have_in_the_tree_stays(everywhere: ro.Ledger) -> None:
     reading = Reading(BOX)
-    tracker = ResourceTracker(ledger, MachineDriver(reading, rules=RULES, numa=True))
+    tracker = ResourceTracker(everywhere, MachineDriver(reading, rules=RULES, numa=True))
     tracker.update_available_resource()
-    tree = ledger.provider("box")
+    tree = everywhere.provider("box")
     tree.update(
         traits={*tree.traits, "CUSTOM_RACK_1", "COMPUTE_NODE", "HW_CPU_X86_AVX"},
         aggregates=["rack-1"],
@@ -120,11 +115,11 @@ def test_what_others_have_in_the_tree_stays(ledger: ro.Ledger) -> None:
     gpu = tree.find("box/0000:3b:00.0")
     gpu.update(traits={*gpu.traits, "CUSTOM_QUIET"}, aggregates=["pool"])
     gpu.add("box/gpu-monitor", "CUSTOM_PROBE=4")
-    ledger.sync(tree)
+    everywhere.sync(tree)
 
     reading.change(devices=(GPU,), memory_bytes=4096 * MIB)
     assert not tracker.update_available_resource().findings
-    now = ledger.provider("box")
+    now = everywhere.provider("box")
     assert now.traits >= {"CUSTOM_RACK_1", "COMPUTE_NODE", "HW_CPU_X86_AVX", "HW_ARCH_X86_64"}
     assert now.aggregates == {"rack-1"}
     assert now.find("box:bandwidth").traits == {"CUSTOM_PHYSNET_A"}
@@ -193,6 +188,43 @@ def test_a_device_that_is_held_stays_when_it_is_gone(ledger: ro.Ledger) -> None:
     ledger.release("job")
     ResourceTracker(ledger, MachineDriver(reading, rules=RULES)).update_available_resource()
     assert [one.name for one in ledger.provider("box").walk()] == ["box", "box/0000:60:00.0"]
+
+
+#: A rule about every function that the shapes have, physical or virtual.
+ANY_RULES = ["*:154c=SRIOV_NET_VF+CUSTOM_VF", "*:*=CUSTOM_CARD+CUSTOM_PART"]
+
+
+@given(before=trees.shapes(), after=trees.shapes(), numa=st.tuples(st.booleans(), st.booleans()))
+def test_of_any_two_machines_the_later_is_there_beside_what_others_have(
+    before: trees.Shape, after: trees.Shape, numa: tuple[bool, bool]
+) -> None:
+    first, second = (
+        provider_tree(trees.expected(shape), name="gen", rules=ANY_RULES, numa=cells)
+        for shape, cells in zip((before, after), numa, strict=True)
+    )
+    kept = put_found(ro.Provider("gen", traits=["CUSTOM_MINE"], aggregates=["rack"]), first)
+    kept.add("gen:bridge", "NET_BW_EGR_KILOBIT_PER_SEC=7", traits=["CUSTOM_PHYSNET_A"])
+    now = put_found(kept, second)
+    found = {one.name: one for one in second.walk()}
+    there = {one.name: one for one in now.walk()}
+    assert there.keys() == {*found, "gen:bridge"}
+    for name, one in found.items():
+        assert there[name].inventories == one.inventories
+        assert there[name].shares == one.shares
+    assert there["gen"].traits == {*second.traits, "CUSTOM_MINE"}
+    assert there["gen"].aggregates == {"rack"}
+    assert there["gen:bridge"] == kept.find("gen:bridge")
+    assert all(there[name].traits == one.traits for name, one in found.items() if name != "gen")
+    again = put_found(now, second)
+    assert {one.name: one for one in again.walk()}.keys() == there.keys()
+    assert not diff(_kept(now), _kept(again))
+
+
+def _kept(tree: ro.Provider) -> ro.Provider:
+    """Return a tree as it would be read, with uuids and generations."""
+    for place, one in enumerate(tree.walk()):
+        one.update(uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, one.name)), generation=place)
+    return tree
 
 
 def test_use_alone_makes_no_other_machine() -> None:
@@ -420,18 +452,18 @@ def test_the_life_of_a_node(ledger: ro.Ledger) -> None:
     assert ledger.snapshot().candidates(request)
 
 
-def test_nodes_move_between_agents(ledger: ro.Ledger) -> None:
+def test_nodes_move_between_agents(everywhere: ro.Ledger) -> None:
     mine, theirs = [node(0), node(1)], [node(2)]
-    one = ResourceTracker(ledger, BareMetalDriver(lambda: mine))
-    other = ResourceTracker(ledger, BareMetalDriver(lambda: theirs))
+    one = ResourceTracker(everywhere, BareMetalDriver(lambda: mine))
+    other = ResourceTracker(everywhere, BareMetalDriver(lambda: theirs))
     one.update_available_resource()
     other.update_available_resource()
-    ledger.claim("vm", {"node-1": "CUSTOM_BAREMETAL_GOLD=1"})
-    before = ledger.provider("node-1")
+    everywhere.claim("vm", {"node-1": "CUSTOM_BAREMETAL_GOLD=1"})
+    before = everywhere.provider("node-1")
     theirs.append(mine.pop())
     assert not one.update_available_resource()
     assert not other.update_available_resource()
-    assert ledger.provider("node-1") == before
+    assert everywhere.provider("node-1") == before
     mine.append(theirs[-1])  # for a while both have it
     assert not one.update_available_resource()
     assert not other.update_available_resource()

@@ -16,17 +16,17 @@ from resource_objects.resources import Amounts, Inventories
 class Driver(abc.ABC):
     """What an agent says of its hosts, one or thousands. It knows nothing of who holds what.
 
-    ============================  =================================================================
-    :meth:`hosts`                 their names
-    :meth:`get_available_resource`  what is known of one, as one value
-    :meth:`update_provider_tree`  makes a tree of that; by default it is what the root has
-    :meth:`identity`              the uuid that the machine itself says it has
-    :meth:`overhead`              what a consumer takes of a host besides what it asks for
-    :meth:`accept`                whether it takes what somebody claimed, or other units of it
-    :meth:`consumers`             who runs there
-    :meth:`remarks`               what is worth telling of one, and holds nothing up
-    :meth:`statistics`            what else a scheduler may want to know of it
-    ============================  =================================================================
+    ================================  =============================================================
+    :meth:`hosts`                     their names
+    :meth:`get_available_resource`    what is known of one, as one value
+    :meth:`update_provider_tree`      makes a tree of that; by default it is what the root has
+    :meth:`identity`                  the uuid that the machine itself says it has
+    :meth:`overhead`                  what a consumer takes of a host besides what it asks for
+    :meth:`accept`                    whether it takes what somebody claimed, or other units of it
+    :meth:`consumers`                 who runs there
+    :meth:`remarks`                   what is worth telling of one, and holds nothing up
+    :meth:`statistics`                what else a scheduler may want to know of it
+    ================================  =============================================================
 
     Only the first two have to be there. Whatever a method raises is a finding about that host; the
     others are not held up.
