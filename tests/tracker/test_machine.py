@@ -188,7 +188,8 @@ class Life(RuleBasedStateMachine):
         if name in self.held:
             self.tracker.release(name)
             del self.held[name]
-            self.leaving.pop(name, None)
+            if name in self.leaving:
+                self.ended[name, self.leaving.pop(name)[0]] = MoveState.REVERTED
         else:
             self.refused(exceptions.ConsumerNotFound, lambda: self.tracker.release(name))
 

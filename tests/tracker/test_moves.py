@@ -166,6 +166,13 @@ def test_a_rebuild_is_done_in_place_and_at_once(lab: ro.Ledger) -> None:
     assert used(lab) == {("box-0", "VCPU"): 4}
 
 
+@pytest.mark.law(2)
+def test_a_rebuild_has_room_where_the_old_one_was(lab: ro.Ledger) -> None:
+    vm(lab, asked="VCPU=3,CUSTOM_FPGA=2")  # of a child: that is searched
+    tracker(lab).move("vm", "box-0", "VCPU=4,CUSTOM_FPGA=2", kind=MoveKind.REBUILD)
+    assert used(lab) == {("box-0", "VCPU"): 4, ("box-0/fpga", "CUSTOM_FPGA"): 2}
+
+
 def test_a_rebuild_keeps_the_cpus_that_it_can(lab: ro.Ledger) -> None:
     vm(lab, asked="NUMA_TOPOLOGY=1:dedicated=2")
     tracker(lab).claim("other", "box-0", "NUMA_TOPOLOGY=1:dedicated=3")
@@ -310,6 +317,9 @@ def test_who_is_deleted_on_the_way_leaves_nothing(lab: ro.Ledger) -> None:
     tracker(lab).move("vm", "box-1", LARGE, migration="m")
     assert tracker(lab).release("vm").by_provider() == {"box-1": ro.Amounts(LARGE)}
     assert not holdings(lab)
+    assert tracker(lab).revert_move("vm", "m").state is MoveState.REVERTED
+    with pytest.raises(exceptions.MoveReverted):
+        tracker(lab).confirm_move("vm", "m")
 
 
 def test_what_was_released_alone_can_be_confirmed_away(lab: ro.Ledger) -> None:

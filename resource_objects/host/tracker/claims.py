@@ -17,6 +17,7 @@ from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import OVERHEAD, Asked, page_sizes, unassigned
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Moves
+from resource_objects.ledger.feed import snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
 from resource_objects.resources import Amounts
@@ -129,7 +130,7 @@ class HostClaims:
     def plan(self, consumer: str, host: str, given: Any) -> HostClaim:
         """Return where something would go on a host; nothing is taken."""
         asked = self.asked(given)
-        found = asked.found or self._search(consumer, host, asked, limit=1)[0]
+        found = asked.found or self._search(consumer, host, asked)[0]
         name = names.consumer_name(consumer)
         return HostClaim(self, host, name, found.amounts, State.PLANNED, found=found)
 
@@ -168,38 +169,46 @@ class HostClaims:
 
     # --- how it is decided ---
 
-    def place(self, consumer: str, host: str, asked: Asked, take: _Take) -> Claim:
+    def place(
+        self, consumer: str, host: str, asked: Asked, take: _Take, *, replaces: bool = False
+    ) -> Claim:
         """Take what is asked of a host, all together.
 
         Amounts that the host gives itself the ledger decides as it writes. What it refuses so is
         searched in the tree of the host: children may give it, and if not the search says why.
+
+        :param replaces: whether the consumer gives back what it holds in the same write
         """
+        leaving = consumer if replaces else None
         if asked.found is not None:
             return take(asked.found)
         if asked.is_plain:
             try:
                 return take({host: asked.amounts})
             except (exceptions.CapacityException, exceptions.InvalidAmount) as refusal:
-                found = self._candidates(host, asked)
-                if not found:
-                    raise self._refused(consumer, found) from refusal
+                try:
+                    found = self._search(consumer, host, asked, leaving)
+                except exceptions.NoCandidates as told:
+                    raise told from refusal
                 return take(found)
-        return take(self._search(consumer, host, asked))
+        return take(self._search(consumer, host, asked, leaving))
 
     def _search(
-        self, consumer: str, host: str, asked: Asked, limit: int | None = None
+        self, consumer: str, host: str, asked: Asked, leaving: str | None = None
     ) -> Candidates:
-        found = self._candidates(host, asked)
+        """Return where it would go on a host, on which somebody may be taken for gone.
+
+        :raises NoCandidates: if it goes nowhere, with the reasons
+        """
+        if leaving is None:
+            snapshot = self._ledger.snapshot(at=host)
+        else:
+            snapshot = snapshot_without(self._ledger.backend, host, [leaving])
+        found = snapshot.candidates(asked.whole)
         if not found:
-            raise self._refused(consumer, found)
+            why = found.explain()
+            raise exceptions.NoCandidates(f"no room for {consumer}", why, why.reasons)
         return found
-
-    def _candidates(self, host: str, asked: Asked) -> Candidates:
-        return self._ledger.snapshot(at=host).candidates(asked.whole)
-
-    def _refused(self, consumer: str, found: Candidates) -> exceptions.NoCandidates:
-        why = found.explain()
-        return exceptions.NoCandidates(f"no room for {consumer}", why, why.reasons)
 
     # --- what somebody claimed already ---
 

@@ -22,7 +22,7 @@ import functools
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import Asked, unassigned
@@ -41,8 +41,20 @@ _LEAVING = "/migration"
 #: What ids of steps are made from, with the id of the migration.
 _STEPS = uuid.UUID("8a6f3a52-5b0e-4c39-9d55-0f6a4e1c7b21")
 
-#: Places what is asked of a host: ``place(consumer, host, asked, take)`` gives what ``take`` took.
-Place: TypeAlias = Callable[[str, str, Asked, Callable[[Any], Claim]], Claim]
+
+class Place(Protocol):
+    """Places what is asked of a host: what ``take`` took of what was found."""
+
+    def __call__(
+        self,
+        consumer: str,
+        host: str,
+        asked: Asked,
+        take: Callable[[Any], Claim],
+        *,
+        replaces: bool = False,
+    ) -> Claim: ...
+
 
 _Hosts: TypeAlias = Callable[[Claim], tuple[str, ...]]
 
@@ -248,7 +260,11 @@ class Moves:
         operation = _operation(migration, _Step.BEGIN)
         try:
             claim = self._place(
-                consumer, host, asked, lambda found: take(found=found, operation=operation)
+                consumer,
+                host,
+                asked,
+                lambda found: take(found=found, operation=operation),
+                replaces=state is MoveState.CONFIRMED,
             )
         except (
             exceptions.ConsumerExists,
@@ -447,7 +463,7 @@ class Moves:
                 tries -= 1
 
     def release(self, consumer: str) -> Claim:
-        """Give back all that a consumer holds, at both places if it is moving.
+        """Give back all that a consumer holds, at both places if it is moving: reverted to nothing.
 
         :raises ConsumerNotFound: if it holds nothing
         """
@@ -456,9 +472,11 @@ class Moves:
             kept = self._claims(consumer)
             if not kept:
                 raise exceptions.ConsumerNotFound(consumer)
+            leaving = kept.get(migration_of(consumer))
+            operation = None if leaving is None else _operation(leaving.id, _Step.REVERT)
             orders = [ConsumerOrder.release(name, one.generation) for name, one in kept.items()]
             try:
-                claims = self._ledger.apply(Plan(orders=tuple(orders)))
+                claims = self._ledger.apply(Plan(orders=tuple(orders)), operation=operation)
                 return next((one for one in claims if one.consumer == consumer), claims[0])
             except exceptions.StaleConsumer:
                 if tries <= 0:

@@ -329,6 +329,8 @@ class ResourceTracker:
     def release(self, consumer: str) -> Claim:
         """Give back all that a consumer holds, and what its move holds, in one transaction.
 
+        The move counts as reverted then.
+
         :returns: what the consumer held
         :raises ConsumerNotFound: if it holds nothing
         """
