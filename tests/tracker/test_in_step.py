@@ -77,6 +77,28 @@ def test_statements_do_not_grow_with_the_hosts(sqlite_url: Callable[[str], str])
     assert counts[1][0] <= counts[0][0] + 5
 
 
+def _with_devices(count: int) -> Agent:
+    def edit(tree: Provider) -> None:
+        tree.update(inventories=ro.Inventories("VCPU=8"), children=[])
+        found = [
+            ro.Device(f"0000:{place:02x}:00.0", "10de", "2330", resource_class="PGPU")
+            for place in range(3)
+        ]
+        tree.add_parts("DEVICES", ro.PCIInventory(found))
+
+    return Agent(**{f"gpu-{number}": edit for number in range(count)})
+
+
+def test_hosts_with_devices_are_read_together(ledger: ro.Ledger, asked: Counter[str]) -> None:
+    """By a tracker that was started again: the trees at once, and who holds what of them."""
+    driver = _with_devices(12)
+    ResourceTracker(ledger, driver).update_available_resource()
+    ledger.claim("vm", {"gpu-3": "DEVICES=2*PGPU"})
+    asked.clear()
+    assert not ResourceTracker(ledger, driver).update_available_resource()
+    assert (asked["read"], asked["commit"]) == (2, 0)
+
+
 def test_one_changed_host_of_many_is_all_that_is_read(
     ledger: ro.Ledger, asked: Counter[str]
 ) -> None:
@@ -423,3 +445,16 @@ def test_overhead_is_claimed_with_the_rest_and_given_back_with_it(ledger: ro.Led
         tracker.claim("other", "box", "VCPU=1,MEMORY_MB=400")
     claim.revert()
     assert ledger.provider("box").inventories["MEMORY_MB"].used == 0
+
+
+@pytest.mark.parametrize("wrong", [{"MEMORY_MB": 0.5}, "SPAGHETTI=1", {"DISK_GB": 512 / 1024}])
+def test_overhead_that_cannot_be_is_no_claim(ledger: ro.Ledger, wrong: Any) -> None:
+    class Wrong(Agent):
+        def overhead(self, request: ro.Amounts) -> Any:
+            return wrong
+
+    tracker = ResourceTracker(ledger, Wrong(box="VCPU=8,MEMORY_MB=1024,DISK_GB=10"))
+    tracker.update_available_resource()
+    with pytest.raises(ro.exceptions.InvalidInput):
+        tracker.claim("vm", "box", "VCPU=2")
+    assert not list(ledger.consumers())
