@@ -743,7 +743,7 @@ def test_who_is_killed_has_moved_everything_or_nothing(url: str) -> None:
         for (who, place, kind), amount in after.items()
     }
     found = []
-    for statements in itertools.count(step=3):
+    for statements in itertools.count(step=1 if examples(100) == 100 else 5):
         process = processes().Process(target=_killed_after, args=(url, statements))
         process.start()
         process.join(60)
@@ -754,5 +754,5 @@ def test_who_is_killed_has_moved_everything_or_nothing(url: str) -> None:
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
-    assert found.count(before) > 2
+    assert found.count(before) > 1
     assert found[-1] == after

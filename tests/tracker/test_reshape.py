@@ -540,7 +540,7 @@ def test_an_agent_that_is_killed_while_it_reshapes_starts_again(everywhere_url: 
         for (who, place, kind), amount in before.items()
     }
     found = []
-    for statements in itertools.count(step=5):
+    for statements in itertools.count(step=3 if examples(100) == 100 else 8):
         process = processes().Process(target=_killed_after, args=(everywhere_url, statements))
         process.start()
         process.join(60)
@@ -551,5 +551,5 @@ def test_an_agent_that_is_killed_while_it_reshapes_starts_again(everywhere_url: 
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
-    assert found.count(before) > 2
+    assert found.count(before) > 1
     assert found[-1] == after
