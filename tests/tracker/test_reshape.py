@@ -304,6 +304,20 @@ def test_what_does_not_add_up_is_a_finding(
     assert held(ledger) == before
 
 
+def test_what_a_migration_holds_goes_along_under_its_name(ledger: ro.Ledger) -> None:
+    driver, tracker = four_guests(ledger)
+    ledger.sync(Provider("away", "VCPU=16,VGPU=8"))
+    ledger.move("vm-1", {"away": "VCPU=2,VGPU=1"}, leaving="migration-7")
+    driver.nested.add("box")
+    [finding] = tracker.update_available_resource().findings
+    assert isinstance(finding.error, exceptions.InvalidPlan)
+    assert set(finding.error.consumers) == {"vm-1", "migration-7"}
+    driver.owners["box"]["migration-7"] = driver.owners["box"].pop("vm-1")
+    assert not tracker.update_available_resource().findings
+    assert held(ledger)["migration-7", "box/gpu1", "VGPU"] == 1
+    assert held(ledger)["vm-1", "away", "VGPU"] == 1
+
+
 class Odd(GPUs):
     """It returns something else than moves."""
 
