@@ -213,6 +213,9 @@ def _parsed(subject: str, text: object, root: str) -> Element:
     except expat.ExpatError as error:
         what = expat.ErrorString(error.code)
         raise DiscoveryError(subject, f"line {error.lineno}: {what}; expected XML") from None
+    except UnicodeEncodeError as error:
+        letter = error.object[error.start : error.end]
+        raise DiscoveryError(subject, f"{letter!r} is no character; expected XML") from None
     found = builder.close()
     if found.tag != root:
         raise DiscoveryError(subject, f"the root is <{found.tag}>; expected <{root}>")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
 from resource_objects.host import discover, provider_tree
@@ -219,6 +221,7 @@ REFUSED = {
     "no text": (None, "expected XML text"),
     "bytes": (b"<capabilities/>", "expected XML text"),
     "no XML": ("{}", "line 1: not well-formed"),
+    "half a character": ("<capabilities>\ud800</capabilities>", r"'\\ud800' is no character"),
     "an entity bomb": (BOMB, "line 2: no document type"),
     "an external entity": (EXTERNAL, "line 1: no document type"),
     "a known entity that is none": ("<capabilities>&x;</capabilities>", "line 1: undefined entity"),
@@ -261,3 +264,36 @@ def test_a_libvirt_that_does_not_answer_is_named() -> None:
 def test_what_is_no_connection_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"libvirt connection: got 'qemu:///system'"):
         read_machine("qemu:///system")  # type: ignore[arg-type]
+
+
+#: What may come to stand anywhere in a text.
+BITS = [
+    "",
+    "<",
+    ">",
+    "'",
+    "0",
+    "-1",
+    "9" * 30,
+    "\0",
+    "é",
+    "\ud800",
+    "<cell id='0'/>",
+    "&lt;",
+    "]]>",
+]
+
+
+@given(
+    text=st.sampled_from([GOOD, *devices(HOST)]),
+    changes=st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 40), st.sampled_from(BITS))),
+)
+def test_damaged_text_is_a_machine_or_one_error(
+    text: str, changes: list[tuple[int, int, str]]
+) -> None:
+    for place, length, bit in changes:
+        at = place % (len(text) + 1)
+        text = text[:at] + bit + text[at + length :]
+    assert parse_machine(GOOD, [text]).cpus == HOST.cpus
+    with contextlib.suppress(DiscoveryError):
+        assert parse_machine(text).cpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from typing import Any
 
@@ -269,6 +270,29 @@ def test_a_file_with_a_fault_is_refused_naming_its_line(case: str) -> None:
         ProviderConfiguration.parse(text, file="f.yaml")
     assert str(raised.value).startswith("f.yaml, ")
     assert expected in str(raised.value)
+
+
+@given(
+    text=st.sampled_from([OF_NOVA, OF_SPECIFICATION]),
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, 2000),
+            st.integers(0, 20),
+            st.sampled_from(
+                ["", ":", "- ", "{", "]", "\n", "\0", "'", "9" * 30, "é", "\ud800", "~"]
+            ),
+        )
+    ),
+)
+def test_damaged_text_is_a_configuration_or_one_error(
+    text: str, changes: list[tuple[int, int, str]]
+) -> None:
+    for place, length, bit in changes:
+        at = place % (len(text) + 1)
+        text = text[:at] + bit + text[at + length :]
+    with contextlib.suppress(InvalidConfiguration):
+        found = ProviderConfiguration.parse(text)
+        assert ProviderConfiguration.parse(str(found)) == found
 
 
 def written(folder: pathlib.Path, **files: str) -> pathlib.Path:
