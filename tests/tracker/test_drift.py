@@ -150,3 +150,41 @@ def test_who_does_not_know_says_none_and_who_fails_is_told(
 
 def test_a_host_that_the_ledger_does_not_have_is_left_out(ledger: ro.Ledger, driver: Agent) -> None:
     assert not ResourceTracker(ledger, driver).drift()
+
+
+def test_who_has_parts_of_a_host_is_compared_in_counts(ledger: ro.Ledger) -> None:
+    cells = [ro.HostCell(n, shared=range(4 * n, 4 * n + 4), memory_mb=512) for n in (0, 1)]
+    gpu = ro.Device("0000:01:00.0", "10de", "2330", resource_class="PGPU")
+
+    def edit(tree: ro.Provider) -> None:
+        tree.update(inventories=ro.Inventories("VCPU=8,MEMORY_MB=1024"), children=[])
+        tree.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+        tree.add_parts("DEVICES", ro.PCIInventory([gpu]))
+
+    driver = Agent(box=edit)
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    tracker.claim("vm", "box", "NUMA_TOPOLOGY=2:shared=4:memory=512,DEVICES=PGPU")
+    for same in (
+        "VCPU=4,MEMORY_MB=512,PGPU=1",
+        "VCPU=4,MEMORY_MB=512,DEVICES=PGPU",
+        "NUMA_TOPOLOGY=2:shared=4:memory=512,DEVICES=PGPU",
+    ):
+        driver.running["box"] = {"vm": same}
+        assert not tracker.drift()
+    for other in ("VCPU=4,MEMORY_MB=512", "VCPU=3,MEMORY_MB=512,DEVICES=PGPU"):
+        driver.running["box"] = {"vm": other}
+        found = tracker.drift()
+        assert [one.kind for one in found.findings] == [K.DIFFERS]
+        assert not found.plan, "nobody can say of which cell it has less"
+
+
+def test_drift_that_is_not_there_costs_one_read(
+    ledger: ro.Ledger, tracker: ResourceTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[object] = []
+    read = ledger.backend.read
+    monkeypatch.setattr(ledger.backend, "read", lambda *a, **k: reads.append(a) or read(*a, **k))
+    monkeypatch.setattr(ledger.backend, "held_by", None)
+    assert not tracker.drift()
+    assert reads == [("box", "lab")]

@@ -97,13 +97,12 @@ def drift_of(
     columns = ledger.backend.read(*running)
     kept = _trees(columns)
     holders = _holders(columns)
-    among = {name for some in running.values() for name in some}
-    among.update(name for host in running if host in kept for name in holders[kept[host].uuid])
-    records = ledger.backend.held_by({*among, *map(migration_of, among)})
+    looked = [(kept[host], runs) for host, runs in running.items() if host in kept]
+    suspects = {name for tree, runs in looked for name in _suspects(tree, runs, holders[tree.uuid])}
+    records = ledger.backend.held_by({*suspects, *map(migration_of, suspects)}) if suspects else {}
     compared = _Compared(records, before)
-    for host, runs in running.items():
-        if host in kept:
-            compared.compare(kept[host], runs, holders[kept[host].uuid])
+    for tree, runs in looked:
+        compared.compare(tree, runs, holders[tree.uuid])
     plan = Plan(orders=compared.orders, names={one.uuid: one.host for one in kept.values()})
     return HostDrift((*findings, *compared.findings), plan)
 
@@ -132,16 +131,38 @@ def _trees(columns: Columns) -> dict[str, _Tree]:
     }
 
 
-def _holders(columns: Columns) -> Mapping[str, set[str]]:
-    """Return who holds something of each tree, by the uuid of its root."""
+def _holders(columns: Columns) -> Mapping[str, Mapping[str, dict[str, int]]]:
+    """Return ``{uuid of a root: {consumer: {class: amount}}}`` of all that is held."""
     given = columns.providers
     root_of = dict(zip(given.provider_id, given.root_id, strict=True))
     uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
-    found: dict[str, set[str]] = defaultdict(set)
-    allocations = columns.allocations
-    for number, consumer in zip(allocations.provider_id, allocations.consumer, strict=True):
-        found[uuid_of[root_of[number]]].add(consumer)
+    found: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
+        held = found[uuid_of[root_of[number]]][consumer]
+        held[kind] = held.get(kind, 0) + amount
     return found
+
+
+def _suspects(
+    tree: _Tree, running: Mapping[str, Amounts | None], holders: Mapping[str, dict[str, int]]
+) -> Iterator[str]:
+    """Yield those of a host who may have drifted; of all others nothing more is read."""
+    yield from running.keys() ^ holders.keys()
+    for name in running.keys() & holders.keys():
+        amounts = running[name]
+        if amounts is not None and _differ(tree, amounts, holders[name]):
+            yield name
+
+
+def _differ(tree: _Tree, amounts: Amounts, held: Mapping[str, int]) -> bool:
+    """Return whether somebody runs with other amounts than it holds.
+
+    Of a topology or devices only those counts are compared that are said beside them.
+    """
+    runs = _summed(_counted(tree, amounts))
+    if all(isinstance(amount, IntegerAmount) for _, amount in amounts.by_name()):
+        return runs != held
+    return any(held.get(name) != amount for name, amount in runs.items())
 
 
 class _Compared:
@@ -161,20 +182,24 @@ class _Compared:
         return tuple(self._orders.values())
 
     def compare(
-        self, tree: _Tree, running: Mapping[str, Amounts | None], holders: Iterable[str]
+        self,
+        tree: _Tree,
+        running: Mapping[str, Amounts | None],
+        holders: Mapping[str, dict[str, int]],
     ) -> None:
         """Say what differs on a host."""
-        holding = {name: self._records[name] for name in holders if name in self._records}
-        for name in sorted(holding.keys() - running.keys()):
-            if self._is_orphan(tree, holding[name]):
-                self._orphan(tree, holding[name])
-        for name in sorted(running):
+        suspects = set(_suspects(tree, running, holders))
+        for name in sorted(suspects.difference(running)):
+            record = self._records.get(name)
+            if record is not None and self._is_orphan(tree, record):
+                self._orphan(tree, record)
+        for name in sorted(suspects.intersection(running)):
             record, amounts = self._records.get(name), running[name]
             if record is None:
                 self._unknown(tree, name, amounts)
-            elif name in holding:
-                self._same(tree, record, amounts)
-            elif migration_of(name) not in holding:
+            elif amounts is not None and name in holders:
+                self._differs(tree, record, amounts)
+            elif migration_of(name) not in holders:
                 where = ", ".join(sorted({use.provider or use.key[0] for use in record.held}))
                 self._tell(tree, FindingKind.ELSEWHERE, name, f"runs here, and holds of {where}")
 
@@ -207,14 +232,9 @@ class _Compared:
             self._orders.setdefault(name, order)
         self._tell(tree, FindingKind.UNKNOWN_CONSUMER, name, said)
 
-    def _same(self, tree: _Tree, record: ConsumerRecord, amounts: Amounts | None) -> None:
-        if amounts is None:
-            return
-        held = Amounts(_summed(use for use in record.held if use.key[0] in tree.uuids))
-        runs = Amounts(_summed(_counted(tree, amounts)))
-        if held == runs:
-            return
-        said = f"holds {held or 'nothing'} and runs with {runs}"
+    def _differs(self, tree: _Tree, record: ConsumerRecord, amounts: Amounts) -> None:
+        held = _said(use for use in record.held if use.key[0] in tree.uuids)
+        said = f"holds {held or 'nothing'} and runs with {_said(_counted(tree, amounts))}"
         self._tell(tree, FindingKind.DIFFERS, record.consumer, said)
         if any(use.key[0] != tree.uuid or use.units for use in record.held):
             return  # nobody can say of which cell or device it has more or less
