@@ -296,6 +296,7 @@ def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
         ({"reading": lambda: BOX, "options": {"root": "/"}}, "options: got"),
         ({"keep_seconds": -1}, "keep_seconds: got -1"),
         ({"keep_seconds": 0.5}, "keep_seconds: got 0.5"),
+        ({"rules": ["10de=PGPU"]}, "device rule: got '10de=PGPU'"),
         ({"sockets": 2}, "setting of the machine driver: got 'sockets'"),
         ({"name": ""}, "provider name"),
         ({"uuid": "box"}, "uuid: got 'box'"),
@@ -304,6 +305,14 @@ def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
 def test_what_a_machine_driver_is_not_given_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         make_driver("machine", **options)
+
+
+def test_rules_may_come_from_a_generator() -> None:
+    driver = MachineDriver(Reading(BOX), rules=(rule for rule in RULES))
+    for _ in range(2):
+        tree = ro.Provider("box")
+        driver.update_provider_tree(tree, driver.get_available_resource("box"))
+        assert len(tree.children) == 2
 
 
 def test_a_machine_that_cannot_be_read_is_a_finding(ledger: ro.Ledger) -> None:

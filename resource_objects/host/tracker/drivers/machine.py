@@ -32,6 +32,7 @@ from resource_objects.host.devices import machine_devices
 from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
 from resource_objects.host.model import TreeSettings, is_discovered, provider_tree
+from resource_objects.host.rules import read_rules
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import kept_classes
@@ -57,6 +58,7 @@ class MachineDriver(Driver):
         ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
         ``reserved_pages``, ``physnets``, ``tunneled``
     :raises InvalidInput: for a setting that there is not, and what else is none of these
+    :raises InvalidRule: if a rule does not parse
 
     >>> from resource_objects.host.facts import MIB, Core, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
@@ -98,7 +100,12 @@ class MachineDriver(Driver):
         self._options = dict(options or {})
         self._uuid = None if uuid is None else names.uuid_text(uuid)
         self._keep_seconds = keep_seconds
-        self._settings = settings
+        # read once: rules that are wrong are refused here, and a generator ends
+        self._settings: TreeSettings = {
+            **settings,
+            "rules": read_rules(settings.get("rules", ())),
+            "tunneled": tuple(settings.get("tunneled", ())),
+        }
         self._read: tuple[float, Machine] | None = None
         self._unused: tuple[Machine, Machine] | None = None  # as it was read, and without use
 
