@@ -198,6 +198,12 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
     taken = units_taken(parts)
     for part in parts:
         own, withheld = _devices(part.description)
+        if len(own) == 1 and not withheld and _is_idle(part, own[0], taken):
+            name = part_name(own[0])
+            if name not in seen:
+                seen.add(name)
+                devices.append(own[0])
+                continue
         names = set(map(part_name, own))
         if len(names) != 1 or names & seen:
             raise exceptions.InvalidInventory(
@@ -210,6 +216,25 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
         devices += _with_traits(own, part.traits)
         usage += _usage(part, own, dict(withheld), taken).values()
     return GatheredDevices(devices, usage)
+
+
+def _is_idle(part: KeptPart, device: Device, taken: Collection[str]) -> bool:
+    """Return whether a part is one device of which nothing is used, as most are when one is taken.
+
+    What is asked here in one look, the rest of :func:`from_parts` asks step by step.
+    """
+    if len(part.records) != 1 or device.can_be_split:
+        return False
+    record = part.records[0]
+    return (
+        record.resource_class == device.resource_class
+        and record.total == 1
+        and record.capacity - record.used >= 1
+        and part.left.get(record.resource_class, 1) >= 1
+        and (part.traits is None or part.traits == device.traits)
+        and device.address not in taken
+        and device.parent not in taken
+    )
 
 
 @functools.lru_cache(maxsize=4096)  # hosts are read often
