@@ -424,9 +424,9 @@ class Reason:
     that was asked for, or the level of :attr:`Rule.NEAR`, or several conditions in words.
     ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
     group of the request that it is about, or several, with commas between. ``disabled`` says why
-    ``where`` is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for :attr:`Rule.NOT_WHOLE`
-    who has how much of which device, as ``(consumer, provider, parts, of how many)``, and
-    ``holders`` who has whole ones.
+    ``where``, or ``unit`` of it, is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for
+    :attr:`Rule.NOT_WHOLE` who has how much of which device, as ``(consumer, provider, parts, of how
+    many)``, and ``holders`` who has whole ones.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -508,7 +508,7 @@ class Reason:
 
     def _finding(self) -> str:
         if self.disabled is not None:
-            return str(self.disabled)
+            return f"{self.unit} {self.disabled}" if self.unit else str(self.disabled)
         if self.rule is Rule.NOT_WHOLE:
             return self._not_whole()
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)

@@ -275,6 +275,7 @@ class Ledger:
         provider: str,
         *,
         reason: str,
+        unit: str | None = None,
         until: datetime.datetime | None = None,
         operation: str | None = None,
     ) -> ListedProvider:
@@ -289,10 +290,14 @@ class Ledger:
 
         :param provider: name or uuid: of a host, of a device (``host0/0000:81:00.0``: with the
             functions split off it), of a pool
+        :param unit: the address of a device that the provider keeps, such as a virtual function of
+            its card: then it alone is out of service. Nobody is given it, who asks for a count
+            finds one less, and nobody is given the whole card; the rest goes on
         :param reason: why, in one line
         :param until: when it ends by itself, by the clock of the ledger; None: by :meth:`enable`
         :returns: the provider as it is now, as :meth:`providers` gives it
         :raises ProviderNotFound: if it is not there
+        :raises UnitNotFound: if it keeps no device of that address
         :raises InvalidName: for a reason that is no line of text
         :raises InvalidField: if the end is no moment with its time zone, or is over
 
@@ -306,24 +311,30 @@ class Ledger:
         0
         None
         """
-        return self._service.disable(provider, reason, until, operation)
+        return self._service.disable(provider, reason, until, operation, unit)
 
-    def enable(self, provider: str, *, operation: str | None = None) -> ListedProvider:
+    def enable(
+        self, provider: str, *, unit: str | None = None, operation: str | None = None
+    ) -> ListedProvider:
         """Put a provider into service again; one that is in service stays so.
 
         Below a host that is disabled itself it still gives nothing.
 
         :param provider: name or uuid
+        :param unit: as for :meth:`disable`; where the provider is disabled as a whole it still
+            gives nothing
         :returns: the provider as it is now, as :meth:`providers` gives it
         :raises ProviderNotFound: if it is not there
+        :raises UnitNotFound: if it keeps no device of that address
         """
-        return self._service.enable(provider, operation)
+        return self._service.enable(provider, operation, unit)
 
     def drain(
         self,
         provider: str,
         *,
         reason: str | None = None,
+        unit: str | None = None,
         until: datetime.datetime | None = None,
         operation: str | None = None,
     ) -> Drained:
@@ -334,11 +345,13 @@ class Ledger:
 
         :param provider: name or uuid
         :param reason: as for :meth:`disable`; None: it is disabled already
+        :param unit: as for :meth:`disable`: told is who has it
         :param until: as for :meth:`disable`
         :raises InvalidField: if no reason is given and it is in service
         :raises ProviderNotFound: if it is not there
+        :raises UnitNotFound: if it keeps no device of that address
         """
-        return self._service.drain(provider, reason, until, operation)
+        return self._service.drain(provider, reason, until, operation, unit)
 
     # --- taking and giving back ---
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions
@@ -34,7 +34,9 @@ from resource_objects.providers.located import (
     LocatedView,
     LocatedViews,
     cells_first,
+    disabled_units,
     fit_jointly,
+    free_of,
     located_amounts,
     near_to,
 )
@@ -49,6 +51,7 @@ _DECIDED_BY_THE_WRITE = frozenset(
 )
 
 _NOTHING: Mapping[tuple[int, str], int] = FrozenDict()
+_NO_UNITS: Mapping[int, Collection[str]] = FrozenDict()
 
 #: How many units are named at most where one is not found.
 _SHOWN = 16
@@ -87,7 +90,8 @@ class Placer:
         :param leaving: the consumers that give back what they hold in the same write. If that is
             what is asked it stays where it is
         :param limits: where they can be within these, they are put there; where they cannot, the
-            write refuses what goes beyond one, and names it
+            write refuses what goes beyond one, and names it. So it is with units that are disabled
+            alone: it is done without them if that can be
         :raises CapacityException: if they do not fit, with who holds what
         :raises ForeignAmount: if one is assigned to what the host does not have
         :raises InvalidAmount: if one is asked of what is no host; or units are named that are not
@@ -106,10 +110,12 @@ class Placer:
         ground = without_consumers(columns, *leaving) if leaving else columns
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
-        held_back = _held_back(columns, limits) if limits else {}
+        held_back = Counter(_held_back(columns, limits) if limits else {})
+        counts, out = free_of(disabled_units(ground))
+        held_back.update(counts)
         if held_back:
             with contextlib.suppress(exceptions.CapacityException):
-                return _Placing(columns, ground, held_back).every(demands, leaving)
+                return _Placing(columns, ground, held_back, out).every(demands, leaving)
         return _Placing(columns, ground).every(demands, leaving)
 
     def with_units(self, demand: Demand, consumer: str) -> Demand:
@@ -165,12 +171,20 @@ class _Placing:
     """Places located amounts in trees, one demand after the other."""
 
     def __init__(
-        self, kept: Columns, ground: Columns, held_back: Mapping[tuple[int, str], int] = _NOTHING
+        self,
+        kept: Columns,
+        ground: Columns,
+        held_back: Mapping[tuple[int, str], int] = _NOTHING,
+        out: Mapping[int, Collection[str]] = _NO_UNITS,
     ) -> None:
-        """:param held_back: what limits leave of no inventory, by provider's number and class"""
+        """:param held_back: what limits, and units that are disabled alone, leave of no inventory,
+        by provider's number and class
+
+        :param out: those units, by provider's number
+        """
         self._kept = kept
         self._ground = ground
-        self._views = LocatedViews(ground, held_back)
+        self._views = LocatedViews(ground, held_back, out)
         given = kept.providers
         self._roots = dict(zip(given.provider_id, given.root_id, strict=True))
         self._names = dict(zip(given.provider_id, given.name, strict=True))

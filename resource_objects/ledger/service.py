@@ -1,4 +1,4 @@
-"""Which providers are out of service: disable, enable, drain."""
+"""Which providers, and units of theirs, are out of service: disable, enable, drain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resource_objects.providers.orders import Write
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drained:
-    """A provider that is out of service, and who still holds something there or below it.
+    """A provider or unit that is out of service, and who still holds something there or below it.
 
     False once nobody does. ``str()`` tells them, a line each.
     """
@@ -27,6 +27,7 @@ class Drained:
     provider: str
     disabled: Disabled | None  #: None: somebody enabled it meanwhile, or its time is over
     consumers: tuple[Consumer, ...]
+    unit: str | None = None  #: the unit of it that is meant alone
 
     def __bool__(self) -> bool:
         return bool(self.consumers)
@@ -41,6 +42,7 @@ class Drained:
         """Return plain data for JSON."""
         return {
             "provider": self.provider,
+            **({} if self.unit is None else {"unit": self.unit}),
             "disabled": None if self.disabled is None else self.disabled.to_dict(),
             "consumers": [one.name for one in self.consumers],
         }
@@ -48,7 +50,8 @@ class Drained:
     def __str__(self) -> str:
         said = "enabled" if self.disabled is None else str(self.disabled)
         left = [f"  {one}" for one in self.consumers] or ["  nobody is there"]
-        return "\n".join([f"{self.provider}: {said}", *left])
+        what = "" if self.unit is None else f"{self.unit} "
+        return "\n".join([f"{self.provider}: {what}{said}", *left])
 
 
 class Service:
@@ -64,13 +67,16 @@ class Service:
         reason: str,
         until: datetime.datetime | None,
         operation: str | None,
+        unit: str | None = None,
     ) -> ListedProvider:
         said = names.label(reason, "reason")
         end = None if until is None else moment("until", until)
-        return self._write("disable", provider, said, end, operation)
+        return self._write("disable", provider, said, end, operation, unit)
 
-    def enable(self, provider: str, operation: str | None) -> ListedProvider:
-        return self._write("enable", provider, None, None, operation)
+    def enable(
+        self, provider: str, operation: str | None, unit: str | None = None
+    ) -> ListedProvider:
+        return self._write("enable", provider, None, None, operation, unit)
 
     def drain(
         self,
@@ -78,16 +84,18 @@ class Service:
         reason: str | None,
         until: datetime.datetime | None,
         operation: str | None,
+        unit: str | None = None,
     ) -> Drained:
         if reason is None:
             listed = self._listed(names.provider_key(provider))
-            if listed.disabled is None:
-                raise exceptions.InvalidField("reason", None, f"why, as {listed.name} is enabled")
+            if _facts(listed, unit) is None:
+                what = listed.name if unit is None else f"{unit} of {listed.name}"
+                raise exceptions.InvalidField("reason", None, f"why, as {what} is enabled")
             if until is not None:
                 raise exceptions.InvalidField("until", until, "a reason beside it")
         else:
-            listed = self.disable(provider, reason, until, operation)
-        return Drained(listed.name, listed.disabled, tuple(self._there(listed)))
+            listed = self.disable(provider, reason, until, operation, unit)
+        return Drained(listed.name, _facts(listed, unit), tuple(self._there(listed, unit)), unit)
 
     def _write(
         self,
@@ -96,13 +104,17 @@ class Service:
         reason: str | None,
         until: datetime.datetime | None,
         operation: str | None,
+        unit: str | None,
     ) -> ListedProvider:
         key = names.provider_key(provider)
-        doing, done = self._store.begin(operation, kind, key)
+        if unit is not None:
+            names.label(unit, "unit")
+        subject = key if unit is None else f"{key} {unit}"[: names.MAX_CONSUMER_NAME]
+        doing, done = self._store.begin(operation, kind, subject)
         if done is None:
             uuid = self._store.uuids([key])[key]
-            order = DisableOrder(uuid, reason, until)
-            self._store.backend.commit(Write(doing, kind, key, disabling=(order,)))
+            order = DisableOrder(uuid, reason, until, unit)
+            self._store.backend.commit(Write(doing, kind, subject, disabling=(order,)))
         return self._listed(key)
 
     def _listed(self, key: str) -> ListedProvider:
@@ -111,10 +123,16 @@ class Service:
             return listed
         raise exceptions.ProviderNotFound(key)
 
-    def _there(self, listed: ListedProvider) -> Iterator[Consumer]:
-        """Yield who holds something at a provider or below it."""
+    def _there(self, listed: ListedProvider, unit: str | None) -> Iterator[Consumer]:
+        """Yield who holds something at a provider or below it, or who has a unit of it."""
         inside = {one.uuid for one in self._reader.provider(listed.uuid).walk()}
         wanted = ConsumerFilter(tree=listed.uuid)
         for one in self._reader.consumers(wanted, None, None):
-            if any(held.provider_uuid in inside for held in one.allocations):
+            here = (held for held in one.allocations if held.provider_uuid in inside)
+            if any(unit is None or unit in held.units for held in here):
                 yield one
+
+
+def _facts(listed: ListedProvider, unit: str | None) -> Disabled | None:
+    """Return why a provider, or a unit of it, is out of service."""
+    return listed.disabled if unit is None else listed.disabled_units.get(unit)

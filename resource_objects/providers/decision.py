@@ -13,6 +13,7 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.names import natural_order
+from resource_objects.providers.disabled import Disabled
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
@@ -103,3 +104,8 @@ def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 def by_amount(held: tuple[str, Any]) -> tuple[Any, ...]:
     """Return a sort key of holders: the largest first, then by name in natural order."""
     return -held[1], natural_order(held[0])
+
+
+def unit_disabled(unit: str, disabled: Disabled, where: str) -> Reason:
+    """Return the reason that a unit which is out of service alone is not given."""
+    return Reason(Rule.DISABLED, 1, 0, 0, where=where, unit=unit, disabled=disabled)

@@ -1,8 +1,13 @@
-"""Providers that are out of service: why, by whom, since when and until when.
+"""Providers and single units that are out of service: why, by whom, since when and until when.
 
 A provider that is disabled gives nothing, and nobody below it does: no search finds it and no claim
 takes of it. What is held there stays held; it can be confirmed, renewed, released and moved away.
 It is no part of a definition: a sync neither says nor changes it.
+
+A device is a unit of the provider that keeps it, and can be disabled alone: a virtual function
+while its card goes on. Nobody is given such a unit while it is free; who asks for a count finds one
+less of its class, and who asks for the physical function that it is split off finds that one used
+up. It is known by its provider and address, so it stays where the device goes away and comes back.
 
 Placement's users know it as the trait ``COMPUTE_STATUS_DISABLED`` of the compute node, which
 :func:`~resource_objects.search.fleet_build.read` and the lists derive; it is never kept.
@@ -12,11 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from resource_objects import base, exceptions, fields, names
 
+#: So many units are named at most where one is not found.
+_SHOWN = 16
 #: The trait by which others know a provider that is disabled.
 TRAIT = "COMPUTE_STATUS_DISABLED"
 #: Until when something is disabled that is disabled until somebody enables it.
@@ -67,20 +74,24 @@ class Disabled(base.ResourceObject, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DisableOrder:
-    """What a write says of whether a provider is in service.
+    """What a write says of whether a provider is in service, or one unit of it alone.
 
     ``reason`` disables it, also with another reason or end than before; it then stays disabled
-    since when it was. None enables it. ``until`` is to come by the ledger's clock.
+    since when it was. None enables it. ``until`` is to come by the ledger's clock. ``unit`` is the
+    address of a device that the provider keeps; None: the provider with all below it.
 
-    :raises InvalidName: for a reason that is no text of one line
+    :raises InvalidName: for a reason or a unit that is no text of one line
     :raises InvalidField: for an end without a reason, or one that is no moment in UTC
     """
 
     provider_uuid: str
     reason: str | None = None
     until: datetime.datetime | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is not None:
+            names.label(self.unit, "unit")
         if self.reason is not None:
             names.label(self.reason, "reason")
         elif self.until is not None:
@@ -90,11 +101,29 @@ class DisableOrder:
         ):
             raise exceptions.InvalidField("until", self.until, "a datetime in datetime.UTC")
 
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What it is about: the provider's uuid, and the unit."""
+        return self.provider_uuid, self.unit
+
+    def require_unit(self, units: Collection[str], where: str) -> None:
+        """Raise unless a unit is one that can be disabled alone.
+
+        :param units: those of the provider that can
+        :param where: what the provider is called
+        :raises UnitNotFound: if it is none of them
+        """
+        if self.unit is not None and self.unit not in units:
+            few = ", ".join(sorted(units)[:_SHOWN])
+            has = f"has the devices {few}" if few else "has no devices: these alone can be"
+            raise exceptions.UnitNotFound(self.unit, f"{where} {has}")
+
     def __str__(self) -> str:
+        what = "" if self.unit is None else f"{self.unit} "
         if self.reason is None:
-            return "enabled"
+            return f"{what}enabled"
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
-        return f"disabled{until}: {self.reason}"
+        return f"{what}disabled{until}: {self.reason}"
 
     def carried_out(
         self, kept: Disabled | None, by: str | None, now: datetime.datetime
@@ -114,15 +143,30 @@ class DisableOrder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DisabledChange:
-    """What became of a provider, as the change feed tells it; None: it was enabled."""
+    """What became of a provider, or of a unit of it, as the change feed tells it.
+
+    ``disabled`` is None where it was enabled.
+    """
 
     provider_uuid: str
     disabled: Disabled | None = None
+    unit: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         said = None if self.disabled is None else self.disabled.to_dict()
-        return {"provider_uuid": self.provider_uuid, "disabled": said}
+        found: dict[str, Any] = {"provider_uuid": self.provider_uuid, "disabled": said}
+        return found if self.unit is None else {**found, "unit": self.unit}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisabledUnit:
+    """A unit that is out of service alone: of which class it is, why, and whether it is free."""
+
+    unit: str
+    resource_class: str
+    disabled: Disabled
+    is_free: bool
 
 
 def ends_of(

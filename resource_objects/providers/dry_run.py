@@ -25,7 +25,8 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     kept_of,
 )
-from resource_objects.providers.disabled import FOREVER, Disabled
+from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
+from resource_objects.providers.located import classes_of_units
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
@@ -63,12 +64,17 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
         holders=lambda keys: _holders(columns, places, keys),
         takers=lambda units: _takers(columns, units),
         out_of_service=lambda uuids: _out_of_service(wanted, columns, uuids),
+        disabled_units=lambda uuids: _disabled_units(wanted, columns, uuids),
     )
     _check_removed(changes, places, settlement)
     stays = wanted.keys() - {one.uuid for one in changes.removals}
+    known = _units_by_uuid(columns)
     for said in plan.disabling:
         if said.provider_uuid not in stays:
             raise exceptions.ProviderNotFound(said.provider_uuid)
+        definition = wanted[said.provider_uuid]
+        if said.unit is not None and said.unit not in known.get(said.provider_uuid, {}):
+            said.require_unit(_classes_of(definition), definition.name)
     return settlement
 
 
@@ -214,6 +220,7 @@ def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
         for uuid in (wanted if columns.disabled else ())
         if _out_of_service(wanted, columns, [uuid])
     }
+    units = _units_by_uuid(columns)
     used: dict[Key, int] = defaultdict(int)
     for held in holdings(columns).values():
         for key, delta in held.items():
@@ -226,6 +233,7 @@ def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
             dataclasses.replace(record, used=used[uuid, record.resource_class]),
             tuple(shares.get((uuid, record.resource_class), ())),
             FOREVER if uuid in disabled else None,
+            len(units.get(uuid, ())),
         )
         for uuid, definition in wanted.items()
         for record in definition.inventories
@@ -260,6 +268,36 @@ def _out_of_service(
                 found[wanted[at].name] = disabled[at]
             at = wanted[at].parent_uuid
     return found
+
+
+def _units_by_uuid(columns: Columns) -> dict[str, dict[str, Disabled]]:
+    """Return the units that are disabled alone, by provider."""
+    table = columns.disabled_units
+    found: dict[str, dict[str, Disabled]] = defaultdict(dict)
+    uuid_of = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+    for number, unit, facts in zip(*table, strict=True):
+        found[uuid_of[number]][unit] = facts
+    return found
+
+
+def _disabled_units(
+    wanted: _Definitions, columns: Columns, uuids: Iterable[str]
+) -> dict[str, list[DisabledUnit]]:
+    taken = {unit for unit, _ in _taken(columns)}
+    out = _units_by_uuid(columns)
+    found: dict[str, list[DisabledUnit]] = {}
+    for uuid in uuids:
+        classes = _classes_of(wanted[uuid])
+        found[uuid] = [
+            DisabledUnit(unit, classes[unit], facts, (uuid, unit) not in taken)
+            for unit, facts in out[uuid].items()
+            if unit in classes
+        ]
+    return found
+
+
+def _classes_of(definition: ProviderDefinition) -> dict[str, str]:
+    return classes_of_units((kind.resource_class, kind.body) for kind in definition.kinds)
 
 
 def _takers(columns: Columns, units: Collection[Unit]) -> dict[Unit, str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from resource_objects import exceptions, names
+from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import Inventories
@@ -94,6 +95,8 @@ class ListedProvider:
     #: writes of allocations so far (D7); with ``generation`` it gives Placement's generation
     allocation_writes: int = 0
     disabled: Disabled | None = None  #: why it is out of service itself
+    #: why units of it are out of service alone: devices by address, also of those that went away
+    disabled_units: Mapping[str, Disabled] = dataclasses.field(default_factory=FrozenDict)
 
     @property
     def told_traits(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions, fields
 from resource_objects.exceptions import Reason, Rule
@@ -22,6 +22,7 @@ from resource_objects.providers.definition import (
     KeptDefinitions,
     ProviderDefinition,
 )
+from resource_objects.providers.disabled import DisabledUnit
 from resource_objects.providers.orders import ConsumerOrder, Mode, Use
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
 from resource_objects.resources.context import ChosenCells, Context
@@ -33,6 +34,9 @@ from resource_objects.resources.located import (
     fit_together,
 )
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+
+#: How many, by the provider's number and the class.
+_Counts: TypeAlias = "Counter[tuple[int, str]]"
 
 
 class Spot(NamedTuple):
@@ -147,13 +151,19 @@ class LocatedViews:
     """
 
     def __init__(
-        self, columns: Columns, held_back: Mapping[tuple[int, str], int] = fields.FrozenDict()
+        self,
+        columns: Columns,
+        held_back: Mapping[tuple[int, str], int] = fields.FrozenDict(),
+        out: Mapping[int, Collection[str]] = fields.FrozenDict(),
     ) -> None:
         """:param held_back: how much of some inventories counts as in use besides, by the
         provider's number and class, as a limit holds it back
+
+        :param out: units that are not given, by the provider's number; ``held_back`` counts them
         """
         self._columns = columns
         self._held_back = held_back
+        self._out = out
         given = columns.providers
         self._row_of = {number: row for row, number in enumerate(given.provider_id)}
         self._parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
@@ -187,11 +197,19 @@ class LocatedViews:
         numbers, texts = zip(*self._parts[root, kind], strict=True)
         return numbers, texts
 
-    def beside(self, root: int, kind: str, used: Mapping[tuple[int, str], int]) -> LocatedView:
+    def beside(
+        self,
+        root: int,
+        kind: str,
+        used: Mapping[tuple[int, str], int],
+        out: Mapping[int, Collection[str]] = fields.FrozenDict(),
+    ) -> LocatedView:
         """Return the inventory over a tree that has some, with more of it in use.
 
         :param used: how much more, by the provider's number and class, through shares too
+        :param out: units that are not given, by the provider's number; ``used`` counts them
         """
+        out = out or self._out
         if self._held_back:
             back = Counter(self._held_back)
             back.update(used)
@@ -202,7 +220,11 @@ class LocatedViews:
             for name, left in self._rows.left(number, used):
                 room[name] = min(left, room.get(name, left))
         inventory = resource(kind).from_parts(
-            [self._rows.part(number, body, used) for number, body in parts], room
+            [
+                self._rows.part(number, body, used, frozenset(out.get(number, ())))
+                for number, body in parts
+            ],
+            room,
         )
         if not isinstance(inventory, Located):
             raise exceptions.InvalidInventory(kind, inventory, "one that has parts (Located)")
@@ -248,6 +270,51 @@ class LocatedViews:
         return PartRows(self._columns, {part for some in self._parts.values() for part, _ in some})
 
 
+def classes_of_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the class of each unit that can be disabled alone, of what one provider keeps.
+
+    :param kinds: the structured resources that it keeps, each with its description
+    """
+    found: dict[str, str] = {}
+    for kind, body in kinds:
+        made = resource(kind).inventory_kind
+        if body and issubclass(made, Identified):
+            found.update(made.units_of_description(body))
+    return found
+
+
+def disabled_units(columns: Columns) -> dict[int, tuple[DisabledUnit, ...]]:
+    """Return the units that are disabled alone, by provider, of those that are there.
+
+    Cost: nothing where nothing is; else linear in the rows.
+    """
+    table = columns.disabled_units
+    if not table.provider_id:
+        return {}
+    kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for number, kind, _, body in zip(*columns.kinds, strict=True):
+        kinds[number].append((kind, body))
+    taken = {(number, unit) for number, unit, _, _ in zip(*columns.units, strict=True)}
+    found: dict[int, list[DisabledUnit]] = defaultdict(list)
+    for number, unit, facts in zip(*table, strict=True):
+        name = classes_of_units(kinds[number]).get(unit)
+        if name is not None:
+            found[number].append(DisabledUnit(unit, name, facts, (number, unit) not in taken))
+    return {number: tuple(some) for number, some in found.items()}
+
+
+def free_of(disabled: Mapping[int, Iterable[DisabledUnit]]) -> tuple[_Counts, dict[int, set[str]]]:
+    """Return which of some disabled units are free: how many by class, and which, by provider."""
+    counts: Counter[tuple[int, str]] = Counter()
+    out: dict[int, set[str]] = defaultdict(set)
+    for number, some in disabled.items():
+        for one in some:
+            if one.is_free:
+                counts[number, one.resource_class] += 1
+                out[number].add(one.unit)
+    return counts, dict(out)
+
+
 def located_amounts(amounts: Amounts) -> dict[str, Amount]:
     """Return the amounts whose kinds lie over trees."""
     return {kind.name: amount for kind, amount in amounts.items() if kind.is_located}
@@ -273,7 +340,13 @@ class PartRows:
             if number in keeping:
                 self._traits[number].append(trait)
 
-    def part(self, number: int, body: str, used: Mapping[tuple[int, str], int]) -> KeptPart:
+    def part(
+        self,
+        number: int,
+        body: str,
+        used: Mapping[tuple[int, str], int],
+        out: frozenset[str] = frozenset(),
+    ) -> KeptPart:
         """Return what a provider keeps of an inventory, with more in use."""
         left: dict[str, int] = {}
         for name, room in self.left(number, used):
@@ -284,6 +357,7 @@ class PartRows:
             self.units(number),
             frozenset(self._traits.get(number, ())),
             left,
+            out,
         )
 
     def records(

@@ -15,7 +15,9 @@ Rules, in the order they are looked at for each consumer and place:
    the write, whatever the capacity;
 5. a unit belongs to one consumer;
 6. of what is disabled no more is used than before, and no unit is taken that is free, be it by
-   shares, unless the order overrides it: consumers may exchange what they hold of it.
+   shares, unless the order overrides it: consumers may exchange what they hold of it. A unit that
+   is disabled alone is not taken while it is free, and of its class no more is used, be it by
+   shares, than the capacity without those that are left free.
 
 Rules 3, 4 and 6 do not bind an order that adopts: it says what is in use already.
 """
@@ -33,7 +35,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
-from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.disabled import Disabled, DisabledUnit
 from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
     UNLIMITED,
@@ -54,6 +56,8 @@ Unit: TypeAlias = tuple[str, str]
 Holders: TypeAlias = Callable[[Collection[Key]], Mapping[Key, Iterable[tuple[str, int]]]]
 #: What is disabled at some providers or above them, by name: asked for only to explain a refusal.
 OutOfService: TypeAlias = Callable[[Collection[str]], Mapping[str, Disabled]]
+#: The units that are disabled alone at some providers: asked for only where a place says so.
+DisabledUnits: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[DisabledUnit]]]
 #: Which of some units are taken, and by which consumer.
 Takers: TypeAlias = Callable[[Collection[Unit]], Mapping[Unit, str]]
 
@@ -64,12 +68,14 @@ class Place:
 
     ``shares`` are ``(key, factor)``: each unit taken here takes ``factor`` there as well (D2).
     ``disabled_until`` is when its provider, or one above it, is in service again; None: it is.
+    ``disabled_units`` is how many units of its provider may be disabled alone.
     """
 
     provider: str  #: its name
     record: InventoryRecord
     shares: tuple[tuple[Key, int], ...] = ()
     disabled_until: datetime.datetime | None = None
+    disabled_units: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ def settle(
     holders: Holders,
     takers: Takers,
     out_of_service: OutOfService,
+    disabled_units: DisabledUnits,
     generation: int | None = None,
     limits: Totals = UNLIMITED,
 ) -> Settlement:
@@ -146,8 +153,10 @@ def settle(
     nets = _nets(drafts, places)
     overridden: tuple[str, ...] = ()
     for place in places.values():  # as every write comes through here, nothing is called for none
-        if place.disabled_until is not None:
-            overridden = _refuse_disabled(drafts, nets, places, now, out_of_service)
+        if place.disabled_until is not None or place.disabled_units:
+            overridden = _refuse_disabled(
+                drafts, nets, places, names, now, out_of_service, disabled_units
+            )
             break
     _refuse(drafts, nets, places, names, holders, limits)
     _refuse_units(drafts, names, takers)
@@ -252,8 +261,10 @@ def _refuse_disabled(
     drafts: Sequence[_Draft],
     nets: Mapping[Key, int],
     places: Mapping[Key, Place],
+    names: Mapping[str, str],
     now: datetime.datetime,
     out_of_service: OutOfService,
+    disabled_units: DisabledUnits,
 ) -> tuple[str, ...]:
     """Raise if something is taken of what is disabled; return what was so and is overridden."""
     out = {
@@ -261,26 +272,77 @@ def _refuse_disabled(
         for key, place in places.items()
         if place.disabled_until is not None and place.disabled_until > now
     }
-    if not out:
-        return ()
     given = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.given}
+    marked = {key[0] for key, place in places.items() if place.disabled_units}
+    units = {
+        (uuid, one.unit): one
+        for uuid, some in (disabled_units(marked) if marked else {}).items()
+        for one in some
+        if one.disabled.ends_at > now
+    }
+    if not out and not units:
+        return ()
+    left = _left_free(drafts, units, given)
     refused: dict[str, None] = {}
+    refused_units: dict[Unit, None] = {}
     overridden: dict[str, None] = {}
     for draft in drafts:
-        found = overridden if draft.order.overrides_disabled else refused
+        found: dict[str, None] = {}
+        found_units: dict[Unit, None] = {}
         for change in draft.changes if not draft.order.adopts else ():
+            uuid = change.key[0]
             shares = places[change.key].shares if change.key in places else ()
             keys = [change.key, *(key for key, _ in shares)]
-            is_more = change.after > change.before
-            found.update((key[0], None) for key in keys if is_more and nets[key] > 0 and key in out)
-            if change.key in out and any((change.key[0], u) not in given for u in change.taken):
-                found[change.key[0]] = None
-    if refused:
+            if change.after > change.before:
+                grown = [key for key in keys if nets[key] > 0]
+                found.update((key[0], None) for key in grown if key in out)
+                for key in grown if left else ():
+                    if key in left and _needs_all(places[key], nets[key], len(left[key])):
+                        found_units.update(dict.fromkeys(left[key]))
+            taken = [(uuid, unit) for unit in change.taken if (uuid, unit) not in given]
+            if taken and change.key in out:
+                found[uuid] = None
+            found_units.update((unit, None) for unit in taken if unit in units)
+        if draft.order.overrides_disabled:
+            overridden.update(found)
+            overridden.update((uuid, None) for uuid, _ in found_units)
+        else:
+            refused.update(found)
+            refused_units.update(found_units)
+    if refused or refused_units:
         raise CapacityException.of(
-            Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=facts)
-            for name, facts in out_of_service(refused).items()
+            [
+                *(
+                    Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=facts)
+                    for name, facts in (out_of_service(refused) if refused else {}).items()
+                ),
+                *(
+                    decision.unit_disabled(unit[1], units[unit].disabled, names[unit[0]])
+                    for unit in sorted(refused_units)
+                ),
+            ]
         )
     return tuple(overridden)
+
+
+def _left_free(
+    drafts: Iterable[_Draft], units: Mapping[Unit, DisabledUnit], given: Collection[Unit]
+) -> dict[Key, list[Unit]]:
+    """Return the units disabled alone that nobody has in the end, by what they are counted as."""
+    if not units:
+        return {}
+    taken = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.taken}
+    found: dict[Key, list[Unit]] = defaultdict(list)
+    for unit, one in units.items():
+        if (one.is_free or unit in given) and unit not in taken:
+            found[unit[0], one.resource_class].append(unit)
+    return found
+
+
+def _needs_all(place: Place, net: int, out: int) -> bool:
+    """Return whether something fits only with some of what is out of service."""
+    after = place.record.used + net
+    return place.record.capacity - out < after <= place.record.capacity
 
 
 def _refuse(

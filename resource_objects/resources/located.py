@@ -50,6 +50,7 @@ else:
 _A = TypeVar("_A", bound=Amount)
 _NO_DEVICES: Mapping[int, int] = {}
 _NO_UNITS: Mapping[str, frozenset[str]] = {}
+_NO_CLASSES: Mapping[str, str] = {}
 
 
 class Located(_Kind, Generic[_A]):
@@ -270,6 +271,14 @@ class Identified(_Kind):
 
         :param reason: one of those that it was refused for; others may be of another kind
         """
+
+    @classmethod
+    def units_of_description(cls, description: str) -> Mapping[str, str]:
+        """Return ``{unit: resource class}`` of a part, by its description alone.
+
+        What is not among them cannot be disabled alone.
+        """
+        return _NO_CLASSES
 
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:

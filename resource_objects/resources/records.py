@@ -101,7 +101,8 @@ class KeptPart:
     """A part as it is kept: its figures with what is used, what was described, units taken.
 
     ``units`` are those taken, by class; ``traits`` those of its provider; ``left`` is what its
-    shares leave, by its own class: less than one, and something else has used it up.
+    shares leave, by its own class: less than one, and something else has used it up. ``out`` are
+    units that are not to be given, though nobody has them; ``records`` count these as used.
     """
 
     records: tuple[InventoryRecord, ...]
@@ -109,3 +110,4 @@ class KeptPart:
     units: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] | None = None
     left: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    out: frozenset[str] = frozenset()

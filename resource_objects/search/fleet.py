@@ -34,7 +34,7 @@ from resource_objects.search.arrays import (
     integers,
 )
 from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.views import Views
+from resource_objects.search.views import UnitsOut, Views
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +87,19 @@ class DisabledPlace:
     ends: float | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisabledAlone:
+    """A unit that is out of service alone, what it is counted as, and when that ends.
+
+    ``ends`` is as for :class:`DisabledPlace`.
+    """
+
+    unit: str
+    resource_class: str
+    facts: Disabled
+    ends: float | None = None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
     """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
@@ -113,9 +126,35 @@ class Fleet:
     #: the providers that are out of service themselves; among ``traits`` they have the trait of it
     disabled: Mapping[int, DisabledPlace] = dataclasses.field(default_factory=dict)
     limited: frozenset[int] = frozenset()  #: inventories whose capacity here is a limit
+    #: the units that are out of service alone, by the places of their providers. Figures and views
+    #: count them as they do all others, until :meth:`in_force` takes them out
+    disabled_units: Mapping[int, tuple[DisabledAlone, ...]] = dataclasses.field(
+        default_factory=dict
+    )
 
     def in_force(self) -> Fleet:
-        """Return a fleet in which what is in service again by now is so; mostly this one."""
+        """Return a fleet in which what is in service again by now is so; mostly this one.
+
+        Units that are out of service alone count in it as what nobody can have. Cost: nothing where
+        nothing is disabled; where such units are, three copies of a column of all inventories, once
+        until one of them is in service again.
+        """
+        fleet = self.providers_in_force()
+        if not fleet.disabled_units:
+            return fleet
+        now = clock.monotonic()
+        known = fleet._units_out
+        if not known or (known[0][0] is not None and known[0][0] <= now):
+            known[:] = [_units_taken_out(fleet, now)]  # two threads may both do it, alike
+        return known[0][1]
+
+    @functools.cached_property
+    def _units_out(self) -> list[tuple[float | None, Fleet]]:
+        """The fleet without the units that are out of service alone, and until when it is so."""
+        return []
+
+    def providers_in_force(self) -> Fleet:
+        """Return :meth:`in_force`, but with all units of what is in service."""
         if not self.disabled:
             return self
         now = clock.monotonic()
@@ -327,6 +366,82 @@ def with_figures(old: Fleet, inventories: ClassRows, **changed: Any) -> Fleet:
     new = dataclasses.replace(old, inventories=inventories, classes=classes, **changed)
     new.__dict__.update({n: old.__dict__[n] for n in _WORKED_OUT if n in old.__dict__})
     return new
+
+
+def with_capacity(
+    old: Fleet, numbers: Integers, capacity: Integers, out: UnitsOut | None = None, **changed: Any
+) -> Fleet:
+    """Return a fleet with less capacity of some inventories.
+
+    :param numbers: of the inventories, each once
+    :param capacity: what they have then, parallel to these
+    :param out: which units of a tree are not given, by the place of the provider
+    :param changed: other fields
+
+    Cost: some passes over the inventories.
+    """
+    kept = old.inventories
+    every = kept.capacity.copy()
+    every[numbers] = capacity
+    free = old.shares.left(every - kept.used)
+    high = np.minimum(free, kept.max_unit) // kept.step_size * kept.step_size
+    rows = dataclasses.replace(kept, capacity=frozen(every), free=frozen(free), high=frozen(high))
+    views = old.views
+    if views:
+        views = views.holding_back(_held_back(old, numbers, capacity), out)
+    return with_figures(old, rows, views=views, **changed)
+
+
+def _held_back(
+    fleet: Fleet, numbers: Integers, capacity: Integers
+) -> Callable[[int], Mapping[tuple[int, str], int]]:
+    """Return a function: what is held back in a tree, by the provider's place and class."""
+    kept = fleet.inventories
+    places, counts = kept.provider[numbers], kept.capacity[numbers] - capacity
+    trees = fleet.tree[places]
+    if fleet.above and fleet.within is not None:  # what is above the cut binds below it
+        trees = np.where(trees == fleet.tree[fleet.above[0]], fleet.within, trees)
+
+    def of_tree(tree: int) -> dict[tuple[int, str], int]:
+        return {
+            (int(places[n]), fleet.class_of(int(numbers[n]))): int(counts[n])
+            for n in np.flatnonzero(trees == tree)
+        }
+
+    return of_tree
+
+
+def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
+    """Return a fleet without the units that are out of service alone, and until when it is so."""
+    ends: list[float] = []
+    back: Counter[int] = Counter()
+    out: dict[int, frozenset[str]] = {}
+    left: dict[int, tuple[DisabledAlone, ...]] = {}
+    for place, some in fleet.disabled_units.items():
+        here = tuple(one for one in some if one.ends is None or one.ends > now)
+        if not here:
+            continue
+        left[place] = here
+        ends += [one.ends for one in here if one.ends is not None]
+        taken = {row[0] for row in fleet.units.of_provider(place)}
+        free = [one for one in here if one.unit not in taken]
+        for one in free:
+            number = fleet.number(place, one.resource_class)
+            if number is not None:
+                back[number] += 1
+        if free:
+            out[place] = frozenset(one.unit for one in free)
+    until = min(ends, default=None)
+    numbers = integers(sorted(back))
+    capacity = fleet.inventories.capacity[numbers]
+    capacity = capacity - integers([back[number] for number in numbers.tolist()])
+    trees: dict[int, dict[int, frozenset[str]]] = {}
+    for place, units in out.items():
+        trees.setdefault(fleet.true_tree(place), {})[place] = units
+    found = with_capacity(
+        fleet, numbers, capacity, lambda tree: trees.get(tree, {}), disabled_units=left
+    )
+    return until, found
 
 
 NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 3)

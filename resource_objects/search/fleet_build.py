@@ -11,6 +11,7 @@ from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import Columns, InventoryColumns, ProviderColumns
 from resource_objects.providers.disabled import TRAIT, Disabled
+from resource_objects.providers.located import disabled_units
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
 from resource_objects.search import fleet
@@ -85,6 +86,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         within=None if top is None else int(tree[rank[top]]),
         above=tuple(rank[integers(above)].tolist()),
         disabled=_disabled(columns, disabled, place) if disabled else {},
+        disabled_units=_disabled_units(columns, place),
     )
 
 
@@ -95,11 +97,34 @@ def _disabled(
     began = clock.monotonic()
     found: dict[int, fleet.DisabledPlace] = {}
     for at, facts in zip(place.of(list(disabled)).tolist(), disabled.values(), strict=True):
-        ends = None
-        if facts.until is not None and columns.now is not None:
-            ends = began + (facts.until - columns.now).total_seconds()
-        found[at] = fleet.DisabledPlace(facts, ends)
+        found[at] = fleet.DisabledPlace(facts, _end(columns, facts, began))
     return found
+
+
+def _end(columns: Columns, facts: Disabled, began: float) -> float | None:
+    """Return when something is in service again, by the clock that said ``began`` just now."""
+    if facts.until is None or columns.now is None:
+        return None
+    return began + (facts.until - columns.now).total_seconds()
+
+
+def _disabled_units(
+    columns: Columns, place: PlaceIndex
+) -> dict[int, tuple[fleet.DisabledAlone, ...]]:
+    """Return the units that are out of service alone, by the places of their providers."""
+    found = disabled_units(columns)
+    if not found:
+        return {}
+    began = clock.monotonic()
+    return {
+        at: tuple(
+            fleet.DisabledAlone(
+                one.unit, one.resource_class, one.disabled, _end(columns, one.disabled, began)
+            )
+            for one in some
+        )
+        for at, some in zip(place.of(list(found)).tolist(), found.values(), strict=True)
+    }
 
 
 def _check(columns: Columns) -> None:
@@ -109,6 +134,7 @@ def _check(columns: Columns) -> None:
             given = given._replace(**{name: given.provider_id})  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]
     tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]
+    tables += [columns.disabled_units]
     for table in tables:
         if len({len(column) for column in table}) > 1:
             raise exceptions.InvalidRow(type(table).__name__, "columns", "all of one length")

@@ -115,10 +115,12 @@ class HostUsage:
 
 
 def host_usage(
-    fleet: Fleet, hosts: Collection[str] | None, consumers: Collection[str] | None
+    fleet: Fleet, now: Fleet, hosts: Collection[str] | None, consumers: Collection[str] | None
 ) -> Iterator[HostUsage]:
     """Yield the usage of hosts, in natural order.
 
+    :param fleet: with all units, also those that are out of service alone: they are of the capacity
+    :param now: the same without these: they are not free
     :param hosts: only these
     :param consumers: only what these hold, and only hosts where they hold something
     """
@@ -128,7 +130,7 @@ def host_usage(
         for tree, name in enumerate(fleet.hosts)
         if fleet.is_within(tree) and tree not in pools and (hosts is None or name in hosts)
     }
-    devices = Devices(fleet)
+    devices = Devices(fleet, now)
     disabled = fleet.out_of_service()
     held = _held(devices, trees, consumers)
     classes = _classes(devices, disabled)
@@ -159,8 +161,10 @@ class Devices:
     order of classes. Cost: some passes over the arrays of shares.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, now: Fleet) -> None:
+        """:param now: the same fleet without the units that are out of service alone"""
         self.fleet = fleet
+        self.now = now
         shares, kept = fleet.shares, fleet.inventories
         found = np.zeros(len(kept.tree), dtype=np.bool_)
         if shares:
@@ -224,9 +228,9 @@ class Devices:
 
     def left(self, number: int) -> Fraction:
         """Return what is left of a device: the smallest part over its slices, 1 at most."""
-        if self.fleet.left(number) <= 0:
+        if self.now.left(number) <= 0:
             return Fraction(0)
-        parts = [Fraction(self.fleet.left(t), f) for t, f in self.fleet.shares.of(number)]
+        parts = [Fraction(self.now.left(t), f) for t, f in self.fleet.shares.of(number)]
         return min(Fraction(1), max(Fraction(0), min(parts)))
 
 
@@ -260,9 +264,9 @@ def _classes(devices: Devices, disabled: Booleans | None) -> dict[int, list[Clas
             continue
         tree = rows.tree[entries]
         whole = devices.is_whole[here][entries]
-        free = rows.free[entries].clip(0)
         used = rows.used[entries].copy()
-        used[whole & (used == 0) & (free == 0)] = 1
+        used[whole & (used == 0) & (rows.free[entries] <= 0)] = 1
+        free = devices.now.classes[name].free[entries].clip(0)
         if disabled is not None:
             free[disabled[rows.provider[entries]]] = 0
         parts: dict[int, list[Fraction]] = {}

@@ -9,16 +9,15 @@ over a tree is worked out of rows, where as much counts as in use as the limit h
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.providers.orders import Totals
-from resource_objects.search.arrays import Integers, frozen, integers
-from resource_objects.search.fleet import Fleet, with_figures
+from resource_objects.search.arrays import Integers, integers
+from resource_objects.search.fleet import Fleet, with_capacity
 
 
 def uuids_in(fleet: Fleet, keys: Iterable[str]) -> dict[str, str]:
@@ -47,17 +46,7 @@ def under(fleet: Fleet, limits: Totals) -> Fleet:
     if not is_lower.any():
         return fleet
     numbers, totals = numbers[is_lower], totals[is_lower]
-    capacity = kept.capacity.copy()
-    capacity[numbers] = totals
-    free = fleet.shares.left(capacity - kept.used)
-    high = np.minimum(free, kept.max_unit) // kept.step_size * kept.step_size
-    rows = dataclasses.replace(
-        kept, capacity=frozen(capacity), free=frozen(free), high=frozen(high)
-    )
-    views = fleet.views
-    if views:
-        views = views.holding_back(_held_back(fleet, numbers, totals))
-    return with_figures(fleet, rows, views=views, limited=frozenset(numbers.tolist()))
+    return with_capacity(fleet, numbers, totals, limited=frozenset(numbers.tolist()))
 
 
 def _numbered(fleet: Fleet, limits: Totals) -> tuple[Integers, Integers]:
@@ -77,22 +66,3 @@ def _numbered(fleet: Fleet, limits: Totals) -> tuple[Integers, Integers]:
             numbers.append(at[there] + rows.first)
             allowed.append(integers(totals)[there])
     return np.concatenate(numbers), np.concatenate(allowed)
-
-
-def _held_back(
-    fleet: Fleet, numbers: Integers, totals: Integers
-) -> Callable[[int], Mapping[tuple[int, str], int]]:
-    """Return a function: what limits hold back in a tree, by the provider's place and class."""
-    kept = fleet.inventories
-    places, counts = kept.provider[numbers], kept.capacity[numbers] - totals
-    trees = fleet.tree[places]
-    if fleet.above and fleet.within is not None:  # what is above the cut binds below it
-        trees = np.where(trees == fleet.tree[fleet.above[0]], fleet.within, trees)
-
-    def of_tree(tree: int) -> dict[tuple[int, str], int]:
-        return {
-            (int(places[n]), fleet.class_of(int(numbers[n]))): int(counts[n])
-            for n in np.flatnonzero(trees == tree)
-        }
-
-    return of_tree

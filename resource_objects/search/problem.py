@@ -187,7 +187,7 @@ def lay(request: Request, fleet: Fleet) -> Problem:
     if near is not None and near.is_required:
         of_groups.append(_one_place(near, request, laid, groups))
     of_groups += [] if groups is None else [groups]
-    if disabled is not None:
+    if disabled is not None or fleet.disabled_units:
         asked = {
             *request.resources.names(),
             *(name for one in where for name in one.demand.classes),

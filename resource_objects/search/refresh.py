@@ -17,7 +17,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from resource_objects.search.fleet import (
     NO_ROWS,
     SHARING,
     ClassRows,
-    DisabledPlace,
     Fleet,
     FleetShares,
     Members,
@@ -48,6 +47,8 @@ from resource_objects.search.fleet import (
 )
 from resource_objects.search.holders import Row, Rows, by_provider
 from resource_objects.search.snapshot import Refresh, Snapshot
+
+_D = TypeVar("_D")
 
 #: Of fewer trees than so many, those that were touched are always read alone.
 FEW_TREES = 64
@@ -211,7 +212,8 @@ def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
         allocations=old.allocations.changed(_rows_of(new.allocations, places)),
         units=old.units.changed(_rows_of(new.units, places)),
         views=old.views.changed(new.views, trees.tolist()),
-        disabled=_disabled(old, {}, new, places),
+        disabled=_moved(old.disabled, {}, new.disabled, places),
+        disabled_units=_moved(old.disabled_units, {}, new.disabled_units, places),
     )
 
 
@@ -402,23 +404,24 @@ def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
         units=old.units.spliced(keys, left, _rows_of(new.units, moves.new)),
         views=old.views.spliced(new.views, moves, keys),
         keys=keys,
-        disabled=_disabled(old, moves.old, new, moves.new),
+        disabled=_moved(old.disabled, moves.old, new.disabled, moves.new),
+        disabled_units=_moved(old.disabled_units, moves.old, new.disabled_units, moves.new),
     )
 
 
-def _disabled(
-    old: Fleet, was: Mapping[int, int] | Integers, new: Fleet, now: Integers
-) -> Mapping[int, DisabledPlace]:
-    """Return what is out of service of the trees that stay and of those that come.
+def _moved(
+    old: Mapping[int, _D], was: Mapping[int, int] | Integers, new: Mapping[int, _D], now: Integers
+) -> Mapping[int, _D]:
+    """Return what is out of service, by place, of the trees that stay and of those that come.
 
     :param was: where the places of the old fleet are, below 0 if gone; nothing: as they were
     :param now: where those of the new one are
     """
-    if not old.disabled and not new.disabled:
+    if not old and not new:
         return {}
-    come = {int(now[place]): one for place, one in new.disabled.items()}
+    come = {int(now[place]): one for place, one in new.items()}
     replaced_places = set(now.tolist()) if not len(was) else set()
-    stays = {(int(was[place]) if len(was) else place): one for place, one in old.disabled.items()}
+    stays = {(int(was[place]) if len(was) else place): one for place, one in old.items()}
     left = {p: one for p, one in stays.items() if p >= 0 and p not in replaced_places}
     return {**left, **come}
 

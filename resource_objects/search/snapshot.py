@@ -249,8 +249,9 @@ class Snapshot:
         several providers draw on one inventory, each counts with all that is left of it. What is
         out of service gives nothing: none of it counts as free, and all of it as capacity.
         """
-        rows, counted = self._counted(key)
-        out = self._fleet.out_of_service()
+        _, counted = self._counted(key)
+        fleet = self._fleet.in_force()
+        rows, out = fleet.rows(resource(key).name), fleet.out_of_service()
         if out is not None:
             counted = counted & ~out[rows.provider]
         return sum(rows.free[counted].tolist())
@@ -289,13 +290,14 @@ class Snapshot:
         >>> print(*line.holders, sep="; ")
         job-7 PGPU 2, VCPU 8; job-9 PGPU 1/2
         """
-        fleet = self._fleet.in_force()
+        fleet = self._fleet.providers_in_force()
         known = frozenset(self.hosts) if hosts else frozenset()
         for name in hosts:
             if name not in known:
                 raise exceptions.ProviderNotFound(name)
         some = None if consumers is None else frozenset(_names_of(consumers))
-        return tuple(host_usage.host_usage(fleet, frozenset(hosts) if hosts else None, some))
+        wanted = frozenset(hosts) if hosts else None
+        return tuple(host_usage.host_usage(fleet, self._fleet.in_force(), wanted, some))
 
     def _counted(self, key: Resource | str) -> tuple[ClassRows, Booleans]:
         """Return the inventories of a resource, and which of them are not a part of another."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -59,13 +60,15 @@ class View:
 
 #: How much of a tree counts as in use besides, by the place of the provider and the class.
 HeldBack: TypeAlias = Callable[[int], Mapping[tuple[int, str], int]]
+#: Which units of a tree are not given, by the place of the provider.
+UnitsOut: TypeAlias = Callable[[int], Mapping[int, frozenset[str]]]
 
 
 class Views:
     """The inventories that lie over trees. False if there are none."""
 
     __slots__ = (
-        *("__dict__", "_changed", "_held_back", "_keys", "_source", "_tree", "_views"),
+        *("__dict__", "_changed", "_held_back", "_keys", "_out", "_source", "_tree", "_views"),
         "parts",
     )
 
@@ -92,6 +95,8 @@ class Views:
         self._views: dict[tuple[int, str], View] = {}
         #: what counts as in use of a tree besides, and the views without that; None: nothing does
         self._held_back: tuple[HeldBack, Views] | None = None
+        #: which units of a tree are not given; None: all are. What is held back counts them
+        self._out: UnitsOut | None = None
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -169,18 +174,30 @@ class Views:
         for (place, name), count in used.items():
             key = int(source.number[place - moved]), name
             more[key] = more.get(key, 0) + count
-        found = source.located.beside(view.root, view.kind, more)
+        gone = {} if self._out is None else self._out(view.tree)
+        out = {int(source.number[place - moved]): units for place, units in gone.items()}
+        found = source.located.beside(view.root, view.kind, more, out)
         return self._view(view.root, view.kind, found, view.tree)
 
-    def holding_back(self, back: HeldBack) -> Views:
+    def holding_back(self, back: HeldBack, out: UnitsOut | None = None) -> Views:
         """Return them with more of some inventories counted as in use, as a limit holds it back.
 
-        It is of these inventories alone, not of what they use too.
+        It is of these inventories alone, not of what they use too; what is held back here already
+        stays so.
 
         :param back: how much of a tree, by the place of the provider and the class
+        :param out: which units of a tree are not given; what is held back counts them
         """
+        before = None if self._held_back is None else self._held_back[0]
+
+        def both(tree: int) -> Mapping[tuple[int, str], int]:
+            counts = Counter(before(tree) if before is not None else {})
+            counts.update(back(tree))
+            return counts
+
         found = self._like(self.parts, self._tree, self._keys, {})
-        found._held_back = back, self
+        found._held_back = (back if before is None else both), self
+        found._out = out or self._out
         return found
 
     def _view(self, root: int, kind: str, found: LocatedView, tree: int) -> View:
@@ -242,7 +259,7 @@ class Views:
         found = object.__new__(Views)
         found.parts, found._tree, found._keys = parts, tree, keys
         found._source, found._changed = self._source, self._changed.with_(changed)
-        found._views, found._held_back = {}, None
+        found._views, found._held_back, found._out = {}, None, None
         return found
 
     def _sources(self) -> dict[int, _Source]:

@@ -55,6 +55,8 @@ def _with_devices(name: str, number: int) -> ro.Provider:
 
 Shape = Callable[[str, int], ro.Provider]
 SHAPES: tuple[Shape, ...] = (*(_flat, _with_gpus, _with_shares, _with_devices),)
+#: Devices of these hosts, and one that none has.
+UNITS = (gpu(1, 0).address, *(one.address for one in card(2, 2)), "0000:09:00.0")
 USES = (
     ("claim",) * 5
     + ("replace",) * 3
@@ -169,6 +171,16 @@ class RefreshMachine(RuleBasedStateMachine):
                 ledger.enable(self._name(which))
             else:
                 ledger.disable(self._name(which), reason=reason)
+
+    @rule(which=_which, unit=st.sampled_from(UNITS), reason=st.sampled_from(["fan", "disk", None]))
+    def disable_or_enable_a_device(self, which: int, unit: str, reason: str | None) -> None:
+        with self._writing() as ledger:
+            cards = sorted(one.name for one in ledger.providers() if one.kinds and one.parent)
+            name = cards[which % len(cards)] if cards else "nobody"
+            if reason is None:
+                ledger.enable(name, unit=unit)
+            else:
+                ledger.disable(name, unit=unit, reason=reason)
 
     @rule(what=st.sampled_from(RENAMED), name=st.sampled_from(TRAITS))
     def rename_something(self, what: str, name: str) -> None:

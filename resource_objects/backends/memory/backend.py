@@ -15,6 +15,7 @@ from resource_objects.backends.memory import definitions, reading, statistics, u
 from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
+    ProviderRow,
     Recorded,
     ShardEntry,
     State,
@@ -31,7 +32,12 @@ from resource_objects.backends.memory.state import (
 from resource_objects.providers.backend import Backend, Operation, Outcome
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.disabled import Disabled, DisabledChange, DisableOrder
+from resource_objects.providers.disabled import (
+    Disabled,
+    DisabledChange,
+    DisabledUnit,
+    DisableOrder,
+)
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
@@ -42,6 +48,7 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
+from resource_objects.providers.located import classes_of_units
 from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
@@ -398,13 +405,25 @@ def _note(draft: Draft, uuid: str, what: Literal["reported_at", "adopted_at"]) -
 
 
 def _disable(draft: Draft, order: DisableOrder, by: str | None) -> None:
-    if draft.providers.get(order.provider_uuid) is None:
-        raise exceptions.ProviderNotFound(order.provider_uuid)
-    kept = draft.disabled.get(order.provider_uuid)
-    now = order.carried_out(kept, by, draft.now)
-    draft.disabled.put(order.provider_uuid, now)
-    told = DisabledChange(order.provider_uuid, now)
-    draft.of_tree(order.provider_uuid).disabled += (told,)
+    uuid = order.provider_uuid
+    provider = draft.providers.get(uuid)
+    if provider is None:
+        raise exceptions.ProviderNotFound(uuid)
+    if order.unit is None:
+        now = order.carried_out(draft.disabled.get(uuid), by, draft.now)
+        draft.disabled.put(uuid, now)
+    else:
+        kept = draft.disabled_units.one(uuid, order.unit)
+        if kept is None:
+            order.require_unit(_classes_of(provider), provider.name)
+        now = order.carried_out(kept, by, draft.now)
+        draft.disabled_units.put(uuid, order.unit, now)
+    draft.of_tree(uuid).disabled += (DisabledChange(uuid, now, order.unit),)
+
+
+def _classes_of(kept: ProviderRow) -> dict[str, str]:
+    """Return the class of each unit of a provider that can be disabled alone."""
+    return classes_of_units((kind.resource_class, kind.body) for kind in kept.kinds)
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -434,6 +453,7 @@ def carry_out(
         takers=lambda units: _takers(draft, units),
         generation=draft.number,
         out_of_service=lambda uuids: _out_of_service(draft, uuids),
+        disabled_units=lambda uuids: _disabled_units(draft, uuids),
         limits=limits,
     )
     for uuid in sorted(settlement.overridden):
@@ -474,11 +494,26 @@ def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[s
         for (uuid, _), place in places.items():
             ends = [one.ends_at for one in draft.disabled_above(uuid).values()]
             place.disabled_until = max(ends, default=None)
+    if draft.disabled_units.kept or draft.disabled_units.changed:
+        for (uuid, _), place in places.items():
+            place.disabled_units = len(draft.disabled_units.get(uuid))
     return places, names
 
 
 def _out_of_service(draft: Draft, uuids: Iterable[str]) -> dict[str, Disabled]:
     return {name: one for uuid in uuids for name, one in draft.disabled_above(uuid).items()}
+
+
+def _disabled_units(draft: Draft, uuids: Iterable[str]) -> dict[str, list[DisabledUnit]]:
+    found: dict[str, list[DisabledUnit]] = {}
+    for uuid in uuids:
+        classes = _classes_of(draft.providers[uuid])
+        found[uuid] = [
+            DisabledUnit(unit, classes[unit], facts, draft.units.one(uuid, unit) is None)
+            for unit, facts in draft.disabled_units.get(uuid).items()
+            if unit in classes
+        ]
+    return found
 
 
 def _holders(draft: Draft, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:

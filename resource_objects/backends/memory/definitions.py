@@ -261,6 +261,8 @@ def _remove(draft: Draft, kept: ProviderRow) -> None:
     draft.providers.put(kept.uuid, None)
     if draft.disabled.get(kept.uuid) is not None:
         draft.disabled.put(kept.uuid, None)
+    for unit in draft.disabled_units.get(kept.uuid):
+        draft.disabled_units.put(kept.uuid, unit, None)
     if draft.statistics.get(kept.uuid) is not None:
         draft.statistics.put(kept.uuid, None)
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from resource_objects import clock
 from resource_objects.backends.memory.state import ProviderRow, State, cursor_of, named_today
+from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
+    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -20,6 +22,7 @@ from resource_objects.providers.columns import (
     TraitColumns,
     UnitColumns,
 )
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -67,8 +70,9 @@ def _columns(state: State, below: list[tuple[ProviderRow, int]], allocations: bo
         ShareColumns(*zip(*_share_rows(state, kept), strict=True)),
         KindColumns(*zip(*_kind_rows(kept), strict=True)),
         UnitColumns(*zip(*_unit_rows(state, holding), strict=True)),
+        DisabledUnitColumns(*zip(*_disabled_unit_rows(state, kept), strict=True)),
         cursor_of(state),
-        clock.now() if state.disabled else None,
+        clock.now() if state.disabled or state.disabled_units else None,
     )
 
 
@@ -127,6 +131,18 @@ def _unit_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[obj
     for kept in below:
         for unit, taken in state.units.get(kept.uuid, {}).items():
             yield kept.number, unit, taken.resource_class, taken.consumer
+
+
+def _disabled_unit_rows(
+    state: State, below: Iterable[ProviderRow]
+) -> Iterator[tuple[int, str, Disabled]]:
+    if not state.disabled_units:
+        return
+    now = clock.now()
+    for kept in below:
+        for unit, facts in sorted(state.disabled_units.get(kept.uuid, {}).items()):
+            if facts.ends_at > now:
+                yield kept.number, unit, facts
 
 
 # --- lists ----------------------------------------------------------------------------------------
@@ -254,6 +270,7 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
         kept.adopted_at,
         kept.writes + sum(row.writes for row in rows),
         disabled,
+        FrozenDict({unit: one for _, unit, one in _disabled_unit_rows(state, [kept])}),
     )
 
 

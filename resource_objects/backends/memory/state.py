@@ -104,6 +104,9 @@ class State:
     heads: dict[int, int] = dataclasses.field(default_factory=dict)
     last: dict[int, int] = dataclasses.field(default_factory=dict)  # operation at each head
     disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)  # by provider
+    disabled_units: dict[str, dict[str, Disabled]] = dataclasses.field(
+        default_factory=dict
+    )  # by provider and unit
     waiters: dict[str, tuple[str, Waiter]] = dataclasses.field(
         default_factory=dict
     )  # (entry, waiter) by consumer, by number
@@ -295,6 +298,7 @@ class Draft:
         self.heads = Table(state.heads)
         self.last = Table(state.last)
         self.disabled = Table(state.disabled)
+        self.disabled_units = NestedTable(state.disabled_units)
         self.statistics = Table(state.statistics)  # of one provider all or nothing
         self.statistic_types = Table(state.statistic_types)
         self.use_recording = Table(state.use_recording)
@@ -303,7 +307,7 @@ class Draft:
         self._tables: tuple[Table[Any, Any] | NestedTable[Any, Any, Any], ...] = (
             *(self.names, self.providers, self.uuid_of, self.children, self.rows, self.sharers),
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
-            *(self.changes, self.heads, self.last, self.disabled),
+            *(self.changes, self.heads, self.last, self.disabled, self.disabled_units),
             *(self.use_recording, self.open_use, self.ended_use),
             *(self.statistics, self.statistic_types),
         )

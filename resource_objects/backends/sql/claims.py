@@ -55,6 +55,7 @@ def decide(
         holders=lambda keys: places.holders(connection, at, keys),
         takers=lambda wanted: places.takers(connection, wanted),
         out_of_service=lambda uuids: disabled.out_of_service(connection, uuids, now),
+        disabled_units=lambda uuids: disabled.disabled_units(connection, uuids),
         limits=limits,
     )
 

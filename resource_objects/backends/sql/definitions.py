@@ -924,7 +924,7 @@ def set_aggregates(
 
 def forget_members(connection: Connection, providers: Sequence[int]) -> None:
     """Delete what providers have, by number."""
-    for table, _ in _TABLES:
+    for table in (*(table for table, _ in _TABLES), tables.disabled_units):
         for part in chunks(providers):
             connection.execute(sa.delete(table).where(table.c.provider_id.in_(part)))
 

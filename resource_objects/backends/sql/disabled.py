@@ -1,10 +1,13 @@
-"""Providers that are out of service, as rows: disabled, enabled, and told why.
+"""Providers and units that are out of service, as rows: disabled, enabled, and told why.
 
 That a provider is disabled stands in its own row, and until when in the row of each inventory that
 is out of service with it: its own, and those of all below it. A claim locks these rows and reads
 them locked, so it sees what was committed before; who disables waits for the claims that have
 locked them. So no claim commits after a disable that it has not seen, and none takes a statement
 more for it.
+
+A device that is out of service alone has a row of its own (``disabled_units``), and each inventory
+of its provider says how many there are. So only a claim that finds some there asks which they are.
 
 Locks: the provider and the root of its tree, by number, as definitions do and beside what they
 lock; then inventories, by number. Whoever gives a tree other providers or inventories has locked
@@ -14,7 +17,7 @@ its root too, and passes on what holds above them (:func:`inherit`).
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,12 +26,29 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.feed import FeedRows
-from resource_objects.backends.sql.statements import Sized, chunks, from_moment, listed, moment
-from resource_objects.providers.disabled import Disabled, DisabledChange, ends_of
+from resource_objects.backends.sql.statements import (
+    Insert,
+    Sized,
+    chunks,
+    from_moment,
+    listed,
+    moment,
+)
+from resource_objects.providers.disabled import (
+    Disabled,
+    DisabledChange,
+    DisabledUnit,
+    DisableOrder,
+    ends_of,
+)
+from resource_objects.providers.located import classes_of_units
 from resource_objects.providers.orders import Write
 
 _providers = tables.resource_providers.c
 _inventories = tables.inventories.c
+_units = tables.disabled_units.c
+_kinds = tables.structures.c
+_taken = tables.allocation_units.c
 
 #: what a provider's row says of it
 FACTS = (
@@ -43,7 +63,7 @@ _LOCATE = Sized(
 )
 _LOCK = Sized(
     lambda ids: (
-        sa.select(_providers.id, _providers.uuid, _providers.root_id, *FACTS)
+        sa.select(_providers.id, _providers.uuid, _providers.root_id, _providers.name, *FACTS)
         .where(listed(_providers.id, "ids", ids))
         .order_by(_providers.id)
         # on PostgreSQL FOR NO KEY UPDATE: not in the way of whoever refers to a provider
@@ -71,6 +91,11 @@ def _concerned_query(roots: int) -> sa.CompoundSelect[Any]:
     return sa.union(
         sa.select(_providers.root_id).where(here, _providers.disabled_reason.is_not(None)),
         of_inventories.where(here, _inventories.disabled_until.is_not(None)),
+        sa.select(_providers.root_id)
+        .join_from(
+            tables.resource_providers, tables.disabled_units, _units.provider_id == _providers.id
+        )
+        .where(here),
     )
 
 
@@ -81,11 +106,59 @@ _INVENTORIES = Sized(
 )
 _LOCK_INVENTORIES = Sized(
     lambda ids: (
-        sa.select(_inventories.id, _inventories.provider_id, _inventories.disabled_until)
+        sa.select(
+            *(_inventories.id, _inventories.provider_id, _inventories.disabled_until),
+            _inventories.disabled_units,
+        )
         .where(listed(_inventories.id, "ids", ids))
         .order_by(_inventories.id)
         .with_for_update(key_share=True)
     )
+)
+
+_UNIT_FACTS = _units.reason, _units.disabled_by, _units.since, _units.until
+_UNITS = Sized(
+    lambda ids: sa.select(_units.provider_id, _units.unit, *_UNIT_FACTS).where(
+        listed(_units.provider_id, "ids", ids)
+    )
+)
+_COUNTS = Sized(
+    lambda roots: (
+        sa.select(_units.provider_id, sa.func.count())
+        .join_from(
+            tables.disabled_units, tables.resource_providers, _units.provider_id == _providers.id
+        )
+        .where(listed(_providers.root_id, "roots", roots))
+        .group_by(_units.provider_id)
+    )
+)
+# the units that are disabled, with whoever has them
+_UNITS_OF = Sized(
+    lambda uuids: (
+        sa.select(_providers.uuid, _units.unit, _taken.consumer_id, *_UNIT_FACTS)
+        .join_from(
+            tables.disabled_units, tables.resource_providers, _units.provider_id == _providers.id
+        )
+        .outerjoin(
+            tables.allocation_units,
+            sa.and_(_taken.provider_id == _units.provider_id, _taken.unit == _units.unit),
+        )
+        .where(listed(_providers.uuid, "uuids", uuids))
+        .order_by(_providers.uuid, _units.unit)
+    )
+)
+_KINDS_OF = Sized(
+    lambda uuids: (
+        sa.select(_providers.uuid, _kinds.name, _kinds.body)
+        .join_from(tables.structures, tables.resource_providers)
+        .where(listed(_providers.uuid, "uuids", uuids))
+    )
+)
+
+
+_MAKE_UNITS = Insert(
+    tables.disabled_units,
+    *("provider_id", "unit", "reason", "disabled_by", "since", "until"),
 )
 
 
@@ -142,19 +215,91 @@ def carry_out(
     """
     if not write.disabling:
         return
-    orders = {order.provider_uuid: order for order in write.disabling}
-    made = orders.keys() - locked.keys()
+    touched = {order.provider_uuid for order in write.disabling}
+    made = touched - locked.keys()
     rows = {**locked, **(lock(connection, made) if made and write.definitions else {})}
     changed = []
-    for uuid, order in orders.items():
+    for order in write.disabling:
+        uuid = order.provider_uuid
         if uuid not in rows:
             raise exceptions.ProviderNotFound(uuid)
-        number, _, root, *facts = rows[uuid]
+        if order.unit is not None:
+            continue
+        number, _, root, _, *facts = rows[uuid]
         said = order.carried_out(_kept(facts), write.operation.actor, now)
         changed.append({"id": number, **_columns(connection, said)})
         told.disabled(root, DisabledChange(uuid, said))
     statements.update(connection, tables.resource_providers, ["id"], changed)
-    _pass_down(connection, {rows[uuid][2] for uuid in orders})
+    units = [order for order in write.disabling if order.unit is not None]
+    if units:
+        _carry_out_units(connection, units, write.operation.actor, rows, now, told)
+    _pass_down(connection, {rows[uuid][2] for uuid in touched})
+
+
+def _carry_out_units(
+    connection: Connection,
+    orders: Sequence[DisableOrder],
+    by: str | None,
+    rows: Mapping[str, Sequence[Any]],
+    now: datetime.datetime,
+    told: FeedRows,
+) -> None:
+    """Put units out of service, or into it again. Cost: four statements, whatever their number."""
+    uuids = sorted({order.provider_uuid for order in orders})
+    numbers = [rows[uuid][0] for uuid in uuids]
+    kept = {(number, unit): _kept(facts) for number, unit, *facts in unit_rows(connection, numbers)}
+    classes = _classes(connection, uuids)
+    gone: list[dict[str, Any]] = []
+    new: list[tuple[Any, ...]] = []
+    for order in orders:
+        number, _, root, name, *_ = rows[order.provider_uuid]
+        key = number, order.unit
+        if key not in kept:
+            order.require_unit(classes.get(order.provider_uuid, {}), name)
+        said = order.carried_out(kept.get(key), by, now)
+        keys = {"provider_id": number, "unit": order.unit}
+        if key in kept:
+            gone.append(keys)
+        if said is not None:
+            until = None if said.until is None else moment(connection, said.until)
+            facts = said.reason, said.by, moment(connection, said.since), until
+            new.append((number, order.unit, *facts))
+        told.disabled(root, DisabledChange(order.provider_uuid, said, order.unit))
+    statements.delete(connection, tables.disabled_units, gone)
+    if new:
+        _MAKE_UNITS.many(connection, new)
+
+
+def unit_rows(connection: Connection, providers: Iterable[int]) -> list[Sequence[Any]]:
+    """Return ``(provider, unit, *facts)`` of the units that are disabled alone at some providers.
+
+    Also of those whose time is over, and of devices that went away.
+    """
+    return [row for part in chunks(sorted(providers)) for row in _UNITS.rows(connection, ids=part)]
+
+
+def _classes(connection: Connection, uuids: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the class of each unit of some providers that can be disabled alone."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for part in chunks(sorted(uuids)):
+        for uuid, kind, body in _KINDS_OF.rows(connection, uuids=part):
+            kinds.setdefault(uuid, []).append((kind, body or ""))
+    return {uuid: classes_of_units(some) for uuid, some in kinds.items()}
+
+
+def disabled_units(connection: Connection, uuids: Collection[str]) -> dict[str, list[DisabledUnit]]:
+    """Return the units that are disabled alone at some providers, of those that are there.
+
+    Also those whose time is over. Cost: two statements.
+    """
+    classes = _classes(connection, uuids)
+    found: dict[str, list[DisabledUnit]] = {}
+    for part in chunks(sorted(uuids)):
+        for uuid, unit, taker, *facts in _UNITS_OF.rows(connection, uuids=part):
+            name, said = classes.get(uuid, {}).get(unit), _kept(facts)
+            if name is not None and said is not None:
+                found.setdefault(uuid, []).append(DisabledUnit(unit, name, said, taker is None))
+    return found
 
 
 def _columns(connection: Connection, said: Disabled | None) -> dict[str, Any]:
@@ -183,13 +328,16 @@ def inherit(connection: Connection, roots: Iterable[int]) -> None:
 
 
 def _pass_down(connection: Connection, roots: Iterable[int]) -> None:
-    """Write to the inventories of some trees until when they are out of service."""
+    """Write to the inventories of some trees what is out of service of their providers."""
     found = [
         row for part in chunks(sorted(roots)) for row in _OF_TREES.rows(connection, roots=part)
     ]
     parents = {number: parent for number, parent, *_ in found}
     disabled = {row[0]: one for row in found if (one := _kept(row[3:])) is not None}
     ends = ends_of(_parents_first(parents), disabled)
+    counts: dict[int, int] = {}
+    for part in chunks(sorted(roots)):
+        counts.update(_COUNTS.rows(connection, roots=part))
     numbers = [
         number
         for part in chunks(sorted(parents))
@@ -197,11 +345,12 @@ def _pass_down(connection: Connection, roots: Iterable[int]) -> None:
     ]
     changed: list[dict[str, Any]] = []
     for part in chunks(sorted(numbers)):
-        for number, provider, before in _LOCK_INVENTORIES.rows(connection, ids=part):
-            after = ends.get(provider)
-            if after != (None if before is None else from_moment(before)):
+        for number, provider, before, had in _LOCK_INVENTORIES.rows(connection, ids=part):
+            after, units = ends.get(provider), counts.get(provider, 0)
+            if after != (None if before is None else from_moment(before)) or units != had:
                 until = None if after is None else moment(connection, after)
-                changed.append({"id": number, "disabled_until": until})
+                said = {"disabled_until": until, "disabled_units": units}
+                changed.append({"id": number, **said})
     statements.update(connection, tables.inventories, ["id"], changed)
 
 

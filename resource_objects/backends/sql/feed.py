@@ -140,7 +140,8 @@ class FeedRows:
         said = change.disabled
         told = None if said is None else _ENCODER.encode(said.to_dict())
         what = _ENABLED if said is None else _DISABLED
-        row = (what, None, change.provider_uuid, None, None, None, told, None)
+        unit = None if change.unit is None else _ENCODER.encode([change.unit])
+        row = (what, None, change.provider_uuid, None, None, None, told, unit)
         self._rows.append((shard_of(root), row))
 
     def override(self, uuid: str, root: int) -> None:
@@ -358,7 +359,8 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         if what in named:
             named[what].add(uuid)
         elif what in (_DISABLED, _ENABLED):
-            disabled.append(DisabledChange(uuid, _disabled_of(taken)))
+            [unit] = json.loads(given) if given else (None,)
+            disabled.append(DisabledChange(uuid, _disabled_of(taken), unit))
         elif uuid is None:
             claims.add(consumer or _FORGOTTEN)
         else:

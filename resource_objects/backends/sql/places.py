@@ -57,7 +57,7 @@ _FIGURES = (
 COLUMNS = (
     *(_providers.id, _providers.uuid, _providers.name, _providers.root_id),
     *(_classes.name, _inventories.id, _inventories.class_id, _inventories.shares),
-    *(_inventories.disabled_until, *_FIGURES),
+    *(_inventories.disabled_until, _inventories.disabled_units, *_FIGURES),
 )
 
 
@@ -152,7 +152,10 @@ def _shares_query(providers: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
 def _lock_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
     # by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
     return (
-        sa.select(_inventories.id, _inventories.shares, _inventories.disabled_until, *_FIGURES)
+        sa.select(
+            *(_inventories.id, _inventories.shares, _inventories.disabled_until),
+            *(_inventories.disabled_units, *_FIGURES),
+        )
         .where(listed(_inventories.id, "ids", ids))
         .order_by(_inventories.id)
         .with_for_update()
@@ -232,8 +235,9 @@ class Places:
             return None
         return Found(
             provider=name,
-            record=InventoryRecord(resource_class, *more[1:]),
+            record=InventoryRecord(resource_class, *more[2:]),
             disabled_until=None if more[0] is None else from_moment(more[0]),
+            disabled_units=more[1],
             key=(uuid, resource_class),
             inventory_id=number,
             provider_id=provider_id,
@@ -344,8 +348,9 @@ def _shares_of(
 def _lock(connection: Connection, found: Iterable[Found]) -> None:
     """Lock what was found and read its figures again, which may have changed meanwhile."""
     by_number = {place.inventory_id: place for place in found}
-    for number, shares, disabled, *figures in lock_places(connection, by_number):
+    for number, shares, disabled, units, *figures in lock_places(connection, by_number):
         place = by_number[number]
+        place.disabled_units = units
         place.disabled_until = None if disabled is None else from_moment(disabled)
         place.record = InventoryRecord(place.record.resource_class, *figures)
         if shares != place.declared:
@@ -366,7 +371,7 @@ def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
 
 def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequence[Any]]:
     """Lock inventories by number; return ``(number, how many shares, until when it is out of
-    service, *figures)`` of each.
+    service, how many units may be so alone, *figures)`` of each.
 
     The last of the figures is what is used. With SQLite it does and returns nothing: a writing
     transaction is alone there.

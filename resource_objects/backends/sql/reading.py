@@ -29,6 +29,7 @@ from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
+    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -47,6 +48,7 @@ _kinds = tables.structures.c
 _consumers = tables.consumers.c
 _allocations = tables.allocations.c
 _units = tables.allocation_units.c
+_disabled_units = tables.disabled_units.c
 
 _Query: TypeAlias = sa.Select[*tuple[Any, ...]]
 _Rows: TypeAlias = Sequence[Sequence[Any]]
@@ -84,7 +86,7 @@ _INVENTORIES = _Table(
         *(_inventories.provider_id, _inventories.class_id, _inventories.total),
         *(_inventories.reserved, _inventories.min_unit, _inventories.max_unit),
         *(_inventories.step_size, _inventories.ratio_millionths, _inventories.capacity),
-        *(_inventories.used, _inventories.id),
+        *(_inventories.used, _inventories.disabled_units, _inventories.id),
     ),
     _inventories.provider_id,
     _inventories.id,
@@ -130,6 +132,16 @@ _UNITS = _Table(
 )
 
 
+_DISABLED_UNITS = _Table(
+    sa.select(
+        *(_disabled_units.provider_id, _disabled_units.unit, _disabled_units.reason),
+        *(_disabled_units.disabled_by, _disabled_units.since, _disabled_units.until),
+    ),
+    _disabled_units.provider_id,
+    *(_disabled_units.provider_id, _disabled_units.unit),
+)
+
+
 def _keys_query(names: int, uuids: int) -> _Query:
     return sa.select(_providers.name, _providers.uuid, _providers.root_id).where(
         sa.or_(listed(_providers.name, "names", names), listed(_providers.uuid, "uuids", uuids))
@@ -161,8 +173,8 @@ def read(
 ) -> Columns:
     """Return everything, or the trees of some providers (see the contract).
 
-    Cost: ten queries, and one for each kind of name that is not standard; some 3 microseconds per
-    row.
+    Cost: ten queries, and one for each kind of name that is not standard, and one where units are
+    out of service alone; some 3 microseconds per row.
     """
     roots = _roots(connection, trees) if trees else None
     return _columns(connection, catalogue, roots, feed.read_cursor(connection, epoch), allocations)
@@ -205,24 +217,27 @@ def _columns(
     if not providers:
         return Columns(cursor=cursor)
     numbers = [row[0] for row in providers]
-    ends = any(row[11] is not None for row in providers)
-    now = now_of(connection) if ends else None
 
     def rows(table: _Table) -> _Rows:
         return table.all(connection) if roots is None else table.of(connection, numbers)
 
+    inventories = rows(_INVENTORIES)
+    out = rows(_DISABLED_UNITS) if any(row[-2] for row in inventories) else ()
+    ends = any(row[11] is not None for row in providers) or any(row[5] is not None for row in out)
+    now = now_of(connection) if ends else None
     classes = _Numbered(connection, catalogue.classes)
     traits = _Numbered(connection, catalogue.traits)
     aggregates = _Numbered(connection, catalogue.aggregates)
     return Columns(
         _providers_of(_parents_first(providers), now),
-        InventoryColumns(*classes.columns(rows(_INVENTORIES), 1)[:-1]),
+        InventoryColumns(*classes.columns(inventories, 1)[:-2]),
         TraitColumns(*traits.columns(rows(_TRAITS), 1)),
         AllocationColumns(*(classes.columns(rows(_ALLOCATIONS), 1)[:-2] if allocations else ())),
         AggregateColumns(*aggregates.columns(rows(_AGGREGATES), 1)),
         ShareColumns(*classes.columns(rows(_SHARES), 1, 3)),
         KindColumns(*_structures(rows(_KINDS))),
         UnitColumns(*(classes.columns(rows(_UNITS), 2) if allocations else ())),
+        DisabledUnitColumns(*_turned(_units_in_force(out, now))),
         cursor,
         now,
     )
@@ -317,6 +332,12 @@ def _moments(column: Sequence[Any]) -> Sequence[datetime.datetime | None]:
     if column.count(None) == len(column):
         return column
     return [None if one is None else from_moment(one) for one in column]
+
+
+def _units_in_force(rows: _Rows, now: datetime.datetime | None) -> list[Sequence[Any]]:
+    """Return the units that are out of service alone."""
+    found = ((number, unit, in_force(facts, now)) for number, unit, *facts in rows)
+    return [row for row in found if row[2] is not None]
 
 
 def _parents_first(rows: _Rows) -> _Rows:

@@ -467,6 +467,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         )
         return {place: some for place, some in places if some}
 
+    @classmethod
+    def units_of_description(cls, description: str) -> Mapping[str, str]:
+        """Return ``{address: resource class}`` of the devices of a part, by its description."""
+        return storage.units_of(description)
+
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how many devices there are of each class, and how many are taken."""
         return storage.to_records(self.devices, self.usage)

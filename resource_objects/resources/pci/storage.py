@@ -256,6 +256,14 @@ def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[s
     return tuple(devices), tuple(withheld)
 
 
+def units_of(description: str) -> dict[str, str]:
+    """Return the class of each device of a description, by address; none of one that is none."""
+    try:
+        return {one.address: one.resource_class for one in _devices(description)[0]}
+    except exceptions.InvalidInventory:
+        return {}
+
+
 def node_of(description: str) -> int | None:
     """Return the host cell that all devices of a description are next to, None if nobody says."""
     try:
@@ -300,6 +308,8 @@ def _usage(
             uses[address] = DeviceUse(address, ALLOCATED, gone=gone)
         elif address in withheld:
             uses[address] = DeviceUse(address, SPENT)
+        elif address in part.out:
+            uses[address] = DeviceUse(address, UNAVAILABLE)
     whole = [device for device in devices if device.can_be_split]
     for device in whole:
         if device.address not in uses and _used(part, device.resource_class) > 0:

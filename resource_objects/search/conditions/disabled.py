@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.providers.decision import unit_disabled
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans
@@ -74,7 +75,8 @@ class HostInService:
 class PartsInService:
     """Some of a host, or a pool of its, may be out of service: told where it lacks something.
 
-    That it gives nothing, the conditions on who gives say; nobody is ruled out here.
+    That it gives nothing, the conditions on who gives say, and of single devices that are
+    disabled the figures (:meth:`.Fleet.in_force`); nobody is ruled out here.
     """
 
     fleet: Fleet
@@ -105,7 +107,21 @@ class PartsInService:
             if any(fleet.number(giver, name) is not None for name in self.classes)
         )
         found = {place: None for giver in givers for place in fleet.upwards(giver)}
-        return [_told(fleet, place) for place in found if place in fleet.disabled]
+        told = [_told(fleet, place) for place in found if place in fleet.disabled]
+        if fleet.disabled_units:
+            told += self._units(host.tree)
+        return told
+
+    def _units(self, tree: int) -> Iterator[Reason]:
+        """Yield the devices that are disabled alone, of what was asked for or goes with it."""
+        fleet = self.fleet
+        for place in fleet.of_tree(tree):
+            for one in fleet.disabled_units.get(place, ()):
+                number = fleet.number(place, one.resource_class)
+                used_by = [] if number is None else fleet.shares.into(number)
+                names = {one.resource_class, *(fleet.class_of(source) for source, _ in used_by)}
+                if not names.isdisjoint(self.classes):
+                    yield unit_disabled(one.unit, one.facts, fleet.names[place])
 
 
 def _told(fleet: Fleet, place: int) -> Reason:

@@ -63,7 +63,7 @@ from resource_objects.testing.conformance.definitions import (
     DescriptionRules,
     ShareRules,
 )
-from resource_objects.testing.conformance.disabled import DisabledRules
+from resource_objects.testing.conformance.disabled import DisabledRules, DisabledUnitRules
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
 from resource_objects.testing.conformance.limits import LimitRules
 from resource_objects.testing.conformance.lists import ListRules
@@ -92,6 +92,7 @@ class BackendConformance(
     DeviceRules,
     ReshapeRules,
     DisabledRules,
+    DisabledUnitRules,
     LimitRules,
     UseOverTimeRules,
     ListRules,

@@ -18,6 +18,7 @@ from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
+from resource_objects.resources.pci import Device, PCIInventory
 from resource_objects.testing.conformance.races import processes
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -28,6 +29,7 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     kept,
+    law,
     order,
     picture,
     release,
@@ -44,15 +46,17 @@ def disable(
     reason: str = "fan",
     until: datetime.datetime | None = None,
     by: str | None = "admin",
+    unit: str | None = None,
 ) -> None:
-    """Take a provider out of service."""
-    said = DisableOrder(uuid, reason, until)
+    """Take a provider out of service, or one unit of it."""
+    said = DisableOrder(uuid, reason, until, unit)
     backend.commit(Write(Operation(actor=by), "disable", uuid, disabling=(said,)))
 
 
-def enable(backend: Backend, uuid: str) -> None:
-    """Put a provider into service."""
-    backend.commit(Write(Operation(), "enable", uuid, disabling=(DisableOrder(uuid),)))
+def enable(backend: Backend, uuid: str, unit: str | None = None) -> None:
+    """Put a provider into service, or one unit of it."""
+    said = DisableOrder(uuid, unit=unit)
+    backend.commit(Write(Operation(), "enable", uuid, disabling=(said,)))
 
 
 def claim_until_refused(backend: Backend, uuid: str, who: str) -> int:
@@ -391,6 +395,274 @@ class DisabledRules(Kit):
                 pool.submit(claim_elsewhere, self.backend_class, url, here, who) for who in "ab"
             ]
             _disable_beside(backend, here, claiming)
+
+
+class DisabledUnitRules(Kit):
+    """No write takes a device that is out of service alone, and its card goes on."""
+
+    @pytest.fixture
+    def card(self, backend: Backend) -> dict[str, str]:
+        """A host with a card of three functions; the uuid of each provider by name."""
+        return define(backend, _card_host(3))
+
+    @law(4)
+    def test_nobody_is_given_a_device_that_is_disabled_alone(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        disable(backend, here, unit=_PARTS[1])
+        before = picture(backend)
+        assert set(before.disabled_units) == {(_AT, _PARTS[1])}
+        for use in (
+            Use(here, FUNCTION, 1, _PARTS[1:2]),
+            Use(here, FUNCTION, 3, _PARTS[:3]),
+            Use(here, FUNCTION, 3),  # by count: one less
+            Use(here, CARD, 1, (_WHOLE, *_PARTS[:3])),
+            Use(here, CARD, 1),  # through its share
+        ):
+            with pytest.raises(ProviderDisabled) as refused:
+                order(backend, ConsumerOrder.claim("job-1", (use,)))
+            [reason] = refused.value.reasons
+            assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, _AT, _PARTS[1])
+            assert reason.disabled == _units_of(backend)[_PARTS[1]]
+            assert f"{_AT}: {_PARTS[1]} disabled since" in str(refused.value)
+        assert picture(backend) == before
+        _take_units(backend, "job-1", here, _PARTS[0])
+        _take_units(backend, "job-2", here, _PARTS[2])
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.claim("job-3", (Use(here, FUNCTION, 1),)))
+
+    def test_who_has_a_device_keeps_it_and_gives_it_back(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        _take_units(backend, "job-1", here, *_PARTS[:2])
+        disable(backend, here, unit=_PARTS[0])
+        _take_units(backend, "job-2", here, _PARTS[2])  # what others have is not lost twice
+        release(backend, "job-2")
+        order(backend, ConsumerOrder.renew("job-1"))
+        order(backend, ConsumerOrder.adjust("job-1", (Use(here, FUNCTION, -1, _PARTS[:1]),)))
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.adjust("job-1", (Use(here, FUNCTION, 1, _PARTS[:1]),)))
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.claim("job-2", (Use(here, FUNCTION, 2),)))
+        order(backend, ConsumerOrder.claim("job-2", (Use(here, FUNCTION, 1),)))
+
+    def test_consumers_may_exchange_a_device(self, backend: Backend, card: dict[str, str]) -> None:
+        here = card[_AT]
+        _take_units(backend, "job-1", here, _PARTS[0])
+        _take_units(backend, "job-2", here, _PARTS[1])
+        disable(backend, here, unit=_PARTS[0])
+        order(
+            backend,
+            ConsumerOrder.replace("job-1", (Use(here, FUNCTION, 1, _PARTS[1:2]),)),
+            ConsumerOrder.replace("job-2", (Use(here, FUNCTION, 1, _PARTS[:1]),)),
+        )
+        assert picture(backend).units[_AT, _PARTS[0]] == (FUNCTION, "job-2")
+        order(backend, ConsumerOrder.replace("job-2", (Use(here, FUNCTION, 1, _PARTS[2:3]),)))
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.replace("job-2", (Use(here, FUNCTION, 1, _PARTS[:1]),)))
+
+    def test_a_card_alone_can_be_disabled(self, backend: Backend, card: dict[str, str]) -> None:
+        here = card[_AT]
+        disable(backend, here, unit=_WHOLE)
+        for use in (Use(here, CARD, 1, (_WHOLE, *_PARTS[:3])), Use(here, CARD, 1)):
+            with pytest.raises(ProviderDisabled, match=_WHOLE):
+                order(backend, ConsumerOrder.claim("job-1", (use,)))
+        _take_units(backend, "job-1", here, *_PARTS[:3])
+
+    def test_who_takes_a_disabled_device_is_recorded(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        disable(backend, here, unit=_PARTS[0])
+        cursor = backend.cursor()
+        for name, use in (
+            ("job-1", Use(here, FUNCTION, 1, _PARTS[:1])),
+            ("job-2", Use(here, FUNCTION, 1, _PARTS[1:2])),
+        ):
+            order(backend, ConsumerOrder.claim(name, (use,), overrides_disabled=True))
+        first, second = backend.changes(cursor, 10)
+        assert (first.overrides, second.overrides) == ((here,), ())
+
+    def test_a_device_is_back_when_its_time_is_over(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        disable(backend, here, until=backend.now() + _SHORT, unit=_PARTS[0])
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.claim("job-1", (Use(here, CARD, 1),)))
+        time.sleep(_SHORT.total_seconds())
+        assert not picture(backend).disabled_units and not _units_of(backend)
+        _take_units(backend, "job-1", here, _PARTS[0])
+
+    def test_of_a_device_it_is_told_and_said_again(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        cursor = backend.cursor()
+        disable(backend, here, unit=_PARTS[0])
+        said = _units_of(backend)[_PARTS[0]]
+        assert (said.reason, said.by) == ("fan", "admin")
+        disable(backend, here, "link", unit=_PARTS[0])
+        again = _units_of(backend)[_PARTS[0]]
+        assert (again.reason, again.since) == ("link", said.since)
+        assert picture(backend).disabled_units == {(_AT, _PARTS[0]): again}
+        assert picture(backend).providers[_AT].disabled is None
+        enable(backend, here, unit=_PARTS[0])
+        assert not picture(backend).disabled_units and not _units_of(backend)
+        told = [one for change in backend.changes(cursor, 10) for one in change.disabled]
+        assert told == [
+            DisabledChange(here, said, _PARTS[0]),
+            DisabledChange(here, again, _PARTS[0]),
+            DisabledChange(here, None, _PARTS[0]),
+        ]
+        _take_units(backend, "job-1", here, *_PARTS[:3])
+
+    def test_what_is_no_device_there_cannot_be_disabled(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        before = picture(backend)
+        for name, unit in ((_AT, "0000:01:02.7"), ("host0", _PARTS[0]), ("host0", "cpu0")):
+            for act in (disable, enable):
+                with pytest.raises(exceptions.UnitNotFound, match=name):
+                    act(backend, card[name], unit=unit)
+        assert picture(backend) == before
+
+    def test_it_stays_where_a_device_comes_back(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        disable(backend, here, unit=_PARTS[2])
+        define(backend, _card_host(2))
+        _take_units(backend, "job-1", here, *_PARTS[:2])  # the one that is gone is not counted
+        assert set(_units_of(backend)) == {_PARTS[2]}
+        release(backend, "job-1")
+        define(backend, _card_host(3))
+        with pytest.raises(ProviderDisabled):
+            order(backend, ConsumerOrder.claim("job-1", (Use(here, FUNCTION, 3),)))
+        enable(backend, here, unit=_PARTS[2])
+        define(backend, Provider("host0", "VCPU=8"))  # with its card it goes
+        define(backend, _card_host(3))
+        assert picture(backend).disabled_units == {}
+
+    def test_with_its_provider_it_is_forgotten(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        disable(backend, card[_AT], unit=_PARTS[2])
+        define(backend, Provider("host0", "VCPU=8"))
+        card = define(backend, _card_host(3))
+        assert picture(backend).disabled_units == {}
+        _take_units(backend, "job-1", card[_AT], *_PARTS[:3])
+
+    def test_one_write_may_disable_several_devices(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        said = [DisableOrder(here, "fan", unit=unit) for unit in _PARTS[:2]]
+        both = (*said, DisableOrder(here, "all"))
+        backend.commit(Write(Operation(), "disable", here, disabling=both))
+        assert set(_units_of(backend)) == set(_PARTS[:2])
+        enable(backend, here)
+        with pytest.raises(ProviderDisabled):
+            _take_units(backend, "job-1", here, _PARTS[0])
+        _take_units(backend, "job-1", here, _PARTS[2])
+        with pytest.raises(exceptions.DuplicateKey):
+            Write(Operation(), "disable", here, disabling=(said[0], said[0]))
+
+    @law(4)
+    def test_no_thread_is_given_a_device_after_it_was_disabled(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        with ThreadPoolExecutor(2) as threads:
+            claiming = [
+                threads.submit(claim_function_until_refused, backend, card[_AT], who)
+                for who in "ab"
+            ]
+            _disable_function_beside(backend, card[_AT], claiming)
+
+    @law(4)
+    @requires(Requirement.PROCESSES)
+    def test_no_process_is_given_a_device_after_it_was_disabled(
+        self, backend: Backend, url: str, card: dict[str, str]
+    ) -> None:
+        with ProcessPoolExecutor(2, mp_context=processes()) as pool:
+            claiming = [
+                pool.submit(claim_function_elsewhere, self.backend_class, url, card[_AT], who)
+                for who in "ab"
+            ]
+            _disable_function_beside(backend, card[_AT], claiming)
+
+
+#: a card and the functions split off it
+_WHOLE = "0000:01:00.0"
+_PARTS = tuple(f"0000:01:02.{number}" for number in range(3))
+_AT = f"host0/{_WHOLE}"
+CARD, FUNCTION = "CUSTOM_CARD", "CUSTOM_FUNCTION"
+
+
+def _card_host(functions: int) -> Provider:
+    card = Device(_WHOLE, "8086", "1572", "type-PF", resource_class=CARD)
+    parts = [
+        Device(unit, "8086", "154c", "type-VF", resource_class=FUNCTION, parent=_WHOLE)
+        for unit in _PARTS[:functions]
+    ]
+    host = Provider("host0", "VCPU=8")
+    host.add_parts("DEVICES", PCIInventory([card, *parts]))
+    return host
+
+
+def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None:
+    claimed = (Use(uuid, FUNCTION, len(units), units),)
+    order(backend, ConsumerOrder.claim(consumer, claimed))
+
+
+def _units_of(backend: Backend) -> dict[str, Disabled]:
+    """Return the devices of the card that are out of service alone, as a list says."""
+    [listed] = backend.list_providers(ProviderFilter(names=frozenset([_AT])), 2)
+    return dict(listed.disabled_units)
+
+
+def claim_function_until_refused(backend: Backend, uuid: str, who: str) -> int:
+    """Claim a function and give it back, until that was refused ten times since it is disabled.
+
+    One does so by its address, the other takes all by count.
+    """
+    use = Use(uuid, FUNCTION, 1, _PARTS[:1]) if who == "a" else Use(uuid, FUNCTION, 3)
+    won = refused = 0
+    while refused < 10:
+        try:
+            order(backend, ConsumerOrder.claim(f"{who}-{won}", (use,)))
+        except ProviderDisabled:
+            refused += 1
+        except exceptions.CapacityException:  # the other one has it
+            continue
+        else:
+            release(backend, f"{who}-{won}")
+            won += 1
+    return won
+
+
+def claim_function_elsewhere(backend_class: type[Backend], url: str, uuid: str, who: str) -> int:
+    """Open a ledger and do the same, in another process."""
+    backend = backend_class.open(url)
+    try:
+        return claim_function_until_refused(backend, uuid, who)
+    finally:
+        backend.close()
+
+
+def _disable_function_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
+    """Disable a function while others claim it; nobody takes it after that returned."""
+    began = backend.cursor()
+    while len(backend.changes(began, 20)) < 20:
+        assert not any(one.done() for one in claiming)
+    disable(backend, uuid, unit=_PARTS[0])
+    cursor = backend.cursor()
+    assert sum(one.result() for one in claiming) > 0
+    later = [use for change in backend.changes(cursor, 1000) for use in change.uses]
+    assert not [use for use in later if use.after > use.before]
+    assert picture(backend).units == {} and picture(backend).used(_AT, FUNCTION) == 0
 
 
 def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
