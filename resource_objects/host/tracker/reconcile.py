@@ -43,7 +43,6 @@ from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import kept_of, merge_changes
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
-from resource_objects.providers.located import keeps_devices
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
@@ -434,7 +433,7 @@ class Reconciler:
             # somebody holds something of two of these hosts: one after the other, in halves
             raise exceptions.StaleConsumer("consumer of two hosts", "while both are reshaped")
         return Comparison(
-            kept_of(look.kept for look in right if look.kept is not None),
+            kept_of(look.kept for look in right if look.kept is not None and look.changes),
             tuple(look.changes for look in right if look.changes is not None),
             orders=tuple(orders.values()),
             moves=tuple(move for look in right if look.changes for move in look.moves),
@@ -499,7 +498,7 @@ class Reconciler:
             look.kept.name: look
             for look in looks
             if look.kept is not None
-            and any(keeps_devices(one.definition) for one in kept_of([look.kept]).values())
+            and any(DEVICES in child.inventories for child in look.kept.children)
         }
         if with_devices:
             for devices in read_devices(self._ledger, *with_devices):
