@@ -234,6 +234,7 @@ def _is_idle(part: KeptPart, device: Device, taken: Collection[str]) -> bool:
         and (part.traits is None or part.traits == device.traits)
         and device.address not in taken
         and device.parent not in taken
+        and device.address not in part.out
     )
 
 
@@ -305,22 +306,27 @@ def _usage(
             continue
         if address in taken:
             gone = address in withheld and not device.one_time_use  # else it is spent by now
-            uses[address] = DeviceUse(address, ALLOCATED, gone=gone)
+            uses[address] = _use(address, ALLOCATED, gone)
         elif address in withheld:
-            uses[address] = DeviceUse(address, SPENT)
+            uses[address] = _use(address, SPENT)
         elif address in part.out:
-            uses[address] = DeviceUse(address, UNAVAILABLE)
+            uses[address] = _use(address, UNAVAILABLE)
     whole = [device for device in devices if device.can_be_split]
     for device in whole:
         if device.address not in uses and _used(part, device.resource_class) > 0:
             is_split = any(use.is_held for use in uses.values())  # somebody named its parts as it
             state = UNAVAILABLE if is_split else ALLOCATED
-            uses[device.address] = DeviceUse(device.address, state)
+            uses[device.address] = _use(device.address, state)
     parts = [device for device in devices if not device.can_be_split]
     for name in dict.fromkeys(device.resource_class for device in (*parts, *whole)):
         for address in _used_up(part, name, devices, uses):
-            uses[address] = DeviceUse(address, UNAVAILABLE)
+            uses[address] = _use(address, UNAVAILABLE)
     return uses
+
+
+@functools.lru_cache(maxsize=4096)  # values, of a few thousand devices
+def _use(address: str, state: str, gone: bool = False) -> DeviceUse:
+    return DeviceUse(address, state, gone=gone)
 
 
 def _used(part: KeptPart, name: str) -> int:
