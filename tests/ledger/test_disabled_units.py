@@ -248,3 +248,13 @@ def test_a_search_finds_what_it_would_if_somebody_had_them(
             taken = {(part.provider, u) for part in candidate.allocations for u in part.units}
             assert taken.isdisjoint(out)
         assert not one.audit().findings
+
+
+def test_a_device_that_is_all_of_its_provider_is_out_too(ledger: ro.Ledger) -> None:
+    ledger.sync(host_of("other", [], gpus=2))
+    ledger.disable("other/0000:80:00.0", unit="0000:80:00.0", reason="fan")
+    claim = ledger.claim("job", {"other": "DEVICES=PGPU"})
+    assert [one.units for one in claim.allocations] == [("0000:81:00.0",)]
+    assert not ledger.snapshot(at="other").candidates("DEVICES=PGPU")
+    with pytest.raises(exceptions.CapacityException):
+        ledger.claim("more", {"other": "DEVICES=PGPU"})
