@@ -1,4 +1,4 @@
-"""The commands that take providers out of service, and put them into it again."""
+"""The commands that take providers and devices out of service, and put them into it again."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> argparse.Arg
     return add_actor(parser)
 
 
-def _provider_of(ledger: Ledger, device: str) -> str:
-    """Return the provider of a device that is named HOST/ADDRESS.
+def _device_of(ledger: Ledger, device: str) -> tuple[str, str | None]:
+    """Return the provider of a device that is named HOST/ADDRESS, and the unit that is meant alone.
 
-    :raises InvalidDevice: for a function that is split off another one, with what keeps it alone
-        from others
+    That is a function that is split off another one; any other device has a provider of its own.
     """
     from resource_objects.host.status import read_devices
 
@@ -57,11 +56,7 @@ def _provider_of(ledger: Ledger, device: str) -> str:
         raise exceptions.InvalidInput("device", device, "HOST/ADDRESS")
     (found,) = read_devices(ledger, host)
     one = found.find(address)
-    if one.device.parent is not None:
-        whole = f"{host}/{one.device.parent}, with all that is split off it"
-        alone = f"claim NAME DEVICES=address={one.device.address} --at {host} keeps this one alone"
-        raise exceptions.InvalidDevice("device", device, f"{whole} ({alone})")
-    return one.provider
+    return one.provider, None if one.device.parent is None else one.device.address
 
 
 class _OutOfService:
@@ -77,9 +72,9 @@ class _OutOfService:
         parser.add_argument("name", metavar="HOST/ADDRESS", help="such as host0/0000:3b:00.0")
         return parser
 
-    def name_of(self, ledger: Ledger, said: str) -> str:
-        """Return the provider that is meant."""
-        return _provider_of(ledger, said) if self.of_device else said
+    def meant(self, ledger: Ledger, said: str) -> tuple[str, str | None]:
+        """Return the provider that is meant, and the unit of it if that is meant alone."""
+        return _device_of(ledger, said) if self.of_device else (said, None)
 
 
 class DisableProvider(_OutOfService, Command):
@@ -96,12 +91,17 @@ class DisableProvider(_OutOfService, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Disable it."""
         with self.open_ledger(parsed_args.actor) as ledger:
+            name, unit = self.meant(ledger, parsed_args.name)
             done = ledger.disable(
-                self.name_of(ledger, parsed_args.name),
+                name,
+                unit=unit,
                 reason=parsed_args.reason,
                 until=_until(ledger, parsed_args.until),
             )
-        self.say(f"{done.name}: {done.disabled}")
+        if unit is None:
+            self.say(f"{done.name}: {done.disabled}")
+        else:
+            self.say(f"{done.name}: {unit} {done.disabled_units.get(unit)}")
 
 
 class EnableProvider(_OutOfService, Command):
@@ -114,8 +114,9 @@ class EnableProvider(_OutOfService, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Enable it."""
         with self.open_ledger(parsed_args.actor) as ledger:
-            done = ledger.enable(self.name_of(ledger, parsed_args.name))
-        self.say(f"{done.name}: enabled")
+            name, unit = self.meant(ledger, parsed_args.name)
+            done = ledger.enable(name, unit=unit)
+        self.say(f"{done.name}: enabled" if unit is None else f"{done.name}: {unit} enabled")
 
 
 class DrainProvider(_OutOfService, Lister):
@@ -134,20 +135,25 @@ class DrainProvider(_OutOfService, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who is there."""
-        return _drained(self, self.name_of, parsed_args)
+        return _drained(self, self.meant, parsed_args)
 
 
 def _drained(
-    command: Command, name_of: Callable[[Ledger, str], str], parsed_args: argparse.Namespace
+    command: Command,
+    meant: Callable[[Ledger, str], tuple[str, str | None]],
+    parsed_args: argparse.Namespace,
 ) -> _Rows:
     """Disable a provider, and return who is there."""
     with command.open_ledger(parsed_args.actor) as ledger:
+        name, unit = meant(ledger, parsed_args.name)
         found = ledger.drain(
-            name_of(ledger, parsed_args.name),
+            name,
+            unit=unit,
             reason=parsed_args.reason,
             until=_until(ledger, parsed_args.until),
         )
-    command.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
+    what = "" if found.unit is None else f"{found.unit} "
+    command.app.stderr.write(f"{found.provider}: {what}{found.disabled or 'enabled'}\n")
     return command.columns, [
         (
             one.name,
@@ -161,7 +167,8 @@ def _drained(
 class DisableDevice(DisableProvider):
     """Take a PCI device out of service, with the functions split off it.
 
-    A device is named HOST/ADDRESS.
+    A device is named HOST/ADDRESS. A virtual function is out of service alone, and its card goes
+    on: nobody is given the function, nor the whole card.
     """
 
     of_device = True
@@ -186,4 +193,4 @@ class DrainDevice(_OutOfService, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who holds it."""
-        return _drained(self, self.name_of, parsed_args)
+        return _drained(self, self.meant, parsed_args)

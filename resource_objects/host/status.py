@@ -320,7 +320,7 @@ class KeptDevice:
     ``holders`` are the consumers that have it; where some took devices without saying which, all of
     those who may have this one. ``is_taken`` says that something is taken of it itself, not of its
     relatives; ``gone`` that the host does not offer it any more. ``disabled`` is why it is out of
-    service, itself or with its host.
+    service, alone, with its card or with its host.
     """
 
     host: str
@@ -444,6 +444,9 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
     }
     states, uses = inventory.states(), {use.address: use for use in inventory.usage}
     holders, disabled = _Holders(columns), columns.disabled
+    alone = {
+        (number, unit): facts for number, unit, facts in zip(*columns.disabled_units, strict=True)
+    }
     above = dict(zip(columns.providers.provider_id, columns.providers.parent_id, strict=True))
     for device in sorted(inventory.devices, key=lambda device: device.address):
         address, use = device.address, uses.get(device.address)
@@ -457,7 +460,8 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
             who,
             is_taken=bool(who) or (use is not None and use.state != SPENT),
             gone=device.withdrawn,
-            disabled=_disabled(disabled, above, spot_of[address].number),
+            disabled=alone.get((spot_of[address].number, address))
+            or _disabled(disabled, above, spot_of[address].number),
         )
 
 

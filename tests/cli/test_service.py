@@ -54,24 +54,30 @@ def test_a_device_is_disabled_with_what_is_split_off_it(lab) -> None:
     assert lab("claim", "job-1", "SRIOV_NET_VF=1").status == 0
 
 
-def test_a_part_of_a_device_is_not_disabled_alone(lab) -> None:
-    refused = lab("device", "disable", f"host0/{PART}", "--reason", "link")
-    assert refused.status == 1
-    assert f"host0/{CARD}" in refused.err
+def test_a_part_of_a_device_is_disabled_alone(lab) -> None:
+    done = lab("device", "disable", f"host0/{PART}", "--reason", "link", "--actor", "me")
+    assert done.out.startswith(f"host0/{CARD}: {PART} disabled since ")
+    assert done.out.endswith("by me: link\n")
+    rows = json.loads(lab("device", "list", "-f", "json").out)
+    told = {row["device"]: row["disabled"] or "" for row in rows}
+    assert "by me: link" in told[f"host0/{PART}"] and not told[f"host0/{CARD}"]
+    assert (
+        "by me: link"
+        in json.loads(lab("device", "show", f"host0/{PART}", "-f", "json").out)["disabled"]
+    )
+    for asked in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
+        refused = lab("claim", "job", asked)
+        assert refused.status != 0 and f"{PART} disabled since" in refused.err
+    assert f"{PART} disabled since" in lab("changes", "--limit", "9").out
+    assert json.loads(lab("device", "drain", f"host0/{PART}", "-f", "json").out) == []
+    assert lab("device", "enable", f"host0/{PART}").out == f"host0/{CARD}: {PART} enabled\n"
+    assert f"{PART} enabled" in lab("changes", "--limit", "9").out
+    assert lab("claim", "job", "SRIOV_NET_VF=1").status == 0
+
+
+def test_what_is_no_device_is_not_disabled(lab) -> None:
     for bad in ("host0", "host0/xyz", f"host7/{CARD}"):
         assert lab("device", "disable", bad, "--reason", "link").status == 1
-
-
-def test_a_part_of_a_device_is_kept_from_others_by_the_claim_that_the_refusal_names(lab) -> None:
-    refused = lab("device", "disable", f"host0/{PART}", "--reason", "link")
-    command = refused.err.partition("(")[2].partition(" keeps")[0]
-    assert command == f"claim NAME DEVICES=address={PART} --at host0"
-    assert lab(*command.replace("NAME", "link-down").split()).status == 0
-    for asked in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
-        busy = lab("claim", "job", asked)
-        assert busy.status == 75 and "link-down holds 1" in busy.err
-    assert lab("release", "link-down").status == 0
-    assert lab("claim", "job", "SRIOV_NET_VF=1").status == 0
 
 
 def test_the_devices_of_a_disabled_host_are_told_with_it(lab) -> None:
