@@ -25,6 +25,7 @@ import datetime
 import itertools
 import json
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -83,9 +84,10 @@ class Size:
         if self.devices:
             said = ",".join(f"{name}:{count}" for name, count in self.devices)
             specs["pci_passthrough:alias"] = said
+        number = zlib.crc32(repr(self).encode()) & 0x7FFFFFFF  # an INTEGER of a database
         return objects.Flavor(
-            id=hash(self) & 0x7FFFFFFF,
-            flavorid=str(hash(self)),
+            id=number,
+            flavorid=str(number),
             name="flavor",
             vcpus=self.vcpus,
             memory_mb=self.memory_mb,
@@ -391,12 +393,13 @@ class Agent:
         objects, _ = nova_numa.nova()
         return objects.ImageMeta.from_dict({"properties": {}})
 
-    def claim(self, instance: Any) -> Any:
+    def claim(self, instance: Any, limits: Any = None) -> Any:
         """Claim for a build.
 
+        :param limits: what the scheduler sends along
         :raises ComputeResourcesUnavailable: if it does not fit
         """
-        claim = self.tracker.instance_claim(self.context, instance, self.host, {})
+        claim = self.tracker.instance_claim(self.context, instance, self.host, {}, limits)
         self.database.instances[instance.uuid] = instance
         return claim
 

@@ -1,0 +1,214 @@
+"""Claims, resizes and deletions: nova's resource tracker and ours, side by side.
+
+Random lives of two hosts go on until nova says something that we do not: that is one of
+:class:`~tests.peers.nova.tracker_sides.Drift`, each of which has its smallest case here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import resource_objects as ro
+from resource_objects.exceptions import CapacityException, ProviderNotFound
+from tests.peers.nova import tracker_differences
+from tests.peers.nova.pci_sides import CONF, exception
+from tests.peers.nova.tracker_differences import LIVES, STEPS
+from tests.peers.nova.tracker_lives import Life
+from tests.peers.nova.tracker_sides import (
+    ALIASES,
+    CPUS,
+    DISK_GB,
+    VCPUS,
+    WHOLE,
+    Drift,
+    Site,
+    Size,
+    opened,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+PLAIN = Size(2, 16, 10)
+PINNED = Size(2, 512, 10, cells=1, devices=(("gpu", 1),))
+LARGER = Size(4, 1024, 20, cells=2, devices=(("gpu", 1),))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready() -> Iterator[None]:
+    """Let nova read no configuration file, and not say what it does."""
+    CONF([], project="nova", default_config_files=[])
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with opened() as found:
+        yield found
+
+
+def test_lives_are_the_same_but_for_drifts_that_have_names() -> None:
+    counts: Counter[str] = Counter()
+    for number in range(LIVES):
+        with opened() as site:
+            life = Life(number)
+            drifts = (life.step(site) for _ in range(STEPS))
+            first = next((drift for drift in drifts if drift is not None), None)
+            if first is Drift.FORGOTTEN:
+                assert site.look() is None
+        counts["" if first is None else first.name] += 1
+    del counts[""]
+    assert counts == tracker_differences.DRIFTS
+
+
+# --- the smallest case of each drift --------------------------------------------------------------
+
+
+def nova_uses(site: Site, what: str) -> object:
+    """Return what nova says of the first host."""
+    return site.agents["box-0"].used()[what]
+
+
+def more_cpus_than_there_are(site: Site) -> Drift | None:
+    drift = site.claim("a", "box-0", Size(VCPUS + 1, 16, DISK_GB + 1))
+    assert nova_uses(site, "vcpus") == VCPUS + 1
+    assert nova_uses(site, "local_gb") == DISK_GB + 1
+    with pytest.raises(CapacityException):
+        site.tracker.claim("a", "box-0", Size(VCPUS + 1, 16, 1).asked(ALIASES))
+    assert not list(site.ledger.consumers())
+    return drift
+
+
+def a_function_and_its_part(site: Site) -> Drift | None:
+    drift = site.claim("a", "box-0", Size(1, 16, 1, devices=(("pf", 1), ("vf", 1))))
+    agent = site.agents["box-0"]
+    states, free = agent.devices(), agent.free_devices()
+    lost = {one for one, state in states.items() if state == "available"} - free
+    assert lost
+    parts = Size(1, 16, 1, devices=(("vf", 3),)).asked(ALIASES)
+    assert site.tracker.claim("b", "box-0", parts).amounts["CUSTOM_VF"] == ro.IntegerAmount(3)
+    return drift
+
+
+def swap_of_half_a_gigabyte(site: Site) -> Drift | None:
+    assert site.claim("a", "box-0", PLAIN) is None
+    drift = site.claim("b", "box-0", Size(1, 16, 10, swap_mb=512), aborts=True)
+    assert nova_uses(site, "local_gb") == 9
+    assert site.tracker.inventories("box-0")["DISK_GB"].used == 10
+    assert site.look() is None
+    return drift
+
+
+def one_that_was_resized_is_deleted(site: Site) -> Drift | None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert site.resize("a", "box-0", LARGER) is None
+    assert site.confirm("a") is None
+    drift = site.delete("a")
+    agent = site.agents["box-0"]
+    assert agent.used() == {"vcpus": 4, "memory_mb": 1024, "local_gb": 20}
+    assert len(agent.pinned()) == 4
+    assert site.tracker.inventories("box-0")["PCPU"].used == 0
+    assert site.look() is None
+    return drift
+
+
+SMALLEST: dict[Drift, Callable[[Site], Drift | None]] = {
+    Drift.COUNTS_UNSEEN: more_cpus_than_there_are,
+    Drift.SEEN_AND_NOT_TAKEN: a_function_and_its_part,
+    Drift.SWAP: swap_of_half_a_gigabyte,
+    Drift.FORGOTTEN: one_that_was_resized_is_deleted,
+}
+
+
+@pytest.mark.parametrize("drift", Drift, ids=lambda drift: drift.name.lower())
+def test_a_drift_in_its_smallest_case(drift: Drift, site: Site) -> None:
+    assert SMALLEST[drift](site) is drift
+
+
+def test_one_that_went_back_after_a_periodic_task_is_forgotten_too(site: Site) -> None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert site.resize("a", "box-1", LARGER) is None
+    assert site.look() is None
+    assert site.revert("a") is None
+    assert site.delete("a") is Drift.FORGOTTEN
+    assert site.look() is None
+
+
+def test_limits_bound_a_claim(site: Site) -> None:
+    """Nova's claim is told them by the scheduler, and looks at those of a topology alone."""
+    agent = site.agents["box-0"]
+    agent.claim(agent.instance("a", PLAIN), {"vcpu": 1, "memory_mb": 1, "disk_gb": 1})
+    assert nova_uses(site, "vcpus") == 2
+    with pytest.raises(CapacityException):
+        site.tracker.claim("a", "box-0", PLAIN.asked(ALIASES), limits="VCPU=1")
+
+
+def test_a_host_that_is_not_there_is_named(site: Site) -> None:
+    assert site.claim("a", "box-0", PLAIN) is None
+    agent, instance = site.agents["box-0"], site.held["a"].instance
+    with pytest.raises(exception.ComputeResourcesUnavailable, match="unknown node nodename"):
+        agent.tracker.resize_claim(agent.context, instance, instance.flavor, "box-9", None, {})
+    with pytest.raises(ProviderNotFound, match="box-9"):
+        site.tracker.move("a", "box-9", PLAIN.asked(ALIASES))
+
+
+# --- the same on both sides -----------------------------------------------------------------------
+
+
+def test_a_claim_takes_all_and_an_abort_gives_it_back(site: Site) -> None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert nova_uses(site, "vcpus") == 2 and len(site.agents["box-0"].pinned()) == 2
+    assert site.claim("b", "box-0", LARGER, aborts=True) is None
+    assert nova_uses(site, "vcpus") == 2
+
+
+def test_what_does_not_fit_a_cell_is_refused_and_leaves_nothing(site: Site) -> None:
+    assert site.claim("a", "box-0", Size(CPUS + 1, 512, 1, cells=1)) is None
+    assert not site.held and nova_uses(site, "vcpus") == 0
+    assert site.claim("b", "box-0", Size(1, 16, 1, devices=(("gpu", 5),))) is None
+    assert not site.held
+
+
+def test_a_function_goes_or_its_parts_do(site: Site) -> None:
+    assert site.claim("a", "box-0", Size(1, 16, 1, devices=(("vf", 1),))) is None
+    assert site.claim("b", "box-0", Size(1, 16, 1, devices=(("pf", 1),))) is None
+    assert list(site.held) == ["a"]
+    assert site.delete("a") is None
+    assert site.claim("b", "box-0", Size(1, 16, 1, devices=(("pf", 1),))) is None
+    assert site.agents["box-0"].devices()[WHOLE] == "allocated"
+    assert site.claim("c", "box-0", Size(1, 16, 1, devices=(("vf", 1),))) is None
+    assert list(site.held) == ["b"]
+
+
+@pytest.mark.parametrize("host", ["box-0", "box-1"])
+@pytest.mark.parametrize("is_confirmed", [True, False], ids=["confirmed", "reverted"])
+@pytest.mark.parametrize("looks", [True, False], ids=["counted anew", "as it is"])
+def test_a_resize_holds_both_until_it_is_decided(
+    site: Site, host: str, is_confirmed: bool, looks: bool
+) -> None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert site.resize("a", host, LARGER) is None
+    both = sum(agent.used()["vcpus"] for agent in site.agents.values())
+    assert both == PINNED.vcpus + LARGER.vcpus
+    assert not looks or site.look() is None
+    assert (site.confirm if is_confirmed else site.revert)("a") is None
+    left = sum(agent.used()["vcpus"] for agent in site.agents.values())
+    assert left == (LARGER if is_confirmed else PINNED).vcpus
+    assert site.look() is None
+
+
+def test_a_resize_that_does_not_fit_leaves_the_source(site: Site) -> None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert site.claim("b", "box-1", Size(2 * CPUS, 1024, 1, cells=2)) is None
+    assert site.resize("a", "box-1", LARGER) is None
+    assert site.held["a"].host == "box-0" and site.held["a"].migration is None
+
+
+def test_every_drift_is_in_the_table_of_the_documentation() -> None:
+    rows = [row for section in tracker_differences.SECTIONS.values() for row in section]
+    assert {row.case.upper() for row in rows} - {""} == {drift.name for drift in Drift}

@@ -1,0 +1,91 @@
+"""The table of differences between nova's resource tracker and ours, for the documentation.
+
+``python -m tests.peers.nova.tracker_differences`` rewrites
+``doc/source/explanation/tracker_differences.txt``. A test holds the file to this, and this to the
+tests that reproduce each difference beside the real nova. How often random lives end in each is
+counted by these tests too, always on the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.peers.nova.numa_differences import HERE, Difference, tables
+
+TABLE: Final = HERE.parents[2] / "doc" / "source" / "explanation" / "tracker_differences.txt"
+
+__all__ = ["HERE", "SECTIONS", "TABLE", "text"]
+
+#: How many lives of two hosts, and steps of each unless it ends before.
+LIVES: Final = 60
+STEPS: Final = 30
+#: Which drift of nova's tracker ends how many lives.
+DRIFTS: Final = {
+    "COUNTS_UNSEEN": 1,
+    "FORGOTTEN": 12,
+    "SEEN_AND_NOT_TAKEN": 5,
+    "SWAP": 6,
+}
+
+_FILE, _SMALLEST = "test_tracker.py", "test_a_drift_in_its_smallest_case"
+
+
+def _drift(name: str, nova: str, ours: str) -> Difference:
+    met = f"{DRIFTS[name]} of {LIVES} lives"
+    return Difference(nova, ours, _FILE, _SMALLEST, name.lower(), met)
+
+
+CLAIMS: Final = (
+    _drift(
+        "COUNTS_UNSEEN",
+        "A claim looks at cells and devices alone: CPUs, memory and disk beyond what the host has "
+        "are claimed, for Placement is trusted to have refused",
+        "All is decided together, and refused with the reason",
+    ),
+    Difference(
+        "Limits of CPUs, memory and disk are sent along and not looked at",
+        "A limit bounds the claim",
+        _FILE,
+        "test_limits_bound_a_claim",
+    ),
+    _drift(
+        "SEEN_AND_NOT_TAKEN",
+        "A function and a part of it at once pass the test, and taking them raises when the "
+        "instance is already of that host; parts are in no pool after that",
+        "Refused; nothing changes",
+    ),
+    Difference(
+        "A move to a node that is not there is refused with the words ``unknown node nodename``",
+        "The host is named",
+        _FILE,
+        "test_a_host_that_is_not_there_is_named",
+    ),
+)
+
+USE: Final = (
+    _drift(
+        "SWAP",
+        "Swap of 512 MiB is added to whole GB, each sum is cut: a claim that is given back leaves "
+        "9 GB used of 10. The periodic task mends it",
+        "Swap takes whole GB, as Nova itself tells Placement, and gives back the same",
+    ),
+    _drift(
+        "FORGOTTEN",
+        "Who was resized on its host and confirmed, or went back where it came from after a "
+        "periodic task, is not tracked: deleting it gives back neither counts nor CPUs nor devices "
+        "until the next one",
+        "What is used is what somebody holds; deleting gives it back at once",
+    ),
+)
+
+SECTIONS: Final = {"Claims of a host": CLAIMS, "What is used of a host": USE}
+
+
+def text() -> str:
+    """Return a table per section, as reStructuredText."""
+    return tables(SECTIONS)
+
+
+if __name__ == "__main__":
+    TABLE.write_text(text())
+    print(f"written to {TABLE}")
