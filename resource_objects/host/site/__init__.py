@@ -21,21 +21,22 @@ A key is a name. ``[0-5]``, ``[00-12]`` and ``[0-3,7]`` stand for numbers: one e
 are equal. A child whose name begins with ``/`` is called like what it is below, and then that:
 ``lab-0/gpu0``. A backslash takes what follows as it is: ``\\[``, ``\\/``. Each has:
 
-================  ================================================================================
-``inventories``   text as :class:`~resource_objects.resources.Inventories` parses it, or a mapping
-                  of classes: ``VCPU: 64``, ``VCPU: 64:reserved=2``, ``VCPU: {total: 64}``
-``traits``        a list
-``aggregates``    a list
-``split``         how a device is had in parts: a word of a device rule, such as ``halves``
-                  (:mod:`resource_objects.host.rules`)
-``shares``        a list: ``VCPU uses 1 VCPU of /``. ``/`` is the machine, ``/x`` what is called
-                  like the machine and then that; without ``of`` it is the provider itself
-``structured``    inventories with a structure: ``DEVICES: {classes: PGPU=1, body: ...}``, as an
-                  export writes them
-``disabled``      why it is out of service: ``fan``, or ``{reason: fan, until: 2030-01-01T08:00Z}``;
-                  ``false`` or nothing: it is in service
-``children``      a mapping of what is below
-================  ================================================================================
+==================  ==============================================================================
+``inventories``     text as :class:`~resource_objects.resources.Inventories` parses it, or a mapping
+                    of classes: ``VCPU: 64``, ``VCPU: 64:reserved=2``, ``VCPU: {total: 64}``
+``traits``          a list
+``aggregates``      a list
+``split``           how a device is had in parts: a word of a device rule, such as ``halves``
+                    (:mod:`resource_objects.host.rules`)
+``shares``          a list: ``VCPU uses 1 VCPU of /``. ``/`` is the machine, ``/x`` what is called
+                    like the machine and then that; without ``of`` it is the provider itself
+``structured``      inventories with a structure: ``DEVICES: {classes: PGPU=1, body: ...}``, as an
+                    export writes them
+``disabled``        why it is out of service: ``fan``, or ``{reason: fan, until: ...}``, a moment
+                    such as 2030-01-01T08:00Z; ``false`` or nothing: it is in service
+``disabled_units``  why single devices are so, by address: ``{"0000:60:02.1": link down}``
+``children``        a mapping of what is below
+==================  ==============================================================================
 
 What the file says is made so; what it does not name is left alone: other machines, other children,
 and of a machine each key that is missing. What a key says, it says as a whole: ``traits`` are all

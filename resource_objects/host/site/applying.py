@@ -13,7 +13,7 @@ from resource_objects.host.site.nodes import fault_at
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
 from resource_objects.host.site.site import Site
-from resource_objects.host.site.trees import outages_of, providers_below, tree_of
+from resource_objects.host.site.trees import outages_of, providers_below, tree_of, unit_outages_of
 from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
     Comparison,
@@ -31,7 +31,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     merge_changes,
 )
-from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.disabled import Disabled, DisableOrder
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.row_diff import kept_definitions
 
@@ -98,8 +98,11 @@ def export_site(
             raise exceptions.ProviderNotFound(key)
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
     out = {uuid[number]: one for number, one in columns.disabled.items()}
+    units: dict[str, dict[str, Disabled]] = defaultdict(dict)
+    for number, unit, one in zip(*columns.disabled_units, strict=True):
+        units[uuid[number]][unit] = one
     definitions = (one.definition for one in kept_definitions(columns).values())
-    return Site.of_definitions(Writer(definitions, out), progress)
+    return Site.of_definitions(Writer(definitions, out, units), progress)
 
 
 def apply_site(
@@ -292,9 +295,11 @@ class _Comparer:
     ) -> Iterator[DisableOrder]:
         """Yield what is put out of service, or into it again; what is over is in service."""
         wanted: dict[str, Outage] = {}
+        units: dict[str, dict[str, Outage]] = {}
         for entry in some:
             wanted |= outages_of(entry, self._prune)
-        if not wanted:
+            units |= unit_outages_of(entry, self._prune)
+        if not wanted and not units:
             return
         uuids = {one.definition.name: uuid for uuid, one in kept.items()}
         for change in changes:
@@ -303,12 +308,21 @@ class _Comparer:
         given = columns.providers
         called = dict(zip(given.provider_id, given.name, strict=True))
         out = {called[number]: one for number, one in columns.disabled.items()}
-        is_timed = any(one.until is not None for one in wanted.values())
-        now = self._ledger.now() if is_timed else None
+        out_alone: dict[str, dict[str, Disabled]] = defaultdict(dict)
+        for number, unit, facts in zip(*columns.disabled_units, strict=True):
+            out_alone[called[number]][unit] = facts
+        every = (*wanted.values(), *(one for some in units.values() for one in some.values()))
+        now = self._ledger.now() if any(one.until is not None for one in every) else None
         for name, said in wanted.items():
             outage = said if now is None else said.at(now)
             if outage != Outage.of(out.get(name)):
                 yield DisableOrder(uuids[name], outage.reason, outage.until)
+        for name, alone in units.items():
+            for unit in sorted({*alone, *out_alone[name]}):
+                outage = alone.get(unit, Outage())
+                outage = outage if now is None else outage.at(now)
+                if outage != Outage.of(out_alone[name].get(unit)):
+                    yield DisableOrder(uuids[name], outage.reason, outage.until, unit)
 
 
 def _kept(columns: Columns) -> tuple[dict[str, Kept], dict[str, KeptDefinition]]:

@@ -25,14 +25,14 @@ _SHARE = re.compile(r"([A-Z0-9_]+) uses ([0-9]{1,10}) ([A-Z0-9_]+)(?: of (.+))?"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outage:
-    """What an entry says of whether a provider is in service: why it is not. No reason: it is."""
+    """What an entry says of whether something is in service: why it is not. No reason: it is."""
 
     reason: str | None = None
     until: datetime.datetime | None = None
 
     @classmethod
     def of(cls, kept: Disabled | None) -> Outage:
-        """Return what is kept of a provider."""
+        """Return what is kept of a provider or a device."""
         return cls() if kept is None else cls(kept.reason, kept.until)
 
     def at(self, now: datetime.datetime) -> Outage:
@@ -44,7 +44,8 @@ class Outage:
 class SitePart:
     """An entry of a file: one provider, or several that are equal; None is what it does not say.
 
-    ``structured`` are ``(resource, classes, body)``. All values are the canonical text.
+    ``structured`` are ``(resource, classes, body)``, ``disabled_units`` why single devices are out
+    of service, by address. All values are the canonical text.
     """
 
     name: str
@@ -55,6 +56,7 @@ class SitePart:
     shares: tuple[str, ...] | None = None
     structured: tuple[tuple[str, str, str], ...] = ()
     disabled: Outage | None = None
+    disabled_units: tuple[tuple[str, Outage], ...] | None = None
     children: tuple[SitePart, ...] = ()
     line: int = dataclasses.field(default=0, compare=False)
 
