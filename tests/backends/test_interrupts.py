@@ -41,7 +41,7 @@ def test_an_interrupt_at_any_step_changes_nothing(
     claim(ledger, "other", {names["host0"]: "VCPU=1"})
     before = picture(ledger)
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise kind
 
     monkeypatch.setattr(module, step, interrupt)

@@ -245,9 +245,9 @@ def test_a_large_write_that_loses_its_connection_did_nothing(
 
 
 def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[..., Any]:
-    def both(*args: Any) -> Any:
+    def both(*args: Any, **said: Any) -> Any:
         first()
-        return then(*args)
+        return then(*args, **said)
 
     return both
 
