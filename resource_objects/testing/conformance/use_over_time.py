@@ -196,7 +196,7 @@ class UseOverTimeRules(Kit):
         moments = [recording.since - datetime.timedelta(hours=1), recording.since]
         for step in range(25):
             cursor = backend.cursor()
-            order(backend, *_some_orders(backend, list(names.values()), chance))
+            order(backend, *_some_orders(backend, [names["host0"], names["host1"]], chance))
             timeline.note(time_of_last(backend, cursor), held_now(backend))
             if step % 6 == 0:
                 moments.append(backend.now())
