@@ -319,7 +319,7 @@ def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
     move VGPU of box: to box/gpu0, to box/gpu1
     """
     found: dict[tuple[str, str], Move] = {}
-    if isinstance(moves, str) or not isinstance(moves, Iterable):
+    if not isinstance(moves, Iterable):
         raise exceptions.InvalidField("moves", moves, "a list of moves")
     for move in moves:
         if not isinstance(move, Move):
