@@ -331,7 +331,7 @@ class Odd(GPUs):
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        (3, FindingKind.DRIVER_FAILED),
+        (3, FindingKind.INVALID),
         ("VGPU", FindingKind.INVALID),
         ([("box", "VGPU", "box/gpu0")], FindingKind.INVALID),
         ([Move("box", "VGPU", (Part("box/nowhere"),))], FindingKind.REFUSED),

@@ -117,12 +117,14 @@ def changes_to(backend: Backend, *wanted: Provider) -> DefinitionChanges:
 
 
 def define(backend: Backend, *roots: Provider) -> dict[str, str]:
-    """Make kept trees look like ``roots``; return ``{name: uuid}`` of their providers."""
+    """Make kept trees look like ``roots``; return ``{name: uuid}`` of their providers, in order."""
     for root in roots:
         changes = changes_to(backend, root)
         if changes:
             backend.define(Operation(), changes)
-    return backend.uuids([provider.name for root in roots for provider in root.walk()])
+    names = [provider.name for root in roots for provider in root.walk()]
+    found = backend.uuids(names)
+    return {name: found[name] for name in names}
 
 
 def two_hosts(backend: Backend) -> tuple[str, str]:
