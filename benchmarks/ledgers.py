@@ -24,7 +24,7 @@ GPUS = """machines:
     inventories: VCPU=64,MEMORY_MB=%d
     aggregates: [rack-1]
     children:
-      /gpu[0-7]: {{inventories: PGPU=1, split: halves, traits: [CUSTOM_H100]}}
+      /gpu[0-7]: {inventories: PGPU=1, split: halves, traits: [CUSTOM_H100]}
 """
 
 
