@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import gc
 import io
 import itertools
 import logging
@@ -248,12 +249,19 @@ def _one_line(entry: object) -> str:
     return lines[0].rstrip(".") if lines else ""
 
 
+#: How often Python looks for garbage in a command: seldom, for what it builds it keeps. By default
+#: a list of 80,000 devices takes a third longer.
+_COLLECTOR = (100_000, 20, 100)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``resource-objects`` and return its exit status."""
     if argv is None and "_ARGCOMPLETE" in os.environ:  # a shell asks what may be typed
         from resource_objects.cli.completion import complete
 
         complete(Program(sys.stdout, sys.stderr))
+    if argv is None:  # a process of its own, that builds something, prints it and ends
+        gc.set_threshold(*_COLLECTOR)
     _prepare_streams()
     out = cast("TextIO", Printable(sys.stdout))
     err = cast("TextIO", Printable(sys.stderr))
