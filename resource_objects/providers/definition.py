@@ -317,7 +317,7 @@ def update_of(
         after,
         generation,
         changed=tuple(record for name, record in has.items() if had.get(name) != record),
-        removed=tuple(name for name in had if name not in has),
+        removed=tuple(sorted(name for name in had if name not in has)),
         traits_added=_more(after.traits, before.traits),
         traits_removed=_more(before.traits, after.traits),
         aggregates_added=_more(is_in, was_in),
