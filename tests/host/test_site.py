@@ -290,12 +290,12 @@ def entries(draw, kinds=(None, "VCPU=8", "VCPU=9,MEMORY_MB=4"), depth=0):
 
 
 def _told(ledger, text, prune):
-    """What a file would change, without the uuids of what it would make."""
+    """What a file would change, without the uuids of what it would make, siblings in any order."""
     try:
         plan = plan_site(ledger, Site.parse(text), prune=prune)
     except exceptions.ResourceObjectsError as error:
         return type(error), str(error)
-    return str(plan), plan.definitions and (plan.definitions.removals, {
+    return sorted(str(plan).splitlines()), plan.definitions and ({*plan.definitions.removals}, {
         (one.definition.name, one.changed, one.removed, one.only_children, one.shares_changed)
         for one in plan.definitions.updates
     })  # fmt: skip

@@ -308,3 +308,23 @@ def test_a_host_is_never_freer_than_its_record_or_its_consumers_say(
             assert held(ledger, f"vm-{number}") == f"VCPU={count}"
         assert not adoption_plan(ledger, "host1", record, consumers)
         assert json.loads(plan.to_json())["adopted"]
+
+
+class Unwritable(Rows):
+    """Old records that cannot be written."""
+
+    def write(self, host: str, columns: Mapping[str, Any]) -> None:
+        raise OSError("read-only")
+
+
+def test_a_record_that_cannot_be_written_undoes_nothing_and_is_told(ledger: ro.Ledger) -> None:
+    has = "VCPU=8,MEMORY_MB=16384,DISK_GB=100"
+    records = Unwritable(host1=row(vcpus_used=2), host2=row(hypervisor_hostname="host2"))
+    tracker = ResourceTracker(ledger, Agent(host1=has, host2=has, host3="VCPU=2"), records=records)
+    tracker.update_available_resource()
+    with tracker.claim("vm-1", "host1", "VCPU=1") as claim:
+        assert claim.claim is not None
+    assert held(ledger, "vm-1") == "VCPU=1"
+    [finding] = tracker.update_available_resource().findings
+    assert (finding.host, finding.kind) == ("host1", FindingKind.RECORDS)
+    assert "read-only" in str(finding)

@@ -148,6 +148,33 @@ def test_an_old_claim_gives_back_nothing_of_a_new_one(lab: ro.Ledger) -> None:
         stale.confirm()
 
 
+def test_an_old_claim_does_not_end_the_move_of_a_new_one(lab: ro.Ledger) -> None:
+    old = tracker(lab).claim("vm", "box-0", "VCPU=1")
+    lab.release("vm")
+    tracker(lab).claim("vm", "box-0", "VCPU=2")
+    move = tracker(lab).move("vm", "box-1", "VCPU=2")
+    old.revert()
+    assert str(tracker(lab).moving("vm")) == str(move) == "vm: box-0 -> box-1, moving"
+
+
+def test_what_was_not_taken_or_was_given_back_confirms_nothing(lab: ro.Ledger) -> None:
+    planned = tracker(lab).plan("vm", "box-0", "VCPU=1")
+    given_back = tracker(lab).claim("vm", "box-0", "VCPU=1")
+    given_back.revert()
+    tracker(lab).claim("vm", "box-1", "VCPU=1")
+    for one in (planned, given_back):
+        with pytest.raises(exceptions.ConsumerNotFound, match="vm"):
+            one.confirm()
+    assert tracker(lab).claimed("vm").state is State.HELD
+
+
+def test_a_candidate_of_another_host_is_refused(lab: ro.Ledger) -> None:
+    planned = tracker(lab).plan("vm", "box-1", "VCPU=1")
+    with pytest.raises(exceptions.InvalidAmount, match="one of box-0"):
+        tracker(lab).claim("vm", "box-0", planned.found)
+    assert not used(lab)
+
+
 def test_a_claim_expires_as_it_was_told_to(lab: ro.Ledger) -> None:
     claim = tracker(lab).claim(
         "vm", "box-0", "VCPU=1", user="ann", consumer_type="INSTANCE", expires_in=HALF_HOUR

@@ -108,6 +108,7 @@ def test_what_a_driver_can_say_its_extension_says_too() -> None:
     ("resources", "error", "said"),
     [
         ([Watts(), Both()], exceptions.DuplicateKey, "CUSTOM_WATT.*Watts and Both"),
+        ([Watts(), Watts()], exceptions.DuplicateKey, "Watts.*name of its own"),
         (["nowhere"], exceptions.PluginError, "nowhere"),
         ([object()], exceptions.PluginError, "no HostResource"),
     ],

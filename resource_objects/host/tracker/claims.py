@@ -101,9 +101,13 @@ class HostClaim:
     def confirm(self) -> None:
         """Say that the consumer runs: the claim is no more on trial. Once is enough.
 
-        :raises ConsumerNotFound: if it was given back
+        :raises ConsumerNotFound: if it was not taken, or given back
         :raises StaleConsumer: if the consumer has another claim by now
         """
+        if self.claim is None:
+            raise exceptions.ConsumerNotFound(
+                self.consumer, f"by this claim, which is {self.state}"
+            )
         self.claim = self._claims.confirm(self.consumer, self.claim)
         self.state = State.CONFIRMED
 
@@ -181,6 +185,8 @@ class HostClaims:
         """
         leaving = consumer if replaces else None
         if asked.found is not None:
+            if asked.found.host != host:
+                raise exceptions.InvalidAmount("candidate", asked.found, f"one of {host}")
             return take(asked.found)
         if asked.is_plain:
             try:

@@ -93,7 +93,13 @@ class ExtendedDriver(Driver):
 
     def __init__(self, driver: Driver, resources: Iterable[str | HostResource]) -> None:
         self._driver = driver
-        self._resources = dict(map(_loaded, resources))
+        self._resources: dict[str, HostResource] = {}
+        for name, one in map(_loaded, resources):
+            if name in self._resources:
+                raise DuplicateKey(
+                    "host resources", name, "each plug-in once, by a name of its own"
+                )
+            self._resources[name] = one
         self._classes: dict[str, tuple[str, ...]] = {}
         owners: dict[str, str] = {}
         for name, one in self._resources.items():

@@ -12,7 +12,7 @@ from resource_objects.providers.usage import InventoryUsage
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong with a host. But for the first four, the ledger keeps it as it was before.
+    """What is wrong with a host. If it is what the host has, the ledger keeps it as it was before.
 
     What is about a consumer is drift, which is looked for apart (:mod:`.drift`).
     """
@@ -41,6 +41,8 @@ class FindingKind(enum.StrEnum):
     REPLACED = "replaced"
     #: What is in use there before the ledger knew of it cannot be adopted; see ``OldRecords``.
     NOT_ADOPTED = "not adopted"
+    #: Its record could not be brought up to what the ledger says; the next look tries again.
+    RECORDS = "records"
     #: Somebody else undoes what is written here, again and again: a second tracker by mistake.
     CONTESTED = "contested"
     #: The driver named the host more than once; it was looked at once.

@@ -441,7 +441,10 @@ class Moves:
 
         :param claim: the id of the claim that is meant
         """
-        leaving = self._claims(consumer).get(migration_of(consumer))
+        held = self._claims(consumer)
+        leaving, now = held.get(migration_of(consumer)), held.get(consumer)
+        if now is not None and now.id != claim:
+            return  # of another life
         if leaving is not None:
             self.revert(consumer, leaving.id)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,9 @@ from resource_objects.resources import Amounts, Inventories
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
+
+#: What a caller is not told by an error: that a record could not be brought up to the ledger.
+LOG = logging.getLogger("resource_objects.host.tracker")
 
 
 class ResourceTracker:
@@ -53,8 +57,8 @@ class ResourceTracker:
         (:mod:`resource_objects.host.tracker.configuration`); :meth:`configure` takes another
     :param on_change: called with a :class:`HostReport` when the definition of a host was changed
     :param records: where hosts are looked up that the ledger does not know: they are read as their
-        records say, and adopted by the first write (:mod:`.adopting`). After each write here, and
-        with each look, the records are brought up to what the ledger says
+        records say, and adopted by the first write (:mod:`.adopting`). Claims, moves and usage of
+        this tracker, and each look, bring the records up to what the ledger says
     :raises InvalidInput: if ratios or amounts are none
     """
 
@@ -111,7 +115,8 @@ class ResourceTracker:
                 for report in self._reconciler.look([host for host in right if host not in done]):
                     done[report.host] = report
                 self._tell(right, done, all_of_them=not hosts)
-                self._write_back(*right)
+                for finding in self._write_back(*right):
+                    done[finding.host] = _with(done.get(finding.host), finding.host, finding)
                 absent = [] if hosts else list(self._reconciler.unconfigured(right))
         finally:  # also of what was done before the ledger was gone
             for report in done.values():
@@ -137,11 +142,23 @@ class ResourceTracker:
         if self._adopter is not None:
             self._adopter.adopt(names.provider_name(host))
 
-    def _write_back(self, *hosts: str) -> None:
-        """Bring the records of hosts up to what the ledger says."""
-        if self._adopter is not None:
-            for host in hosts:
+    def _write_back(self, *hosts: str) -> list[Finding]:
+        """Bring the records of hosts up to what the ledger says; return which could not be.
+
+        What was written to the ledger stays: the next look tries again, and tells.
+        """
+        wrong: list[Finding] = []
+        if self._adopter is None:
+            return wrong
+        for host in hosts:
+            try:
                 self._adopter.write_back(names.provider_name(host))
+            except NO_LEDGER:
+                raise
+            except Exception as error:  # the records are somebody else's: it is told with its host
+                wrong.append(Finding(host, FindingKind.RECORDS, error))
+                LOG.warning("%s", wrong[-1])
+        return wrong
 
     def _tell(self, hosts: list[str], done: dict[str, HostReport], *, all_of_them: bool) -> None:
         """Tell the statistics of the hosts that answered, and that they did."""
