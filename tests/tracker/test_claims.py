@@ -12,7 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.host.tracker import State
+from resource_objects.host.tracker import ClaimState
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, holdings, tracker, used
 
@@ -26,7 +26,7 @@ HALF_HOUR = datetime.timedelta(minutes=30)
 def test_a_plan_is_a_decision_and_writes_nothing(lab: ro.Ledger) -> None:
     cursor = lab.feed.cursor()
     planned = tracker(lab).plan("vm", "box-0", WHOLE)
-    assert (planned.state, planned.host, planned.claim) == (State.PLANNED, "box-0", None)
+    assert (planned.state, planned.host, planned.claim) == (ClaimState.PLANNED, "box-0", None)
     assert str(planned) == ("vm on box-0: planned, MEMORY_MB=512,DISK_GB=10,PCPU=2,PGPU=1")
     assert not used(lab)
     assert lab.feed.cursor() == cursor
@@ -38,7 +38,7 @@ def test_what_was_planned_can_be_taken_just_so(lab: ro.Ledger) -> None:
     assert planned.found is not None
     planned.take(project="p")
     planned.take()  # once is enough
-    assert planned.state is State.HELD
+    assert planned.state is ClaimState.HELD
     assert planned.claim is not None and planned.claim.project == "p"
     taken = {(one.provider, one.resource_class): one.units for one in planned.claim.allocations}
     assert taken == {
@@ -51,7 +51,7 @@ def test_a_plan_that_was_overtaken_is_refused_with_who_has_it(lab: ro.Ledger) ->
     tracker(lab).claim("faster", "box-0", "VCPU=2")
     with pytest.raises(exceptions.CapacityException, match="faster"):
         planned.take()
-    assert planned.state is State.PLANNED
+    assert planned.state is ClaimState.PLANNED
 
 
 @pytest.mark.law(6)
@@ -116,7 +116,7 @@ def test_claimed_and_given_back_leaves_nothing(lab: ro.Ledger) -> None:
     claim = tracker(lab).claim("vm", "box-0", WHOLE)
     claim.revert()
     claim.revert()
-    assert claim.state is State.REVERTED
+    assert claim.state is ClaimState.REVERTED
     assert not used(lab) and not holdings(lab)
 
 
@@ -131,7 +131,7 @@ def test_a_block_that_ends_keeps_the_claim(lab: ro.Ledger) -> None:
     with tracker(lab).claim("vm", "box-0", WHOLE, expires_in=HALF_HOUR) as claim:
         claim.confirm()
         claim.confirm()
-    assert tracker(lab).claimed("vm").state is State.CONFIRMED
+    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
     assert lab.held("vm").expires_at is None
 
 
@@ -165,7 +165,7 @@ def test_what_was_not_taken_or_was_given_back_confirms_nothing(lab: ro.Ledger) -
     for one in (planned, given_back):
         with pytest.raises(exceptions.ConsumerNotFound, match="vm"):
             one.confirm()
-    assert tracker(lab).claimed("vm").state is State.HELD
+    assert tracker(lab).claimed("vm").state is ClaimState.HELD
 
 
 def test_a_candidate_of_another_host_is_refused(lab: ro.Ledger) -> None:
@@ -203,7 +203,7 @@ def test_the_same_again_is_the_same_claim(lab: ro.Ledger, asked: str) -> None:
 @pytest.mark.law(4)
 def test_the_same_again_is_the_same_claim_on_a_full_host(lab: ro.Ledger) -> None:
     tracker(lab).claim("vm", "box-0", "VCPU=4")
-    assert tracker(lab).claim("vm", "box-0", "VCPU=4").state is State.HELD
+    assert tracker(lab).claim("vm", "box-0", "VCPU=4").state is ClaimState.HELD
 
 
 @pytest.mark.parametrize(

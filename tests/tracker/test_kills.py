@@ -15,7 +15,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.tracker import MoveKind, MoveState, ResourceTracker
+from resource_objects.host.tracker import MigrationKind, MigrationState, ResourceTracker
 from resource_objects.testing.conformance.races import processes
 from tests.tracker.labs import WHOLE, declare, holdings, tracker, used
 
@@ -41,7 +41,7 @@ def _claim(mine: ResourceTracker) -> None:
 
 
 def _begin(mine: ResourceTracker) -> None:
-    mine.move("vm", "box-1", kind=MoveKind.LIVE_MIGRATION, migration="m")
+    mine.move("vm", "box-1", kind=MigrationKind.LIVE_MIGRATION, migration="m")
 
 
 def _confirm(mine: ResourceTracker) -> None:
@@ -57,15 +57,15 @@ def _revert(mine: ResourceTracker) -> None:
 
 
 def _rebuild(mine: ResourceTracker) -> None:
-    mine.move("vm", "box-1", "VCPU=2", kind=MoveKind.REBUILD, migration="o")
+    mine.move("vm", "box-1", "VCPU=2", kind=MigrationKind.REBUILD, migration="o")
 
 
 def _shelve(mine: ResourceTracker) -> None:
-    mine.move("vm", None, kind=MoveKind.SHELVE, migration="p")
+    mine.move("vm", None, kind=MigrationKind.SHELVE, migration="p")
 
 
 def _unshelve(mine: ResourceTracker) -> None:
-    mine.move("vm", "box-0", "VCPU=2", kind=MoveKind.UNSHELVE, migration="q")
+    mine.move("vm", "box-0", "VCPU=2", kind=MigrationKind.UNSHELVE, migration="q")
 
 
 def _drop(mine: ResourceTracker) -> None:
@@ -164,7 +164,7 @@ def _live(mine: ResourceTracker, guest: str, chance: random.Random) -> None:
             mine.release(guest)
         else:
             move = mine.move(guest, host, asked)
-            assert move.state is MoveState.MOVING
+            assert move.state is MigrationState.MOVING
             (move.confirm if chance.random() < 0.5 else move.revert)()
     except exceptions.CapacityException:
         pass
@@ -273,8 +273,8 @@ def _same_move(url: str, number: int, gate: str) -> None:
             time.sleep(0.001)
         for k in range(4):
             move = tracker(ledger).move(f"vm-{k}", "box-1", "VCPU=1", migration="m")
-            assert move.state is not MoveState.REVERTED
-            assert move.confirm().state is MoveState.CONFIRMED
+            assert move.state is not MigrationState.REVERTED
+            assert move.confirm().state is MigrationState.CONFIRMED
 
 
 @pytest.mark.law(4)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.tracker import MoveKind, MoveState, ResourceTracker
+from resource_objects.host.tracker import MigrationKind, MigrationState, ResourceTracker
 from resource_objects.host.tracker.moves import migration_id, migration_of
 from tests.support.lengths import examples
 from tests.tracker.labs import tracker
@@ -23,10 +23,10 @@ HOSTS = ("box-0", "box-1")
 #: What each host of the lab has of what is counted here.
 CAPACITY = {"VCPU": 4, "CUSTOM_FPGA": 2, "PCPU": 8, "PGPU": 2}
 LEAVING = (
-    MoveKind.RESIZE,
-    MoveKind.COLD_MIGRATION,
-    MoveKind.LIVE_MIGRATION,
-    MoveKind.EVACUATION,
+    MigrationKind.RESIZE,
+    MigrationKind.COLD_MIGRATION,
+    MigrationKind.LIVE_MIGRATION,
+    MigrationKind.EVACUATION,
 )
 
 numbers = st.integers(1, 4)
@@ -77,7 +77,7 @@ class Life(RuleBasedStateMachine):
         #: by consumer: its migration, and what it leaves
         self.leaving: dict[str, tuple[str, str, Size]] = {}
         #: how each migration of a consumer ended, and where it went
-        self.ended: dict[tuple[str, str], MoveState] = {}
+        self.ended: dict[tuple[str, str], MigrationState] = {}
         self.life = next(_LIVES)  # what a ledger knows of earlier ones is about other names
 
     def taken(self, host: str) -> Counter[str]:
@@ -120,10 +120,12 @@ class Life(RuleBasedStateMachine):
             assert not self.fits(host, size)
 
     @rule(number=numbers, host=hosts, size=sizes, kind=kinds, migration=migrations)
-    def moves(self, number: int, host: str, size: Size, kind: MoveKind, migration: str) -> None:
+    def moves(
+        self, number: int, host: str, size: Size, kind: MigrationKind, migration: str
+    ) -> None:
         name = f"vm-{number}-{self.life}"
-        request = str(size) if kind is MoveKind.RESIZE else None
-        wanted = size if kind is MoveKind.RESIZE else self.held.get(name, ("", size))[1]
+        request = str(size) if kind is MigrationKind.RESIZE else None
+        wanted = size if kind is MigrationKind.RESIZE else self.held.get(name, ("", size))[1]
 
         def move() -> Any:
             return self.tracker.move(name, host, request, kind=kind, migration=migration)
@@ -135,19 +137,19 @@ class Life(RuleBasedStateMachine):
             to, as_size = self.held[name]
             same = to == host and wanted == as_size
             if same:
-                assert move().state is MoveState.MOVING
+                assert move().state is MigrationState.MOVING
             else:
                 self.refused(exceptions.InvalidMove, move)
         elif (name, migration) in self.ended:
             assert move().state is self.ended[name, migration]
         elif name not in self.held:
             self.refused(exceptions.ConsumerNotFound, move)
-        elif kind is not MoveKind.RESIZE and self.held[name][0] == host:
+        elif kind is not MigrationKind.RESIZE and self.held[name][0] == host:
             self.refused(exceptions.InvalidMove, move)
         elif not self.fits(host, wanted):
             self.refused(exceptions.NoCandidates, move)
         else:
-            assert move().state is MoveState.MOVING
+            assert move().state is MigrationState.MOVING
             self.leaving[name] = migration, *self.held[name]
             self.held[name] = host, wanted
 
@@ -155,7 +157,7 @@ class Life(RuleBasedStateMachine):
     def ends(self, number: int, migration: str, confirms: bool) -> None:
         name = f"vm-{number}-{self.life}"
         end = self.tracker.confirm_move if confirms else self.tracker.revert_move
-        wanted = MoveState.CONFIRMED if confirms else MoveState.REVERTED
+        wanted = MigrationState.CONFIRMED if confirms else MigrationState.REVERTED
         error = exceptions.MoveReverted if confirms else exceptions.MoveConfirmed
         before = self.leaving.get(name)
         if before is not None and before[0] == migration:
@@ -177,8 +179,8 @@ class Life(RuleBasedStateMachine):
         if name in self.held and name not in self.leaving:
             host, before = self.held.pop(name)
             if self.fits(host, size):
-                move = self.tracker.move(name, host, str(size), kind=MoveKind.REBUILD)
-                assert move.state is MoveState.CONFIRMED
+                move = self.tracker.move(name, host, str(size), kind=MigrationKind.REBUILD)
+                assert move.state is MigrationState.CONFIRMED
                 before = size
             self.held[name] = host, before
 
@@ -189,7 +191,7 @@ class Life(RuleBasedStateMachine):
             self.tracker.release(name)
             del self.held[name]
             if name in self.leaving:
-                self.ended[name, self.leaving.pop(name)[0]] = MoveState.REVERTED
+                self.ended[name, self.leaving.pop(name)[0]] = MigrationState.REVERTED
         else:
             self.refused(exceptions.ConsumerNotFound, lambda: self.tracker.release(name))
 
@@ -225,7 +227,7 @@ class Life(RuleBasedStateMachine):
                 if host in (None, source, self.held[name][0])
             }
             found = self.tracker.moves(host)
-            assert {(m.consumer, m.migration, m.from_host, m.to_host) for m in found} == wanted
+            assert {(m.consumer, m.id, m.from_host, m.to_host) for m in found} == wanted
 
     def teardown(self) -> None:
         for name in {one.name for one in self.ledger.consumers()}:

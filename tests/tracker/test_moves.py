@@ -9,7 +9,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.tracker import MoveKind, MoveState, State
+from resource_objects.host.tracker import ClaimState, MigrationKind, MigrationState
 from resource_objects.host.tracker.moves import MIGRATION, migration_id, migration_of
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, box, holdings, tracker, used
@@ -17,13 +17,13 @@ from tests.tracker.labs import WHOLE, box, holdings, tracker, used
 SMALL, LARGE = "VCPU=1,DISK_GB=10", "VCPU=3,DISK_GB=20"
 
 #: Moves of a consumer that holds SMALL of box-0, that leave something behind.
-LEAVING: list[tuple[MoveKind, str, str | None]] = [
-    (MoveKind.RESIZE, "box-1", LARGE),
-    (MoveKind.RESIZE, "box-0", LARGE),
-    (MoveKind.COLD_MIGRATION, "box-1", None),
-    (MoveKind.LIVE_MIGRATION, "box-1", None),
-    (MoveKind.EVACUATION, "box-1", None),
-    (MoveKind.EVACUATION, "box-1", SMALL),
+LEAVING: list[tuple[MigrationKind, str, str | None]] = [
+    (MigrationKind.RESIZE, "box-1", LARGE),
+    (MigrationKind.RESIZE, "box-0", LARGE),
+    (MigrationKind.COLD_MIGRATION, "box-1", None),
+    (MigrationKind.LIVE_MIGRATION, "box-1", None),
+    (MigrationKind.EVACUATION, "box-1", None),
+    (MigrationKind.EVACUATION, "box-1", SMALL),
 ]
 each_leaving = pytest.mark.parametrize(("kind", "host", "request_"), LEAVING)
 
@@ -40,11 +40,11 @@ def vm(lab: ro.Ledger, host: str = "box-0", asked: str = SMALL) -> None:
 @pytest.mark.law(2)
 @each_leaving
 def test_source_and_destination_are_held_at_once(
-    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+    lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None
 ) -> None:
     vm(lab)
     move = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
-    assert (move.state, move.from_host, move.to_host) == (MoveState.MOVING, "box-0", host)
+    assert (move.state, move.from_host, move.to_host) == (MigrationState.MOVING, "box-0", host)
     assert str(move) == f"vm: box-0 -> {host}, moving"
     wanted = ro.Amounts(request_ or SMALL)
     assert lab.held("vm").by_provider() == {host: wanted}
@@ -57,27 +57,27 @@ def test_source_and_destination_are_held_at_once(
 @pytest.mark.law(3)
 @each_leaving
 def test_confirmed_the_source_is_given_back(
-    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+    lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None
 ) -> None:
     vm(lab)
     tracker(lab).move("vm", host, request_, kind=kind, migration="m")
     for _ in range(2):  # the second confirmation is harmless
-        assert tracker(lab).confirm_move("vm", "m").state is MoveState.CONFIRMED
+        assert tracker(lab).confirm_move("vm", "m").state is MigrationState.CONFIRMED
         assert used(lab) == {(host, k): int(v) for k, v in _counts(request_ or SMALL).items()}
     assert lab.held("vm").consumer_type == "INSTANCE"
-    assert tracker(lab).claimed("vm").state is State.CONFIRMED
+    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
 
 
 @pytest.mark.law(3)
 @each_leaving
 def test_reverted_all_is_as_before(
-    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+    lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None
 ) -> None:
     vm(lab)
     before, claim = used(lab), lab.held("vm")
     tracker(lab).move("vm", host, request_, kind=kind, migration="m")
     for _ in range(2):
-        assert tracker(lab).revert_move("vm", "m").state is MoveState.REVERTED
+        assert tracker(lab).revert_move("vm", "m").state is MigrationState.REVERTED
         assert used(lab) == before
     after = lab.held("vm")
     assert after == claim.replace(generation=after.generation)
@@ -122,7 +122,11 @@ def test_what_does_not_fit_moves_nothing(lab: ro.Ledger) -> None:
     vm(lab)
     tracker(lab).claim("other", "box-1", "VCPU=4")
     before = holdings(lab)
-    for kind in (MoveKind.COLD_MIGRATION, MoveKind.LIVE_MIGRATION, MoveKind.EVACUATION):
+    for kind in (
+        MigrationKind.COLD_MIGRATION,
+        MigrationKind.LIVE_MIGRATION,
+        MigrationKind.EVACUATION,
+    ):
         with pytest.raises(exceptions.NoCandidates, match="other holds 4"):
             tracker(lab).move("vm", "box-1", kind=kind, migration="m")
     with pytest.raises(exceptions.ProviderNotFound):
@@ -141,9 +145,9 @@ def test_a_block_that_raises_reverts(lab: ro.Ledger) -> None:
 def test_a_dead_host_is_left_though_it_is_out_of_service(lab: ro.Ledger) -> None:
     vm(lab)
     lab.disable("box-0", reason="dead")
-    tracker(lab).move("vm", "box-1", kind=MoveKind.EVACUATION, migration="m")
+    tracker(lab).move("vm", "box-1", kind=MigrationKind.EVACUATION, migration="m")
     tracker(lab).revert_move("vm", "m")  # it could not be started there
-    tracker(lab).move("vm", "box-1", kind=MoveKind.EVACUATION, migration="n")
+    tracker(lab).move("vm", "box-1", kind=MigrationKind.EVACUATION, migration="n")
     tracker(lab).confirm_move("vm", "n")
     assert lab.held("vm").by_provider() == {"box-1": ro.Amounts(SMALL)}
 
@@ -153,23 +157,25 @@ def test_a_dead_host_is_left_though_it_is_out_of_service(lab: ro.Ledger) -> None
 
 def test_a_rebuild_is_done_in_place_and_at_once(lab: ro.Ledger) -> None:
     vm(lab, asked="VCPU=3")
-    move = tracker(lab).move("vm", "box-0", "VCPU=4", kind=MoveKind.REBUILD, migration="m")
-    assert move.state is MoveState.CONFIRMED
+    move = tracker(lab).move("vm", "box-0", "VCPU=4", kind=MigrationKind.REBUILD, migration="m")
+    assert move.state is MigrationState.CONFIRMED
     assert used(lab) == {("box-0", "VCPU"): 4}
     for _ in range(2):
-        again = tracker(lab).move("vm", "box-0", "VCPU=4", kind=MoveKind.REBUILD, migration="m")
-        assert again.state is tracker(lab).confirm_move("vm", "m").state is MoveState.CONFIRMED
+        again = tracker(lab).move(
+            "vm", "box-0", "VCPU=4", kind=MigrationKind.REBUILD, migration="m"
+        )
+        assert again.state is tracker(lab).confirm_move("vm", "m").state is MigrationState.CONFIRMED
     with pytest.raises(exceptions.MoveConfirmed):
         tracker(lab).revert_move("vm", "m")
     with pytest.raises(exceptions.NoCandidates):
-        tracker(lab).move("vm", "box-0", "VCPU=5", kind=MoveKind.REBUILD)
+        tracker(lab).move("vm", "box-0", "VCPU=5", kind=MigrationKind.REBUILD)
     assert used(lab) == {("box-0", "VCPU"): 4}
 
 
 @pytest.mark.law(2)
 def test_a_rebuild_has_room_where_the_old_one_was(lab: ro.Ledger) -> None:
     vm(lab, asked="VCPU=3,CUSTOM_FPGA=2")  # of a child: that is searched
-    tracker(lab).move("vm", "box-0", "VCPU=4,CUSTOM_FPGA=2", kind=MoveKind.REBUILD)
+    tracker(lab).move("vm", "box-0", "VCPU=4,CUSTOM_FPGA=2", kind=MigrationKind.REBUILD)
     assert used(lab) == {("box-0", "VCPU"): 4, ("box-0/fpga", "CUSTOM_FPGA"): 2}
 
 
@@ -178,38 +184,38 @@ def test_a_rebuild_keeps_the_cpus_that_it_can(lab: ro.Ledger) -> None:
     tracker(lab).claim("other", "box-0", "NUMA_TOPOLOGY=1:dedicated=3")
     cell = lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"]
     same = "DISK_GB=5,NUMA_TOPOLOGY=1:dedicated=2"
-    tracker(lab).move("vm", "box-0", same, kind=MoveKind.REBUILD)
+    tracker(lab).move("vm", "box-0", same, kind=MigrationKind.REBUILD)
     assert lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"] == cell
 
 
 def test_who_is_shelved_holds_nothing_and_comes_back_anywhere(lab: ro.Ledger) -> None:
     vm(lab)
     for _ in range(2):
-        shelved = tracker(lab).move("vm", None, kind=MoveKind.SHELVE, migration="s")
-        assert shelved.state is MoveState.CONFIRMED
+        shelved = tracker(lab).move("vm", None, kind=MigrationKind.SHELVE, migration="s")
+        assert shelved.state is MigrationState.CONFIRMED
         assert not used(lab)
-    assert tracker(lab).confirm_move("vm", "s").state is MoveState.CONFIRMED
+    assert tracker(lab).confirm_move("vm", "s").state is MigrationState.CONFIRMED
     with pytest.raises(exceptions.MoveConfirmed):
         tracker(lab).revert_move("vm", "s")
     for _ in range(2):
-        move = tracker(lab).move("vm", "box-1", SMALL, kind=MoveKind.UNSHELVE, migration="u")
-        assert (move.state, move.from_host, move.to_host) == (MoveState.MOVING, None, "box-1")
+        move = tracker(lab).move("vm", "box-1", SMALL, kind=MigrationKind.UNSHELVE, migration="u")
+        assert (move.state, move.from_host, move.to_host) == (MigrationState.MOVING, None, "box-1")
     for _ in range(2):
-        assert tracker(lab).confirm_move("vm", "u").state is MoveState.CONFIRMED
-    assert tracker(lab).claimed("vm").state is State.CONFIRMED
+        assert tracker(lab).confirm_move("vm", "u").state is MigrationState.CONFIRMED
+    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
     with pytest.raises(exceptions.MoveConfirmed):
         tracker(lab).revert_move("vm", "u")
 
 
 def test_an_unshelving_that_fails_is_reverted(lab: ro.Ledger) -> None:
-    tracker(lab).move("vm", "box-1", SMALL, kind=MoveKind.UNSHELVE, migration="u")
+    tracker(lab).move("vm", "box-1", SMALL, kind=MigrationKind.UNSHELVE, migration="u")
     for _ in range(2):
-        assert tracker(lab).revert_move("vm", "u").state is MoveState.REVERTED
+        assert tracker(lab).revert_move("vm", "u").state is MigrationState.REVERTED
         assert not used(lab)
     with pytest.raises(exceptions.MoveReverted):
         tracker(lab).confirm_move("vm", "u")
-    tracker(lab).move("vm", "box-0", SMALL, kind=MoveKind.UNSHELVE, migration="again")
-    assert tracker(lab).revert_move("vm", "u").state is MoveState.REVERTED
+    tracker(lab).move("vm", "box-0", SMALL, kind=MigrationKind.UNSHELVE, migration="again")
+    assert tracker(lab).revert_move("vm", "u").state is MigrationState.REVERTED
     assert used(lab)  # by the other one
 
 
@@ -228,7 +234,7 @@ PAGES = "NUMA_TOPOLOGY=1:dedicated=1:memory=512:page_size=large"
 def test_a_live_migration_keeps_the_size_of_its_pages(lab: ro.Ledger) -> None:
     vm(lab, asked=PAGES)
     assert _pages(lab, "vm", "box-0") == {2048}
-    tracker(lab).move("vm", "box-1", kind=MoveKind.LIVE_MIGRATION, migration="m")
+    tracker(lab).move("vm", "box-1", kind=MigrationKind.LIVE_MIGRATION, migration="m")
     assert _pages(lab, "vm", "box-1") == {2048}
     # the agent at the destination asks for what the flavor says
     assert tracker(lab).claim("vm", "box-1", PAGES).claim == lab.held("vm")
@@ -240,22 +246,22 @@ def test_a_live_migration_has_no_other_pages(lab: ro.Ledger) -> None:
     vm(lab, asked=PAGES)
     before = holdings(lab)
     with pytest.raises(exceptions.NoCandidates, match="HUGEPAGES_2048KB asked 256"):
-        tracker(lab).move("vm", "box-2", kind=MoveKind.LIVE_MIGRATION)
+        tracker(lab).move("vm", "box-2", kind=MigrationKind.LIVE_MIGRATION)
     for other in (
         "NUMA_TOPOLOGY=1:dedicated=1:memory=512",
         "NUMA_TOPOLOGY=1:dedicated=1:memory=512:page_size=1GB",
     ):
         with pytest.raises(exceptions.InvalidMove, match="pages of 2048 KiB, as it has"):
-            tracker(lab).move("vm", "box-1", other, kind=MoveKind.LIVE_MIGRATION)
+            tracker(lab).move("vm", "box-1", other, kind=MigrationKind.LIVE_MIGRATION)
     assert holdings(lab) == before
     plain = "NUMA_TOPOLOGY=1:dedicated=1:memory=512"
-    tracker(lab).move("vm", "box-2", plain, kind=MoveKind.RESIZE)  # copied while it is off
+    tracker(lab).move("vm", "box-2", plain, kind=MigrationKind.RESIZE)  # copied while it is off
 
 
 def test_what_the_source_takes_besides_stays_there(lab: ro.Ledger) -> None:
     there, here = tracker(lab, overhead="MEMORY_MB=64"), tracker(lab, overhead="MEMORY_MB=8")
     there.claim("vm", "box-0", "VCPU=1,MEMORY_MB=100")
-    here.move("vm", "box-1", kind=MoveKind.COLD_MIGRATION, migration="m")
+    here.move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m")
     here.confirm_move("vm", "m")
     assert used(lab) == {("box-1", "VCPU"): 1, ("box-1", "MEMORY_MB"): 108}
 
@@ -265,7 +271,7 @@ def test_conditions_go_along(lab: ro.Ledger) -> None:
     tracker(lab).claim("vm", "box-0", fast)
     lab.change("box-1/fpga", traits=[])
     with pytest.raises(exceptions.NoCandidates, match="CUSTOM_FAST"):
-        tracker(lab).move("vm", "box-1", kind=MoveKind.COLD_MIGRATION)
+        tracker(lab).move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION)
 
 
 # --- at the destination ---
@@ -274,7 +280,7 @@ def test_conditions_go_along(lab: ro.Ledger) -> None:
 def test_the_destination_refits_and_the_move_goes_on(lab: ro.Ledger) -> None:
     asked = "NUMA_TOPOLOGY=1:dedicated=2"
     vm(lab, asked=asked)
-    tracker(lab).move("vm", "box-1", kind=MoveKind.LIVE_MIGRATION, migration="m")
+    tracker(lab).move("vm", "box-1", kind=MigrationKind.LIVE_MIGRATION, migration="m")
 
     def accept(host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> Any:
         amount = held[host]["NUMA_TOPOLOGY"]
@@ -283,7 +289,7 @@ def test_the_destination_refits_and_the_move_goes_on(lab: ro.Ledger) -> None:
         return {host: {"NUMA_TOPOLOGY": amount.replace(placed=placed)}}
 
     tracker(lab, accept=accept).claim("vm", "box-1", asked)
-    assert tracker(lab).moving("vm").migration == migration_id("vm", "m")
+    assert tracker(lab).moving("vm").id == migration_id("vm", "m")
     tracker(lab).confirm_move("vm", "m")
     amount = lab.assigned("vm")["box-1"]["NUMA_TOPOLOGY"]
     assert isinstance(amount, NUMATopologyAmount) and amount.cpuset == "5,7"
@@ -317,7 +323,7 @@ def test_who_is_deleted_on_the_way_leaves_nothing(lab: ro.Ledger) -> None:
     tracker(lab).move("vm", "box-1", LARGE, migration="m")
     assert tracker(lab).release("vm").by_provider() == {"box-1": ro.Amounts(LARGE)}
     assert not holdings(lab)
-    assert tracker(lab).revert_move("vm", "m").state is MoveState.REVERTED
+    assert tracker(lab).revert_move("vm", "m").state is MigrationState.REVERTED
     with pytest.raises(exceptions.MoveReverted):
         tracker(lab).confirm_move("vm", "m")
 
@@ -340,7 +346,7 @@ def test_what_was_released_alone_can_be_confirmed_away(lab: ro.Ledger) -> None:
 @pytest.mark.law(4)
 @each_leaving
 def test_a_move_that_is_begun_again_is_the_same_move(
-    lab: ro.Ledger, kind: MoveKind, host: str, request_: str | None
+    lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None
 ) -> None:
     vm(lab)
     first = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
@@ -351,7 +357,7 @@ def test_a_move_that_is_begun_again_is_the_same_move(
     tracker(lab).confirm_move("vm", "m")
     before = holdings(lab)
     again = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
-    assert again.state is MoveState.CONFIRMED
+    assert again.state is MigrationState.CONFIRMED
     assert holdings(lab) == before
 
 
@@ -364,7 +370,7 @@ def test_an_agent_that_starts_again_finds_its_moves(lab: ro.Ledger) -> None:
     for host, found in (("box-0", [move]), ("box-1", [move, same]), (None, [move, same])):
         moves = tracker(lab).moves(host)
         assert [str(one) for one in moves] == [str(one) for one in found]
-        assert [one.migration for one in moves] == [one.migration for one in found]
+        assert [one.id for one in moves] == [one.id for one in found]
     tracker(lab).moves("box-0")[0].confirm()
     tracker(lab).moves("box-1")[0].revert()
     assert not tracker(lab).moves()
@@ -373,11 +379,11 @@ def test_an_agent_that_starts_again_finds_its_moves(lab: ro.Ledger) -> None:
 def test_a_uuid_is_the_id_of_a_migration(lab: ro.Ledger) -> None:
     vm(lab)
     uuid = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
-    assert tracker(lab).move("vm", "box-1", SMALL, migration=uuid.upper()).migration == uuid
+    assert tracker(lab).move("vm", "box-1", SMALL, migration=uuid.upper()).id == uuid
     tracker(lab).claim("web", "box-0", "VCPU=1")
     with pytest.raises(exceptions.OperationConflict):
         tracker(lab).move("web", "box-1", "VCPU=1", migration=uuid)  # somebody else's
-    assert tracker(lab).confirm_move("vm", uuid).state is MoveState.CONFIRMED
+    assert tracker(lab).confirm_move("vm", uuid).state is MigrationState.CONFIRMED
 
 
 # --- wrong states ---
@@ -401,7 +407,7 @@ def _reverted(lab: ro.Ledger) -> None:
     tracker(lab).revert_move("vm", "m")
 
 
-KIND = MoveKind
+KIND = MigrationKind
 WRONG: list[tuple[Any, str, tuple[Any, ...], dict[str, Any], type[Exception]]] = [
     (_nothing, "confirm_move", ("vm", "m"), {}, exceptions.MoveNotFound),
     (_nothing, "revert_move", ("vm", "m"), {}, exceptions.MoveNotFound),
@@ -460,4 +466,4 @@ def test_a_wrong_state_is_one_clear_error_and_changes_nothing(
 def test_who_holds_something_of_two_hosts_says_what_it_wants(lab: ro.Ledger) -> None:
     lab.claim("vm", {"box-0": "VCPU=1", "box-1": "VCPU=1"})
     with pytest.raises(exceptions.InvalidMove, match="holds something of box-0, box-1"):
-        tracker(lab).move("vm", "box-1", kind=MoveKind.COLD_MIGRATION)
+        tracker(lab).move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION)

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 import resource_objects as ro
-from resource_objects.host.tracker import Driver, FindingKind, HostReport, ResourceTracker, State
+from resource_objects.host.tracker import (
+    ClaimState,
+    Driver,
+    FindingKind,
+    HostReport,
+    ResourceTracker,
+)
 
 
 class Lab(Driver):
@@ -56,7 +62,7 @@ def test_a_claim_is_given_back_if_its_block_raises(ledger: ro.Ledger) -> None:
     tracker = ResourceTracker(ledger, Lab(box="VCPU=8"))
     tracker.update_available_resource()
     with pytest.raises(KeyError), tracker.claim("vm", "box", "VCPU=2") as claim:
-        assert claim.state is State.HELD
+        assert claim.state is ClaimState.HELD
         raise KeyError("boot failed")
-    assert claim.state is State.REVERTED
+    assert claim.state is ClaimState.REVERTED
     assert not list(ledger.consumers())

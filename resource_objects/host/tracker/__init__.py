@@ -17,7 +17,7 @@ and ledger in step, and claims on a host in the words of the field.
 ``findings``        what one look at the hosts found: what changed, what is wrong and where
 ``drift``           HostDrift: who holds something of a host against who runs there
 ``claims``          HostClaim: planned, held, confirmed or reverted
-``moves``           Move: the source held beside the destination, until it is decided
+``moves``           Migration: the source held beside the destination, until it is decided
 ``asked``           what is asked of one host, in whichever form
 ==================  ===============================================================================
 
@@ -41,26 +41,26 @@ and ledger in step, and claims on a host in the words of the field.
 
 from __future__ import annotations
 
-from resource_objects.host.tracker.claims import HostClaim, State
+from resource_objects.host.tracker.claims import ClaimState, HostClaim
 from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
-from resource_objects.host.tracker.moves import Move, MoveKind, MoveState
+from resource_objects.host.tracker.moves import Migration, MigrationKind, MigrationState
 from resource_objects.host.tracker.tracker import ResourceTracker
 
 __all__ = [
+    "ClaimState",
     "Driver",
     "Finding",
     "FindingKind",
     "HostClaim",
     "HostDrift",
     "HostReport",
-    "Move",
-    "MoveKind",
-    "MoveState",
+    "Migration",
+    "MigrationKind",
+    "MigrationState",
     "ProviderConfiguration",
     "Report",
     "ResourceTracker",
-    "State",
 ]

@@ -10,13 +10,12 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import OVERHEAD, Asked, page_sizes, unassigned
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.moves import Moves
+from resource_objects.host.tracker.moves import Moves, Revertible
 from resource_objects.ledger.feed import snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _Take: TypeAlias = Callable[[Any], Claim]
 
 
-class State(enum.StrEnum):
+class ClaimState(enum.StrEnum):
     """Where a claim on a host stands; only what is held or confirmed is in the ledger."""
 
     PLANNED = "planned"  #: it would fit; nothing is held
@@ -40,7 +39,7 @@ class State(enum.StrEnum):
 
 
 @dataclasses.dataclass
-class HostClaim:
+class HostClaim(Revertible):
     """What a consumer holds of a host, or would, in the words of a tracker.
 
     ``claim`` is what the ledger has of it; None if it is planned or reverted. ``found`` is where a
@@ -69,24 +68,12 @@ class HostClaim:
     host: str
     consumer: str
     amounts: Amounts
-    state: State
+    state: ClaimState
     claim: Claim | None = None
     found: Candidate | None = None
 
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self.revert()
 
     def take(self, **said: Any) -> None:
         """Take what was planned, just so. Once is enough.
@@ -94,7 +81,7 @@ class HostClaim:
         :param said: as for :meth:`.ResourceTracker.claim`
         :raises CapacityException: if somebody was faster, with who holds what
         """
-        if self.state is State.PLANNED:
+        if self.state is ClaimState.PLANNED:
             taken = self._claims.claim(self.consumer, self.host, self.found, said)
             self.claim, self.amounts, self.state = taken.claim, taken.amounts, taken.state
 
@@ -109,13 +96,13 @@ class HostClaim:
                 self.consumer, f"by this claim, which is {self.state}"
             )
         self.claim = self._claims.confirm(self.consumer, self.claim)
-        self.state = State.CONFIRMED
+        self.state = ClaimState.CONFIRMED
 
     def revert(self) -> None:
         """Give back what is held. Once is enough; another claim of the consumer stays."""
         if self.claim is not None:
             self._claims.moves.give_back(self.consumer, self.claim.id)
-        self.claim, self.state = None, State.REVERTED
+        self.claim, self.state = None, ClaimState.REVERTED
 
 
 class HostClaims:
@@ -136,7 +123,7 @@ class HostClaims:
         asked = self.asked(given)
         found = asked.found or self._search(consumer, host, asked)[0]
         name = names.consumer_name(consumer)
-        return HostClaim(self, host, name, found.amounts, State.PLANNED, found=found)
+        return HostClaim(self, host, name, found.amounts, ClaimState.PLANNED, found=found)
 
     def claim(self, consumer: str, host: str, given: Any, said: Mapping[str, Any]) -> HostClaim:
         """Take what is asked of a host, or return the claim that the consumer has for just that."""
@@ -288,7 +275,7 @@ class HostClaims:
         )
 
     def _made(self, host: str, claim: Claim) -> HostClaim:
-        state = State.CONFIRMED if claim.state == states.CONFIRMED else State.HELD
+        state = ClaimState.CONFIRMED if claim.state == states.CONFIRMED else ClaimState.HELD
         return HostClaim(self, host, claim.consumer, claim.amounts, state, claim)
 
 

@@ -16,6 +16,7 @@ claim at the right side afterwards; Placement holds the source by the migration'
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import functools
@@ -59,7 +60,7 @@ class Place(Protocol):
 _Hosts: TypeAlias = Callable[[Claim], tuple[str, ...]]
 
 
-class MoveKind(enum.StrEnum):
+class MigrationKind(enum.StrEnum):
     """Why a consumer moves. ``REBUILD`` and ``SHELVE`` are done in one step."""
 
     RESIZE = "resize"  #: another request, on any host: on the same one old and new both count
@@ -80,17 +81,17 @@ class _Rules:
 
 
 _RULES = {
-    MoveKind.RESIZE: _Rules(request=True),
-    MoveKind.COLD_MIGRATION: _Rules(other_host=True),
-    MoveKind.LIVE_MIGRATION: _Rules(other_host=True),
-    MoveKind.EVACUATION: _Rules(other_host=True),
-    MoveKind.REBUILD: _Rules(other_host=False, request=True),
-    MoveKind.SHELVE: _Rules(request=False),
-    MoveKind.UNSHELVE: _Rules(request=True),
+    MigrationKind.RESIZE: _Rules(request=True),
+    MigrationKind.COLD_MIGRATION: _Rules(other_host=True),
+    MigrationKind.LIVE_MIGRATION: _Rules(other_host=True),
+    MigrationKind.EVACUATION: _Rules(other_host=True),
+    MigrationKind.REBUILD: _Rules(other_host=False, request=True),
+    MigrationKind.SHELVE: _Rules(request=False),
+    MigrationKind.UNSHELVE: _Rules(request=True),
 }
 
 
-class MoveState(enum.StrEnum):
+class MigrationState(enum.StrEnum):
     """Where a move stands."""
 
     MOVING = "moving"
@@ -98,39 +99,14 @@ class MoveState(enum.StrEnum):
     REVERTED = "reverted"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Move:
-    """A move of a consumer: from where, to where, and how it stands.
+class Revertible(abc.ABC):
+    """What a ``with`` statement reverts if its block raises."""
 
-    ``migration`` is its id. ``source`` is the claim that it leaves and ``destination`` the one that
-    it takes, each None where there is none (shelved, unshelved) or nobody knows any more (of a move
-    that ended); ``from_host`` and ``to_host`` are the hosts.
+    __slots__ = ()
 
-    In a ``with`` statement it is reverted if the block raises.
-    """
-
-    consumer: str
-    migration: str
-    state: MoveState
-    source: Claim | None = None
-    destination: Claim | None = None
-    from_host: str | None = None
-    to_host: str | None = None
-    _moves: Moves | None = dataclasses.field(default=None, repr=False, compare=False)
-
-    def __str__(self) -> str:
-        where = f"{self.from_host or '-'} -> {self.to_host or '-'}"
-        return f"{self.consumer}: {where}, {self.state}"
-
-    def confirm(self) -> Move:
-        """End it at the destination; see :meth:`.ResourceTracker.confirm_move`."""
-        assert self._moves is not None, "a tracker made it"
-        return self._moves.confirm(self.consumer, self.migration)
-
-    def revert(self) -> Move:
-        """End it at the source; see :meth:`.ResourceTracker.revert_move`."""
-        assert self._moves is not None, "a tracker made it"
-        return self._moves.revert(self.consumer, self.migration)
+    @abc.abstractmethod
+    def revert(self) -> object:
+        """Give back what it took."""
 
     def __enter__(self) -> Self:
         return self
@@ -143,6 +119,41 @@ class Move:
     ) -> None:
         if error is not None:
             self.revert()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Migration(Revertible):
+    """A move of a consumer: from where, to where, and how it stands.
+
+    ``source`` is the claim that it leaves and ``destination`` the one that it takes, each None
+    where there is none (shelved, unshelved) or nobody knows any more (of a move that ended);
+    ``from_host`` and ``to_host`` are the hosts.
+
+    In a ``with`` statement it is reverted if the block raises.
+    """
+
+    consumer: str
+    id: str
+    state: MigrationState
+    source: Claim | None = None
+    destination: Claim | None = None
+    from_host: str | None = None
+    to_host: str | None = None
+    _moves: Moves | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        where = f"{self.from_host or '-'} -> {self.to_host or '-'}"
+        return f"{self.consumer}: {where}, {self.state}"
+
+    def confirm(self) -> Migration:
+        """End it at the destination; see :meth:`.ResourceTracker.confirm_move`."""
+        assert self._moves is not None, "a tracker made it"
+        return self._moves.confirm(self.consumer, self.id)
+
+    def revert(self) -> Migration:
+        """End it at the source; see :meth:`.ResourceTracker.revert_move`."""
+        assert self._moves is not None, "a tracker made it"
+        return self._moves.revert(self.consumer, self.id)
 
 
 def migration_of(consumer: str) -> str:
@@ -205,9 +216,9 @@ class Moves:
         host: str | None,
         request: Any,
         migration: str,
-        kind: MoveKind,
+        kind: MigrationKind,
         said: Mapping[str, Any],
-    ) -> Move:
+    ) -> Migration:
         """Begin a move, or return the one that this migration began."""
         _check(kind, host, request)
         asked = None if request is None else self._asked(request)
@@ -216,24 +227,24 @@ class Moves:
             return begun
         kept = self._claims(consumer)
         source = kept.get(consumer)
-        if kind is MoveKind.UNSHELVE:
+        if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.ConsumerExists(consumer, str(source))
             take = functools.partial(self._ledger.claim, consumer, **said)
             return self._taken(consumer, host, asked, migration, None, take)
         if source is None:
             raise exceptions.ConsumerNotFound(consumer)
-        if kind is MoveKind.SHELVE:
+        if kind is MigrationKind.SHELVE:
             released = [ConsumerOrder.release(consumer, source.generation)]
             self._apply(released, migration, _Step.BEGIN)
-            return self._moved(consumer, migration, MoveState.CONFIRMED, source, None)
+            return self._moved(consumer, migration, MigrationState.CONFIRMED, source, None)
         self._check_hosts(kind, source, host, is_same=asked is None)
         asked = self._wanted(source, asked, kind)
-        if kind is MoveKind.REBUILD:
+        if kind is MigrationKind.REBUILD:
             replace = functools.partial(
                 self._ledger.replace, consumer, generation=source.generation, **said
             )
-            confirmed = MoveState.CONFIRMED
+            confirmed = MigrationState.CONFIRMED
             return self._taken(consumer, host, asked, migration, source, replace, confirmed)
         move = functools.partial(
             self._ledger.move,
@@ -253,8 +264,8 @@ class Moves:
         migration: str,
         source: Claim | None,
         take: Callable[..., Claim],
-        state: MoveState = MoveState.MOVING,
-    ) -> Move:
+        state: MigrationState = MigrationState.MOVING,
+    ) -> Migration:
         """Take the destination, and what else the first step does, in one transaction."""
         assert host is not None and asked is not None, "checked"
         operation = _operation(migration, _Step.BEGIN)
@@ -264,7 +275,7 @@ class Moves:
                 host,
                 asked,
                 lambda found: take(found=found, operation=operation),
-                replaces=state is MoveState.CONFIRMED,
+                replaces=state is MigrationState.CONFIRMED,
             )
         except (
             exceptions.ConsumerExists,
@@ -279,7 +290,7 @@ class Moves:
         return self._moved(consumer, migration, state, source, claim)
 
     def _check_hosts(
-        self, kind: MoveKind, source: Claim, host: str | None, *, is_same: bool
+        self, kind: MigrationKind, source: Claim, host: str | None, *, is_same: bool
     ) -> None:
         """Refuse a kind of move that cannot go there from where the consumer is."""
         here = self._hosts([source])(source)
@@ -293,9 +304,9 @@ class Moves:
         if other is False and (host,) != here:
             raise exceptions.InvalidMove(kind, host, f"{told}, which {source.consumer} is on")
 
-    def _wanted(self, source: Claim, asked: Asked | None, kind: MoveKind) -> Asked:
+    def _wanted(self, source: Claim, asked: Asked | None, kind: MigrationKind) -> Asked:
         """Return what is asked of the destination; by default what the consumer has."""
-        keeps_pages = kind is MoveKind.LIVE_MIGRATION
+        keeps_pages = kind is MigrationKind.LIVE_MIGRATION
         if asked is not None and not keeps_pages:
             return asked
         if asked is None and source.request is not None:
@@ -309,7 +320,7 @@ class Moves:
 
     def _begun(
         self, consumer: str, migration: str, host: str | None, asked: Asked | None
-    ) -> Move | None:
+    ) -> Migration | None:
         """Return the move that a migration began already, if it did.
 
         :raises MoveInProgress: if the consumer moves by another one
@@ -321,7 +332,7 @@ class Moves:
             return self._ended(consumer, migration)
         if leaving.id != migration:
             raise exceptions.MoveInProgress(consumer, f"by the migration {leaving.id}")
-        move = self._moved(consumer, migration, MoveState.MOVING, leaving, kept.get(consumer))
+        move = self._moved(consumer, migration, MigrationState.MOVING, leaving, kept.get(consumer))
         if host != move.to_host:
             raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it goes already")
         claim = move.destination
@@ -332,25 +343,25 @@ class Moves:
 
     # --- ending ---
 
-    def confirm(self, consumer: str, migration: str) -> Move:
+    def confirm(self, consumer: str, migration: str) -> Migration:
         """Give back the source, or return the move as it was confirmed."""
 
         def orders(leaving: Claim, claim: Claim | None) -> list[ConsumerOrder]:
             return [ConsumerOrder.release(leaving.consumer, leaving.generation)]
 
         move = self._end(consumer, migration, _Step.CONFIRM, orders)
-        if move.state is MoveState.REVERTED:
+        if move.state is MigrationState.REVERTED:
             raise exceptions.MoveReverted(consumer, f"migration {migration}")
-        if move.state is MoveState.MOVING and move.destination is not None:  # unshelved
+        if move.state is MigrationState.MOVING and move.destination is not None:  # unshelved
             claim = self._ledger.confirm(
                 consumer,
                 claim=move.destination.id,
                 operation=_operation(migration, _Step.CONFIRM),
             )
-            return self._moved(consumer, migration, MoveState.CONFIRMED, None, claim)
+            return self._moved(consumer, migration, MigrationState.CONFIRMED, None, claim)
         return move
 
-    def revert(self, consumer: str, migration: str) -> Move:
+    def revert(self, consumer: str, migration: str) -> Migration:
         """Give back the destination, or return the move as it was reverted."""
 
         def orders(leaving: Claim, claim: Claim | None) -> list[ConsumerOrder]:
@@ -364,11 +375,11 @@ class Moves:
             ]
 
         move = self._end(consumer, migration, _Step.REVERT, orders)
-        if move.state is MoveState.CONFIRMED:
+        if move.state is MigrationState.CONFIRMED:
             raise exceptions.MoveConfirmed(consumer, f"migration {migration}")
-        if move.state is MoveState.MOVING and move.destination is not None:  # unshelved
+        if move.state is MigrationState.MOVING and move.destination is not None:  # unshelved
             self._give_back(consumer, move.destination.id, _operation(migration, _Step.REVERT))
-            return self._moved(consumer, migration, MoveState.REVERTED, None, None)
+            return self._moved(consumer, migration, MigrationState.REVERTED, None, None)
         return move
 
     def _end(
@@ -377,7 +388,7 @@ class Moves:
         migration: str,
         step: _Step,
         orders: Callable[[Claim, Claim | None], list[ConsumerOrder]],
-    ) -> Move:
+    ) -> Migration:
         """Take a step that ends a move, or return the move that is over.
 
         The orders say at which generations they were made; they are made anew, as often as the
@@ -404,10 +415,10 @@ class Moves:
                 tries -= 1
                 continue
             if step is _Step.CONFIRM:
-                return self._moved(consumer, migration, MoveState.CONFIRMED, leaving, claim)
-            return self._moved(consumer, migration, MoveState.REVERTED, leaving, claim)
+                return self._moved(consumer, migration, MigrationState.CONFIRMED, leaving, claim)
+            return self._moved(consumer, migration, MigrationState.REVERTED, leaving, claim)
 
-    def _ended(self, consumer: str, migration: str) -> Move | None:
+    def _ended(self, consumer: str, migration: str) -> Migration | None:
         """Return a move of which nothing is left to be held, None if nobody knows of it.
 
         One from nowhere still moves: its claim waits for being confirmed.
@@ -415,15 +426,15 @@ class Moves:
         begun = self._outcome(migration, _Step.BEGIN)
         if begun is None or all(one.consumer != consumer for one in begun.claims):
             return None
-        state = MoveState.CONFIRMED
+        state = MigrationState.CONFIRMED
         if self._outcome(migration, _Step.REVERT) is not None:
-            state = MoveState.REVERTED
+            state = MigrationState.REVERTED
         elif begun.kind == "claim" and self._outcome(migration, _Step.CONFIRM) is None:
-            state = MoveState.MOVING
+            state = MigrationState.MOVING
         claim = self._claims(consumer).get(consumer)
         if claim is not None and all(one.uuid != claim.id for one in begun.claims):
             claim = None  # of another life
-        is_back = state is MoveState.REVERTED
+        is_back = state is MigrationState.REVERTED
         return self._moved(
             consumer, migration, state, *((claim, None) if is_back else (None, claim))
         )
@@ -488,7 +499,7 @@ class Moves:
 
     # --- reading ---
 
-    def moving(self, consumer: str) -> Move:
+    def moving(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
         :raises MoveNotFound: if it is not moving
@@ -497,9 +508,9 @@ class Moves:
         leaving = kept.get(migration_of(consumer))
         if leaving is None:
             raise exceptions.MoveNotFound(consumer)
-        return self._moved(consumer, leaving.id, MoveState.MOVING, leaving, kept.get(consumer))
+        return self._moved(consumer, leaving.id, MigrationState.MOVING, leaving, kept.get(consumer))
 
-    def in_progress(self, host: str | None) -> tuple[Move, ...]:
+    def in_progress(self, host: str | None) -> tuple[Migration, ...]:
         """Return the moves in progress from or to a host, or all, by consumer."""
         if host is None:
             found = self._ledger.consumers(consumer_type=MIGRATION)
@@ -525,7 +536,7 @@ class Moves:
             self._moved(
                 leaving.consumer.removesuffix(_LEAVING),
                 leaving.id,
-                MoveState.MOVING,
+                MigrationState.MOVING,
                 leaving,
                 claim,
                 hosts,
@@ -558,13 +569,13 @@ class Moves:
         self,
         consumer: str,
         migration: str,
-        state: MoveState,
+        state: MigrationState,
         source: Claim | None,
         destination: Claim | None,
         hosts: _Hosts | None = None,
-    ) -> Move:
+    ) -> Migration:
         hosts = hosts or self._hosts(one for one in (source, destination) if one is not None)
-        return Move(
+        return Migration(
             consumer,
             migration,
             state,
@@ -576,13 +587,13 @@ class Moves:
         )
 
 
-def _check(kind: MoveKind, host: str | None, request: Any) -> None:
+def _check(kind: MigrationKind, host: str | None, request: Any) -> None:
     """Refuse a move of which it is not said what its kind needs, or what it has no use for."""
-    if not isinstance(kind, MoveKind):
-        raise exceptions.InvalidMove("kind", kind, f"one of {', '.join(MoveKind)}")
-    if kind is MoveKind.SHELVE and host is not None:
+    if not isinstance(kind, MigrationKind):
+        raise exceptions.InvalidMove("kind", kind, f"one of {', '.join(MigrationKind)}")
+    if kind is MigrationKind.SHELVE and host is not None:
         raise exceptions.InvalidMove(kind, host, "no host: it goes nowhere")
-    if kind is not MoveKind.SHELVE and host is None:
+    if kind is not MigrationKind.SHELVE and host is None:
         raise exceptions.InvalidMove(kind, host, "the host where it goes")
     needs = _RULES[kind].request
     if needs is not None and needs is not (request is not None):

@@ -16,7 +16,7 @@ from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
-from resource_objects.host.tracker.moves import Move, MoveKind, migration_id
+from resource_objects.host.tracker.moves import Migration, MigrationKind, migration_id
 from resource_objects.host.tracker.reconcile import NO_LEDGER, Reconciler
 from resource_objects.host.tracker.reporting import Reporting, is_heard
 from resource_objects.host.tracker.settings import HostSettings
@@ -361,11 +361,11 @@ class ResourceTracker:
         host: str | None,
         request: Any = None,
         *,
-        kind: MoveKind = MoveKind.RESIZE,
+        kind: MigrationKind = MigrationKind.RESIZE,
         migration: str | None = None,
         limits: Any = None,
         override_disabled: bool = False,
-    ) -> Move:
+    ) -> Migration:
         """Begin a move of a consumer to a host: it holds the destination from now on.
 
         Its migration holds the source until :meth:`confirm_move` or :meth:`revert_move`, which any
@@ -397,7 +397,7 @@ class ResourceTracker:
             self._claims.moves.begin(name, to, request, migration_id(name, migration), kind, said)
         )
 
-    def confirm_move(self, consumer: str, migration: str) -> Move:
+    def confirm_move(self, consumer: str, migration: str) -> Migration:
         """End a move at the destination: the source is given back. Once is enough.
 
         :raises MoveReverted: if it was reverted
@@ -406,7 +406,7 @@ class ResourceTracker:
         name = names.consumer_name(consumer)
         return self._written_back(self._claims.moves.confirm(name, migration_id(name, migration)))
 
-    def revert_move(self, consumer: str, migration: str) -> Move:
+    def revert_move(self, consumer: str, migration: str) -> Migration:
         """End a move at the source: the consumer holds that again, as before. Once is enough.
 
         :raises MoveConfirmed: if it was confirmed
@@ -415,19 +415,19 @@ class ResourceTracker:
         name = names.consumer_name(consumer)
         return self._written_back(self._claims.moves.revert(name, migration_id(name, migration)))
 
-    def _written_back(self, move: Move) -> Move:
+    def _written_back(self, move: Migration) -> Migration:
         """Return a move, the records of whose hosts say what it changed."""
         self._write_back(*filter(None, {move.from_host, move.to_host}))
         return move
 
-    def moving(self, consumer: str) -> Move:
+    def moving(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
         :raises MoveNotFound: if it is not moving
         """
         return self._claims.moves.moving(names.consumer_name(consumer))
 
-    def moves(self, host: str | None = None) -> tuple[Move, ...]:
+    def moves(self, host: str | None = None) -> tuple[Migration, ...]:
         """Return the moves in progress, by consumer, for an agent that starts again.
 
         Not who is being unshelved: that is a claim of a consumer that is not confirmed.
