@@ -152,7 +152,7 @@ class Definitions:
         one, with allocations, and one of the consumers that moves concern.
 
         :param moves: what of these trees is counted elsewhere from now on, as
-            :func:`~resource_objects.providers.transfer.flows_between` reads it
+            :func:`~resource_objects.providers.transfer.flows_of` reads it
         :raises InvalidPlan: as :func:`~resource_objects.providers.compile.compile_reshape`
         """
         keys = [root.uuid or root.name for root in roots]

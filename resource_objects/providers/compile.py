@@ -37,10 +37,8 @@ from resource_objects.providers.transfer import (
     Transfer,
     assign,
     final_records,
-    flows_between,
     flows_of,
     keeps_rules,
-    sources_of,
 )
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
@@ -61,10 +59,7 @@ def concerned(
 def _concerned(
     reshape: Reshape, kept: ReshapeState, read: Mapping[str, Mapping[Key, Use]]
 ) -> tuple[str, ...]:
-    if kept.is_stated:
-        sources = {flow.source for flow in flows_between(reshape, kept, Problems())}
-    else:
-        sources = sources_of(reshape, kept)
+    sources = {flow.source for flow in flows_of(reshape, kept, Problems())}
     return tuple(sorted(name for name, held in read.items() if not sources.isdisjoint(held)))
 
 
@@ -80,7 +75,7 @@ def compile_reshape(
     :param claims: what :func:`concerned` consumers hold, by name
     :param changes: what becomes of definitions where a caller states it, worked out on the same
         columns. The reshape then creates and removes nothing itself, its moves say where
-        allocations go (:func:`~resource_objects.providers.transfer.flows_between`), and what they
+        allocations go (:func:`~resource_objects.providers.transfer.flows_of`), and what they
         say of totals is compared
     :raises ProviderNotFound: if a provider is neither kept nor created
     :raises ProviderExists: if one to create is there already
@@ -110,12 +105,10 @@ def _flows(
     reshape: Reshape, kept: ReshapeState, problems: Problems
 ) -> tuple[list[InventoryFlow], Mapping[Key, InventoryRecord | None]]:
     """Return what goes where, and what becomes of the inventories that change."""
-    if kept.is_stated:
-        flows = flows_between(reshape, kept, problems)
-        problems.refuse()
-        return flows, kept.changed
     flows = flows_of(reshape, kept, problems)
     problems.refuse()
+    if kept.is_stated:
+        return flows, kept.changed
     final = final_records(flows, kept, problems)
     problems.refuse()
     return flows, final

@@ -231,22 +231,40 @@ class InventoryFlow:
 
 
 def flows_of(reshape: Reshape, kept: ReshapeState, problems: Problems) -> list[InventoryFlow]:
-    """Return the moves of a reshape, as far as they can be known."""
-    found = [_flow(move, kept, problems) for move in reshape.moves]
+    """Return the moves that happen, as far as they can be known, with the parts they go to.
+
+    Inventory of class A on provider B has moved to provider C
+    (E. Fried, "Upgrade concerns with nested Resource Providers", openstack-dev, 31 May 2018). Where
+    changes are stated, who says so may go on saying it, so a move that the changes do not make is
+    none:
+
+    =====================================  ========================================================
+    of the source                          what moves
+    =====================================  ========================================================
+    there is nothing, or no provider       nothing: it has moved already
+    nothing is left                        all of it, to every part
+    less is left                           to the parts that are new or grow; if none does, nothing
+    as much is left                        nothing, and no part may be new. Unless the total of the
+                                           move is 0: the parts share the inventory, which stays
+    =====================================  ========================================================
+
+    Totals are those of the changes; what the move and its parts say of them must be the same. From
+    one place there is one move, however its provider is named.
+    """
+    flow_of = _flow_between if kept.is_stated else _flow
+    found = [flow_of(move, kept, problems) for move in reshape.moves]
     flows = [flow for flow in found if flow is not None]
     seen: set[Key] = set()
-    for flow in flows:  # by uuid too: one may be named by its name and by its uuid
+    for flow in flows:
         _check_places(flow, kept, problems)
-        _check_unstructured(flow, kept, problems)
-        if flow.source in seen:
+        if not kept.is_stated:
+            _check_unstructured(flow, kept, problems)
+        if flow.source in seen:  # once by its name and once by its uuid
             problems.add(f"{kept.said(flow.source)} is moved twice")
         seen.add(flow.source)
+    if kept.is_stated:
+        _check_growth(flows, kept, problems)
     return flows
-
-
-def sources_of(reshape: Reshape, kept: ReshapeState) -> set[Key]:
-    """Return the places that something is moved away from."""
-    return {(kept.uuid(move.from_), move.resource_class) for move in reshape.moves}
 
 
 def _check_places(flow: InventoryFlow, kept: ReshapeState, problems: Problems) -> None:
@@ -297,35 +315,6 @@ def _target(
             f"to {kept.names[uuid]} is not said"
         )
     return Target(key, part, total or 0, reserved)
-
-
-def flows_between(reshape: Reshape, kept: ReshapeState, problems: Problems) -> list[InventoryFlow]:
-    """Return the moves that happen when stated changes are made, with the parts they go to.
-
-    Inventory of class A on provider B has moved to provider C
-    (E. Fried, "Upgrade concerns with nested Resource Providers", openstack-dev, 31 May 2018). Who
-    says so may go on saying it, so a move that the changes do not make is none:
-
-    =====================================  ========================================================
-    of the source                          what moves
-    =====================================  ========================================================
-    there is nothing, or no provider       nothing: it has moved already
-    nothing is left                        all of it, to every part
-    less is left                           to the parts that are new or grow; if none does, nothing
-    as much is left                        nothing, and no part may be new. Unless the total of the
-                                           move is 0: the parts share the inventory, which stays
-    =====================================  ========================================================
-
-    Totals are those of the changes; what the move and its parts say of them must be the same.
-    """
-    found: list[InventoryFlow] = []
-    for move in reshape.moves:
-        flow = _flow_between(move, kept, problems)
-        if flow is not None:
-            _check_places(flow, kept, problems)
-            found.append(flow)
-    _check_growth(found, kept, problems)
-    return found
 
 
 def _flow_between(move: Move, kept: ReshapeState, problems: Problems) -> InventoryFlow | None:

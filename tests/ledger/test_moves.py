@@ -445,6 +445,18 @@ def test_what_would_lose_or_invent_is_refused(
     assert (memory.usage(), memory.provider("box")) == (before, kept)
 
 
+@pytest.mark.law(1, 2)
+def test_one_place_is_moved_once_however_it_is_named(memory: ro.Ledger) -> None:
+    glommed(memory)
+    before, kept = memory.usage(), memory.provider("box")
+    part = (Part("box/gpu0"),)
+    moves = [Move("box", "VGPU", part), Move(kept.uuid or "", "VGPU", part)]
+    for write in (memory.diff, memory.sync):
+        with pytest.raises(exceptions.InvalidPlan, match="VGPU of box is moved twice"):
+            write(with_gpus(memory.provider("box"), 8), moves=moves)
+    assert (memory.usage(), memory.provider("box")) == (before, kept)
+
+
 def test_nobody_is_left_on_less_than_is_used(memory: ro.Ledger) -> None:
     """Who is forgotten is noticed too where some of the class stays."""
     glommed(memory)
