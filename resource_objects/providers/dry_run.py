@@ -49,7 +49,7 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
     :raises ProviderExists: if a name or uuid to create is taken
     :raises InvalidPlan: as :func:`check_definitions`
     :raises ProviderInUse, InventoryInUse: if something to remove would still be used
-    :raises ProviderNotFound: if what is to be put out of service is not there
+    :raises ProviderNotFound: if what is adopted or put out of service is not there
     :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle` refuses
     """
     changes = plan.definitions or DefinitionChanges("")
@@ -67,11 +67,11 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
         disabled_units=lambda uuids: _disabled_units(wanted, columns, uuids),
     )
     _check_removed(changes, places, settlement)
-    stays = wanted.keys() - {one.uuid for one in changes.removals}
+    for uuid in (*plan.adopted, *(said.provider_uuid for said in plan.disabling)):
+        if uuid not in wanted:
+            raise exceptions.ProviderNotFound(uuid)
     known = _units_by_uuid(columns)
     for said in plan.disabling:
-        if said.provider_uuid not in stays:
-            raise exceptions.ProviderNotFound(said.provider_uuid)
         definition = wanted[said.provider_uuid]
         if said.unit is not None and said.unit not in known.get(said.provider_uuid, {}):
             said.require_unit(_classes_of(definition), definition.name)

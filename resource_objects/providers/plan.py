@@ -89,6 +89,7 @@ class Plan:
             if not isinstance(said, DisableOrder):
                 raise exceptions.InvalidField("plan.disabling", said, "what is out of service")
         _once("plan.definitions", self._changed())
+        _once("plan.adopted", self.adopted)
         _once("plan.disabling", (" ".join(filter(None, said.key)) for said in self.disabling))
 
     def __bool__(self) -> bool:

@@ -14,6 +14,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import new_operation
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.definition import ProviderDefinition
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, Use
 from resource_objects.providers.plan import Plan
 
@@ -178,6 +179,28 @@ def test_a_plan_does_not_make_a_ring_of_two_or_too_deep_a_tree(
     ledger.apply(Plan(DefinitionChanges("deep", tuple(chain[:101]))), dry_run=True)
     with pytest.raises(exceptions.InvalidPlan, match="101 levels deep, of at most 100"):
         ledger.apply(Plan(DefinitionChanges("deep", tuple(chain))), dry_run=dry_run)
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_only_what_is_there_is_adopted_or_disabled(ledger: ro.Ledger, dry_run: bool) -> None:
+    ledger.sync(tree())
+    for plan in (Plan(adopted=(NEW,)), Plan(disabling=(DisableOrder(NEW, "fan"),))):
+        with pytest.raises(exceptions.ProviderNotFound, match=NEW):
+            ledger.apply(plan, dry_run=dry_run)
+    made = ledger.diff(Provider("host1", uuid=NEW))
+    ledger.apply(dataclasses.replace(made, adopted=(NEW,)), dry_run=dry_run)
+    adopted = [one.name for one in ledger.providers() if one.adopted_at]
+    assert adopted == ([] if dry_run else ["host1"])
+    gpu = ledger.provider("host0").children[1].uuid or ""  # what goes is still there when it is
+    going = ledger.diff(tree(gpus=1))
+    ledger.apply(dataclasses.replace(going, adopted=(gpu,)), dry_run=dry_run)
+    if not dry_run:
+        ledger.sync(tree())
+        gpu = ledger.provider("host0").children[1].uuid or ""
+    out = (DisableOrder(gpu, "fan"),)
+    ledger.apply(dataclasses.replace(ledger.diff(tree(gpus=1)), disabling=out), dry_run=dry_run)
+    assert len(ledger.provider("host0").children) == (2 if dry_run else 1)
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

@@ -227,6 +227,11 @@ def _definition(data: dict[str, Any]) -> dict[str, Any]:
             "a uuid",
         ),
         (lambda d: d.update(definitions=[]), exceptions.InvalidField, "plan.definitions"),
+        (
+            lambda d: d.update(adopted=[HOST, HOST.upper()]),
+            exceptions.DuplicateKey,
+            "plan.adopted.*each consumer and provider once",
+        ),
         (lambda d: _definition(d).update(name=" x"), exceptions.InvalidField, "name"),
         (lambda d: _definition(d).update(name=HOST), exceptions.InvalidName, "no uuid but its own"),
         (lambda d: _definition(d).update(traits=["HW_NO"]), exceptions.UnknownTrait, "HW_NO"),
