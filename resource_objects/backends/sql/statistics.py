@@ -1,8 +1,9 @@
 """What agents tell of providers beside what they have, as rows; and when they reported last.
 
-Locks: the providers, by number as everybody locks them (shared, unless they report), then rows of
-statistics. A row that somebody else makes at the same moment is a duplicate: all of it is done
-again. Nothing that a claim changes is locked.
+Locks: the providers, by number as everybody locks them (shared, unless they report), then their
+rows of statistics, by key, before they are compared: of two sources that tell of one provider, the
+second sees what the first has written. A row that somebody else makes at the same moment is a
+duplicate: all of it is done again. Nothing that a claim changes is locked.
 
 Many providers take as many statements as one: their rows are read, compared, and written in bulk.
 """
@@ -50,6 +51,11 @@ _FIND = Sized(
     )
 )
 _KEPT = Sized(_kept_query)
+_LOCK_KEPT = Sized(
+    lambda ids: (
+        _kept_query(ids).order_by(_statistics.provider_id, _statistics.type_id).with_for_update()
+    )
+)
 
 
 class _Types:
@@ -148,12 +154,12 @@ def _check_providers(order: StatisticsOrder, numbers: Mapping[str, int]) -> None
 def _declared(
     order: StatisticsOrder, types: _Types
 ) -> tuple[list[StatisticType], list[StatisticType]]:
-    """Return the statistics that are not declared, and those that are described anew.
+    """Return the statistics that are not declared, and those that are described anew, by name.
 
     :raises StatisticConflict: if one is declared otherwise
     """
     undeclared = []
-    for name, declared in order.declared().items():
+    for name, declared in sorted(order.declared().items()):
         known = types.named(name)
         if known is None:
             undeclared.append(declared)
@@ -161,7 +167,7 @@ def _declared(
             known.require(declared)
     described = [
         one
-        for one in order.types
+        for one in sorted(order.types, key=lambda one: one.name)
         for known in [types.named(one.name)]
         if known is not None and known.description != one.description
     ]
@@ -177,15 +183,16 @@ def _changes(
 ) -> _Rows:
     """Return what an order changes of the values that are kept.
 
-    :param now: None: only how many they are is wanted
+    :param now: None: only how many they are is wanted, and nothing is locked
+    :returns: the rows to make and to change by key, as everybody writes them
     """
     found = _Rows()
-    kept = _kept(connection, [numbers[uuid] for uuid in order.values], types)
-    for uuid, said in order.values.items():
-        number = numbers[uuid]
+    query = _KEPT if now is None else _LOCK_KEPT
+    kept = _kept(connection, query, [numbers[uuid] for uuid in order.values], types)
+    for number, said in sorted((numbers[uuid], said) for uuid, said in order.values.items()):
         here = kept.get(number, {})
         written, gone = changed(here, said, order.source, now)
-        for name, one in written.items():
+        for name, one in sorted(written.items(), key=lambda item: types.numbers[item[0]]):
             row = {
                 "provider_id": number,
                 "type_id": types.numbers[name],
@@ -200,12 +207,12 @@ def _changes(
 
 
 def _kept(
-    connection: Connection, providers: Collection[int], types: _Types
+    connection: Connection, query: Sized, providers: Collection[int], types: _Types
 ) -> dict[int, dict[str, KeptStatistic]]:
     """Return what is kept of some providers, by number and name."""
     found: defaultdict[int, dict[str, KeptStatistic]] = defaultdict(dict)
     for part in chunks(sorted(providers)):
-        for provider, type_, number, text, since, source in _KEPT.rows(connection, ids=part):
+        for provider, type_, number, text, since, source in query.rows(connection, ids=part):
             declared = types.by_number.get(type_)
             if declared is not None:  # else somebody has declared and told it since
                 kept = KeptStatistic((number, text), source, from_moment(since))
