@@ -14,7 +14,7 @@
 ==================  ===============================================================================
 ``ledger``          Ledger, with all its methods, and ``connect``
 ``store``           what every part is given: the backend, operations, the policy of retries
-``claims``          taking and giving back; ``gang``: several consumers at once; ``lease``: renewing
+``claims``          taking and giving back; ``all_or_none``: several at once; ``lease``: renewing
 ``queue``           claims that wait, first come, first served
 ``demand``          what is to be taken, in one form; ``placing``: where it goes
 ``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 from resource_objects import exceptions, names
+from resource_objects.ledger.all_or_none import AllOrNone
 from resource_objects.ledger.demand import (
     Demand,
     Found,
@@ -27,7 +28,6 @@ from resource_objects.ledger.demand import (
     providers_in,
 )
 from resource_objects.ledger.feed import Snapshots, snapshot_without
-from resource_objects.ledger.gang import Gang
 from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
@@ -292,7 +292,7 @@ class Claims:
                 doing,
                 "claim",
                 subject,
-                Gang(ways, self._store.backend, leaving=expired, limits=within),
+                AllOrNone(ways, self._store.backend, leaving=expired, limits=within),
                 functools.partial(_claim_orders, until, said, overrides),
                 new=tuple(wanted),
                 unchanged=demanded,

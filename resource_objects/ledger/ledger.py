@@ -467,12 +467,11 @@ class Ledger:
         """Take for several consumers that hold nothing yet, all of them or none.
 
         Each takes the first of its candidates that is free beside what those before it take, in
-        the order of the mapping; there is no fresh search, but with ``release_expired``. It is
-        greedy: nobody takes a later candidate so that one after it finds room, and so a gang may be
-        refused that some other choice would place; put those first who have few candidates. The
-        other arguments are of all of them, as for :meth:`claim`. Cost: one write; if that is
-        refused, one read of the trees that the candidates are of, and one more write for each place
-        that fills up meanwhile.
+        the order of the mapping; where somebody finds none that way, all choices of candidates are
+        searched, so who could go elsewhere makes room. There is no fresh search, but with
+        ``release_expired``. The other arguments are of all of them, as for :meth:`claim`. Cost: one
+        write; if that is refused, one read of the trees that the candidates are of, and one more
+        write for each place that fills up meanwhile; a search of all choices at most a second.
 
         Amounts that lie over a tree and are not assigned are put somewhere after that, beside what
         all others take; for these the trees of their hosts are read first.
@@ -481,6 +480,7 @@ class Ledger:
         :raises InvalidAmount: if it is empty
         :raises NoCandidates: if nothing was found for one of them
         :raises CapacityException: if they do not fit together, with who holds what
+        :raises SearchLimitReached: if it takes too long to find out whether they do
         :raises ConsumerExists: if one of them holds something already
         """
         return self._claims.claim_all(

@@ -22,6 +22,7 @@
 ``solver``          the decision on one tree: who gives what of the unnamed group
 ``assignment``      who gives which named group on one tree
 ``backtracking``    the one search by backtracking, within a budget of steps
+``dealing``         how many members of a gang each host gets, over places within places
 ``split``           one amount in parts that each keep the unit rules
 ==================  ===============================================================================
 

@@ -351,14 +351,6 @@ def test_who_decides_elsewhere_leaves_room_for_a_gang(
         ledger.claim_all({"d": {uuid: "VCPU=1"}, "e": found(ledger, "VCPU=1")})
 
 
-def test_a_gang_is_placed_greedily(ledger: ro.Ledger) -> None:
-    hosts(ledger, 2, "VCPU=2")
-    anywhere, there = ways(("host0", 2, ""), ("host1", 2, "")), ways(("host0", 2, ""))
-    with pytest.raises(exceptions.CapacityException):
-        ledger.claim_all({"a": anywhere, "b": there})
-    assert [one.consumer for one in ledger.claim_all({"b": there, "a": anywhere})] == ["b", "a"]
-
-
 @pytest.mark.parametrize("take", ["claim", "replace", "claim_all", "move"])
 def test_a_generation_that_is_demanded_is_not_asked_for_again(
     ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, take: str
