@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import resource_objects as ro
-from resource_objects.host.tracker import FindingKind, ResourceTracker
-from tests.tracker.agents import Agent
+from resource_objects.host.tracker import FindingKind, MoveKind, ResourceTracker
+from tests.tracker.agents import Agent, Word
 
 K = FindingKind
 
@@ -34,6 +35,10 @@ def tracker(ledger: ro.Ledger, driver: Agent) -> ResourceTracker:
 
 def told(tracker: ResourceTracker, **said: Any) -> list[tuple[str, FindingKind, str | None]]:
     return [(one.host, one.kind, one.consumer) for one in tracker.drift(**said).findings]
+
+
+def told_of(tracker: ResourceTracker, host: str) -> list[tuple[str, FindingKind, str | None]]:
+    return [(one.host, one.kind, one.consumer) for one in tracker.drift(host).findings]
 
 
 def test_nothing_differs(tracker: ResourceTracker) -> None:
@@ -85,7 +90,7 @@ def test_what_is_on_its_way_is_no_orphan(
     assert not tracker.drift(older_than=datetime.timedelta(hours=1))
     assert told(tracker, older_than=datetime.timedelta(0)) == [("box", K.ORPHAN, "vm-3")]
     ledger.move("vm-1", {"lab": "VCPU=2"}, leaving="vm-1/migration")
-    driver.running["box"]  # it still runs there
+    assert "vm-1" in driver.running["box"], "it still runs there"
     assert not tracker.drift()
     driver.running = {"box": {"vm-2": None}, "lab": {"vm-1": None}}
     assert not tracker.drift(), "and now here"
@@ -164,7 +169,7 @@ def test_who_has_parts_of_a_host_is_compared_in_counts(ledger: ro.Ledger) -> Non
     driver = Agent(box=edit)
     tracker = ResourceTracker(ledger, driver)
     tracker.update_available_resource()
-    tracker.claim("vm", "box", "NUMA_TOPOLOGY=2:shared=4:memory=512,DEVICES=PGPU")
+    tracker.claim("vm", "box", "NUMA_TOPOLOGY=2:shared=4:memory=512,DEVICES=PGPU").confirm()
     for same in (
         "VCPU=4,MEMORY_MB=512,PGPU=1",
         "VCPU=4,MEMORY_MB=512,DEVICES=PGPU",
@@ -179,12 +184,155 @@ def test_who_has_parts_of_a_host_is_compared_in_counts(ledger: ro.Ledger) -> Non
         assert not found.plan, "nobody can say of which cell it has less"
 
 
+def test_what_is_on_its_way_does_not_differ(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    """Of a resize on its host the old size runs, of a claim on trial not yet all."""
+    move = tracker.move("vm-1", "box", "VCPU=3")
+    assert not tracker.drift()
+    move.confirm()
+    assert told(tracker) == [("box", K.DIFFERS, "vm-1")]
+    driver.running["box"] = {"vm-1": "VCPU=3", "vm-2": None, "vm-3": "VCPU=1"}
+    tracker.claim("vm-3", "box", "VCPU=2")
+    assert not tracker.drift()
+    assert told(tracker, older_than=datetime.timedelta(0)) == [("box", K.DIFFERS, "vm-3")]
+
+
+@pytest.mark.parametrize("at", ["both", "source", "destination"])
+def test_a_guest_of_a_live_migration_may_run_on_either_host_or_on_both(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent, at: str
+) -> None:
+    move = tracker.move("vm-1", "lab", kind=MoveKind.LIVE_MIGRATION)
+    driver.running = {
+        "box": {"vm-2": None, **({} if at == "destination" else {"vm-1": "VCPU=2"})},
+        "lab": {} if at == "source" else {"vm-1": "VCPU=1"},
+    }
+    assert not tracker.drift()
+    assert not tracker.drift(older_than=datetime.timedelta(0))
+    driver.running["third"] = {"vm-1": "VCPU=2"}
+    ledger.sync(ro.Provider("third", "VCPU=4"))
+    assert told_of(tracker, "third") == [("third", K.ELSEWHERE, "vm-1")]
+    move.confirm()
+    expected = [("box", K.ELSEWHERE, "vm-1")] if at != "destination" else []
+    assert told_of(tracker, "box") == expected
+
+
+def test_who_is_given_back_while_its_migration_is_left_is_not_adopted_once_more(
+    ledger: ro.Ledger, tracker: ResourceTracker
+) -> None:
+    tracker.move("vm-1", "lab", "VCPU=1")
+    ledger.release("vm-1")
+    assert not tracker.drift()
+
+
+class Changing(Agent):
+    """Says who runs, and then something happens."""
+
+    def __init__(self, **has: Word) -> None:
+        super().__init__(**has)
+        self.then: list[Callable[[], object]] = []
+
+    def consumers(self, host: str) -> Any:
+        found = dict(self.running[host])
+        if self.then:
+            self.then.pop(0)()
+        return found
+
+
+@pytest.fixture
+def changing(ledger: ro.Ledger) -> tuple[ResourceTracker, Changing]:
+    driver = Changing(box="VCPU=8")
+    driver.running = {"box": {}}
+    tracker = ResourceTracker(ledger, driver)
+    tracker.update_available_resource()
+    return tracker, driver
+
+
+def test_who_arrives_while_it_is_looked_is_no_orphan(
+    ledger: ro.Ledger, changing: tuple[ResourceTracker, Changing]
+) -> None:
+    tracker, driver = changing
+
+    def arrive() -> None:
+        tracker.claim("vm", "box", "VCPU=2").confirm()
+        driver.running["box"] = {"vm": "VCPU=2"}
+
+    driver.then.append(arrive)
+    assert not tracker.drift()
+    assert str(ledger.held("vm")) == "vm holds VCPU=2 of box"
+
+
+def test_who_leaves_or_changes_while_it_is_looked_is_told_of_the_next_time(
+    ledger: ro.Ledger, changing: tuple[ResourceTracker, Changing]
+) -> None:
+    tracker, driver = changing
+    for name in ("gone", "other"):
+        tracker.claim(name, "box", "VCPU=2").confirm()
+    driver.running["box"] = {"gone": "VCPU=2", "other": "VCPU=2"}
+
+    def change() -> None:
+        ledger.release("gone")
+        ledger.replace("other", {"box": "VCPU=3"})
+        driver.running["box"] = {"other": "VCPU=3"}
+
+    driver.then.append(change)
+    assert not tracker.drift()
+    driver.running["box"] = {"stray": "VCPU=1", "other": "VCPU=3"}
+    driver.then.append(lambda: driver.running.update(box={"other": "VCPU=3"}))
+    assert not tracker.drift()
+
+
+def test_who_cannot_be_asked_again_is_told_and_nothing_is_said_of_its_consumers(
+    ledger: ro.Ledger, changing: tuple[ResourceTracker, Changing]
+) -> None:
+    tracker, driver = changing
+    tracker.claim("vm", "box", "VCPU=2").confirm()
+    driver.then.append(driver.running.clear)
+    found = tracker.drift()
+    assert [one.kind for one in found.findings] == [K.DRIVER_FAILED]
+    assert not found.plan
+
+
+def test_an_orphan_gives_back_what_it_holds_of_pools(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    ledger.sync(ro.Provider("rack", "CUSTOM_WATT=1000"), ro.Provider("other", "CUSTOM_MBIT=9"))
+    ledger.pools.share("rack", hosts=["box"])
+    ledger.pools.share("other", hosts=["lab"])
+    ledger.adjust("vm-1", {"rack": "CUSTOM_WATT=300"})
+    driver.running["box"] = {"vm-2": None}
+    ledger.apply(tracker.drift().plan)
+    assert [one.name for one in ledger.consumers()] == ["vm-2"]
+    ledger.claim("vm-1", {"box": "VCPU=1", "rack": "CUSTOM_WATT=3", "lab": "VCPU=1"})
+    ledger.adjust("vm-1", {"other": "CUSTOM_MBIT=1"})
+    ledger.confirm("vm-1")
+    driver.running["lab"] = {"vm-1": None}
+    ledger.apply(tracker.drift().plan)
+    left = {one.provider: str(one.amount) for one in ledger.held("vm-1").allocations}
+    assert left == {"lab": "1", "other": "1"}, "a pool of the host where it runs stays"
+
+
+def test_what_spans_two_hosts_is_one_order(
+    ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent
+) -> None:
+    ledger.adjust("vm-1", {"lab": "VCPU=1"})
+    driver.running = {"box": {"vm-2": None}, "lab": {}}
+    assert told(tracker) == [("box", K.ORPHAN, "vm-1"), ("lab", K.ORPHAN, "vm-1")]
+    ledger.apply(tracker.drift().plan)
+    assert [one.name for one in ledger.consumers()] == ["vm-2"]
+    driver.running = {"box": {"vm-2": None, "vm-1": "VCPU=2"}, "lab": {"vm-1": "VCPU=1"}}
+    ledger.apply(tracker.drift().plan)
+    held = {one.provider: str(one.amount) for one in ledger.held("vm-1").allocations}
+    assert held == {"box": "2", "lab": "1"}
+    assert not tracker.drift()
+
+
 def test_drift_that_is_not_there_costs_one_read(
     ledger: ro.Ledger, tracker: ResourceTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[object] = []
     read = ledger.backend.read
-    monkeypatch.setattr(ledger.backend, "read", lambda *a, **k: reads.append(a) or read(*a, **k))
+    monkeypatch.setattr(ledger.backend, "read", lambda *a, **k: (reads.append(a), read(*a, **k))[1])
     monkeypatch.setattr(ledger.backend, "held_by", None)
     assert not tracker.drift()
     assert reads == [("box", "lab")]

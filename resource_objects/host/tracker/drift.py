@@ -11,16 +11,22 @@ one elsewhere       runs on a host and holds something of others only
 one that differs    holds other amounts than it runs with
 ==================  ===============================================================================
 
-What is on its way is no drift: a claim that is held and not confirmed, and both ends of a move. Nor
-is what is used by nobody in particular.
+What is on its way is no drift: a claim that is held and not confirmed, and a consumer that moves,
+which may run at the source, at the destination or, while it is migrated live, at both. Nor is what
+is used by nobody in particular.
+
+Driver and ledger cannot be asked at the same moment. So who seems to have drifted is looked at
+again: drift is what the driver said before and after the consumers were read, and the plan holds
+for these only as they were read.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from resource_objects import exceptions, names
@@ -33,6 +39,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.given import ago
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.pools import SHARES
 from resource_objects.resources import Amounts, IntegerAmount
 
 if TYPE_CHECKING:
@@ -75,14 +82,46 @@ def drift_of(
     """Compare who runs on hosts with who holds something of them. Nothing is changed.
 
     Hosts of which the driver does not know who runs there, or that the ledger does not have, are
-    left out. Cost: a read of all the hosts, and one of the consumers that differ.
+    left out. A consumer that comes, goes or changes meanwhile has not drifted: of hosts where
+    somebody has, the driver is asked before the consumers are read and after, and what it says both
+    times counts. Cost: a read of all the hosts; if somebody has drifted one of these consumers, and
+    of the pools that orphans hold something of.
 
-    :param older_than: an orphan whose claim is not confirmed counts if it is older than this; None:
-        it does not count
+    :param older_than: what is held and not confirmed counts if it is older than this; None: it does
+        not count
     """
     before = None if older_than is None else ago("older_than", older_than, ledger.now())
-    findings: list[Finding] = []
+    running, findings = _asked(driver, hosts)
+    if not running:
+        return HostDrift(tuple(findings))
+    columns = ledger.backend.read(*running)
+    kept = _trees(columns)
+    holders = _holders(columns)
+    suspects = {
+        host: frozenset(_suspects(kept[host], runs, holders[kept[host].uuid]))
+        for host, runs in running.items()
+        if host in kept
+    }
+    suspects = {host: some for host, some in suspects.items() if some}
+    if not suspects:
+        return HostDrift(tuple(findings))
+    every = frozenset[str]().union(*suspects.values())
+    records = ledger.backend.held_by({*every, *map(migration_of, every)})
+    again, failed = _asked(driver, suspects)
+    compared = _Compared(records, before)
+    for host, now in again.items():
+        compared.compare(kept[host], suspects[host], running[host], now)
+    orders = compared.orders(functools.partial(_pools, ledger))
+    plan = Plan(orders=orders, names={one.uuid: one.host for one in kept.values()})
+    return HostDrift((*findings, *failed, *compared.findings), plan)
+
+
+def _asked(
+    driver: Driver, hosts: Iterable[str]
+) -> tuple[dict[str, dict[str, Amounts | None]], list[Finding]]:
+    """Return who runs on the hosts of which the driver knows it, and what is wrong with others."""
     running: dict[str, dict[str, Amounts | None]] = {}
+    findings: list[Finding] = []
     for host in hosts:
         try:
             found = driver.consumers(host)
@@ -92,19 +131,7 @@ def drift_of(
             findings.append(Finding.of(host, error))
         except Exception as error:  # a driver may fail in any way: it is told with its host
             findings.append(Finding(host, FindingKind.DRIVER_FAILED, error))
-    if not running:
-        return HostDrift(tuple(findings))
-    columns = ledger.backend.read(*running)
-    kept = _trees(columns)
-    holders = _holders(columns)
-    looked = [(kept[host], runs) for host, runs in running.items() if host in kept]
-    suspects = {name for tree, runs in looked for name in _suspects(tree, runs, holders[tree.uuid])}
-    records = ledger.backend.held_by({*suspects, *map(migration_of, suspects)}) if suspects else {}
-    compared = _Compared(records, before)
-    for tree, runs in looked:
-        compared.compare(tree, runs, holders[tree.uuid])
-    plan = Plan(orders=compared.orders, names={one.uuid: one.host for one in kept.values()})
-    return HostDrift((*findings, *compared.findings), plan)
+    return running, findings
 
 
 def _running(found: object) -> dict[str, Amounts | None]:
@@ -165,88 +192,152 @@ def _differ(tree: _Tree, amounts: Amounts, held: Mapping[str, int]) -> bool:
     return any(held.get(name) != amount for name, amount in runs.items())
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Pools:
+    """Of some providers: of what tree each is, and to which trees each that is a pool gives."""
+
+    root_of: Mapping[str, str]
+    members: Mapping[str, frozenset[str]]
+
+    def left(self, uses: Iterable[Use]) -> tuple[Use, ...]:
+        """Return what stays: what is held of hosts, and of the pools that give to these."""
+        every = tuple(uses)
+        at = {self.root_of.get(use.key[0]) for use in every if use.key[0] not in self.members}
+        return tuple(
+            use
+            for use in every
+            if use.key[0] not in self.members or not at.isdisjoint(self.members[use.key[0]])
+        )
+
+
+def _pools(ledger: Ledger, uuids: Collection[str]) -> _Pools:
+    """Read which of some providers are pools. Cost: nothing for none; else two lists."""
+    found = list(ledger.providers(uuid=sorted(uuids))) if uuids else []
+    pools = {one.uuid: one.aggregates for one in found if SHARES in one.traits}
+    inside: dict[str, set[str]] = defaultdict(set)
+    for aggregate in sorted(frozenset[str]().union(*pools.values())):
+        inside[aggregate].update(one.root_uuid for one in ledger.providers(aggregates=[aggregate]))
+    return _Pools(
+        {one.uuid: one.root_uuid for one in found},
+        {
+            uuid: frozenset[str]().union(*(inside[one] for one in own))
+            for uuid, own in pools.items()
+        },
+    )
+
+
 class _Compared:
-    """What is held is compared with what runs, host by host. Pure."""
+    """What is held is compared with what runs, host by host."""
 
     def __init__(
         self, records: Mapping[str, ConsumerRecord], before: datetime.datetime | None
     ) -> None:
         self._records = records
         self._before = before
-        self._orders: dict[str, ConsumerOrder] = {}
+        self._orphans: dict[str, set[str]] = defaultdict(set)  #: uuids of the trees to leave
+        self._unknown: dict[str, list[Use]] = defaultdict(list)
+        self._others: dict[str, ConsumerOrder] = {}
         self.findings: list[Finding] = []
 
-    @property
-    def orders(self) -> tuple[ConsumerOrder, ...]:
-        """What would mend it, of each consumer once."""
-        return tuple(self._orders.values())
+    def orders(self, pools: Callable[[Collection[str]], _Pools]) -> tuple[ConsumerOrder, ...]:
+        """Return what would mend it, of each consumer once.
+
+        :param pools: tells what of the providers with these uuids is a pool
+        """
+        rest = {
+            name: [use for use in self._records[name].held if use.key[0] not in gone]
+            for name, gone in self._orphans.items()
+        }
+        known = pools({use.key[0] for uses in rest.values() for use in uses})
+        orders: dict[str, ConsumerOrder] = {}
+        for name, uses in rest.items():
+            left, at = known.left(uses), self._records[name].generation
+            orders[name] = (
+                ConsumerOrder.replace(name, left, generation=at)
+                if left
+                else ConsumerOrder.release(name, at)
+            )
+        for name, uses in self._unknown.items():
+            # it is in use already, whether there is room or not
+            orders.setdefault(name, ConsumerOrder.claim(name, tuple(uses), adopts=True))
+        return tuple({**self._others, **orders}.values())
 
     def compare(
         self,
         tree: _Tree,
-        running: Mapping[str, Amounts | None],
-        holders: Mapping[str, dict[str, int]],
+        suspects: Iterable[str],
+        before: Mapping[str, Amounts | None],
+        now: Mapping[str, Amounts | None],
     ) -> None:
-        """Say what differs on a host."""
-        suspects = set(_suspects(tree, running, holders))
-        for name in sorted(suspects.difference(running)):
+        """Say what differs on a host.
+
+        :param before: who ran there before the consumers were read, ``now`` who runs there since
+        """
+        for name in sorted(suspects):
+            if (name in before) is not (name in now):
+                continue  # it came or went meanwhile
             record = self._records.get(name)
-            if record is not None and self._is_orphan(tree, record):
-                self._orphan(tree, record)
-        for name in sorted(suspects.intersection(running)):
-            record, amounts = self._records.get(name), running[name]
-            if record is None:
-                self._unknown(tree, name, amounts)
-            elif amounts is not None and name in holders:
-                self._differs(tree, record, amounts)
-            elif migration_of(name) not in holders:
-                where = ", ".join(sorted({use.provider or use.key[0] for use in record.held}))
-                self._tell(tree, FindingKind.ELSEWHERE, name, f"runs here, and holds of {where}")
+            here = () if record is None else _at(tree, record)
+            if name not in now:
+                if record is not None and here and self._is_orphan(tree, record):
+                    self._orphan(tree, record)
+            elif record is not None and here:
+                was, runs = before[name], now[name]
+                if was is None or runs is None or self._is_on_its_way(record):
+                    continue
+                if all(_differ(tree, one, _summed(here)) for one in (was, runs)):
+                    self._differs(tree, record, runs)
+            elif not _at(tree, self._records.get(migration_of(name))):
+                if record is None:
+                    self._stray(tree, name, now[name])
+                else:
+                    where = ", ".join(sorted({use.provider or use.key[0] for use in record.held}))
+                    said = f"runs here, and holds of {where}"
+                    self._tell(tree, FindingKind.ELSEWHERE, name, said)
+
+    def _is_on_its_way(self, record: ConsumerRecord) -> bool:
+        """Return whether a consumer moves, or is on trial and not too old for that."""
+        if migration_of(record.consumer) in self._records:
+            return True
+        if record.state == CONFIRMED:
+            return False
+        return self._before is None or record.created_at >= self._before
 
     def _is_orphan(self, tree: _Tree, record: ConsumerRecord) -> bool:
         if record.consumer_type == MIGRATION or record.consumer == unattributed(tree.host):
             return False
-        if migration_of(record.consumer) in self._records:
-            return False  # it is on its way here
-        is_old = self._before is not None and record.created_at < self._before
-        return record.state == CONFIRMED or is_old
+        return not self._is_on_its_way(record)
 
     def _orphan(self, tree: _Tree, record: ConsumerRecord) -> None:
-        here = [use for use in record.held if use.key[0] in tree.uuids]
-        rest = tuple(use for use in record.held if use.key[0] not in tree.uuids)
-        at = record.generation
-        name = record.consumer
-        self._tell(tree, FindingKind.ORPHAN, name, f"holds {_said(here)} and does not run here")
-        self._orders[name] = (
-            ConsumerOrder.replace(name, rest, generation=at)
-            if rest
-            else ConsumerOrder.release(name, at)
-        )
+        said = f"holds {_said(_at(tree, record))} and does not run here"
+        self._tell(tree, FindingKind.ORPHAN, record.consumer, said)
+        self._orphans[record.consumer] |= tree.uuids
 
-    def _unknown(self, tree: _Tree, name: str, amounts: Amounts | None) -> None:
-        said = "runs here and holds nothing"
-        uses = None if amounts is None else tuple(_counted(tree, amounts))
+    def _stray(self, tree: _Tree, name: str, amounts: Amounts | None) -> None:
+        uses = () if amounts is None else tuple(_counted(tree, amounts))
         if uses:
-            # it is in use already, whether there is room or not
-            order = ConsumerOrder.claim(name, uses, adopts=True)
-            self._orders.setdefault(name, order)
-        self._tell(tree, FindingKind.UNKNOWN_CONSUMER, name, said)
+            self._unknown[name] += uses
+        self._tell(tree, FindingKind.UNKNOWN_CONSUMER, name, "runs here and holds nothing")
 
     def _differs(self, tree: _Tree, record: ConsumerRecord, amounts: Amounts) -> None:
-        held = _said(use for use in record.held if use.key[0] in tree.uuids)
-        said = f"holds {held or 'nothing'} and runs with {_said(_counted(tree, amounts))}"
+        uses = tuple(_counted(tree, amounts))
+        said = f"holds {_said(_at(tree, record))} and runs with {_said(uses)}"
         self._tell(tree, FindingKind.DIFFERS, record.consumer, said)
         if any(use.key[0] != tree.uuid or use.units for use in record.held):
             return  # nobody can say of which cell or device it has more or less
-        uses = tuple(_counted(tree, amounts))
         if uses:
-            order = ConsumerOrder.replace(
+            self._others[record.consumer] = ConsumerOrder.replace(
                 record.consumer, uses, generation=record.generation, adopts=True
             )
-            self._orders.setdefault(record.consumer, order)
 
     def _tell(self, tree: _Tree, kind: FindingKind, consumer: str, said: str) -> None:
         self.findings.append(Finding(tree.host, kind, said=f"{consumer} {said}", consumer=consumer))
+
+
+def _at(tree: _Tree, record: ConsumerRecord | None) -> tuple[Use, ...]:
+    """Return what a consumer holds of a host."""
+    held = () if record is None else record.held
+    return tuple(use for use in held if use.key[0] in tree.uuids)
 
 
 def _counted(tree: _Tree, amounts: Amounts) -> Iterator[Use]:
