@@ -332,7 +332,7 @@ def test_drift_that_is_not_there_costs_one_read(
 ) -> None:
     reads: list[object] = []
     read = ledger.backend.read
-    monkeypatch.setattr(ledger.backend, "read", lambda *a, **k: (reads.append(a), read(*a, **k))[1])
+    monkeypatch.setattr(ledger.backend, "read", lambda *a, **k: reads.append(a) or read(*a, **k))
     monkeypatch.setattr(ledger.backend, "held_by", None)
     assert not tracker.drift()
     assert reads == [("box", "lab")]

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.host.tracker import FindingKind, ResourceTracker
+from resource_objects import clock
+from resource_objects.host.tracker import FindingKind, HostReport, ResourceTracker
+from resource_objects.host.tracker.reconcile import CONTESTED
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from tests.tracker.agents import Agent, Word
@@ -269,6 +271,53 @@ def test_two_trackers_of_one_host_stop_undoing_each_other(url: str) -> None:
         assert {finding.host for report in reports[-2:] for finding in report.findings} == {"box"}
 
 
+def test_of_two_trackers_the_one_that_is_left_is_right_again_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: seconds[0])
+    with ro.connect(url, actor="agent-1") as ledger:
+        other = ro.Ledger(ledger.backend, actor="agent-2")
+        one = ResourceTracker(ledger, Agent(box="VCPU=8"))
+        two = ResourceTracker(other, Agent(box="VCPU=4"))
+        looks = [tracker.update_available_resource for _ in range(4) for tracker in (one, two)]
+        reports = [look() for look in looks]
+        [left] = [t for t, found in ((one, reports[-2]), (two, reports[-1])) if found.findings]
+        seconds[0] += CONTESTED.total_seconds() - 1
+        assert [one.kind for one in left.update_available_resource().findings] == [K.CONTESTED]
+        seconds[0] += 1
+        writes = [bool(look().changed) for look in looks]
+        assert any(writes) and sum(writes) < 5, "who both live go on as before, from time to time"
+        assert not any(writes[4:])
+        seconds[0] += CONTESTED.total_seconds()
+        left = one if ledger.inventories("box")["VCPU"].total == 4 else two
+        assert left.update_available_resource().changed == ("box",)
+        for _ in range(3):
+            seconds[0] += 1
+            assert not left.update_available_resource(), "nobody else is there"
+
+
+def test_what_was_undone_long_ago_is_put_right_again(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: seconds[0])
+    tracker = ResourceTracker(ledger, Agent(box="VCPU=8"))
+    tracker.update_available_resource()
+    by_hand = ro.Ledger(ledger.backend, actor="ann")
+    for _ in range(3):
+        by_hand.change("box", inventories="VCPU=2")
+        assert tracker.update_available_resource().changed == ("box",)
+        seconds[0] += CONTESTED.total_seconds()
+    seconds[0] -= 1
+    by_hand.change("box", inventories="VCPU=2")
+    for later in (0, CONTESTED.total_seconds() - 1):
+        seconds[0] += later
+        assert [one.kind for one in tracker.update_available_resource().findings] == [K.CONTESTED]
+    seconds[0] += 1
+    assert tracker.update_available_resource().changed == ("box",)
+
+
 def test_who_changes_a_host_by_hand_is_put_right_once(ledger: ro.Ledger) -> None:
     driver = Agent(box="VCPU=8", lab="VCPU=1")
     tracker = ResourceTracker(ledger, driver)
@@ -287,6 +336,23 @@ def test_who_changes_a_host_by_hand_is_put_right_once(ledger: ro.Ledger) -> None
     assert tracker.update_available_resource().changed == ("box",)
     assert ledger.provider("box").traits == {"CUSTOM_MINE"}
     assert not tracker.update_available_resource()
+
+
+def test_who_is_told_of_a_change_and_raises_keeps_it_from_nobody_else(ledger: ro.Ledger) -> None:
+    told: list[str] = []
+
+    def tell(report: HostReport) -> None:
+        told.append(report.host)
+        if report.host == "box1":
+            raise KeyError("no such topic")
+
+    driver = Agent(**{f"box{n}": "VCPU=8" for n in range(3)})
+    tracker = ResourceTracker(ledger, driver, on_change=tell)
+    report = tracker.update_available_resource()
+    assert report.changed == ("box0", "box1", "box2") == tuple(told)
+    assert [(one.host, one.kind) for one in report.findings] == [("box1", K.NOTIFICATION)]
+    assert "no such topic" in str(report)
+    assert not tracker.update_available_resource(), "it was told, and is told once"
 
 
 def test_a_ledger_that_is_gone_ends_the_look(ledger: ro.Ledger) -> None:

@@ -43,7 +43,7 @@ class FindingKind(enum.StrEnum):
     NOT_ADOPTED = "not adopted"
     #: Its record could not be brought up to what the ledger says; the next look tries again.
     RECORDS = "records"
-    #: Somebody else undoes what is written here, again and again: a second tracker by mistake.
+    #: Somebody else undid what was written here twice within an hour: a second tracker by mistake.
     CONTESTED = "contested"
     #: The driver named the host more than once; it was looked at once.
     NAMED_TWICE = "named twice"
@@ -51,6 +51,8 @@ class FindingKind(enum.StrEnum):
     UNKNOWN_HOST = "unknown host"
     #: Its statistics could not be asked, or not all of them kept; what it has is in step.
     STATISTICS = "statistics"
+    #: ``on_change`` raised: the change is written, and who was to hear of it may not know.
+    NOTIFICATION = "notification"
     #: A consumer holds something of the host and does not run there.
     ORPHAN = "orphan"
     #: A consumer runs on the host and holds nothing.

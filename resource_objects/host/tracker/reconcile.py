@@ -13,9 +13,10 @@ were read. If that is refused, the host that it names is written apart from the 
 none is named one half after the other; until the one that is wrong is alone, and a finding.
 
 Somebody else who changes what a driver says is put right once: people make mistakes. Who undoes it
-a second time has a driver of its own that says otherwise. Then nothing is written any more until
-the driver says something new (:attr:`FindingKind.CONTESTED`), so two trackers of one host by
-mistake leave it as one of them says, and one of them tells.
+a second time within an hour has a driver of its own that says otherwise. Then nothing is written
+until the driver says something new, or that time is over (:attr:`FindingKind.CONTESTED`), so two
+trackers of one host by mistake leave it as one of them says, and one of them tells; and when only
+one is left, it is right again.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from resource_objects import exceptions, names
+from resource_objects import clock, exceptions, names
 from resource_objects.host.status import HostDevices, read_devices
 from resource_objects.host.sync import StayingDevice, beside_held
 from resource_objects.host.tracker.configuration import (
@@ -61,6 +63,9 @@ _PAGE = 250
 #: More changes of others than this, and four for each host, are not read: the hosts are.
 _MOST_CHANGES = 100
 
+#: For so long what was restored is not restored once more.
+CONTESTED = datetime.timedelta(hours=1)
+
 #: What is wrong with the ledger itself, and no host.
 NO_LEDGER = (
     exceptions.DatabaseBusy,
@@ -84,6 +89,18 @@ class _Said:
     available: Any
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Restored:
+    """What somebody else undid and was written again, and when, or when it was given up."""
+
+    changes: str
+    at: float
+
+    @property
+    def is_recent(self) -> bool:
+        return clock.monotonic() - self.at < CONTESTED.total_seconds()
+
+
 @dataclasses.dataclass(slots=True)
 class _Known:
     """What is known of a host since it was last in step.
@@ -91,7 +108,8 @@ class _Known:
     ``uuids`` are those of its tree, ``shard`` where the feed tells of it (None: not known).
     ``is_open`` says that it has to be looked at whatever the driver says; ``is_foreign`` that this
     is because somebody else changed it, and ``by`` is who, if that is known. ``restored`` is what
-    was written the last time that such a change was undone.
+    was written the last time that such a change was undone; ``is_contested`` that this was undone
+    too, and is not written again for some time.
     """
 
     said: _Said
@@ -101,7 +119,15 @@ class _Known:
     is_open: bool = False
     is_foreign: bool = False
     by: FeedEntry | None = None
-    restored: str | None = None
+    restored: _Restored | None = None
+    is_contested: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is nothing to do until the driver says something new."""
+        if self.is_contested:
+            return not self.is_open and self.restored is not None and self.restored.is_recent
+        return not self.is_open
 
 
 @dataclasses.dataclass(slots=True)
@@ -119,7 +145,7 @@ class _Look:
     changes: DefinitionChanges | None = None
     moves: tuple[Move, ...] = ()
     reshaped: Comparison | None = None
-    restored: str | None = None
+    restored: _Restored | None = None
     finding: Finding | None = None
 
     def begin(self) -> None:
@@ -264,7 +290,7 @@ class Reconciler:
             if identity is not None:
                 identity = names.uuid_text(identity)
             available = self._driver.get_available_resource(host)
-            if known is not None and not known.is_open and available is not None:
+            if known is not None and known.is_waiting and available is not None:
                 before = known.said
                 if identity == before.identity and available == before.available:
                     return None
@@ -382,7 +408,8 @@ class Reconciler:
         known, finding = look.known, look.finding
         if finding is not None:
             if known is not None:
-                known.is_open = finding.kind is not FindingKind.CONTESTED
+                known.is_contested = finding.kind is FindingKind.CONTESTED
+                known.is_open = not known.is_contested
                 known.findings = (finding,)
             return HostReport(look.host, findings=(finding,))
         findings = tuple(
@@ -518,14 +545,15 @@ class Reconciler:
         changes = diff(look.kept, look.tree)
         known = look.known
         if known is not None and known.said == look.said:
-            look.restored = known.restored
+            look.restored = before = known.restored
             if changes and known.is_foreign:
-                look.restored = str(changes)
-            if changes and known.is_foreign and known.restored == look.restored:
-                look.finding = Finding(
-                    look.host, FindingKind.CONTESTED, said=_by(known.by, changes)
-                )
-                return
+                if before is not None and before.changes == str(changes) and before.is_recent:
+                    if not known.is_contested:
+                        known.restored = _Restored(before.changes, clock.monotonic())
+                    said = _by(known.by, changes)
+                    look.finding = Finding(look.host, FindingKind.CONTESTED, said=said)
+                    return
+                look.restored = _Restored(str(changes), clock.monotonic())
         look.changes = changes
         if changes and look.moves:
             # if somebody changed the tree meanwhile, the write sees it too, and all is done again
@@ -605,4 +633,4 @@ def _by(entry: FeedEntry | None, changes: DefinitionChanges) -> str:
     """Return who undoes what is written, and what."""
     who = "somebody" if entry is None else entry.actor or "somebody"
     how = "" if entry is None else f" ({entry.kind} of {entry.at:%Y-%m-%d %H:%M:%S})"
-    return f"{who}{how} undid this twice, so it is not written again: {changes}"
+    return f"{who}{how} undid this twice, so it is not written again for an hour: {changes}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import logging
 import threading
@@ -27,7 +28,8 @@ from resource_objects.resources import Amounts, Inventories
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
 
-#: What a caller is not told by an error: that a record could not be brought up to the ledger.
+#: What a caller is not told by an error: that a record could not be brought up to the ledger, or
+#: nobody be told of a change.
 LOG = logging.getLogger("resource_objects.host.tracker")
 
 
@@ -55,7 +57,8 @@ class ResourceTracker:
         one write for all of them (``Provider.reported_at``). None: never
     :param configuration: what provider configuration files add to the providers of the hosts
         (:mod:`resource_objects.host.tracker.configuration`); :meth:`configure` takes another
-    :param on_change: called with a :class:`HostReport` when the definition of a host was changed
+    :param on_change: called with a :class:`HostReport` when the definition of a host was changed;
+        what it raises is a finding
     :param records: where hosts are looked up that the ledger does not know: they are read as their
         records say, and adopted by the first write (:mod:`.adopting`). Claims, moves and usage of
         this tracker, and each look, bring the records up to what the ledger says
@@ -119,8 +122,8 @@ class ResourceTracker:
                     done[finding.host] = _with(done.get(finding.host), finding.host, finding)
                 absent = [] if hosts else list(self._reconciler.unconfigured(right))
         finally:  # also of what was done before the ledger was gone
-            for report in done.values():
-                self._update(report)
+            for report in list(done.values()):
+                done[report.host] = self._update(report)
         reports = (_with(done.get(host), host, finding) for host, finding in named.items())
         return Report((*(report for report in reports if report), *absent))
 
@@ -166,11 +169,17 @@ class ResourceTracker:
         for finding in self._reporting.tell(heard, all_of_them=all_of_them):
             done[finding.host] = _with(done.get(finding.host), finding.host, finding)
 
-    def _update(self, report: HostReport) -> None:
-        """Tell whoever wants to know that a host changed."""
+    def _update(self, report: HostReport) -> HostReport:
+        """Tell whoever wants to know that a host changed; return the report, with what raised."""
         if not report.changes:
-            return
-        self._on_change(report)
+            return report
+        try:
+            self._on_change(report)
+        except Exception as error:  # it may fail in any way: others are told of their hosts
+            wrong = Finding(report.host, FindingKind.NOTIFICATION, error)
+            LOG.warning("%s", wrong)
+            return _with(report, report.host, wrong)
+        return report
 
     def dry_run(self, host: str) -> Plan:
         """Return what a look at a host would write now: definitions, and what goes along.
@@ -448,8 +457,8 @@ def _is_looked_at(finding: Finding | None) -> bool:
 
 
 def _with(report: HostReport | None, host: str, finding: Finding | None) -> HostReport:
-    """Return the report of a host with what is wrong with its name."""
+    """Return the report of a host with one more finding, if there is one."""
     said = report or HostReport(host)
     if finding is None:
         return said
-    return HostReport(host, said.changes, (*said.findings, finding))
+    return dataclasses.replace(said, findings=(*said.findings, finding))
