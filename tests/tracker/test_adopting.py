@@ -328,3 +328,55 @@ def test_a_record_that_cannot_be_written_undoes_nothing_and_is_told(ledger: ro.L
     [finding] = tracker.update_available_resource().findings
     assert (finding.host, finding.kind) == ("host1", FindingKind.RECORDS)
     assert "read-only" in str(finding)
+
+
+@pytest.mark.law(1)
+def test_a_host_that_was_removed_and_comes_back_is_adopted_again(ledger: ro.Ledger) -> None:
+    records = Rows(host1=row(vcpus_used=2))
+    driver = Agent(host1="VCPU=8,MEMORY_MB=16384,DISK_GB=100")
+    tracker = ResourceTracker(ledger, driver, records=records)
+    tracker.update_available_resource()
+    for remove in (tracker.remove, ledger.remove):  # itself, or somebody else
+        ledger.release(NOBODY)
+        tracker.update_available_resource()
+        assert records.rows["host1"]["vcpus_used"] == 0
+        remove("host1")
+        records.rows["host1"]["vcpus_used"] = 3
+        assert tracker.update_available_resource().changed == ("host1",)
+        assert held(ledger, NOBODY) == "VCPU=3"
+        assert ledger.provider("host1").adopted_at is not None
+
+
+class Slow(Rows):
+    """Old records that tell how many write or adopt one at a time."""
+
+    def __init__(self, *args: Any, **rows: Any) -> None:
+        super().__init__(*args, **rows)
+        self.inside = self.most = self.reads = 0
+        self.met = threading.Barrier(2)
+
+    def read(self, host: str) -> Any:
+        self.reads += 1
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self.met.wait(0.05)  # whoever else gets here does
+        self.inside -= 1
+        return dict(super().read(host))
+
+
+@pytest.mark.law(1)
+def test_threads_that_claim_at_once_leave_the_record_as_the_ledger_is(ledger: ro.Ledger) -> None:
+    records = Slow(host1=row(vcpus_used=0, memory_mb_used=0, local_gb_used=0))
+    tracker = ResourceTracker(ledger, Agent(host1="VCPU=8"), records=records)
+    threads = [
+        threading.Thread(target=tracker.claim, args=(f"vm-{n}", "host1", "VCPU=1"))
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert records.most == 1, "a record is read and written by one thread at a time"
+    assert records.reads == 5, "and adopted once"
+    assert records.rows["host1"]["vcpus_used"] == 4

@@ -18,6 +18,7 @@ and of the ledger, and of no third party.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -88,13 +89,15 @@ class OldRecords(Protocol):
 class Adopter:
     """Adopts hosts when they are first written, and keeps their records right afterwards.
 
-    Not for several threads at once; several processes may adopt the same host, and one does.
+    Any number of threads may call it: of each host one adopts, reads or writes the record at a
+    time. Several processes may adopt the same host, and one does.
     """
 
     def __init__(self, ledger: Ledger, records: OldRecords) -> None:
         self._ledger = ledger
         self._records = records
         self._adopted: set[str] = set()
+        self._locks: dict[str, threading.Lock] = {}  # by host
 
     def adopt(self, host: str) -> tuple[Claim, ...]:
         """Adopt a host, if it has a record and nobody did; return the claims that were made.
@@ -103,8 +106,10 @@ class Adopter:
 
         Errors are those of :func:`adoption_plan`; nothing was written then.
         """
-        if host in self._adopted:
-            return ()
+        with self._alone_at(host):
+            return () if host in self._adopted else self._adopt(host)
+
+    def _adopt(self, host: str) -> tuple[Claim, ...]:
         tries = self._ledger.retries.definitions
         while True:
             record = self._records.read(host)
@@ -120,6 +125,14 @@ class Adopter:
             else:
                 self._adopted.add(host)
                 return claims
+
+    def forget(self, *hosts: str) -> None:
+        """Forget that hosts were adopted: somebody may have removed them since."""
+        self._adopted.difference_update(hosts)
+
+    def _alone_at(self, host: str) -> threading.Lock:
+        # a figure that was read before another thread's claim must not be written after that one's
+        return self._locks.setdefault(host, threading.Lock())
 
     def view(self, host: str, consumer: str | None = None) -> ComputeNode:
         """Return a host as the ledger has it, else as its record says. Nothing is written.
@@ -140,14 +153,15 @@ class Adopter:
         Columns that the record has not are left out. A host that has no record, or is not adopted,
         is left alone. Cost: a read of both.
         """
-        record = self._records.read(host) if host in self._adopted else None
-        if record is None:
-            return {}
-        node = ComputeNode.read(record).bind(self._ledger, provider=host)
-        columns = {name: now for name, now in node.changes().items() if name in node.row}
-        if columns:
-            self._records.write(host, columns)
-        return columns
+        with self._alone_at(host):
+            record = self._records.read(host) if host in self._adopted else None
+            if record is None:
+                return {}
+            node = ComputeNode.read(record).bind(self._ledger, provider=host)
+            columns = {name: now for name, now in node.changes().items() if name in node.row}
+            if columns:
+                self._records.write(host, columns)
+            return columns
 
 
 #: What tells that somebody else wrote the host meanwhile, so that it is worked out again.

@@ -202,6 +202,7 @@ class Reconciler:
         self._host_of: dict[str, str] = {}  # by the uuids of its tree
         self._cursor: Cursor | None = None
         self._own: set[str] = set()  # operations written since the cursor
+        self._opened: set[str] = set()  # hosts, by following it the last time
 
     def named(self) -> dict[str, Finding | None]:
         """Return the hosts that the driver names, each with what is wrong with its name."""
@@ -219,9 +220,10 @@ class Reconciler:
     def look(self, hosts: Iterable[str]) -> Iterator[HostReport]:
         """Bring hosts in step; yield what was done or is wrong, of those where there is something.
 
+        Whoever calls it has called :meth:`follow` before.
+
         :raises LedgerError: if the ledger cannot be reached. What was in step before still is
         """
-        self._follow()
         looks: list[_Look] = []
         for host in hosts:
             known = self._known.get(host)
@@ -303,8 +305,14 @@ class Reconciler:
 
     # --- what others changed ---
 
-    def _follow(self) -> None:
-        """Open the hosts whose definition somebody else changed since the last time."""
+    def follow(self) -> frozenset[str]:
+        """Open the hosts whose definition somebody else changed since the last time; return them.
+
+        Cost: one small statement if nothing was written.
+
+        :raises LedgerError: if the ledger cannot be reached
+        """
+        self._opened.clear()
         now = self._ledger.feed.cursor()
         if self._cursor is not None and now != self._cursor and self._known:
             try:
@@ -313,6 +321,7 @@ class Reconciler:
                 self._open(self._known, None)
         self._cursor = now
         self._own.clear()
+        return frozenset(self._opened)
 
     def _followed(self, before: Cursor, now: Cursor) -> Cursor:
         """Read what was written after a cursor; return the one behind that."""
@@ -349,6 +358,7 @@ class Reconciler:
             if known is not None:
                 known.is_open = known.is_foreign = True
                 known.by = by
+                self._opened.add(host)
 
     # --- writing ---
 

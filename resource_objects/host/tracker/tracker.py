@@ -114,6 +114,9 @@ class ResourceTracker:
                 else:
                     self._reconciler.forget_others(named)
                 right = [host for host, finding in named.items() if _is_looked_at(finding)]
+                changed = self._reconciler.follow()
+                if self._adopter is not None:
+                    self._adopter.forget(*changed)  # somebody may have removed it
                 done |= self._not_adopted(right)
                 for report in self._reconciler.look([host for host in right if host not in done]):
                     done[report.host] = report
@@ -212,7 +215,10 @@ class ResourceTracker:
         """
         with self._looking:
             self._reconciler.forget([names.provider_name(host)])
-            return self._ledger.remove(host)
+            removed = self._ledger.remove(host)
+            if self._adopter is not None:
+                self._adopter.forget(names.provider_name(host))
+            return removed
 
     def drift(self, *hosts: str, older_than: datetime.timedelta | None = None) -> HostDrift:
         """Return what differs between who holds something of hosts and who runs there.
