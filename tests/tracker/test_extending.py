@@ -80,6 +80,38 @@ def test_a_plug_in_that_fails_is_named_and_what_it_said_last_stays(
     assert ledger.inventories("box")["CUSTOM_WATT"].total == 900
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_plug_in_does_not_replace_what_the_driver_says(ledger: ro.Ledger, is_first: bool) -> None:
+    """Also where it was first, and the ledger has the class by it."""
+    watts, agent = Watts(), Agent(box="VCPU=8" if is_first else "VCPU=8,CUSTOM_WATT=500")
+    tracker = ResourceTracker(ledger, ExtendedDriver(agent, [watts]))
+    if is_first:
+        assert not tracker.update_available_resource().findings
+        agent.has["box"] = "VCPU=8,CUSTOM_WATT=500"
+    for _ in range(2):
+        [finding] = tracker.update_available_resource().findings
+        assert (finding.host, finding.kind) == ("box", FindingKind.REMARK)
+        assert type(finding.error) is exceptions.PluginError
+        assert "'Watts'" in str(finding) and "CUSTOM_WATT" in str(finding)
+        assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=500"
+    agent.has["box"] = "VCPU=8"
+    assert not tracker.update_available_resource().findings
+    assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=1000"
+
+
+def test_a_driver_that_leaves_what_others_added_is_not_taken_for_its_author(
+    ledger: ro.Ledger,
+) -> None:
+    def edit(tree: Provider) -> None:
+        own: dict[str, Any] = dict(tree.inventories.by_name())
+        tree.update(inventories=ro.Inventories({**own, "VCPU": 4}))
+
+    tracker = ResourceTracker(ledger, ExtendedDriver(Agent(box=edit), [Watts()]))
+    for _ in range(2):
+        assert not tracker.update_available_resource().findings
+        assert str(ledger.provider("box")) == "box: VCPU=4,CUSTOM_WATT=1000"
+
+
 def test_a_driver_that_edits_the_tree_each_time_is_extended_too(ledger: ro.Ledger) -> None:
     def edit(tree: Provider) -> None:
         tree.update(inventories=ro.Inventories("VCPU=4"), traits=["CUSTOM_QUIET"])

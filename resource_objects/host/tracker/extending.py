@@ -16,15 +16,17 @@ namespace ``resource_objects.host_resources``, and named by the agent::
     ResourceTracker(ledger, ExtendedDriver(driver, ["power"]))
 
 A plug-in that fails is named in a finding. What it said last stays as it was; everything else of
-the host is kept in step.
+the host is kept in step. So is one that says a class that the driver gives the host itself: what
+the driver says counts.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from resource_objects import names, plugins
 from resource_objects.exceptions import (
@@ -36,10 +38,12 @@ from resource_objects.exceptions import (
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import Provider
 from resource_objects.providers.reshape import Move
-from resource_objects.providers.statistics import Statistic
-from resource_objects.resources import Amounts, Inventories
+from resource_objects.resources import Inventories
 
 NAMESPACE = "resource_objects.host_resources"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class HostResource(abc.ABC):
@@ -67,6 +71,19 @@ class _Extended:
 
     available: Any
     added: Mapping[str, Inventories | None]
+
+
+def _handed_on(
+    method: Callable[Concatenate[Driver, _P], _R],
+) -> Callable[Concatenate[ExtendedDriver, _P], _R]:
+    """Return a method of a driver that asks the one which is extended."""
+
+    @functools.wraps(method)
+    def asked(self: ExtendedDriver, /, *args: _P.args, **said: _P.kwargs) -> _R:
+        answer: _R = getattr(self._driver, method.__name__)(*args, **said)
+        return answer
+
+    return asked
 
 
 class ExtendedDriver(Driver):
@@ -109,7 +126,8 @@ class ExtendedDriver(Driver):
                     raise DuplicateKey("host resources", kind, f"one of {owners[kind]} and {name}")
                 owners[kind] = name
             self._classes[name] = said
-        self._wrong: dict[str, tuple[PluginError, ...]] = {}
+        self._wrong: dict[str, tuple[PluginError, ...]] = {}  # plug-ins that failed, by host
+        self._replaced: dict[str, tuple[PluginError, ...]] = {}  # that said what the driver says
 
     def hosts(self) -> Iterable[str]:
         return self._driver.hosts()
@@ -144,36 +162,34 @@ class ExtendedDriver(Driver):
         if available is None:
             available = _Extended(None, self._added(tree.name))
         kept = dict(tree.inventories.by_name())
+        own = {kind: name for name, kinds in self._classes.items() for kind in kinds}
+        # without what plug-ins said, so that what is there afterwards is the driver's own
+        left = {kind: one for kind, one in kept.items() if kind not in own}
+        if len(left) < len(kept):
+            tree.update(inventories=Inventories(left))
         moves = self._driver.update_provider_tree(tree, available.available)
         found: dict[str, Any] = dict(tree.inventories.by_name())
+        self._replaced[tree.name] = tuple(
+            PluginError(NAMESPACE, own[kind], f"{kind} is what the driver of {tree.name} says")
+            for kind in sorted(own.keys() & found.keys())
+        )
         for name, said in available.added.items():
-            own = self._classes[name]
-            found = {kind: one for kind, one in found.items() if kind not in own}
             now = kept if said is None else dict(said.by_name())
-            found |= {kind: one for kind, one in now.items() if kind in own}
+            found = {**{kind: now[kind] for kind in self._classes[name] if kind in now}, **found}
         tree.update(inventories=Inventories(found))
         return moves
 
     def remarks(self, host: str) -> Iterator[ResourceObjectsError]:
         yield from self._driver.remarks(host)
         yield from self._wrong.get(host, ())
+        yield from self._replaced.get(host, ())
 
-    def identity(self, host: str) -> str | None:
-        return self._driver.identity(host)
-
-    def overhead(self, request: Amounts) -> Any:
-        return self._driver.overhead(request)
-
-    def accept(
-        self, host: str, consumer: str, held: Mapping[str, Amounts]
-    ) -> Mapping[str, Any] | None:
-        return self._driver.accept(host, consumer, held)
-
-    def consumers(self, host: str) -> Mapping[str, Any] | None:
-        return self._driver.consumers(host)
-
-    def statistics(self, host: str) -> Iterable[Statistic] | None:
-        return self._driver.statistics(host)
+    # what else a driver says is what the one that is extended says
+    identity = _handed_on(Driver.identity)
+    overhead = _handed_on(Driver.overhead)
+    accept = _handed_on(Driver.accept)
+    consumers = _handed_on(Driver.consumers)
+    statistics = _handed_on(Driver.statistics)
 
 
 def _loaded(given: str | HostResource) -> tuple[str, HostResource]:
