@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import resource_objects as ro
-from resource_objects.host.tracker import FindingKind, MoveKind, ResourceTracker
+from resource_objects.host.tracker import FindingKind, MigrationKind, ResourceTracker
 from tests.tracker.agents import Agent, Word
 
 K = FindingKind
@@ -202,7 +202,7 @@ def test_what_is_on_its_way_does_not_differ(
 def test_a_guest_of_a_live_migration_may_run_on_either_host_or_on_both(
     ledger: ro.Ledger, tracker: ResourceTracker, driver: Agent, at: str
 ) -> None:
-    move = tracker.move("vm-1", "lab", kind=MoveKind.LIVE_MIGRATION)
+    move = tracker.move("vm-1", "lab", kind=MigrationKind.LIVE_MIGRATION)
     driver.running = {
         "box": {"vm-2": None, **({} if at == "destination" else {"vm-1": "VCPU=2"})},
         "lab": {} if at == "source" else {"vm-1": "VCPU=1"},
