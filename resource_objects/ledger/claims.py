@@ -476,6 +476,7 @@ class Claims:
         leaving: str | None,
         leaving_type: str | None,
         leaving_id: str | None,
+        read_at: int | None,
         unchanged: Unchanged,
         release_expired: bool,
         overrides: bool,
@@ -484,7 +485,7 @@ class Claims:
     ) -> Claim:
         if overrides is not False:
             self._check_override(overrides)
-        name = names.consumer_name(consumer)
+        name, read_at = names.consumer_name(consumer), any_generation(read_at)
         other = None if leaving is None else names.consumer_name(leaving)
         other_type = described(None, None, leaving_type)["consumer_type"]
         other_id = _claim_id(leaving_id)
@@ -505,7 +506,7 @@ class Claims:
                         name,
                         one.uses,
                         request=request,
-                        generation=kept.generation,
+                        generation=kept.generation if read_at is None else read_at,
                         overrides_disabled=overrides,
                     )
                 if other is not None:
@@ -528,7 +529,7 @@ class Claims:
                 leaving=(name,) if other is None else (),
                 unchanged=demanded,
                 lost_by=_lost_by(unchanged),
-                reads=True,
+                reads=read_at is None,
                 expired=expired,
                 limits=within,
             )
@@ -551,9 +552,13 @@ class Claims:
 
         return tuple(map(claim_of, self._take(begin)))
 
-    def confirm(self, consumer: str, claim: str | None, operation: str | None) -> Claim:
-        name = names.consumer_name(consumer)
-        order = ConsumerOrder.renew(name, state=CONFIRMED, uuid=_claim_id(claim))
+    def confirm(
+        self, consumer: str, claim: str | None, generation: int | None, operation: str | None
+    ) -> Claim:
+        name, read_at = names.consumer_name(consumer), any_generation(generation)
+        order = ConsumerOrder.renew(
+            name, state=CONFIRMED, uuid=_claim_id(claim), generation=read_at
+        )
         doing = self._store.operation(operation)
         return claim_of(self._store.commit(doing, "confirm", name, [order])[0])
 

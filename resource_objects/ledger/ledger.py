@@ -630,6 +630,7 @@ class Ledger:
         leaving: str | None = None,
         leaving_type: str | None = None,
         leaving_id: str | None = None,
+        generation: int | None = None,
         unchanged: Unchanged = False,
         release_expired: bool = False,
         override_disabled: bool = False,
@@ -646,6 +647,7 @@ class Ledger:
         :param leaving: who is to hold what the consumer held; it gets its project, user and type
         :param leaving_type: another type for it, such as ``MIGRATION``
         :param leaving_id: the uuid of its claim; None: one is made up
+        :param generation: the one the consumer was read at; None demands none
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
         :param override_disabled: as for :meth:`claim`, of where it goes
@@ -654,7 +656,8 @@ class Ledger:
         :raises ConsumerNotFound: if it holds nothing
         :raises ConsumerExists: if ``leaving`` holds something already
         :raises CapacityException: if it does not fit, with who holds what; nothing moved then
-        :raises StaleConsumer: if others write the consumer again and again
+        :raises StaleConsumer: if others write the consumer again and again, or it is not at
+            ``generation`` any more
         """
         return self._claims.move(
             consumer,
@@ -662,6 +665,7 @@ class Ledger:
             leaving,
             leaving_type,
             leaving_id,
+            generation,
             unchanged,
             release_expired,
             override_disabled,
@@ -681,15 +685,22 @@ class Ledger:
         return self._claims.swap(consumer, other, operation)
 
     def confirm(
-        self, consumer: str, *, claim: str | None = None, operation: str | None = None
+        self,
+        consumer: str,
+        *,
+        claim: str | None = None,
+        generation: int | None = None,
+        operation: str | None = None,
     ) -> Claim:
         """Confirm a claim: it is in use, and expires no more.
 
         :param claim: the id of the claim that is meant; None: whichever the consumer has
+        :param generation: the one the consumer was read at; None demands none
         :raises ConsumerNotFound: if the consumer holds nothing (any more)
-        :raises StaleConsumer: if it has another claim than the one that is meant
+        :raises StaleConsumer: if it has another claim than the one that is meant, or is not at
+            ``generation`` any more
         """
-        return self._claims.confirm(consumer, claim, operation)
+        return self._claims.confirm(consumer, claim, generation, operation)
 
     def renew(
         self,

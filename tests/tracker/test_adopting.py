@@ -380,3 +380,59 @@ def test_threads_that_claim_at_once_leave_the_record_as_the_ledger_is(ledger: ro
     assert records.most == 1, "a record is read and written by one thread at a time"
     assert records.reads == 5, "and adopted once"
     assert records.rows["host1"]["vcpus_used"] == 4
+
+
+HAS = "VCPU=8,MEMORY_MB=16384,DISK_GB=100"
+
+
+def _records_of_two() -> Rows:
+    return Rows(host1=row(vcpus_used=3), host2=row(hypervisor_hostname="host2", vcpus_used=2))
+
+
+def _right(ledger: ro.Ledger, records: Rows) -> bool:
+    """Return whether the records say what the ledger says."""
+    used = {host: int(ledger.inventories(host)["VCPU"].used) for host in records.rows}
+    return used == {host: int(one["vcpus_used"]) for host, one in records.rows.items()}
+
+
+@pytest.mark.law(1)
+@pytest.mark.parametrize("end", ["confirm", "revert"])
+def test_records_are_right_after_each_step(connect: Callable[[], ro.Ledger], end: str) -> None:
+    ledger, records = connect(), _records_of_two()
+
+    def tracker() -> ResourceTracker:  # of a process that has just begun
+        return ResourceTracker(ledger, Agent(host1=HAS, host2=HAS), records=records)
+
+    tracker().update_available_resource()
+    tracker().claim("stays", "host2", "VCPU=1")
+    ledger.release("host2/unattributed")  # nobody told the record
+    tracker().claim("vm", "host1", "VCPU=1").confirm()
+    steps: list[Callable[[], object]] = [
+        lambda: getattr(tracker().move("vm", "host2", "VCPU=2", migration="m"), end)(),
+        lambda: tracker().claimed("stays").revert(),
+        lambda: tracker().release("vm"),
+    ]
+    for step in steps:
+        step()
+        assert _right(ledger, records)
+
+
+def test_a_move_adopts_the_host_that_it_leaves(ledger: ro.Ledger) -> None:
+    records = _records_of_two()
+    ledger.sync(ro.Provider("host1", HAS), ro.Provider("host2", HAS))
+    ledger.claim("vm-1", {"host1": "VCPU=3"})  # by a scheduler that knows of no records
+    tracker = ResourceTracker(ledger, Agent(host1=HAS, host2=HAS), records=records)
+    with tracker.move("vm-1", "host2", "VCPU=1"):
+        assert _right(ledger, records)
+    assert int(records.rows["host1"]["vcpus_used"]) == 3
+    assert ledger.provider("host1").adopted_at is not None
+
+
+def test_what_is_given_back_is_adopted_before(ledger: ro.Ledger) -> None:
+    records = _records_of_two()
+    records.known = (KnownConsumer("vm-1", "VCPU=3"),)
+    ledger.sync(ro.Provider("host1", HAS))
+    ledger.claim("vm-1", {"host1": "VCPU=3"})
+    ResourceTracker(ledger, Agent(host1=HAS), records=records).release("vm-1")
+    assert int(records.rows["host1"]["vcpus_used"]) == 0
+    assert "VCPU" not in held(ledger, "host1/unattributed")

@@ -242,6 +242,85 @@ def test_nobody_claims_of_what_is_not_there(lab: ro.Ledger) -> None:
     assert not used(lab)
 
 
+# --- after a move ---
+
+
+def _moved(lab: ro.Ledger, host: str = "box-1", asked: str = "VCPU=2", end: str = "") -> Any:
+    """Return the handle of a claim of box-0, of a consumer that moves, or moved."""
+    old = tracker(lab).claim("vm", "box-0", "VCPU=1")
+    move = tracker(lab).move("vm", host, asked)
+    if end:
+        getattr(move, end)()
+    return old
+
+
+def test_the_claim_of_a_source_gives_back_nothing_of_the_destination(lab: ro.Ledger) -> None:
+    old = _moved(lab, end="confirm")
+    before = holdings(lab)
+    with pytest.raises(exceptions.StaleConsumer):
+        old.confirm()
+    old.revert()
+    assert old.state is ClaimState.REVERTED  # that place was given back by the move
+    assert holdings(lab) == before == {"vm": "VCPU=2 of box-1"}
+    assert tracker(lab).claimed("vm").state is ClaimState.HELD
+
+
+@pytest.mark.parametrize("host", ["box-0", "box-1"])
+def test_what_a_move_holds_is_decided_by_the_move(lab: ro.Ledger, host: str) -> None:
+    old = _moved(lab, host)
+    before = holdings(lab)
+    with pytest.raises(exceptions.MoveInProgress):
+        old.revert()
+    with pytest.raises(exceptions.StaleConsumer):
+        old.confirm()
+    assert old.state is ClaimState.HELD
+    assert holdings(lab) == before
+    tracker(lab).moving("vm").revert()  # it holds its source again
+    old.revert()
+    assert old.state is ClaimState.REVERTED
+    assert not holdings(lab)
+
+
+def test_the_claim_of_a_destination_says_reverted_and_the_source_is_held(lab: ro.Ledger) -> None:
+    old = _moved(lab, "box-1")
+    there = tracker(lab).claimed("vm")
+    there.revert()
+    assert there.state is ClaimState.REVERTED
+    assert holdings(lab) == {"vm": "VCPU=1 of box-0"}
+    there.revert()  # once is enough: the source is no claim of its
+    assert tracker(lab).claimed("vm").claim is not None
+    old.confirm()
+    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
+
+
+def test_of_another_size_in_place_an_old_claim_gives_back_nothing(lab: ro.Ledger) -> None:
+    old = _moved(lab, "box-0", end="confirm")
+    for what in (old.revert, old.confirm):
+        with pytest.raises(exceptions.StaleConsumer, match="it holds VCPU=2 now"):
+            what()
+    assert (old.state, holdings(lab)) == (ClaimState.HELD, {"vm": "VCPU=2 of box-0"})
+
+
+def test_what_somebody_else_confirmed_runs_and_stays(lab: ro.Ledger) -> None:
+    one, other = (tracker(lab).claim("vm", "box-0", "VCPU=1") for _ in range(2))
+    other.confirm()
+    with pytest.raises(exceptions.StaleConsumer, match="somebody else confirmed it"):
+        one.revert()
+    assert (one.state, holdings(lab)) == (ClaimState.HELD, {"vm": "VCPU=1 of box-0"})
+    other.revert()  # who confirmed it may give it back
+    assert not holdings(lab)
+
+
+def test_a_claim_with_other_units_or_a_later_end_is_the_same(lab: ro.Ledger) -> None:
+    asked = "DISK_GB=10,NUMA_TOPOLOGY=1:dedicated=2"
+    old = tracker(lab).claim("vm", "box-0", asked, expires_in=HALF_HOUR)
+    tracker(lab, accept=_to_other_cell).claim("vm", "box-0", asked)
+    lab.renew("vm", expires_in=2 * HALF_HOUR)
+    old.confirm()
+    old.revert()
+    assert not holdings(lab)
+
+
 # --- what a scheduler claimed, and the host that has the last word ---
 
 

@@ -10,7 +10,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import ClaimState, MigrationKind, MigrationState
-from resource_objects.host.tracker.moves import MIGRATION, migration_id, migration_of
+from resource_objects.host.tracker.moves import migration_id, migration_of
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, box, holdings, tracker, used
 
@@ -50,7 +50,7 @@ def test_source_and_destination_are_held_at_once(
     assert lab.held("vm").by_provider() == {host: wanted}
     left = lab.held(migration_of("vm"))
     assert left.by_provider() == {"box-0": ro.Amounts(SMALL)}
-    assert (left.id, left.consumer_type) == (migration_id("vm", "m"), MIGRATION)
+    assert (left.id, left.consumer_type) == (migration_id("vm", "m"), kind.name)
     assert (left.project, left.user) == ("p", "ann")
 
 
@@ -384,6 +384,128 @@ def test_a_uuid_is_the_id_of_a_migration(lab: ro.Ledger) -> None:
     with pytest.raises(exceptions.OperationConflict):
         tracker(lab).move("web", "box-1", "VCPU=1", migration=uuid)  # somebody else's
     assert tracker(lab).confirm_move("vm", uuid).state is MigrationState.CONFIRMED
+
+
+# --- begun by several, and repeated when it is over ---
+
+
+def _between(lab: ro.Ledger, monkeypatch: pytest.MonkeyPatch, after: int, do: Any) -> None:
+    """Do something once, after so many looks at who holds what."""
+    looked, consumers = [0], ro.Ledger.consumers
+
+    def look(self: ro.Ledger, **how: Any) -> Any:
+        found = list(consumers(self, **how))
+        looked[0] += 1
+        if looked[0] == after:
+            do()
+        return iter(found)
+
+    monkeypatch.setattr(ro.Ledger, "consumers", look)
+
+
+BEGUN: list[tuple[MigrationKind, str | None, str | None]] = [
+    *LEAVING,
+    (MigrationKind.REBUILD, "box-0", LARGE),
+    (MigrationKind.SHELVE, None, None),
+    (MigrationKind.UNSHELVE, "box-1", LARGE),
+]
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize(("kind", "host", "request_"), BEGUN)
+@pytest.mark.parametrize("after", [1, 2])
+def test_of_two_that_begin_one_move_both_get_it(
+    lab: ro.Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: MigrationKind,
+    host: str | None,
+    request_: str | None,
+    after: int,
+) -> None:
+    if kind is not MigrationKind.UNSHELVE:
+        vm(lab)
+    first: list[Any] = []
+
+    def begin() -> Any:
+        return tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+
+    _between(lab, monkeypatch, after, lambda: first.append(begin()))
+    second = begin()
+    assert (second.id, second.state) == (first[0].id, first[0].state)
+    assert (second.from_host, second.to_host) == (first[0].from_host, first[0].to_host)
+
+
+@pytest.mark.law(4)
+def test_of_two_that_begin_one_move_to_a_host_it_fills_both_get_it(
+    lab: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "VCPU=3,CUSTOM_FPGA=2"  # of a child: that is searched
+    vm(lab, asked=asked)
+
+    def begin() -> Any:
+        return tracker(lab).move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m")
+
+    _between(lab, monkeypatch, 1, begin)
+    assert begin().state is MigrationState.MOVING
+
+
+def test_a_repeat_of_a_move_that_went_elsewhere_is_refused(lab: ro.Ledger) -> None:
+    for end in ("confirm_move", "revert_move"):
+        vm(lab, asked=SMALL)
+        tracker(lab).move("vm", "box-1", LARGE, migration=end)
+        for is_over in (False, True):
+            if is_over:
+                getattr(tracker(lab), end)("vm", end)
+            for kind, host, asked in (
+                (MigrationKind.RESIZE, "box-0", LARGE),
+                (MigrationKind.EVACUATION, "box-1", LARGE),
+                (MigrationKind.SHELVE, None, None),
+            ):
+                with pytest.raises(exceptions.InvalidMove):
+                    tracker(lab).move("vm", host, asked, kind=kind, migration=end)
+            if end == "confirm_move" or not is_over:
+                with pytest.raises(exceptions.InvalidMove):
+                    tracker(lab).move("vm", "box-1", "VCPU=2", migration=end)
+            assert tracker(lab).move("vm", "box-1", LARGE, migration=end).id
+        lab.release("vm")
+
+
+def test_a_move_that_ended_tells_where_it_went_whatever_came_later(lab: ro.Ledger) -> None:
+    vm(lab)
+    tracker(lab).move("vm", "box-1", LARGE, migration="m")
+    tracker(lab).confirm_move("vm", "m")
+    tracker(lab).move("vm", "box-0", SMALL, migration="n")
+    again = tracker(lab).move("vm", "box-1", LARGE, migration="m")
+    assert str(again) == "vm: box-0 -> box-1, confirmed"
+    assert again.destination is None  # it is elsewhere by now
+
+
+def test_who_was_unshelved_and_released_did_not_arrive(lab: ro.Ledger) -> None:
+    tracker(lab).move("vm", "box-1", SMALL, kind=MigrationKind.UNSHELVE, migration="u")
+    tracker(lab).release("vm")
+    with pytest.raises(exceptions.MoveReverted):
+        tracker(lab).confirm_move("vm", "u")
+    assert tracker(lab).revert_move("vm", "u").state is MigrationState.REVERTED
+    tracker(lab).claim("vm", "box-1", SMALL)  # of another life
+    with pytest.raises(exceptions.MoveReverted):
+        tracker(lab).confirm_move("vm", "u")
+
+
+# --- of which kind ---
+
+
+@pytest.mark.parametrize(("kind", "host", "request_"), BEGUN)
+def test_the_kind_of_a_move_is_kept(
+    lab: ro.Ledger, kind: MigrationKind, host: str | None, request_: str | None
+) -> None:
+    if kind is not MigrationKind.UNSHELVE:
+        vm(lab)
+    assert tracker(lab).move("vm", host, request_, kind=kind, migration="m").kind is kind
+    if kind in (one for one, *_ in LEAVING):
+        [found] = tracker(lab).moves()
+        assert found.kind is tracker(lab).moving("vm").kind is kind
+    assert tracker(lab).confirm_move("vm", "m").kind is kind
+    assert tracker(lab).move("vm", host, request_, kind=kind, migration="m").kind is kind
 
 
 # --- wrong states ---

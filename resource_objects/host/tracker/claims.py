@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import OVERHEAD, Asked, page_sizes, unassigned
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.moves import Moves, Revertible
+from resource_objects.host.tracker.moves import Moves, Records, Revertible, again
 from resource_objects.ledger.feed import snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
@@ -43,8 +43,8 @@ class HostClaim(Revertible):
     """What a consumer holds of a host, or would, in the words of a tracker.
 
     ``claim`` is what the ledger has of it; None if it is planned or reverted. ``found`` is where a
-    planned one would go. In a ``with`` statement it is given back if the block raises; of a
-    consumer that is moving the move is reverted then.
+    planned one would go. All say how it stood when this object was last asked to do something. In
+    a ``with`` statement it is given back if the block raises.
 
     >>> import resource_objects as ro
     >>> from resource_objects.host.tracker import Driver, ResourceTracker
@@ -89,30 +89,38 @@ class HostClaim(Revertible):
         """Say that the consumer runs: the claim is no more on trial. Once is enough.
 
         :raises ConsumerNotFound: if it was not taken, or given back
-        :raises StaleConsumer: if the consumer has another claim by now
+        :raises StaleConsumer: if the consumer has another claim by now, or is elsewhere
         """
         if self.claim is None:
             raise exceptions.ConsumerNotFound(
                 self.consumer, f"by this claim, which is {self.state}"
             )
-        self.claim = self._claims.confirm(self.consumer, self.claim)
+        self.claim = self._claims.moves.confirm_claim(self.claim)
         self.state = ClaimState.CONFIRMED
 
     def revert(self) -> None:
-        """Give back what is held. Once is enough; another claim of the consumer stays."""
+        """Give back what is held here; if a move led here, it is reverted. Once is enough.
+
+        What was given back already, as by a move to another host, stays given back; another claim
+        of the consumer, or elsewhere, stays as it is.
+
+        :raises MoveInProgress: if a move leaves it: that decides what becomes of it
+        :raises StaleConsumer: if somebody else confirmed it, or it is for something else by now
+        """
         if self.claim is not None:
-            self._claims.moves.give_back(self.consumer, self.claim.id)
+            is_confirmed = self.state is ClaimState.CONFIRMED
+            self._claims.moves.give_back(self.claim, is_confirmed=is_confirmed)
         self.claim, self.state = None, ClaimState.REVERTED
 
 
 class HostClaims:
     """How what is asked of a host is decided, taken, and read again."""
 
-    def __init__(self, ledger: Ledger, driver: Driver) -> None:
+    def __init__(self, ledger: Ledger, driver: Driver, records: Records | None = None) -> None:
         self._ledger = ledger
         self._driver = driver
         self._refits = type(driver).accept is not Driver.accept
-        self.moves = Moves(ledger, self.asked, self.place)
+        self.moves = Moves(ledger, self.asked, self.place, records)
 
     def asked(self, given: Any) -> Asked:
         """Return what is asked by text, amounts, a request, a candidate or a claim."""
@@ -128,14 +136,10 @@ class HostClaims:
     def claim(self, consumer: str, host: str, given: Any, said: Mapping[str, Any]) -> HostClaim:
         """Take what is asked of a host, or return the claim that the consumer has for just that."""
         name, asked = names.consumer_name(consumer), self.asked(given)
-        tries = self._ledger.retries.definitions
-        while True:
-            try:
-                return self._made(host, self._claimed(name, host, asked, said))
-            except (exceptions.ConsumerNotFound, exceptions.StaleConsumer):  # between two looks
-                if tries <= 0:
-                    raise
-                tries -= 1
+        faster = exceptions.ConsumerNotFound, exceptions.StaleConsumer  # between two looks
+        with self.moves.writing(name, host):
+            claimed = functools.partial(self._claimed, name, host, asked, said)
+            return self._made(host, again(self._ledger, claimed, *faster))
 
     def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
         take = functools.partial(self._ledger.claim, name, **said)
@@ -146,17 +150,13 @@ class HostClaims:
         try:
             return self._accepted(host, claim)
         except BaseException:
-            self.moves.give_back(name, claim.id)  # who took it gives it back
+            self.moves.give_back(claim)  # who took it gives it back
             raise
 
     def claimed(self, consumer: str) -> HostClaim:
         """Return the claim that a consumer has."""
         claim = self._ledger.held(consumer)
         return self._made(self.moves.host_of(claim), claim)
-
-    def confirm(self, consumer: str, claim: Claim | None) -> Claim:
-        """Confirm the claim of a consumer, if it is still that one."""
-        return self._ledger.confirm(consumer, claim=None if claim is None else claim.id)
 
     # --- how it is decided ---
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind
-from resource_objects.host.tracker.moves import MIGRATION, migration_of
+from resource_objects.host.tracker.moves import MIGRATION_TYPES, migration_of
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns
@@ -304,7 +304,7 @@ class _Compared:
         return self._before is None or record.created_at >= self._before
 
     def _is_orphan(self, tree: _Tree, record: ConsumerRecord) -> bool:
-        if record.consumer_type == MIGRATION or record.consumer == unattributed(tree.host):
+        if record.consumer_type in MIGRATION_TYPES or record.consumer == unattributed(tree.host):
             return False
         return not self._is_on_its_way(record)
 

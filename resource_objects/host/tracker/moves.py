@@ -1,8 +1,9 @@
 """Moves: a consumer holds where it goes, its migration where it comes from, until it is decided.
 
 Who moves has one claim, at the destination. What it leaves is held by a consumer of its own
-(:func:`migration_of`) of the type :data:`MIGRATION`, whose claim has the id of the migration. So
-both places are taken, whoever asks can see it, and nobody can begin a second move of it. Confirmed,
+(:func:`migration_of`), whose type says which kind of move it is (:data:`MIGRATION_TYPES`), and
+whose claim has the id of the migration. So both places are taken, whoever asks can see it, and
+nobody can begin a second move of it. Confirmed,
 the migration is released; reverted, the consumer gets back what the migration holds. Each of these
 is one transaction, and an operation whose id follows from the migration's: whichever process
 repeats it, after a crash or at the same moment, it happens once.
@@ -17,17 +18,20 @@ claim at the right side afterwards; Placement holds the source by the migration'
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import enum
 import functools
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import Asked, unassigned
+from resource_objects.ledger.store import written_claim_of
 from resource_objects.providers import Claim
+from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.orders import ConsumerOrder, Operation, Outcome, StoredRequest, Use
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES
@@ -35,8 +39,6 @@ from resource_objects.providers.pools import SHARES
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-#: The type of the consumers that hold what is left.
-MIGRATION = "MIGRATION"
 _LEAVING = "/migration"
 
 #: What ids of steps are made from, with the id of the migration.
@@ -57,7 +59,11 @@ class Place(Protocol):
     ) -> Claim: ...
 
 
+#: Adopts hosts for a block that writes them, and keeps their records right after it.
+Records: TypeAlias = Callable[..., contextlib.AbstractContextManager[None]]
+
 _Hosts: TypeAlias = Callable[[Claim], tuple[str, ...]]
+_T = TypeVar("_T")
 
 
 class MigrationKind(enum.StrEnum):
@@ -70,6 +76,35 @@ class MigrationKind(enum.StrEnum):
     REBUILD = "rebuild"  #: another request in place: the old one is gone
     SHELVE = "shelve"  #: to nowhere: it gives back all
     UNSHELVE = "unshelve"  #: from nowhere
+
+
+#: The types of the consumers that hold what is left, with the moves that they are of.
+MIGRATION_TYPES: Mapping[str, MigrationKind] = {
+    kind.name: kind
+    for kind in (
+        MigrationKind.RESIZE,
+        MigrationKind.COLD_MIGRATION,
+        MigrationKind.LIVE_MIGRATION,
+        MigrationKind.EVACUATION,
+    )
+}
+
+#: The other moves, by what the ledger calls their first step.
+_AT_ONCE = {
+    "replace": MigrationKind.REBUILD,
+    "apply": MigrationKind.SHELVE,
+    "claim": MigrationKind.UNSHELVE,
+}
+
+#: What may tell that another process began the same move meanwhile.
+_FASTER = (
+    exceptions.CapacityException,
+    exceptions.ConsumerExists,
+    exceptions.ConsumerNotFound,
+    exceptions.InvalidMove,
+    exceptions.OperationConflict,
+    exceptions.StaleConsumer,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,11 +169,13 @@ class Migration(Revertible):
 
     consumer: str
     id: str
+    kind: MigrationKind
     state: MigrationState
     source: Claim | None = None
     destination: Claim | None = None
     from_host: str | None = None
     to_host: str | None = None
+    _begun: Claim | None = dataclasses.field(default=None, repr=False, compare=False)
     _moves: Moves | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -201,12 +238,26 @@ class Moves:
 
     :param asked: what is asked of a host, of whatever a caller gives
     :param place: places what is asked of a host, by what it is given to take with
+    :param records: adopts hosts for a block that writes them, and keeps their records right
+        after it; None if there are none
     """
 
-    def __init__(self, ledger: Ledger, asked: Callable[[Any], Asked], place: Place) -> None:
+    def __init__(
+        self, ledger: Ledger, asked: Callable[[Any], Asked], place: Place, records: Records | None
+    ) -> None:
         self._ledger = ledger
         self._asked = asked
         self._place = place
+        self._records = records
+
+    def writing(self, consumer: str, *hosts: str) -> contextlib.AbstractContextManager[None]:
+        """Return what adopts hosts, and those that a consumer is on, for a block that writes."""
+        if self._records is None:
+            return contextlib.nullcontext()
+        claims = self._claims(consumer).values()
+        hosts_of = self._hosts(claims)
+        there = (host for claim in claims for host in hosts_of(claim))
+        return self._records(*dict.fromkeys((*hosts, *there)))
 
     # --- beginning ---
 
@@ -222,72 +273,80 @@ class Moves:
         """Begin a move, or return the one that this migration began."""
         _check(kind, host, request)
         asked = None if request is None else self._asked(request)
-        begun = self._begun(consumer, migration, host, asked)
-        if begun is not None:
-            return begun
-        kept = self._claims(consumer)
-        source = kept.get(consumer)
+
+        def begun() -> Migration | None:
+            return self._begun(consumer, host, asked, migration, kind)
+
+        def attempt() -> Migration:
+            found = begun()
+            if found is not None:
+                return found
+            try:
+                return self._begin(consumer, host, asked, migration, kind, said)
+            except _FASTER:
+                found = begun()  # by another process, in between
+                if found is None:
+                    raise
+                return found
+
+        with self.writing(consumer, *([] if host is None else [host])):
+            return again(self._ledger, attempt, exceptions.StaleConsumer)
+
+    def _begin(
+        self,
+        consumer: str,
+        host: str | None,
+        asked: Asked | None,
+        migration: str,
+        kind: MigrationKind,
+        said: Mapping[str, Any],
+    ) -> Migration:
+        """Do the first step of a move, in one transaction."""
+        moved = functools.partial(self._moved, consumer, migration, kind)
+        operation = _operation(migration, _Step.BEGIN)
+        source = self._claims(consumer).get(consumer)
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.ConsumerExists(consumer, str(source))
-            take = functools.partial(self._ledger.claim, consumer, **said)
-            return self._taken(consumer, host, asked, migration, None, take)
+            take = functools.partial(self._ledger.claim, consumer, operation=operation, **said)
+            return moved(MigrationState.MOVING, None, self._taken(consumer, host, asked, take))
         if source is None:
             raise exceptions.ConsumerNotFound(consumer)
         if kind is MigrationKind.SHELVE:
-            released = [ConsumerOrder.release(consumer, source.generation)]
-            self._apply(released, migration, _Step.BEGIN)
-            return self._moved(consumer, migration, MigrationState.CONFIRMED, source, None)
+            self._apply([_release(source)], migration, _Step.BEGIN)
+            return moved(MigrationState.CONFIRMED, source, None)
         self._check_hosts(kind, source, host, is_same=asked is None)
         asked = self._wanted(source, asked, kind)
+        said = {**said, "generation": source.generation, "operation": operation}
         if kind is MigrationKind.REBUILD:
-            replace = functools.partial(
-                self._ledger.replace, consumer, generation=source.generation, **said
-            )
-            confirmed = MigrationState.CONFIRMED
-            return self._taken(consumer, host, asked, migration, source, replace, confirmed)
-        move = functools.partial(
+            take = functools.partial(self._ledger.replace, consumer, **said)
+            claim = self._taken(consumer, host, asked, take, replaces=True)
+            return moved(MigrationState.CONFIRMED, source, claim)
+        take = functools.partial(
             self._ledger.move,
             consumer,
             leaving=migration_of(consumer),
-            leaving_type=MIGRATION,
+            leaving_type=kind.name,
             leaving_id=migration,
             **said,
         )
-        return self._taken(consumer, host, asked, migration, source, move)
+        claim = self._taken(consumer, host, asked, take)
+        if claim.generation == source.generation:  # the source was read when it had begun
+            raise exceptions.StaleConsumer(consumer, "another process began this move")
+        return moved(MigrationState.MOVING, source, claim)
 
     def _taken(
         self,
         consumer: str,
         host: str | None,
         asked: Asked | None,
-        migration: str,
-        source: Claim | None,
         take: Callable[..., Claim],
-        state: MigrationState = MigrationState.MOVING,
-    ) -> Migration:
-        """Take the destination, and what else the first step does, in one transaction."""
+        *,
+        replaces: bool = False,
+    ) -> Claim:
+        """Take the destination, and what else the first step does."""
         assert host is not None and asked is not None, "checked"
-        operation = _operation(migration, _Step.BEGIN)
-        try:
-            claim = self._place(
-                consumer,
-                host,
-                asked,
-                lambda found: take(found=found, operation=operation),
-                replaces=state is MigrationState.CONFIRMED,
-            )
-        except (
-            exceptions.ConsumerExists,
-            exceptions.ConsumerNotFound,
-            exceptions.OperationConflict,
-            exceptions.StaleConsumer,
-        ):
-            begun = self._begun(consumer, migration, host, asked)
-            if begun is None:
-                raise
-            return begun  # another process was faster
-        return self._moved(consumer, migration, state, source, claim)
+        return self._place(consumer, host, asked, take, replaces=replaces)
 
     def _check_hosts(
         self, kind: MigrationKind, source: Claim, host: str | None, *, is_same: bool
@@ -319,23 +378,33 @@ class Moves:
         return asked.with_page_sizes(one for there in held.values() for one in there.values())
 
     def _begun(
-        self, consumer: str, migration: str, host: str | None, asked: Asked | None
+        self,
+        consumer: str,
+        host: str | None,
+        asked: Asked | None,
+        migration: str,
+        kind: MigrationKind,
     ) -> Migration | None:
         """Return the move that a migration began already, if it did.
 
+        What was asked is compared as long as the consumer is as the first step left it.
+
         :raises MoveInProgress: if the consumer moves by another one
-        :raises InvalidMove: if the migration goes elsewhere, or for something else
+        :raises InvalidMove: if it is of another kind, goes elsewhere, or for something else
         """
-        kept = self._claims(consumer)
-        leaving = kept.get(migration_of(consumer))
-        if leaving is None:
-            return self._ended(consumer, migration)
-        if leaving.id != migration:
+        move = self._found(consumer, migration)
+        if move is None:
+            leaving = self._claims(consumer).get(migration_of(consumer))
+            if leaving is None or leaving.id == migration:  # or it began just now: that is found
+                return None
             raise exceptions.MoveInProgress(consumer, f"by the migration {leaving.id}")
-        move = self._moved(consumer, migration, MigrationState.MOVING, leaving, kept.get(consumer))
-        if host != move.to_host:
-            raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it goes already")
+        if kind is not move.kind:
+            raise exceptions.InvalidMove("move", kind, f"{move.kind}, as which it began")
+        if move.to_host is not None and host != move.to_host:
+            raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it went already")
         claim = move.destination
+        if move.state is not MigrationState.MOVING and move._begun != claim:
+            claim = None
         if asked is not None and claim is not None and not asked.is_of(claim):
             expected = f"what it moves for already: {claim.request or claim.amounts}"
             raise exceptions.InvalidMove("move", str(asked), expected)
@@ -346,98 +415,123 @@ class Moves:
     def confirm(self, consumer: str, migration: str) -> Migration:
         """Give back the source, or return the move as it was confirmed."""
 
-        def orders(leaving: Claim, claim: Claim | None) -> list[ConsumerOrder]:
-            return [ConsumerOrder.release(leaving.consumer, leaving.generation)]
+        def end(move: Migration) -> None:
+            if move.source is not None:
+                self._apply([_release(move.source)], migration, _Step.CONFIRM)
+            elif move.destination is not None:  # unshelved
+                self._ledger.confirm(
+                    consumer,
+                    claim=move.destination.id,
+                    generation=move.destination.generation,
+                    operation=_operation(migration, _Step.CONFIRM),
+                )
 
-        move = self._end(consumer, migration, _Step.CONFIRM, orders)
+        with self.writing(consumer):
+            move = self._end(consumer, migration, MigrationState.CONFIRMED, end)
         if move.state is MigrationState.REVERTED:
             raise exceptions.MoveReverted(consumer, f"migration {migration}")
-        if move.state is MigrationState.MOVING and move.destination is not None:  # unshelved
-            claim = self._ledger.confirm(
-                consumer,
-                claim=move.destination.id,
-                operation=_operation(migration, _Step.CONFIRM),
-            )
-            return self._moved(consumer, migration, MigrationState.CONFIRMED, None, claim)
         return move
 
     def revert(self, consumer: str, migration: str) -> Migration:
         """Give back the destination, or return the move as it was reverted."""
+        with self.writing(consumer):
+            return self._revert(consumer, migration)
 
-        def orders(leaving: Claim, claim: Claim | None) -> list[ConsumerOrder]:
+    def _revert(self, consumer: str, migration: str) -> Migration:
+        def end(move: Migration) -> None:
+            leaving, claim = move.source, move.destination
             if claim is None:
                 raise exceptions.ConsumerNotFound(consumer, f"{leaving}, which confirms gives back")
-            request = None if leaving.request is None else StoredRequest(leaving.request)
-            uses = _uses(leaving)
-            return [
-                ConsumerOrder.replace(consumer, uses, request=request, generation=claim.generation),
-                ConsumerOrder.release(leaving.consumer, leaving.generation),
-            ]
+            orders = [_release(claim)]  # unshelved
+            if leaving is not None:
+                request = None if leaving.request is None else StoredRequest(leaving.request)
+                back = ConsumerOrder.replace(
+                    consumer, _uses(leaving), request=request, generation=claim.generation
+                )
+                orders = [back, _release(leaving)]
+            self._apply(orders, migration, _Step.REVERT)
 
-        move = self._end(consumer, migration, _Step.REVERT, orders)
+        move = self._end(consumer, migration, MigrationState.REVERTED, end)
         if move.state is MigrationState.CONFIRMED:
             raise exceptions.MoveConfirmed(consumer, f"migration {migration}")
-        if move.state is MigrationState.MOVING and move.destination is not None:  # unshelved
-            self._give_back(consumer, move.destination.id, _operation(migration, _Step.REVERT))
-            return self._moved(consumer, migration, MigrationState.REVERTED, None, None)
         return move
 
     def _end(
         self,
         consumer: str,
         migration: str,
-        step: _Step,
-        orders: Callable[[Claim, Claim | None], list[ConsumerOrder]],
+        state: MigrationState,
+        end: Callable[[Migration], None],
     ) -> Migration:
         """Take a step that ends a move, or return the move that is over.
 
-        The orders say at which generations they were made; they are made anew, as often as the
-        ledger's :class:`RetryPolicy` says, if somebody wrote in between.
+        Steps say at which generations they were made; they are made anew if somebody wrote in
+        between.
 
         :raises MoveNotFound: if nobody knows of the migration
+        :raises MoveInProgress: if who was unshelved by it moves on already
         """
-        tries = self._ledger.retries.definitions
-        while True:
-            kept = self._claims(consumer)
-            leaving = kept.get(migration_of(consumer))
-            if leaving is None or leaving.id != migration:
-                ended = self._ended(consumer, migration)
-                if ended is None:
-                    told = "by any" if leaving is None else f"but by {leaving.id}"
-                    raise exceptions.MoveNotFound(consumer, f"migration {migration}, {told}")
-                return ended
-            claim = kept.get(consumer)
-            try:
-                self._apply(orders(leaving, claim), migration, step)
-            except (exceptions.StaleConsumer, exceptions.OperationConflict):
-                if tries <= 0:
-                    raise
-                tries -= 1
-                continue
-            if step is _Step.CONFIRM:
-                return self._moved(consumer, migration, MigrationState.CONFIRMED, leaving, claim)
-            return self._moved(consumer, migration, MigrationState.REVERTED, leaving, claim)
 
-    def _ended(self, consumer: str, migration: str) -> Migration | None:
-        """Return a move of which nothing is left to be held, None if nobody knows of it.
+        def attempt() -> Migration:
+            move = self._found(consumer, migration)
+            other = None
+            if move is None or (move.state is MigrationState.MOVING and move.source is None):
+                other = self._claims(consumer).get(migration_of(consumer))
+            if move is None:
+                told = "by any" if other is None else f"but by {other.id}"
+                raise exceptions.MoveNotFound(consumer, f"migration {migration}, {told}")
+            if other is not None:
+                raise exceptions.MoveInProgress(consumer, f"by the migration {other.id}")
+            if move.state is not MigrationState.MOVING:
+                return move
+            end(move)
+            return dataclasses.replace(move, state=state)
 
-        One from nowhere still moves: its claim waits for being confirmed.
+        return again(self._ledger, attempt, exceptions.StaleConsumer, exceptions.OperationConflict)
+
+    def _found(self, consumer: str, migration: str) -> Migration | None:
+        """Return a move as it stands, None if nobody knows of it.
+
+        What was begun is read before what is held, and how it ended after that: of a step that
+        another process takes meanwhile, one of them tells.
         """
         begun = self._outcome(migration, _Step.BEGIN)
-        if begun is None or all(one.consumer != consumer for one in begun.claims):
+        kept = self._claims(consumer)
+        leaving, claim = kept.get(migration_of(consumer)), kept.get(consumer)
+        told = {} if begun is None else {o.consumer: written_claim_of(o) for o in begun.claims}
+        first, left = told.get(consumer), told.get(migration_of(consumer))
+        if leaving is not None and leaving.id == migration:
+            kind = MIGRATION_TYPES[leaving.consumer_type or ""]
+            moving = MigrationState.MOVING
+            return self._moved(consumer, migration, kind, moving, leaving, claim, (left, first))
+        if begun is None or first is None:
             return None
+        kind = _kind_of(begun, left)
+        source: Claim | None = left
+        destination: Claim | None = first
+        if kind is MigrationKind.SHELVE:
+            source, destination = first, None
+        elif kind is MigrationKind.REBUILD:
+            source = first
         state = MigrationState.CONFIRMED
         if self._outcome(migration, _Step.REVERT) is not None:
             state = MigrationState.REVERTED
-        elif begun.kind == "claim" and self._outcome(migration, _Step.CONFIRM) is None:
+        elif kind is MigrationKind.UNSHELVE and self._outcome(migration, _Step.CONFIRM) is None:
             state = MigrationState.MOVING
-        claim = self._claims(consumer).get(consumer)
-        if claim is not None and all(one.uuid != claim.id for one in begun.claims):
-            claim = None  # of another life
-        is_back = state is MigrationState.REVERTED
-        return self._moved(
-            consumer, migration, state, *((claim, None) if is_back else (None, claim))
-        )
+        hosts = self._hosts(one for one in (source, destination, claim) if one is not None)
+        place = source if state is MigrationState.REVERTED else destination
+        if (
+            claim is None  # gone, or of another life, or moved on since
+            or claim.id != first.id
+            or (place is not None and hosts(place) != hosts(claim))
+        ):
+            if state is MigrationState.MOVING:
+                is_gone = claim is None or claim.id != first.id
+                state = MigrationState.REVERTED if is_gone else MigrationState.CONFIRMED
+            claim = None
+        here, there = (claim, None) if state is MigrationState.REVERTED else (None, claim)
+        made = source, destination
+        return self._moved(consumer, migration, kind, state, here, there, made, hosts)
 
     def _outcome(self, migration: str, step: _Step) -> Outcome | None:
         return self._ledger.backend.outcome(Operation(_operation(migration, step)))
@@ -447,55 +541,96 @@ class Moves:
 
     # --- giving back ---
 
-    def give_back(self, consumer: str, claim: str) -> None:
-        """Give back a claim, if the consumer still has that one; if it is moving, revert the move.
-
-        :param claim: the id of the claim that is meant
-        """
-        held = self._claims(consumer)
-        leaving, now = held.get(migration_of(consumer)), held.get(consumer)
-        if now is not None and now.id != claim:
-            return  # of another life
-        if leaving is not None:
-            self.revert(consumer, leaving.id)
-        else:
-            self._give_back(consumer, claim, None)
-
-    def _give_back(self, consumer: str, claim: str, operation: str | None) -> None:
-        tries = self._ledger.retries.definitions
-        while True:
-            held = self._claims(consumer).get(consumer)
-            if held is None or held.id != claim:
-                return
-            order = ConsumerOrder.release(consumer, held.generation)
-            try:
-                self._ledger.apply(Plan(orders=(order,)), operation=operation)
-                return
-            except exceptions.StaleConsumer:
-                if tries <= 0:
-                    raise
-                tries -= 1
-
     def release(self, consumer: str) -> Claim:
         """Give back all that a consumer holds, at both places if it is moving: reverted to nothing.
 
         :raises ConsumerNotFound: if it holds nothing
         """
-        tries = self._ledger.retries.definitions
-        while True:
+
+        def attempt() -> Claim:
             kept = self._claims(consumer)
             if not kept:
                 raise exceptions.ConsumerNotFound(consumer)
             leaving = kept.get(migration_of(consumer))
             operation = None if leaving is None else _operation(leaving.id, _Step.REVERT)
-            orders = [ConsumerOrder.release(name, one.generation) for name, one in kept.items()]
-            try:
-                claims = self._ledger.apply(Plan(orders=tuple(orders)), operation=operation)
-                return next((one for one in claims if one.consumer == consumer), claims[0])
-            except exceptions.StaleConsumer:
-                if tries <= 0:
-                    raise
-                tries -= 1
+            plan = Plan(orders=tuple(map(_release, kept.values())))
+            claims = self._ledger.apply(plan, operation=operation)
+            return next((one for one in claims if one.consumer == consumer), claims[0])
+
+        with self.writing(consumer):
+            return again(self._ledger, attempt, exceptions.StaleConsumer)
+
+    def give_back(self, made: Claim, *, is_confirmed: bool = False) -> None:
+        """Give back a claim that somebody made, if the consumer has it; a move to it is reverted.
+
+        :param is_confirmed: whether who made it knows that it was confirmed
+        :raises MoveInProgress: if the consumer is leaving it
+        :raises StaleConsumer: if somebody else confirmed it, or it is for something else by now
+        """
+        consumer = made.consumer
+
+        def attempt() -> None:
+            kept = self._claims(consumer)
+            claim, leaving = kept.get(consumer), kept.get(migration_of(consumer))
+            if leaving is not None and self._is_left(made, claim, leaving):
+                told = f"by the migration {leaving.id}, which decides what becomes of this claim"
+                raise exceptions.MoveInProgress(consumer, told)
+            claim = self._as_made(made, claim)
+            if claim is None:
+                return
+            if claim.state == CONFIRMED and not is_confirmed:
+                raise exceptions.StaleConsumer(consumer, "somebody else confirmed it")
+            if leaving is not None:
+                self._revert(consumer, leaving.id)
+            else:
+                self._ledger.apply(Plan(orders=(_release(claim),)))
+
+        with self.writing(consumer):
+            again(self._ledger, attempt, exceptions.StaleConsumer)
+
+    def confirm_claim(self, made: Claim) -> Claim:
+        """Confirm a claim that somebody made, if the consumer has it.
+
+        :raises ConsumerNotFound: if the consumer has none
+        :raises StaleConsumer: if it has another one, or is elsewhere
+        """
+        consumer = made.consumer
+
+        def attempt() -> Claim:
+            claim = self._claims(consumer).get(consumer)
+            if claim is None:
+                raise exceptions.ConsumerNotFound(consumer)
+            if self._as_made(made, claim) is None:
+                raise exceptions.StaleConsumer(consumer, f"it holds {claim.amounts} by another")
+            return self._ledger.confirm(consumer, claim=claim.id, generation=claim.generation)
+
+        return again(self._ledger, attempt, exceptions.StaleConsumer)
+
+    def _as_made(self, made: Claim, claim: Claim | None) -> Claim | None:
+        """Return what a consumer has of a claim that somebody made; None: it was given back.
+
+        It is the same with other units, and if it was renewed or confirmed. One that moved gave
+        back what it was made of, though it keeps its id.
+
+        :raises StaleConsumer: if it is for something else by now
+        """
+        if claim is None or claim.id != made.id:
+            return None
+        if claim.generation == made.generation:
+            return claim
+        hosts = self._hosts([made, claim])
+        if hosts(made) != hosts(claim):
+            return None
+        if not _is_for_the_same(made, claim):
+            raise exceptions.StaleConsumer(made.consumer, f"it holds {claim.amounts} now")
+        return claim
+
+    def _is_left(self, made: Claim, claim: Claim | None, leaving: Claim) -> bool:
+        """Return whether a claim that somebody made is what a move leaves."""
+        if claim is not None and (claim.id != made.id or claim.generation == made.generation):
+            return False
+        hosts = self._hosts([made, leaving])
+        return hosts(made) == hosts(leaving) and _is_for_the_same(made, leaving)
 
     # --- reading ---
 
@@ -508,18 +643,19 @@ class Moves:
         leaving = kept.get(migration_of(consumer))
         if leaving is None:
             raise exceptions.MoveNotFound(consumer)
-        return self._moved(consumer, leaving.id, MigrationState.MOVING, leaving, kept.get(consumer))
+        claim = kept.get(consumer)
+        return self._moving(leaving, claim, self._hosts(filter(None, (leaving, claim))))
 
     def in_progress(self, host: str | None) -> tuple[Migration, ...]:
         """Return the moves in progress from or to a host, or all, by consumer."""
         if host is None:
-            found = self._ledger.consumers(consumer_type=MIGRATION)
+            found = self._ledger.consumers(consumer_type=list(MIGRATION_TYPES))
         else:
             found = self._ledger.consumers(tree=host)
         here = {one.name: one.claim for one in found if one.claim is not None}
         pairs = [
             (name.removesuffix(_LEAVING), name)
-            if claim.consumer_type == MIGRATION and name.endswith(_LEAVING)
+            if claim.consumer_type in MIGRATION_TYPES and name.endswith(_LEAVING)
             else (name, f"{name}{_LEAVING}")
             for name, claim in here.items()
         ]
@@ -529,19 +665,21 @@ class Moves:
         moving = [
             (here.get(consumer), here[leaving])
             for consumer, leaving in sorted(dict.fromkeys(pairs))
-            if leaving in here and here[leaving].consumer_type == MIGRATION
+            if leaving in here and here[leaving].consumer_type in MIGRATION_TYPES
         ]
         hosts = self._hosts([claim for pair in moving for claim in pair if claim is not None])
-        return tuple(
-            self._moved(
-                leaving.consumer.removesuffix(_LEAVING),
-                leaving.id,
-                MigrationState.MOVING,
-                leaving,
-                claim,
-                hosts,
-            )
-            for claim, leaving in moving
+        return tuple(self._moving(leaving, claim, hosts) for claim, leaving in moving)
+
+    def _moving(self, leaving: Claim, claim: Claim | None, hosts: _Hosts) -> Migration:
+        """Return a move in progress, of what is held."""
+        return self._moved(
+            leaving.consumer.removesuffix(_LEAVING),
+            leaving.id,
+            MIGRATION_TYPES[leaving.consumer_type or ""],
+            MigrationState.MOVING,
+            leaving,
+            claim,
+            hosts=hosts,
         )
 
     def host_of(self, claim: Claim) -> str:
@@ -559,7 +697,8 @@ class Moves:
         known = {one.uuid: one for one in self._ledger.providers(uuid=sorted(uuids))}
 
         def hosts(claim: Claim) -> tuple[str, ...]:
-            at = [known[one.provider_uuid or ""] for one in claim.allocations]
+            uuids = (one.provider_uuid or "" for one in claim.allocations)
+            at = [known[uuid] for uuid in uuids if uuid in known]  # a host may be gone since
             own = [one for one in at if SHARES not in one.traits] or at
             return tuple(dict.fromkeys(one.root for one in own))
 
@@ -569,22 +708,62 @@ class Moves:
         self,
         consumer: str,
         migration: str,
+        kind: MigrationKind,
         state: MigrationState,
         source: Claim | None,
         destination: Claim | None,
+        made: tuple[Claim | None, Claim | None] = (None, None),
         hosts: _Hosts | None = None,
     ) -> Migration:
-        hosts = hosts or self._hosts(one for one in (source, destination) if one is not None)
+        """Return a move.
+
+        :param made: source and destination as the first step left them, where that is known
+        """
+        places = [now or then for now, then in zip((source, destination), made, strict=True)]
+        hosts = hosts or self._hosts(one for one in places if one is not None)
+        here, there = (None if one is None else ", ".join(hosts(one)) for one in places)
         return Migration(
             consumer,
             migration,
+            kind,
             state,
             source,
             destination,
-            None if source is None else ", ".join(hosts(source)),
-            None if destination is None else ", ".join(hosts(destination)),
+            here or None,
+            there or None,
+            made[1],
             self,
         )
+
+
+def again(ledger: Ledger, attempt: Callable[[], _T], *faster: type[Exception]) -> _T:
+    """Attempt something that reads and then writes, again if somebody wrote in between.
+
+    :param faster: the errors that tell that somebody did
+    """
+    tries = ledger.retries.definitions
+    while True:
+        try:
+            return attempt()
+        except faster:
+            if tries <= 0:
+                raise
+            tries -= 1
+
+
+def _kind_of(begun: Outcome, left: Claim | None) -> MigrationKind:
+    """Return of which kind a move is, of what began it."""
+    if left is not None:
+        return MIGRATION_TYPES[left.consumer_type or ""]
+    return _AT_ONCE[begun.kind]
+
+
+def _is_for_the_same(one: Claim, other: Claim) -> bool:
+    return (one.amounts, one.request) == (other.amounts, other.request)
+
+
+def _release(claim: Claim) -> ConsumerOrder:
+    return ConsumerOrder.release(claim.consumer, claim.generation)
 
 
 def _check(kind: MigrationKind, host: str | None, request: Any) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
@@ -81,7 +82,7 @@ class ResourceTracker:
         self._ledger = ledger
         self._driver = driver
         self._on_change = on_change
-        self._claims = HostClaims(ledger, driver)
+        self._claims = HostClaims(ledger, driver, None if records is None else self._writing)
         settings = HostSettings.of(ratios, initial_ratios, reserved)
         configured = ProviderConfiguration() if configuration is None else configuration
         self._reconciler = Reconciler(ledger, driver, settings, configured)
@@ -147,6 +148,16 @@ class ResourceTracker:
         """Adopt a host with whatever is in use of it, before it is written for the first time."""
         if self._adopter is not None:
             self._adopter.adopt(names.provider_name(host))
+
+    @contextlib.contextmanager
+    def _writing(self, *hosts: str) -> Iterator[None]:
+        """Adopt hosts before a block writes them, and bring their records up to it afterwards."""
+        for host in hosts:
+            self._adopt(host)
+        try:
+            yield
+        finally:
+            self._write_back(*hosts)
 
     def _write_back(self, *hosts: str) -> list[Finding]:
         """Bring the records of hosts up to what the ledger says; return which could not be.
@@ -280,11 +291,10 @@ class ResourceTracker:
         >>> tracker.update_usage("box", "VCPU=2,MEMORY_MB=512").vcpus_used
         2
         """
-        self._adopt(host)
-        node = self.compute_node(host, consumer)
-        self._update_usage(node, Amounts(amounts))
-        node.save()
-        self._write_back(host)
+        with self._writing(host):
+            node = self.compute_node(host, consumer)
+            self._update_usage(node, Amounts(amounts))
+            node.save()
         return node
 
     def _update_usage(self, node: ComputeNode, amounts: Amounts) -> None:
@@ -346,10 +356,7 @@ class ResourceTracker:
             "expires_at": expires_at,
             "limits": None if limits is None else {host: limits},
         }
-        self._adopt(host)
-        claim = self._claims.claim(consumer, names.provider_name(host), request, said)
-        self._write_back(host)
-        return claim
+        return self._claims.claim(consumer, names.provider_name(host), request, said)
 
     def claimed(self, consumer: str) -> HostClaim:
         """Return the claim of a consumer, whichever process made it. Cost: two small reads.
@@ -406,10 +413,8 @@ class ResourceTracker:
         to = None if host is None else names.provider_name(host)
         of_host = None if limits is None or to is None else {to: limits}
         said = {"override_disabled": override_disabled, "limits": of_host}
-        if to is not None:
-            self._adopt(to)
-        return self._written_back(
-            self._claims.moves.begin(name, to, request, migration_id(name, migration), kind, said)
+        return self._claims.moves.begin(
+            name, to, request, migration_id(name, migration), kind, said
         )
 
     def confirm_move(self, consumer: str, migration: str) -> Migration:
@@ -419,7 +424,7 @@ class ResourceTracker:
         :raises MoveNotFound: if nobody knows of the migration, or any more
         """
         name = names.consumer_name(consumer)
-        return self._written_back(self._claims.moves.confirm(name, migration_id(name, migration)))
+        return self._claims.moves.confirm(name, migration_id(name, migration))
 
     def revert_move(self, consumer: str, migration: str) -> Migration:
         """End a move at the source: the consumer holds that again, as before. Once is enough.
@@ -428,12 +433,7 @@ class ResourceTracker:
         :raises MoveNotFound: if nobody knows of the migration, or any more
         """
         name = names.consumer_name(consumer)
-        return self._written_back(self._claims.moves.revert(name, migration_id(name, migration)))
-
-    def _written_back(self, move: Migration) -> Migration:
-        """Return a move, the records of whose hosts say what it changed."""
-        self._write_back(*filter(None, {move.from_host, move.to_host}))
-        return move
+        return self._claims.moves.revert(name, migration_id(name, migration))
 
     def moving(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
