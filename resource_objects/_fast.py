@@ -18,23 +18,28 @@ one, Python's interpreter gives up its fastest attribute reads, and every method
 take twice as long.
 
 Storage is the ``_obj_<field>`` attribute that oslo.versionedobjects has used since 2013.
+
+:func:`set_directly` does the same for the frozen dataclasses of which every write makes some.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import decimal
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from resource_objects._ovo import fields as ovo_fields
 
 # The base of all objects hands itself in, and is not imported: it is what imports this module.
 ResourceObject: TypeAlias = Any
 
-#: Whether :func:`accelerate` is applied when classes are registered.
+_T = TypeVar("_T")
+
+#: Whether :func:`accelerate` is applied when classes are registered, and :func:`set_directly`.
 ENABLED = os.environ.get("RESOURCE_OBJECTS_FAST", "1") != "0"
 
 _UNSET: Any = object()
@@ -228,9 +233,32 @@ def _key_plan(
     return _key
 
 
-__all__ = ["ENABLED", "accelerate"]
+__all__ = ["ENABLED", "accelerate", "set_directly"]
 
 
 def _takes_no_none(field: Any) -> bool:
     """Return whether the type of a field itself says so; one derived from it may differ."""
     return vars(type(field._type)).get("TAKES_NONE") is False
+
+
+def set_directly(kind: type[_T]) -> type[_T]:
+    """Have a frozen dataclass with slots made by its slots' own descriptors, in half the time.
+
+    The constructor that ``dataclasses`` writes calls ``object.__setattr__`` for each field, which
+    looks the slot up again. This one takes the same arguments.
+    """
+    if not ENABLED:
+        return kind
+    written: Any = kind.__init__
+    fields = [one for one in dataclasses.fields(kind) if one.init]  # type: ignore[arg-type]
+    scope = {f"set_{one.name}": getattr(kind, one.name).__set__ for one in fields}
+    lines = [f"set_{one.name}(self, {one.name})" for one in fields]
+    if hasattr(kind, "__post_init__"):
+        lines.append("self.__post_init__()")
+    names, body = ", ".join(one.name for one in fields), "; ".join(lines)
+    exec(f"def __init__(self, {names}): {body}", scope)  # as dataclasses does
+    made: Any = scope["__init__"]
+    for what in ("__defaults__", "__annotations__", "__doc__", "__module__", "__qualname__"):
+        setattr(made, what, getattr(written, what))
+    kind.__init__ = made  # type: ignore[method-assign]
+    return kind

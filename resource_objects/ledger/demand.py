@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions, names
+from resource_objects._fast import set_directly
+from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.orders import Use
 from resource_objects.requests import Request
@@ -42,6 +44,7 @@ class LocatedDemand:
         return not self.amount.is_assigned
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """One complete way to hold something: what to use of which provider.
@@ -57,10 +60,10 @@ class Demand:
     request: Request | None = None
     definitions: tuple[tuple[str, int], ...] = ()
     required: tuple[tuple[str, int], ...] = ()
-    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    names: Mapping[str, str] = FrozenDict()
     host: str | None = None
     located: tuple[LocatedDemand, ...] = ()
-    keeps: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    keeps: Mapping[str, Amounts] = FrozenDict()
 
     @property
     def is_open(self) -> bool:

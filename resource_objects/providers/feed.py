@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from resource_objects import exceptions
+from resource_objects._fast import set_directly
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.disabled import DisabledChange
 from resource_objects.providers.orders import Change
@@ -133,6 +134,7 @@ _EXPECTED = "what a cursor says, such as 7:0=1@5,63=2@8"
 _OTHER = "shard {} has another history: the database lost writes that were seen"
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeedEntry:
     """One write, as one shard saw it: who did what, when, and what it changed there.

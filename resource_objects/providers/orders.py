@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import clock, exceptions, names
+from resource_objects._fast import set_directly
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
@@ -165,6 +166,7 @@ def _request_of(text: str) -> Request:
     return found
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
     """An amount of one resource class at one provider, asked or held, with its units by name.
@@ -201,6 +203,7 @@ class Expect(enum.StrEnum):
     ANY = "any"  #: it is made if need be
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerOrder:
     """What one consumer shall hold, and what is said of it.
@@ -400,6 +403,7 @@ class NameChange:
     to: str | None = None
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
     """Everything one operation changes: done whole or not at all, in this order.
@@ -465,6 +469,7 @@ def subject_of(consumers: Iterable[str]) -> str:
 # --- what came of it ---
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
     """What changes for one consumer at one place."""
@@ -477,6 +482,7 @@ class Change:
     given: tuple[str, ...] = ()
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerRecord:
     """A consumer as kept, with its claim, which has its uuid: the outcome of every order.
@@ -514,6 +520,7 @@ class ConsumerRecord:
         )
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What a recorded operation was: its kind, for whom, and the claims that came of it."""

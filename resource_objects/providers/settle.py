@@ -32,6 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions
+from resource_objects._fast import set_directly
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
@@ -78,6 +79,7 @@ class Place:
     disabled_units: int = 0
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
     """What becomes of one consumer.
@@ -96,6 +98,7 @@ class Settled:
         return self.claim.state == RELEASED
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settlement:
     """What orders come to: one entry per order, and the net change of ``used`` by inventory."""

@@ -12,7 +12,10 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+from resource_objects._fast import set_directly
 
+
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventoryRecord:
     """The figures of one (provider, resource class), integers only.
@@ -70,6 +73,7 @@ class KindRecord:
     body: str
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class AmountRecord:
     """A plain count of one resource class, with the units taken by name, if any."""

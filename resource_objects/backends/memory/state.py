@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from resource_objects import clock
+from resource_objects._fast import set_directly
 from resource_objects.providers.backend import RETENTION
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.disabled import Disabled, DisabledChange
@@ -41,6 +42,7 @@ class ProviderRow:
     writes: int = 0  #: of allocations, counted at inventories that are gone
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventoryRow:
     """An inventory as kept: its figures with all that is used, and what is used of it directly.

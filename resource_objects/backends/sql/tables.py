@@ -53,6 +53,9 @@ _SORTED_NAME = _NAME.with_variant(sa.String(255, collation="C"), "postgresql")
 #: dialect by MySQL's name alone, which has none, and a dump of one can be read by the other so.
 _UUID = sa.String(36).with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
+#: What SQLite keeps in the tree of the primary key itself: one tree less that a claim writes.
+_BY_PRIMARY_KEY = {"sqlite_with_rowid": False}
+
 #: ``uniq_<table>0<column>...`` is what oslo.db reads the columns of a duplicate from.
 metadata = sa.MetaData(
     naming_convention={
@@ -82,6 +85,14 @@ def _id() -> sa.Column[int]:
 
 def _unique(table: str, *columns: str) -> sa.UniqueConstraint:
     return sa.UniqueConstraint(*columns, name="0".join((f"uniq_{table}", *columns)))
+
+
+def _index_of_said(column: str, *more: str) -> sa.Index:
+    """Return an index of the rows that say something of a column, where there are such indexes.
+
+    PostgreSQL is told by the revision: to say so here would load its dialect in every program.
+    """
+    return sa.Index(None, column, *more, sqlite_where=sa.text(f"{column} IS NOT NULL"))
 
 
 def _figure(name: str, nullable: bool = False) -> sa.Column[int]:
@@ -290,11 +301,11 @@ consumers = _table(
     _unique("consumers", "uuid"),
     _unique("consumers", "name", "gone"),
     # pages of the consumers of a project, of a user, of a type
-    sa.Index(None, "project_id", "name"),
-    sa.Index(None, "user_id", "name"),
-    sa.Index(None, "consumer_type", "name"),
+    _index_of_said("project_id", "name"),
+    _index_of_said("user_id", "name"),
+    _index_of_said("consumer_type", "name"),
     # which claims have expired
-    sa.Index(None, "expires_at"),
+    _index_of_said("expires_at"),
 )
 
 allocations = _table(
@@ -311,6 +322,7 @@ allocations = _table(
     sa.CheckConstraint(f"used BETWEEN 1 AND {MAX_AMOUNT}", name="used"),
     # who holds most of an inventory; and its foreign key
     sa.Index(None, "provider_id", "class_id", "used"),
+    **_BY_PRIMARY_KEY,
 )
 
 #: CPUs and devices that are taken, by name. They go with their allocation.
@@ -329,6 +341,7 @@ allocation_units = _table(
     ),
     # the units of an allocation; and its foreign key
     sa.Index(None, "consumer_id", "provider_id", "class_id"),
+    **_BY_PRIMARY_KEY,
 )
 
 #: What was done: enough to recognise a repetition, whose outcome the changes tell.
@@ -376,6 +389,7 @@ changes = _table(
     sa.Column("given", _JSON, nullable=True),
     # what an operation did
     sa.Index(None, "operation_id"),
+    **_BY_PRIMARY_KEY,
 )
 
 #: Who waits for something to be given back, in the order of ``id``, which the database draws.
@@ -471,8 +485,7 @@ use_intervals = _table(
     # what was used since a day; what is forgotten, the oldest first; what is open of a consumer, of
     # which the primary key would find all that it ever used
     sa.Index(None, "ended_at", "consumer_id"),
-    # one tree less that SQLite writes for each claim
-    sqlite_with_rowid=False,
+    **_BY_PRIMARY_KEY,
 )
 
 #: Names of classes that were removed, of which something was used that is not forgotten.

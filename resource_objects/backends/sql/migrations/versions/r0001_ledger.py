@@ -21,10 +21,13 @@ def upgrade() -> None:
     that defines something by itself, so what is there already is left alone.
     """
     connection = op.get_bind()
+    indexes = [one for table in tables.metadata.sorted_tables for one in table.indexes]
+    if connection.dialect.name == "postgresql":  # where it is loaded (see tables)
+        for index in indexes:
+            index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
     tables.metadata.create_all(connection, checkfirst=True)
-    for table in tables.metadata.sorted_tables:
-        for index in table.indexes:
-            index.create(connection, checkfirst=True)
+    for index in indexes:
+        index.create(connection, checkfirst=True)
     info = tables.ledger_info
     if not connection.scalar(sa.select(sa.func.count()).select_from(info)):
         connection.execute(
