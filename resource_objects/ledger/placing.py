@@ -21,7 +21,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.fields import FrozenDict
 from resource_objects.ledger.demand import Demand, LocatedDemand
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim
@@ -31,6 +30,7 @@ from resource_objects.providers.decision import absent
 from resource_objects.providers.disabled import ends_of
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.located import (
+    KeptLayouts,
     LocatedView,
     LocatedViews,
     cells_first,
@@ -50,9 +50,6 @@ _DECIDED_BY_THE_WRITE = frozenset(
     {Rule.CAPACITY, Rule.MAX_UNIT, Rule.UNIT_TAKEN, Rule.USED_BELOW_ZERO, Rule.NO_INVENTORY}
 )
 
-_NOTHING: Mapping[tuple[int, str], int] = FrozenDict()
-_NO_UNITS: Mapping[int, Collection[str]] = FrozenDict()
-
 #: How many units are named at most where one is not found.
 _SHOWN = 16
 
@@ -62,6 +59,7 @@ class Placer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._layouts = KeptLayouts()
 
     def read(self, demands: Iterable[Demand], places: Collection[str] = ()) -> Columns | None:
         """Return the trees on which demands are to be placed; None if that needs none.
@@ -115,8 +113,9 @@ class Placer:
         held_back.update(counts)
         if held_back:
             with contextlib.suppress(exceptions.CapacityException):
-                return _Placing(columns, ground, held_back, out).every(demands, leaving)
-        return _Placing(columns, ground).every(demands, leaving)
+                views = self._layouts.views(ground, held_back, out)
+                return _Placing(columns, ground, views).every(demands, leaving)
+        return _Placing(columns, ground, self._layouts.views(ground)).every(demands, leaving)
 
     def with_units(self, demand: Demand, consumer: str) -> Demand:
         """Return a demand that requires the definitions of the parts whose units it names.
@@ -142,13 +141,12 @@ class Placer:
         return assigned_amounts(record, self._store.backend.read(*places, allocations=False))
 
 
-def _kept_as(columns: Columns) -> dict[str, set[Key]]:
-    """Return, by structured resource, the inventories that its parts are kept as."""
-    uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
-    found: dict[str, set[Key]] = defaultdict(set)
-    for number, kind, classes, _ in zip(*columns.kinds, strict=True):
-        found[kind].update((uuids[number], name) for name in classes)
-    return found
+def _disabled(columns: Columns) -> Collection[int]:
+    """Return the providers that are out of service, themselves or with one above, by number."""
+    disabled, given = columns.disabled, columns.providers
+    if not disabled:
+        return ()
+    return ends_of(dict(zip(given.provider_id, given.parent_id, strict=True)), disabled).keys()
 
 
 def _held_back(columns: Columns, limits: Totals) -> dict[tuple[int, str], int]:
@@ -170,30 +168,15 @@ def _held_back(columns: Columns, limits: Totals) -> dict[tuple[int, str], int]:
 class _Placing:
     """Places located amounts in trees, one demand after the other."""
 
-    def __init__(
-        self,
-        kept: Columns,
-        ground: Columns,
-        held_back: Mapping[tuple[int, str], int] = _NOTHING,
-        out: Mapping[int, Collection[str]] = _NO_UNITS,
-    ) -> None:
-        """:param held_back: what limits, and units that are disabled alone, leave of no inventory,
-        by provider's number and class
-
-        :param out: those units, by provider's number
+    def __init__(self, kept: Columns, ground: Columns, views: LocatedViews) -> None:
+        """:param ground: what was read, as it is for who is placed
+        :param views: over the trees of that
         """
         self._kept = kept
         self._ground = ground
-        self._views = LocatedViews(ground, held_back, out)
-        given = kept.providers
-        self._roots = dict(zip(given.provider_id, given.root_id, strict=True))
-        self._names = dict(zip(given.provider_id, given.name, strict=True))
-        self._numbers = dict(zip(given.uuid, given.provider_id, strict=True))
-        self._generation = dict(zip(given.provider_id, given.generation, strict=True))
-        self._kept_as = _kept_as(kept)
-        parents = dict(zip(given.provider_id, given.parent_id, strict=True))
-        disabled = kept.disabled
-        self._disabled = ends_of(parents, disabled).keys() if disabled else frozenset[int]()
+        self._views = views
+        self._layout = views.layout
+        self._disabled = _disabled(kept)
 
     def every(
         self, demands: Mapping[str, Demand], leaving: Collection[str]
@@ -222,27 +205,27 @@ class _Placing:
                 self._check_elsewhere(views[name], changes)
                 uses += changes
                 required.update(
-                    (spot.uuid, self._generation[spot.number]) for spot in views[name].spots
+                    (spot.uuid, self._layout.generations[spot.number]) for spot in views[name].spots
                 )
         return dataclasses.replace(
             demand, uses=tuple(uses), located=(), required=tuple(required.items())
         )
 
     def _view(self, one: LocatedDemand) -> LocatedView:
-        number = self._numbers.get(one.host)
+        number = self._layout.numbers.get(one.host)
         if number is None:
             raise exceptions.ProviderNotFound(one.host)
-        if self._roots[number] != number:
-            host = self._names[self._roots[number]]
+        if self._layout.roots[number] != number:
+            host = self._layout.names[self._layout.roots[number]]
             raise exceptions.InvalidAmount(
-                f"{one.resource_class} of {self._names[number]}",
+                f"{one.resource_class} of {self._layout.names[number]}",
                 one.amount,
                 f"it to be asked of the host, {host}: its whole tree gives it",
             )
         view = self._views.of_tree(number, one.resource_class)
         if view is None:
             sign = -1 if one.amount.is_negative else 1
-            reason = absent(one.resource_class, sign, self._names[number])
+            reason = absent(one.resource_class, sign, self._layout.names[number])
             raise exceptions.CapacityException.of([reason])
         return view
 
@@ -251,7 +234,7 @@ class _Placing:
         names = {spot.uuid: spot.name for spot in view.spots}
         for use in demand.uses:
             is_part = use.provider_uuid in names  # else it is of another tree
-            if is_part and use.key in self._kept_as[one.resource_class]:
+            if is_part and use.key in self._layout.kept_as[one.resource_class]:
                 raise exceptions.InvalidAmount(
                     f"{use.resource_class} of {names[use.provider_uuid]}",
                     use.amount,
@@ -308,7 +291,7 @@ class _Placing:
         """Return the inventories over a host that decide: those asked of, and those near cells."""
         if not demand.keeps and all(cell_map_of(v.inventory) is None for v in views.values()):
             return dict(views)
-        root = next(self._numbers[one.host] for one in asks)
+        root = next(self._layout.numbers[one.host] for one in asks)
         return {**self._views.over(root), **views}
 
     def _fitted(
@@ -623,7 +606,8 @@ def assigned_amounts(record: ConsumerRecord, columns: Columns) -> dict[str, Amou
     :param columns: the trees of the providers it holds something of
     """
     located, left = _located_in(claim_of(record)), list(record.held)
-    views, keys = LocatedViews(columns), _kept_as(columns)
+    views = LocatedViews(columns)
+    keys = views.layout.kept_as
     found: dict[str, Amounts] = {}
     cells: dict[str, ChosenCells] = {}
     for kind in sorted(located, key=lambda name: not _has_cells(name, views)):

@@ -328,10 +328,13 @@ def with_taken(columns: Columns, deltas: Iterable[Use], consumer: str = "") -> C
     """Return columns as if ``deltas`` were taken, as far as they are of providers in them.
 
     Allocations are left as they are: it is for deciding, not for telling who holds what. Cost:
-    linear in the rows.
+    linear in the rows, nothing where there are no deltas.
 
     :param consumer: who has their units then
     """
+    deltas = list(deltas)
+    if not deltas:
+        return columns
     numbers = dict(zip(columns.providers.uuid, columns.providers.provider_id, strict=True))
     counts: dict[_Place, int] = defaultdict(int)
     more: list[tuple[int, str, str, str]] = []

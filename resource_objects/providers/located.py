@@ -23,7 +23,7 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
 )
 from resource_objects.providers.disabled import DisabledUnit
-from resource_objects.providers.orders import ConsumerOrder, Mode, Use
+from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.located import (
@@ -155,28 +155,24 @@ class LocatedViews:
         columns: Columns,
         held_back: Mapping[tuple[int, str], int] = fields.FrozenDict(),
         out: Mapping[int, Collection[str]] = fields.FrozenDict(),
+        layout: Layout | None = None,
     ) -> None:
         """:param held_back: how much of some inventories counts as in use besides, by the
         provider's number and class, as a limit holds it back
 
         :param out: units that are not given, by the provider's number; ``held_back`` counts them
+        :param layout: of the same definition, if there is one: with what was gathered of it before
         """
-        self._columns = columns
+        self.layout = layout or Layout(columns)
+        self._keeps = layout is not None
         self._held_back = held_back
         self._out = out
-        given = columns.providers
-        self._row_of = {number: row for row, number in enumerate(given.provider_id)}
-        self._parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
-        self._classes: dict[tuple[int, str], set[str]] = defaultdict(set)
-        kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_located}
-        for number, kind, classes, body in zip(*columns.kinds, strict=True):
-            if kind in kinds:
-                self._parts[self.root_of(number), kind].append((number, body))
-                self._classes[self.root_of(number), kind].update(classes)
+        self._use = _Use(columns)
+        self._since: tuple[_Use, tuple[list[int], set[int]]] | None = None
         self._views: dict[tuple[int, str], LocatedView] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self.layout.parts)
 
     def of_tree(self, root: int, kind: str) -> LocatedView | None:
         """Return the inventory of a resource over the tree of a root, None if it has none.
@@ -185,7 +181,7 @@ class LocatedViews:
         :raises InvalidInventory: if what is kept cannot be gathered
         """
         key = root, kind
-        if key not in self._views and key in self._parts:
+        if key not in self._views and key in self.layout.parts:
             self._views[key] = self.beside(root, kind, {})
         return self._views.get(key)
 
@@ -194,7 +190,7 @@ class LocatedViews:
 
         :param root: the backend's number of the root, as those returned
         """
-        numbers, texts = zip(*self._parts[root, kind], strict=True)
+        numbers, texts = zip(*self.layout.parts[root, kind], strict=True)
         return numbers, texts
 
     def beside(
@@ -214,31 +210,48 @@ class LocatedViews:
             back = Counter(self._held_back)
             back.update(used)
             used = back
-        parts = sorted(self._parts[root, kind], key=lambda part: self._order(part[0]))
-        room: dict[str, int] = {}
-        for number, _ in parts:
-            for name, left in self._rows.left(number, used):
-                room[name] = min(left, room.get(name, left))
-        inventory = resource(kind).from_parts(
-            [
-                self._rows.part(number, body, used, frozenset(out.get(number, ())))
-                for number, body in parts
-            ],
-            room,
-        )
-        if not isinstance(inventory, Located):
-            raise exceptions.InvalidInventory(kind, inventory, "one that has parts (Located)")
-        spots = tuple(self._spot(number) for number, _ in parts)
-        classes = frozenset(self._classes[root, kind])
-        return LocatedView(resource(kind), self._spot(root).name, inventory, spots, classes)
+        spread = self.layout.spread(root, kind)
+        made = self._kept(spread) if self._keeps and not used and not out else None
+        if made is None:
+            every = range(len(spread.spots))
+            parts = [spread.part(place, self._use, used, out) for place in every]
+            made = spread.gathered(parts, spread.room(self._use, used))
+        return LocatedView(spread.resource, spread.host, made, spread.spots, spread.classes)
+
+    def _kept(self, spread: _Spread) -> Located[Amount] | None:
+        """Return an inventory made of the one that was kept last; None where none can be kept.
+
+        What is kept nobody changes: each who asks has a copy.
+        """
+        before, use = spread.kept, self._use
+        made: Located[Amount] | None = None
+        room = spread.room(use, _NO_MORE)
+        if before is None:
+            parts = [spread.part(place, use) for place in range(len(spread.spots))]
+        else:
+            rows, numbers = self._changed_since(before.use)
+            parts = spread.changed_parts(before.parts, rows, numbers, use)
+            made = before.inventory.with_use(before.parts, parts, room)
+        if made is None:
+            made = spread.gathered(parts, room)
+        own = made.with_use(parts, parts, room)
+        if own is not None:
+            spread.kept = _Kept(use, parts, room, made)
+        return own
+
+    def _changed_since(self, before: _Use) -> tuple[list[int], set[int]]:
+        """Return what is used in another way, as :meth:`_Use.since`; asked for each kind."""
+        if self._since is None or self._since[0] is not before:
+            self._since = before, self._use.since(before)
+        return self._since[1]
 
     def root_of(self, number: int) -> int:
         """Return the number of the root of a provider."""
-        return self._columns.providers.root_id[self._row_of[number]]
+        return self.layout.roots[number]
 
     def trees(self, kind: str) -> list[int]:
         """Return the numbers of the roots whose trees have some of a resource."""
-        return [root for root, name in self._parts if name == kind]
+        return [root for root, name in self.layout.parts if name == kind]
 
     def over(self, root: int) -> dict[str, LocatedView]:
         """Return the inventories over the tree of a root, by resource; not those that are none."""
@@ -254,20 +267,7 @@ class LocatedViews:
 
     def kinds(self) -> set[str]:
         """Return the resources that lie over trees here."""
-        return {kind for _, kind in self._parts}
-
-    def _spot(self, number: int) -> Spot:
-        given, row = self._columns.providers, self._row_of[number]
-        return Spot(given.uuid[row], given.name[row], number)
-
-    def _order(self, number: int) -> tuple[int, str]:
-        """Sort names that end in numbers by these: ``numa2`` before ``numa10``."""
-        name = self._columns.providers.name[self._row_of[number]]
-        return len(name), name
-
-    @functools.cached_property
-    def _rows(self) -> PartRows:
-        return PartRows(self._columns, {part for some in self._parts.values() for part, _ in some})
+        return {kind for _, kind in self.layout.parts}
 
 
 def classes_of_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -320,92 +320,391 @@ def located_amounts(amounts: Amounts) -> dict[str, Amount]:
     return {kind.name: amount for kind, amount in amounts.items() if kind.is_located}
 
 
-# --- rows of the providers that keep parts --------------------------------------------------------
+# --- what trees are, and what is used of them -----------------------------------------------------
 #
-# The rows of providers that keep parts of an inventory, by provider.
+# The definition of a tree changes seldom, what is used of it with each claim. So what follows from
+# the definition is made once, a :class:`Layout`, and kept as long as that stands; and a view is
+# made of the one before it: parts of which nothing else is used are taken over.
 
 
-class PartRows:
-    """The rows of the providers that keep parts, and of what these share, by provider."""
+_NO_MORE: Mapping[tuple[int, str], int] = fields.FrozenDict()
+_NONE_OUT: Mapping[int, Collection[str]] = fields.FrozenDict()
 
-    def __init__(self, columns: Columns, keeping: Collection[int]) -> None:
-        self._columns = columns
-        self._shares = places(columns.shares.provider_id, keeping)
-        of = columns.shares.of_id
-        targets = {of[row] for rows in self._shares.values() for row in rows}
-        self._inventories = places(columns.inventories.provider_id, targets.union(keeping))
-        self._units = places(columns.units.provider_id, keeping)
-        self._traits: dict[int, list[str]] = defaultdict(list)
-        for number, trait in zip(*columns.traits, strict=True):
-            if number in keeping:
-                self._traits[number].append(trait)
 
-    def part(
-        self,
-        number: int,
-        body: str,
-        used: Mapping[tuple[int, str], int],
-        out: frozenset[str] = frozenset(),
-    ) -> KeptPart:
-        """Return what a provider keeps of an inventory, with more in use."""
-        left: dict[str, int] = {}
-        for name, room in self.left(number, used):
-            left[name] = min(room, left.get(name, room))
-        return KeptPart(
-            self.records(number, used),
-            body,
-            self.units(number),
-            frozenset(self._traits.get(number, ())),
-            left,
-            out,
+class Layout:
+    """What some trees are, whatever is used of them: good for all columns that define the same.
+
+    What is derived when it is first asked for is the same for everybody, so threads may share it.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        given = columns.providers
+        self.roots: Mapping[int, int] = dict(zip(given.provider_id, given.root_id, strict=True))
+        #: by root and resource: the number of each provider that keeps some, and its description
+        self.parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
+        self._classes: dict[tuple[int, str], set[str]] = defaultdict(set)
+        kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_located}
+        for number, kind, classes, body in zip(*columns.kinds, strict=True):
+            if kind in kinds:
+                self.parts[self.roots[number], kind].append((number, body))
+                self._classes[self.roots[number], kind].update(classes)
+        self._spreads: dict[tuple[int, str], _Spread] = {}
+
+    def defines(self, columns: Columns) -> bool:
+        """Return whether columns say the same of the same trees, but for what is used of them.
+
+        It is compared what they say, so it does not matter what became of the trees meanwhile.
+        """
+        before = self.columns
+        return (
+            _are_equal(before.providers[:6], columns.providers[:6])
+            and _are_equal(before.inventories[:-1], columns.inventories[:-1])
+            and _are_equal(before.kinds, columns.kinds)
+            and _are_equal(before.shares, columns.shares)
+            and _are_equal(before.traits, columns.traits)
         )
 
-    def records(
-        self, number: int, used: Mapping[tuple[int, str], int]
-    ) -> tuple[InventoryRecord, ...]:
-        """Return the figures of a provider, with more in use."""
-        table: Sequence[Sequence[Any]] = self._columns.inventories[1:]
-        found = (
-            InventoryRecord(*[column[row] for column in table])
+    def spread(self, root: int, kind: str) -> _Spread:
+        """Return the parts of a resource over a tree that has some."""
+        key = root, kind
+        found = self._spreads.get(key)
+        if found is None:
+            spots = [self._spot(number) for number, _ in self.parts[key]]
+            # names that end in numbers are sorted by these: ``numa2`` before ``numa10``
+            order = sorted(range(len(spots)), key=lambda at: (len(spots[at].name), spots[at].name))
+            found = self._spreads[key] = _Spread(
+                resource(kind),
+                self.names[root],
+                tuple(spots[at] for at in order),
+                frozenset(self._classes[key]),
+                [self._part(*self.parts[key][at]) for at in order],
+            )
+        return found
+
+    def _spot(self, number: int) -> Spot:
+        given, row = self.columns.providers, self._row_of[number]
+        return Spot(given.uuid[row], given.name[row], number)
+
+    def _part(self, number: int, body: str) -> _DefinedPart:
+        inventories, shares = self.columns.inventories, self.columns.shares
+        table: Sequence[Sequence[Any]] = inventories[1:-1]
+        records = [
+            (row, InventoryRecord(*[column[row] for column in table]))
             for row in self._inventories.get(number, ())
+        ]
+        drawn: list[_Drawn] = []
+        for row in self._shares.get(number, ()):
+            of, of_class = shares.of_id[row], shares.of_class[row]
+            rows = self._inventories.get(of, ())
+            there = next((at for at in rows if inventories.resource_class[at] == of_class), None)
+            capacity = 0 if there is None else inventories.capacity[there]
+            name, factor = shares.resource_class[row], shares.factor[row]
+            drawn.append(_Drawn(name, factor, there, capacity, (of, of_class)))
+        return _DefinedPart(body, records, drawn, frozenset(self._traits.get(number, ())))
+
+    @functools.cached_property
+    def names(self) -> Mapping[int, str]:
+        """The name of each provider, by number."""
+        return dict(
+            zip(self.columns.providers.provider_id, self.columns.providers.name, strict=True)
         )
-        if not used:
-            return tuple(found)
-        return tuple(
-            dataclasses.replace(one, used=one.used + used.get((number, one.resource_class), 0))
-            for one in found
+
+    @functools.cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each provider, by uuid."""
+        return dict(
+            zip(self.columns.providers.uuid, self.columns.providers.provider_id, strict=True)
         )
+
+    @functools.cached_property
+    def generations(self) -> Mapping[int, int]:
+        """The generation of each provider, by number."""
+        given = self.columns.providers
+        return dict(zip(given.provider_id, given.generation, strict=True))
+
+    @functools.cached_property
+    def kept_as(self) -> Mapping[str, Collection[Key]]:
+        """The inventories that the parts of each structured resource are kept as."""
+        given = self.columns.providers
+        uuids = dict(zip(given.provider_id, given.uuid, strict=True))
+        found: dict[str, set[Key]] = defaultdict(set)
+        for number, kind, classes, _ in zip(*self.columns.kinds, strict=True):
+            found[kind].update((uuids[number], name) for name in classes)
+        return found
+
+    @functools.cached_property
+    def _row_of(self) -> dict[int, int]:
+        return {number: row for row, number in enumerate(self.columns.providers.provider_id)}
+
+    @functools.cached_property
+    def _keeping(self) -> set[int]:
+        return {number for some in self.parts.values() for number, _ in some}
+
+    @functools.cached_property
+    def _shares(self) -> dict[int, list[int]]:
+        return places(self.columns.shares.provider_id, self._keeping)
+
+    @functools.cached_property
+    def _inventories(self) -> dict[int, list[int]]:
+        of = self.columns.shares.of_id
+        targets = {of[row] for rows in self._shares.values() for row in rows}
+        return places(self.columns.inventories.provider_id, targets.union(self._keeping))
+
+    @functools.cached_property
+    def _traits(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = defaultdict(list)
+        for number, trait in zip(*self.columns.traits, strict=True):
+            if number in self._keeping:
+                found[number].append(trait)
+        return found
+
+
+def definition_of(columns: Columns) -> Columns:
+    """Return what columns say of the definition alone."""
+    return Columns(
+        columns.providers,
+        columns.inventories,
+        columns.traits,
+        aggregates=columns.aggregates,
+        shares=columns.shares,
+        kinds=columns.kinds,
+    )
+
+
+def _are_equal(these: Sequence[Sequence[Any]], those: Sequence[Sequence[Any]]) -> bool:
+    """Return whether columns are equal; those that are the very same cost nothing."""
+    for one, other in zip(these, those, strict=True):
+        if one is not other and (len(one) != len(other) or list(one) != list(other)):
+            return False
+    return True
+
+
+class _Drawn(NamedTuple):
+    """What a part shares with another inventory."""
+
+    resource_class: str  #: of the part
+    factor: int
+    row: int | None  #: of the other inventory, None if it is not there
+    capacity: int  #: of it
+    of: tuple[int, str]
+
+    def left(self, use: _Use, more: Mapping[tuple[int, str], int]) -> int:
+        """Return how much of the part the other inventory leaves."""
+        used = 0 if self.row is None else use.used[self.row]
+        return (self.capacity - used - more.get(self.of, 0)) // self.factor
+
+
+class _DefinedPart(NamedTuple):
+    """What a provider keeps of a resource, whatever is used of it."""
+
+    body: str
+    records: Sequence[tuple[int, InventoryRecord]]  #: each with its row
+    shares: Sequence[_Drawn]
+    traits: frozenset[str]
+
+
+class _Use:
+    """What is used of some trees at one moment."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.used = columns.inventories.used
+        self._units = columns.units
+
+    @functools.cached_property
+    def _taken(self) -> frozenset[tuple[int, str, str]]:
+        table = self._units
+        return frozenset(zip(table.provider_id, table.unit, table.resource_class, strict=True))
+
+    @functools.cached_property
+    def _rows(self) -> dict[int, list[int]]:
+        return places(self._units.provider_id)
 
     def units(self, number: int) -> dict[str, tuple[str, ...]]:
         """Return the units that are taken of a provider, by class."""
-        table, found = self._columns.units, defaultdict[str, list[str]](list)
-        for row in self._units.get(number, ()):
-            found[table.resource_class[row]].append(table.unit[row])
+        found: dict[str, list[str]] = {}
+        for row in self._rows.get(number, ()):
+            found.setdefault(self._units.resource_class[row], []).append(self._units.unit[row])
         return {name: tuple(units) for name, units in found.items()}
 
-    def left(self, number: int, used: Mapping[tuple[int, str], int]) -> Iterator[tuple[str, int]]:
-        """Yield what each share of a provider leaves of it, by the provider's own class."""
-        table = self._columns.shares
-        for row in self._shares.get(number, ()):
-            of = table.of_id[row], table.of_class[row]
-            free = self._free(*of) - used.get(of, 0)
-            yield table.resource_class[row], free // table.factor[row]
-
-    def _free(self, number: int, name: str) -> int:
-        table = self._columns.inventories
-        for row in self._inventories.get(number, ()):
-            if table.resource_class[row] == name:
-                return table.capacity[row] - table.used[row]
-        return 0
+    def since(self, before: _Use) -> tuple[list[int], set[int]]:
+        """Return the rows of inventories of which something else is used, and the providers of
+        which other units are taken; of trees of the same definition."""
+        pairs = enumerate(zip(before.used, self.used, strict=True))
+        rows = [row for row, (was, now) in pairs if was != now]
+        return rows, {number for number, _, _ in before._taken ^ self._taken}
 
 
-def places(numbers: Iterable[int], wanted: Collection[int]) -> dict[int, list[int]]:
-    """Return the rows of each provider that is wanted."""
+class _Kept(NamedTuple):
+    """A view as it was gathered last; nobody changes the inventory."""
+
+    use: _Use
+    parts: Sequence[KeptPart]
+    room: Mapping[str, int]
+    inventory: Located[Amount]
+
+
+class _Spread:
+    """The parts of one resource over one tree, in order."""
+
+    def __init__(
+        self,
+        kind: Resource,
+        host: str,
+        spots: tuple[Spot, ...],
+        classes: frozenset[str],
+        parts: Sequence[_DefinedPart],
+    ) -> None:
+        self.resource = kind
+        self.host = host
+        self.spots = spots
+        self.classes = classes
+        self.kept: _Kept | None = None
+        self._parts = parts
+        self._draws = list(dict.fromkeys(drawn for part in parts for drawn in part.shares))
+
+    @functools.cached_property
+    def _place_of(self) -> dict[int, int]:
+        """The place of each provider's part."""
+        return {spot.number: place for place, spot in enumerate(self.spots)}
+
+    @functools.cached_property
+    def _place_of_row(self) -> dict[int, int]:
+        """The place of the part that each row of inventories is of."""
+        return {row: at for at, part in enumerate(self._parts) for row, _ in part.records}
+
+    @functools.cached_property
+    def _drawing(self) -> dict[int, list[int]]:
+        """The places of the parts that share with each row of inventories."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for place, part in enumerate(self._parts):
+            for row in {one.row for one in part.shares if one.row is not None}:
+                found[row].append(place)
+        return found
+
+    def changed_parts(
+        self, before: Sequence[KeptPart], rows: Iterable[int], numbers: Iterable[int], use: _Use
+    ) -> list[KeptPart]:
+        """Return the parts that were something, now that something else is used of some.
+
+        :param rows, numbers: see :meth:`_Use.since`
+        """
+        parts = list(before)
+        used = {self._place_of_row[row] for row in rows if row in self._place_of_row}
+        used.update(self._place_of[number] for number in numbers if number in self._place_of)
+        drawing = {place for row in rows for place in self._drawing.get(row, ())}
+        for place in drawing - used:
+            left = self._left(place, use)
+            if left != parts[place].left:
+                parts[place] = dataclasses.replace(parts[place], left=left)
+        for place in used:
+            parts[place] = self.part(place, use)
+        return parts
+
+    def part(
+        self,
+        place: int,
+        use: _Use,
+        more: Mapping[tuple[int, str], int] = _NO_MORE,
+        out: Mapping[int, Collection[str]] = _NONE_OUT,
+    ) -> KeptPart:
+        """Return what a provider keeps of it.
+
+        :param more: how much more is used, by the provider's number and class
+        :param out: units that are not given, by the provider's number
+        """
+        number, defined = self.spots[place].number, self._parts[place]
+        records = [
+            one.using(use.used[row] + more.get((number, one.resource_class), 0))
+            for row, one in defined.records
+        ]
+        return KeptPart(
+            tuple(records),
+            defined.body,
+            use.units(number),
+            defined.traits,
+            self._left(place, use, more),
+            frozenset(out.get(number, ())),
+        )
+
+    def _left(
+        self, place: int, use: _Use, more: Mapping[tuple[int, str], int] = _NO_MORE
+    ) -> dict[str, int]:
+        """Return what its shares leave of a part, by class."""
+        left: dict[str, int] = {}
+        for drawn in self._parts[place].shares:
+            name, room = drawn.resource_class, drawn.left(use, more)
+            left[name] = min(room, left.get(name, room))
+        return left
+
+    def room(self, use: _Use, more: Mapping[tuple[int, str], int]) -> dict[str, int]:
+        """Return what the providers have left that the parts share with, by class of the parts."""
+        found: dict[str, int] = {}
+        for drawn in self._draws:
+            left = drawn.left(use, more)
+            found[drawn.resource_class] = min(left, found.get(drawn.resource_class, left))
+        return found
+
+    def gathered(self, parts: Sequence[KeptPart], room: Mapping[str, int]) -> Located[Amount]:
+        """Return the inventory over parts.
+
+        :raises InvalidInventory: if they cannot be gathered
+        """
+        inventory = self.resource.from_parts(parts, room)
+        if not isinstance(inventory, Located):
+            name = self.resource.name
+            raise exceptions.InvalidInventory(name, inventory, "one that has parts (Located)")
+        return inventory
+
+
+def places(numbers: Iterable[int], wanted: Collection[int] | None = None) -> dict[int, list[int]]:
+    """Return the rows of each provider that is wanted; None is all."""
     found: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(numbers):
-        if number in wanted:
+        if wanted is None or number in wanted:
             found[number].append(row)
     return found
+
+
+class KeptLayouts:
+    """The layouts of the trees that were looked at last, each good as long as its definition is.
+
+    Threads may share it: what is in it does not change, and is put in and taken out whole.
+    """
+
+    #: of so many providers together; a tree of a host takes some 2 KB for each
+    MOST = 8192
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._count = 0
+
+    def columns(self, keys: Iterable[str]) -> Columns | None:
+        """Return how some trees were when they were looked at last, None if nobody knows.
+
+        :param keys: uuids of their roots
+        """
+        found = self._layouts.get(tuple(sorted(keys)))
+        return None if found is None else found.columns
+
+    def views(
+        self,
+        columns: Columns,
+        held_back: Mapping[tuple[int, str], int] = fields.FrozenDict(),
+        out: Mapping[int, Collection[str]] = fields.FrozenDict(),
+    ) -> LocatedViews:
+        """Return the views over the trees of some columns, as :class:`LocatedViews` makes them."""
+        given = columns.providers
+        pairs = zip(given.uuid, given.parent_id, strict=True)
+        key = tuple(sorted([uuid for uuid, parent in pairs if parent is None]))
+        layout = self._layouts.get(key)
+        if layout is None or not layout.defines(columns):
+            if layout is None:
+                self._count += len(given.uuid)
+            if self._count > self.MOST:
+                self._layouts, self._count = {}, len(given.uuid)
+            layout = self._layouts[key] = Layout(definition_of(columns))
+        return LocatedViews(columns, held_back, out, layout)
 
 
 # --- several amounts at once ----------------------------------------------------------------------

@@ -17,7 +17,7 @@ import abc
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from resource_objects import fields
 from resource_objects.exceptions import (
@@ -38,7 +38,7 @@ from resource_objects.resources.context import (
     Context,
 )
 from resource_objects.resources.integer import IntegerAmount, IntegerInventory
-from resource_objects.resources.records import AmountRecord, InventoryPart
+from resource_objects.resources.records import AmountRecord, InventoryPart, KeptPart
 
 # A kind of these is an inventory too, which type checkers may rely on. At run time they are bases
 # beside Inventory and not below it, so that no kind is deeper than any other.
@@ -201,6 +201,20 @@ class Located(_Kind, Generic[_A]):
 
         What has a name (a dedicated CPU, a device) has a record of its own, which names it.
         """
+
+    def with_use(
+        self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
+    ) -> Self | None:
+        """Return an inventory of its own over the same parts, of which something else is used.
+
+        What :meth:`~.abstract.Resource.from_parts` makes of them, at the cost of those that differ.
+        None: it is to be made so. This one must be as it was made, and does not change.
+
+        :param before: what it was made of
+        :param parts: the same, and where nothing else is used the very same
+        :param room: what the host as a whole has left of the classes that parts share with it
+        """
+        return None
 
     def units(self, resource_class: str) -> frozenset[str] | None:
         """Return the names of the units there are of a class it is kept as; None if any will do."""

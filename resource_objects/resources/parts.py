@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from resource_objects import exceptions, ratio
@@ -52,6 +52,25 @@ def reading(what: str, description: str | None) -> Iterator[Any]:
 def units_taken(parts: Iterable[KeptPart]) -> frozenset[str]:
     """Return the units that somebody has, of whichever part they were when they were taken."""
     return frozenset(unit for part in parts for units in part.units.values() for unit in units)
+
+
+def used_otherwise(
+    before: Sequence[KeptPart], parts: Sequence[KeptPart]
+) -> tuple[list[int], frozenset[str]]:
+    """Return the places of the parts of which something else is used, and units that somebody may
+    have taken or given back.
+
+    >>> one, two = KeptPart((), None), KeptPart((), None, {"LAMP": ("lamp4",)})
+    >>> used_otherwise([one, one], [one, two])
+    ([1], frozenset({'lamp4'}))
+    """
+    changed = [
+        place
+        for place, (was, now) in enumerate(zip(before, parts, strict=True))
+        if was is not now and not (was.records is now.records and was.units is now.units)
+    ]
+    had = units_taken(before[place] for place in changed)
+    return changed, had ^ units_taken(parts[place] for place in changed)
 
 
 def allocations_of(

@@ -24,7 +24,12 @@ from resource_objects.resources.numa.host import (
     facts_of,
     usage_of,
 )
-from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
+from resource_objects.resources.records import (
+    AmountRecord,
+    InventoryPart,
+    InventoryRecord,
+    KeptPart,
+)
 
 _ONE: Final = Decimal(1)
 
@@ -286,6 +291,17 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
     ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each cell: the cell's place, and records."""
         return storage.to_allocations(self._working, given(assigned))
+
+    def with_use(
+        self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
+    ) -> NUMATopologyInventory:
+        """Return the inventory over the same cells, of which something else is used."""
+        usage, working = list(self.usage), list(self._working)
+        for number, used in storage.usage_changed(self.cells, before, parts):
+            usage[number], working[number] = used, cell_of(working[number].facts, used)
+        found = self._copied(usage=tuple(usage), room=fields.FrozenDict(room))
+        found._made = working
+        return found
 
     def part_ids(self) -> tuple[int, ...]:
         """Return the ids of the cells."""

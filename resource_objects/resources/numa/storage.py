@@ -47,7 +47,13 @@ from resource_objects.resources.numa.host import (
     size_of_pages,
 )
 from resource_objects.resources.numa.usage import CellUse, parts_of
-from resource_objects.resources.parts import allocations_of, part_record, reading, units_taken
+from resource_objects.resources.parts import (
+    allocations_of,
+    part_record,
+    reading,
+    units_taken,
+    used_otherwise,
+)
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
 VCPU, PCPU, MEMORY_MB = "VCPU", "PCPU", "MEMORY_MB"
@@ -65,6 +71,7 @@ def unit_of(cpu: int) -> str:
     return f"cpu{cpu}"
 
 
+@functools.lru_cache(maxsize=4096)
 def cpu_of(unit: str) -> int | None:
     """Return the CPU of a unit, None if it is no CPU."""
     found = _UNIT.match(unit)
@@ -183,6 +190,21 @@ class GatheredCells(NamedTuple):
     usage: Sequence[CellUsage]
     cpu_ratio: Decimal
     memory_ratio: Decimal
+
+
+def usage_changed(
+    cells: Sequence[HostCell], before: Sequence[KeptPart], parts: Sequence[KeptPart]
+) -> Iterator[tuple[int, CellUsage]]:
+    """Yield what is used of each cell where it is something else now, by place."""
+    changed, units = used_otherwise(before, parts)
+    moved = set(map(cpu_of, units))
+    places = {n for n, cell in enumerate(cells) if moved and not moved.isdisjoint(cell.dedicated)}
+    places.update(changed)
+    taken = set(map(cpu_of, units_taken(parts))) if places else set[int | None]()
+    for place in sorted(places):
+        part = parts[place]
+        records = {record.resource_class: record for record in part.records}
+        yield place, _usage(cells[place], records, part.units.get(PCPU, ()), taken)
 
 
 def from_parts(parts: Sequence[KeptPart]) -> GatheredCells:

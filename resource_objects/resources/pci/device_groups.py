@@ -8,6 +8,7 @@ that are alike: taking the one takes the others away (Nova's states; see :meth:`
 from __future__ import annotations
 
 import bisect
+import copy
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -76,16 +77,17 @@ class DeviceGroups:
     def serving(self, request: DeviceRequest, provider: str | None = None) -> tuple[int, ...]:
         """Return the groups of which a request may have some, be they free or not."""
         key = request.specs, provider
-        if key not in self._served:
-            self._served[key] = tuple(
+        found = self._served.get(key)
+        if found is None:
+            if len(self._served) >= _REMEMBERED:  # not one by one: other threads may have the same
+                self._served = {}
+            found = self._served[key] = tuple(
                 number
                 for number, group in enumerate(self.groups)
                 if (provider is None or group.provider == provider)
                 and any(spec.matches(group.kind) for spec in request.specs)
             )
-            if len(self._served) > _REMEMBERED:
-                self._served.pop(next(iter(self._served)))
-        return self._served[key]
+        return found
 
 
 #: How many different requests a shelf remembers the groups of.
@@ -187,6 +189,16 @@ class Devices(DeviceGroups):
         """Return the functions that are split off a device, by address."""
         return tuple(sorted(self.split.get(address, ())))
 
+    def with_uses(self, uses: Mapping[str, DeviceUse | None]) -> Devices:
+        """Return a shelf of the same devices of which something else is taken.
+
+        Cost: that of what changes; the groups, and which serve what, are those of this shelf.
+        """
+        found = copy.copy(self)
+        found.uses, found.free = dict(self.uses), list(self.free)
+        found.put({name: use for name, use in uses.items() if use != self.uses.get(name)})
+        return found
+
     def put(self, uses: Mapping[str, DeviceUse | None]) -> None:
         """Change what is taken, None for nothing; those that are related change with it."""
         touched: set[str] = set()
@@ -209,13 +221,14 @@ class Devices(DeviceGroups):
             yield device.parent
 
     def _refresh(self, address: str) -> None:
-        free: Any = self.free[self.group_of[address]]
+        group = self.group_of[address]
+        free = self.free[group]  # another shelf may have the same: it is not changed in place
         place = bisect.bisect_left(free, address)
         was_free = place < len(free) and free[place] == address
         if was_free and not self.is_free(address):
-            del free[place]
+            self.free[group] = [*free[:place], *free[place + 1 :]]
         elif not was_free and self.is_free(address):
-            free.insert(place, address)
+            self.free[group] = [*free[:place], address, *free[place:]]
 
 
 class PooledGroups(DeviceGroups):

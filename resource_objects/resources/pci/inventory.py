@@ -45,7 +45,12 @@ from resource_objects.resources.pci.fit import (
 )
 from resource_objects.resources.pci.storage import PoolComparison
 from resource_objects.resources.pci.usage import Renewed
-from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
+from resource_objects.resources.records import (
+    AmountRecord,
+    InventoryPart,
+    InventoryRecord,
+    KeptPart,
+)
 
 
 @base.register
@@ -394,6 +399,19 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             )
             for one in storage.split_parts(self.devices, self.usage)
         )
+
+    def with_use(
+        self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
+    ) -> PCIInventory | None:
+        """Return the inventory over the same devices, of which others are taken; None if it is not
+        the devices of the changed parts alone of which that is told."""
+        changed = storage.usage_changed(before, parts)
+        if changed is None:
+            return None
+        shelf = self._known.with_uses(changed)
+        found = self._copied(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
+        found._made = shelf
+        return found
 
     def part_ids(self) -> tuple[int, ...]:
         """Return numbers of the parts, in their order."""

@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources.context import ChosenCells
-from resource_objects.resources.parts import allocations_of, part_record, reading, units_taken
+from resource_objects.resources.parts import (
+    allocations_of,
+    part_record,
+    reading,
+    units_taken,
+    used_otherwise,
+)
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
     ALLOCATED,
@@ -40,6 +46,7 @@ from resource_objects.resources.pci.fit import (
     lay,
     with_devices,
 )
+from resource_objects.resources.pci.usage import check_devices
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
 #: Why a device that is here is not given out: it is gone, or another by now; or it is spent.
@@ -216,6 +223,29 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
         devices += _with_traits(own, part.traits)
         usage += _usage(part, own, dict(withheld), taken).values()
     return GatheredDevices(devices, usage)
+
+
+def usage_changed(
+    before: Sequence[KeptPart], parts: Sequence[KeptPart]
+) -> dict[str, DeviceUse | None] | None:
+    """Return what is used of each device of the parts that changed, None for nothing.
+
+    None in all if a unit was taken, or given back, that is no device of these parts: it may be one
+    of another.
+    """
+    changed, units = used_otherwise(before, parts)
+    found: dict[str, DeviceUse | None] = {}
+    taken = units_taken(parts) if changed else frozenset[str]()
+    there: set[str | None] = set()
+    for place in changed:
+        part = parts[place]
+        own, withheld = _devices(part.description)
+        uses = _usage(part, own, dict(withheld), taken)
+        for device in own:
+            found[device.address] = uses.get(device.address)
+            there.update((device.address, device.parent))
+        check_devices(own, tuple(uses.values()), ())
+    return found if units <= there else None
 
 
 def _is_idle(part: KeptPart, device: Device, taken: Collection[str]) -> bool:
