@@ -403,8 +403,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def with_use(
         self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
     ) -> PCIInventory | None:
-        """Return the inventory over the same devices, of which others are taken; None if it is not
-        the devices of the changed parts alone of which that is told."""
+        """Return the inventory over the same devices, of which others are taken; None if that is
+        not about the devices of the changed parts alone, or they do not go together any more."""
         changed = storage.usage_changed(before, parts)
         if changed is None:
             return None

@@ -230,8 +230,8 @@ def usage_changed(
 ) -> dict[str, DeviceUse | None] | None:
     """Return what is used of each device of the parts that changed, None for nothing.
 
-    None in all if a unit was taken, or given back, that is no device of these parts: it may be one
-    of another.
+    None in all if they do not go together any more; or if a unit was taken, or given back, that is
+    no device of these parts: it may be one of another.
     """
     changed, units = used_otherwise(before, parts)
     found: dict[str, DeviceUse | None] = {}
@@ -244,7 +244,10 @@ def usage_changed(
         for device in own:
             found[device.address] = uses.get(device.address)
             there.update((device.address, device.parent))
-        check_devices(own, tuple(uses.values()), ())
+        try:
+            check_devices(own, tuple(uses.values()), ())
+        except exceptions.InvalidInput:
+            return None
     return found if units <= there else None
 
 
