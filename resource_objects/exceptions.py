@@ -384,6 +384,7 @@ class Rule(enum.StrEnum):
     NO_PLACE = "no_place"  #: nothing of what is asked is kept at a place of the level (bound: 0)
     NEAR_AT_ONCE = "near_at_once"  #: each is given by some place, none gives all (bound: 0)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
+    FILTER = "filter"  #: a scheduler's filter refuses the host (bound: what it compares with)
 
 
 class DisabledFacts(Protocol):
@@ -426,7 +427,8 @@ class Reason:
     group of the request that it is about, or several, with commas between. ``disabled`` says why
     ``where``, or ``unit`` of it, is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for
     :attr:`Rule.NOT_WHOLE` who has how much of which device, as ``(consumer, provider, parts, of how
-    many)``, and ``holders`` who has whole ones.
+    many)``, and ``holders`` who has whole ones. ``filter`` is the scheduler's filter that refuses,
+    for :attr:`Rule.FILTER`; ``unit`` then says why in words.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -447,6 +449,7 @@ class Reason:
     group: str | None = None
     disabled: DisabledFacts | None = None
     parts: tuple[tuple[str, str, int, int], ...] = ()
+    filter: str | None = None
 
     @property
     def free(self) -> int:
@@ -459,6 +462,8 @@ class Reason:
         del found["disabled"]
         if self.rule is not Rule.NOT_WHOLE:
             del found["parts"]
+        if self.rule is not Rule.FILTER:
+            del found["filter"]
         if self.disabled is not None:
             found["disabled"] = self.disabled.to_dict()
         return found | {"rule": self.rule.value, "text": str(self)}
@@ -526,6 +531,7 @@ _OF_NO_CLASS = frozenset(
         Rule.GROUPS,
         Rule.NO_PLACE,
         Rule.NEAR_AT_ONCE,
+        Rule.FILTER,
     }
 )
 
@@ -580,6 +586,7 @@ _FINDINGS = {
     Rule.NEAR_AT_ONCE: "asked {reason.requested} {reason.unit} for all of it, "
     "none gives all at once",
     Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",
+    Rule.FILTER: "{reason.unit} ({reason.filter})",
 }
 
 

@@ -27,7 +27,7 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
 from resource_objects.providers.located import classes_of_units
-from resource_objects.providers.orders import ConsumerRecord, Key, Use
+from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.providers.row_diff import holdings, kept_definitions
@@ -345,6 +345,32 @@ def with_taken(columns: Columns, deltas: Iterable[Use], consumer: str = "") -> C
             more += [(number, unit, delta.resource_class, consumer) for unit in delta.units]
     units = [*zip(*columns.units, strict=True), *more]
     return dataclasses.replace(_recounted(columns, counts), units=_table(UnitColumns, units))
+
+
+def after(columns: Columns, changes: Iterable[Change]) -> Columns:
+    """Return columns after changes of what consumers hold, as far as they are of providers in them.
+
+    Cost: linear in the rows.
+    """
+    numbers = dict(zip(columns.providers.uuid, columns.providers.provider_id, strict=True))
+    counts: dict[_Place, int] = defaultdict(int)
+    given: set[tuple[int, str]] = set()
+    taken: list[tuple[int, str, str, str]] = []
+    held = {row[:3]: row[3] for row in zip(*columns.allocations, strict=True)}
+    for one in changes:
+        (uuid, name), who = one.key, one.consumer
+        if uuid in numbers:
+            number = numbers[uuid]
+            counts[number, name] += one.after - one.before
+            held[number, name, who] = one.after
+            given.update((number, unit) for unit in one.given)
+            taken += [(number, unit, name, who) for unit in one.taken]
+    units = [row for row in zip(*columns.units, strict=True) if row[:2] not in given]
+    return dataclasses.replace(
+        _recounted(columns, counts),
+        units=_table(UnitColumns, [*units, *taken]),
+        allocations=_table(AllocationColumns, [(*key, n) for key, n in held.items() if n]),
+    )
 
 
 def without_consumers(columns: Columns, *consumers: str) -> Columns:

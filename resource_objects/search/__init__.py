@@ -10,6 +10,7 @@
 ``views``           inventories that lie over trees, such as NUMA topologies
 ``host_usage``      who has what, host by host: what people look at
 ``equivalence``     providers that are equal, of which one is considered
+``scenario``        Scenario: a fork of a snapshot, in which one may try things
 ``limits``          a fleet under totals that a scheduler sets for one claim
 ``places``          the places of a level, such as NUMA cells: what is near what
 ``fleet_build``     how the arrays are made from columns
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
     from resource_objects.search.host_usage import HostUsage as HostUsage
     from resource_objects.search.order import Order as Order
+    from resource_objects.search.scenario import Scenario as Scenario
     from resource_objects.search.snapshot import Snapshot as Snapshot
 
 _HOME = {
@@ -49,10 +51,11 @@ _HOME = {
     "Explanation": "explain",
     "HostUsage": "host_usage",
     "Order": "order",
+    "Scenario": "scenario",
     "Snapshot": "snapshot",
 }
 
-__all__ = ["Candidate", "Candidates", "Explanation", "HostUsage", "Order", "Snapshot"]
+__all__ = ["Candidate", "Candidates", "Explanation", "HostUsage", "Order", "Scenario", "Snapshot"]
 
 
 def __getattr__(name: str) -> Any:

@@ -137,7 +137,7 @@ def _label(reason: Reason) -> str:
         case Rule.TRAIT_FORBIDDEN:
             return f"{reason.resource} without {reason.trait}"
     if reason.resource is None:  # about the host, or about groups as a whole
-        return " ".join(filter(None, [reason.rule.value, reason.trait]))
+        return " ".join(filter(None, [reason.rule.value, reason.filter or reason.trait]))
     return reason.resource
 
 

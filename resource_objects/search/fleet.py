@@ -21,9 +21,11 @@ import os_traits
 
 from resource_objects import clock, exceptions
 from resource_objects.exceptions import Rule
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import largest
 from resource_objects.providers.disabled import TRAIT, Disabled
+from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,
     Integers,
@@ -59,6 +61,9 @@ class ClassRows:
     is_below: Booleans  #: of a provider below the root
     is_single: Booleans  #: of a provider below the root that has one unit, or devices
     is_part: Booleans  #: a part of what another of its tree has: the kind alone gives it here
+    total: Integers
+    reserved: Integers
+    ratio: Integers  #: allocation ratio, in millionths
     first: int = 0  #: number of the first of them
 
     def of_tree(self, tree: int) -> slice:
@@ -285,6 +290,30 @@ class Fleet:
         found = at < len(rows.provider) and rows.provider[at] == provider
         return rows.first + at if found else None
 
+    def record(self, inventory: int) -> InventoryRecord:
+        """Return the figures of an inventory as they are kept."""
+        rows = self.inventories
+        most = int(rows.max_unit[inventory])
+        return InventoryRecord(
+            self.class_of(inventory),
+            int(rows.total[inventory]),
+            int(rows.reserved[inventory]),
+            int(rows.min_unit[inventory]),
+            None if most == MAX_AMOUNT else most,
+            int(rows.step_size[inventory]),
+            int(rows.ratio[inventory]),
+            int(rows.capacity[inventory]),
+            int(rows.used[inventory]),
+        )
+
+    @functools.cached_property
+    def places_of_holders(self) -> Mapping[str, tuple[int, ...]]:
+        """The places of the providers of which each consumer holds some. Cost: linear, once."""
+        found: dict[str, dict[int, None]] = {}
+        for place, row in self.allocations.all():
+            found.setdefault(row[1], {})[place] = None
+        return {consumer: tuple(places) for consumer, places in found.items()}
+
     def left(self, inventory: int) -> int:
         """Return what is left of an inventory itself, whatever is left elsewhere."""
         rows = self.inventories
@@ -444,7 +473,12 @@ def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
     return until, found
 
 
-NO_ROWS = ClassRows(*[frozen(integers(()))] * 10, *[frozen(np.zeros(0, dtype=np.bool_))] * 3)
+_NO_FIGURES: Integers = frozen(integers(()))
+_NO_FLAGS: Booleans = frozen(np.zeros(0, dtype=np.bool_))
+_NO_COLUMNS: dict[str, Any] = {
+    one: _NO_FLAGS if one.startswith("is_") else _NO_FIGURES for one in CLASS_COLUMNS
+}
+NO_ROWS = ClassRows(**_NO_COLUMNS)
 
 
 # --- members ------------------------------------------------------------------------------------

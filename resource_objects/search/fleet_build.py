@@ -274,6 +274,9 @@ def _rows(
         is_below,
         is_below & (devices | ((integers(given.total)[order] == 1) & ~kept)),
         is_part,
+        integers(given.total)[order],
+        integers(given.reserved)[order],
+        integers(given.ratio_millionths)[order],
     ]
     return ClassRows(*map(frozen, arrays))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,16 @@ from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import TreeDemand, bits
+from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 
 #: The orders there are.
 ORDERS = ("name", "pack", "spread", "random")
+#: How full something is: from 0 to 1, more where there is less than asked for.
+Fullness = npt.NDArray[np.float64]
+#: What each of some hosts is worth to who places a request, as a scheduler's weighers say it.
+Weigh: TypeAlias = "Callable[[Fleet, Request, Integers], Fullness]"
 #: How many of the best are shuffled where a seed is given and nothing else is said.
 AMONG = 10
 #: The greatest weight and worth: sums of these are exact enough, and never too large.
@@ -41,6 +46,8 @@ class Order:
         are not asked for count too if they are named
     :param preferred: by trait, how much it is worth that the host has a provider with it: hosts are
         first in the order of these sums, then in that of ``by``; below 0 it is unwelcome
+    :param weigh: what hosts are worth besides, by their trees: who is worth more comes first,
+        after what is preferred and before what ``by`` says
     :param among: with a seed, so many of the best are shuffled, then the next so many, so that
         many who ask at once do not all take the same host
 
@@ -57,6 +64,7 @@ class Order:
     weights: Mapping[str, float] = FrozenDict()
     preferred: Mapping[str, float] = FrozenDict()
     among: int | None = None
+    weigh: Weigh | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.by not in ORDERS:
@@ -80,7 +88,7 @@ class Order:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the order of names."""
+        """Whether it is the order of names, and who of a host comes first that of its tree."""
         return self.by == "name" and not self.preferred
 
     def block(self, seed: int | None) -> int:
@@ -125,6 +133,8 @@ class Options:
     budget: int
     #: the most that may be used of some inventories in all, by the uuids of their providers
     limits: Totals = UNLIMITED
+    #: what else hosts have to meet, in the order in which it is told
+    filters: tuple[LaysFilter, ...] = ()
 
     def within(self, limits: Totals) -> Options:
         """Return how the same is searched under limits besides."""
@@ -149,10 +159,6 @@ class Options:
 # The order in which trees are looked at, and who of a tree comes first, by figures of a fleet.
 
 
-#: How full something is: from 0 to 1, more where there is less than asked for.
-Fullness = npt.NDArray[np.float64]
-
-
 class Preference:
     """An order, with a seed, over a fleet and for a request."""
 
@@ -165,12 +171,12 @@ class Preference:
 
     @property
     def is_plain(self) -> bool:
-        """Whether who stands first comes first."""
+        """Whether who of a host stands first comes first."""
         return self._order.is_plain and self._seed is None
 
     def trees(self, possible: Integers) -> list[int]:
         """Return trees in the order in which they are looked at. Cost: a pass over the fleet."""
-        if self.is_plain or not len(possible):
+        if (self.is_plain and self._order.weigh is None) or not len(possible):
             return possible.tolist()  # type: ignore[no-any-return]
         rng = np.random.default_rng(self._seed or 0)
         keys: list[Any] = [possible]
@@ -178,6 +184,8 @@ class Preference:
             keys.append(rng.random(len(possible)))
         elif self._order.by != "name":
             keys.append(self.sign * self._fullness()[possible])
+        if self._order.weigh is not None:
+            keys.append(-self._order.weigh(self._fleet, self._request, possible))
         if self._worth is not None:
             keys.append(-self._worth_of_trees()[possible])
         ordered = possible[np.lexsort(keys)]

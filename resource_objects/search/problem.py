@@ -34,7 +34,9 @@ from resource_objects.search.conditions.amounts import (
 )
 from resource_objects.search.conditions.base import (
     Condition,
+    HostFilter,
     Laying,
+    LaysFilter,
     Qualification,
     Qualifications,
     Semantics,
@@ -85,6 +87,7 @@ class Problem:
     is_told: Booleans  #: by tree: is explained if it is not found
     has_own: Booleans  #: by tree: keeps something of what is asked
     near: Near | None = None  #: the level of which few places are to give all of it
+    filters: tuple[HostFilter, ...] = ()  #: those of the conditions on hosts that others brought
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -124,9 +127,10 @@ def _can_groups(named: Named, tree: int, options: Sequence[Sequence[int]] | None
         return True
 
 
-def lay(request: Request, fleet: Fleet) -> Problem:
+def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> Problem:
     """Return a request laid over a fleet. Cost: one pass per class and condition, vectorised.
 
+    :param filters: what else hosts have to meet
     :raises WrongAmountKind: for an amount that is not kept as counts
     :raises InvalidRequest: if a count does not agree with what locates it, or an affinity means
         nothing because no host cells are asked for
@@ -163,6 +167,8 @@ def lay(request: Request, fleet: Fleet) -> Problem:
             *laying.of_host(group),
         )
     ]
+    brought = tuple(one(fleet, request) for one in filters)
+    of_host += brought
     having = [one.rows.tree for one in demands] + [one.demand.parts.tree for one in where]
     having += [rows.tree for kind in named.kinds for rows, _ in kind.classes]
     having += [fleet.tree[kind.own] for kind in named.kinds if not kind.classes]
@@ -210,6 +216,7 @@ def lay(request: Request, fleet: Fleet) -> Problem:
         is_told,
         has_own,
         near,
+        brought,
     )
 
 
@@ -494,13 +501,17 @@ def possible(problem: Problem) -> Integers:
     passing = problem.is_host.copy()
     near = problem.near
     if near is not None and near.is_required:
-        return np.flatnonzero(passing & near.mask())
-    for condition in problem.conditions:
-        if np.count_nonzero(passing):  # which costs a tenth of any(), and is asked often
-            passing &= condition.mask()
-    if near is not None:
-        passing |= problem.is_host & near.mask()
-    return np.flatnonzero(passing)
+        passing &= near.mask()
+    else:
+        for condition in problem.conditions:
+            if np.count_nonzero(passing):  # which costs a tenth of any(), and is asked often
+                passing &= condition.mask()
+        if near is not None:
+            passing |= problem.is_host & near.mask()
+    found = np.flatnonzero(passing)
+    for one in problem.filters:
+        found = found[one.among(found)]
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 A claim changes what is used of a few inventories, and the feed says how much. So of a snapshot that
 is one claim old nearly everything can stay, and no tree is read: the changes are put into copies of
-three columns (:func:`used_since`). What lies over a tree, cells and devices, is read with its
+three columns (:func:`.used_since`). What lies over a tree, cells and devices, is read with its
 tree; its figures go the same way (:func:`patched`). Where a definition changed, the trees are taken
 out of every array and put in anew (:func:`replaced`). All give exactly what reading everything
 gives, and none touches the old snapshot, which others may be searching.
@@ -46,6 +46,7 @@ from resource_objects.search.fleet import (
     with_figures,
 )
 from resource_objects.search.holders import Row, Rows, by_provider
+from resource_objects.search.scenario import used_since
 from resource_objects.search.snapshot import Refresh, Snapshot
 
 _D = TypeVar("_D")
@@ -190,6 +191,7 @@ _FIGURES = ("used", "free", "high")
 _RULES = (
     *("capacity", "min_unit", "max_unit", "step_size", "low"),
     *("is_below", "is_single", "is_part"),
+    *("total", "reserved", "ratio"),
 )
 
 
@@ -214,39 +216,6 @@ def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
         views=old.views.changed(new.views, trees.tolist()),
         disabled=_moved(old.disabled, {}, new.disabled, places),
         disabled_units=_moved(old.disabled_units, {}, new.disabled_units, places),
-    )
-
-
-def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
-    """Return a fleet after changes of what is used, each with its inventory and provider.
-
-    What an inventory shares is used with it. Cost: three copies of a column of all inventories.
-    """
-    inventories, shares = old.inventories, old.shares
-    used = inventories.used.copy()
-    touched: set[int] = set()
-    at: dict[int, tuple[Change, ...]] = {}
-    for entry, place, use in uses:
-        net = use.after - use.before
-        for number, factor in ((entry, 1), *shares.of(entry)):
-            used[number] += net * factor
-            touched.add(number)
-        at[place] = (*at.get(place, ()), use)
-    touched.update([source for number in touched for source, _ in shares.into(number)])
-    numbers = integers(sorted(touched))
-    free, high = inventories.free.copy(), inventories.high.copy()
-    free[numbers] = shares.left_of(numbers, inventories.capacity, used)
-    step = inventories.step_size[numbers]
-    high[numbers] = np.minimum(free[numbers], inventories.max_unit[numbers]) // step * step
-    inventories = dataclasses.replace(
-        inventories, used=frozen(used), free=frozen(free), high=frozen(high)
-    )
-    taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
-    return with_figures(
-        old,
-        inventories,
-        allocations=old.allocations.after(at),
-        units=old.units.after(taken),
     )
 
 

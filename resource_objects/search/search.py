@@ -48,7 +48,7 @@ def search(
     the decision is easy; never more than ``budget`` steps.
     """
     within = limits.under(fleet, options.limits) if options.limits else fleet
-    run = _Run(lay(request, within), options)
+    run = _Run(lay(request, within, options.filters), options)
     return Candidates(
         run.hits(),
         request,

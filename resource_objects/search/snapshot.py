@@ -19,11 +19,12 @@ from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
-from resource_objects.search.conditions.base import semantics_of
+from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.limits import uuids_in
 from resource_objects.search.order import Options, Order, check_seed
+from resource_objects.search.scenario import Scenario
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
 DEFAULT_LIMIT = 10
@@ -121,6 +122,7 @@ class Snapshot:
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
         limits: given.Limited = None,
+        filters: Iterable[LaysFilter] = (),
     ) -> Candidates:
         """Return who could hold a request.
 
@@ -180,6 +182,8 @@ class Snapshot:
             candidate of each host one for each part of a candidate
         :param limits: ``{provider: limits}``, as for ``ledger.claim``: where more than that would
             be used in all, nothing is found. Who claims what was found claims under them, too
+        :param filters: what else hosts have to meet, as a scheduler brings it; who searches again
+            after a lost race searches with them too
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
         :raises ProviderNotFound: for a request in the tree of a provider that is not there, or
             limits of one
@@ -192,12 +196,43 @@ class Snapshot:
             check_seed(seed),
             _check("budget", budget),
             given.of_uuids(given.limits(limits), partial(uuids_in, self._fleet)),
+            tuple(filters),
         )
         return search.search(self._fleet.in_force(), wanted, options, at=self.at)
 
     def searched(self, request: Request, options: Options) -> Candidates:
         """Return who could hold a request, searched as another search was."""
         return search.search(self._fleet.in_force(), request, options, at=self.at)
+
+    def fork(self) -> Scenario[Self]:
+        """Return a scenario that begins as this snapshot: in it one may try things.
+
+        Nothing is copied before something is tried, and the snapshot stays as it is.
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     snapshot = ledger.snapshot()
+        >>> scenario = snapshot.fork()
+        >>> print(*scenario.claim("job-1", scenario.candidates("VCPU=6")))
+        VCPU=6 of host0
+        >>> print(scenario.candidates("VCPU=6").explain())
+        host0: VCPU asked 6, free 2 of 8 (job-1 holds 6)
+        >>> bool(snapshot.candidates("VCPU=6"))
+        True
+        """
+        return Scenario(self._fleet, self._like)
+
+    def _like(self, fleet: Fleet) -> Self:
+        """Return a snapshot of the same moment with other figures."""
+        found = object.__new__(type(self))
+        found._set(fleet, self.at, self.cursor, self.refreshed)
+        return found
+
+    @property
+    def fleet(self) -> Fleet:
+        """The picture as arrays, as it is in force now: for who builds on the search."""
+        return self._fleet.in_force()
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search.arrays import Booleans
+from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import ClassRows, Fleet
 
 
@@ -167,6 +167,20 @@ class Condition(Protocol):
 
         A condition on several things at once says nothing of what failed by itself already.
         """
+
+
+class HostFilter(Condition, Protocol):
+    """A condition that others bring, such as a scheduler's filter.
+
+    What it would have to ask host by host it says of those alone that everything else leaves.
+    """
+
+    def among(self, trees: Integers) -> Booleans:
+        """Return which of some hosts meet it: exactly, parallel to these."""
+
+
+#: Lays a condition that others bring over a fleet, for a request: once for each search.
+LaysFilter: TypeAlias = Callable[[Fleet, Request], HostFilter]
 
 
 # --- who gives ----------------------------------------------------------------------------------
