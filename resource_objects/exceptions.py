@@ -662,6 +662,26 @@ class HostRefused(CapacityException):
         return f"{self.host} refuses {self.consumer}{f': {why}' if why else ''}"
 
 
+class FilterFailed(ResourceObjectsError):
+    """A scheduler's filter or weigher failed itself: nobody knows what it would have said.
+
+    >>> print(FilterFailed("quiet", "host0", ValueError("no such figure")))
+    quiet failed on host0: ValueError: no such figure
+    """
+
+    def __init__(self, name: str, host: str | None, error: object) -> None:
+        super().__init__(name, host, error)
+        self.name = name
+        self.host = host
+        self.error = error
+
+    def __str__(self) -> str:
+        told = self.error
+        if isinstance(told, Exception) and not isinstance(told, ResourceObjectsError):
+            told = f"{type(told).__name__}: {told}"
+        return f"{self.name} failed on {self.host or 'all hosts'}: {told}"
+
+
 class SearchLimitReached(ResourceObjectsError):
     """The budget of a search ran out before an answer: this is neither yes nor no."""
 

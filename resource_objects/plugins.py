@@ -42,6 +42,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "NUMA_TOPOLOGY": "resource_objects.resources.numa:NUMA_TOPOLOGY",
         "DEVICES": "resource_objects.resources.pci:DEVICES",
     },
+    "resource_objects.scheduler.filters": {
+        "hosts": "resource_objects.scheduler.filters.hosts:NamedHosts",
+    },
+    "resource_objects.scheduler.weighers": {
+        "free": "resource_objects.scheduler.weighers.free:FreeResources",
+    },
 }
 
 

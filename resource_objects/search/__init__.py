@@ -27,7 +27,7 @@
 ``split``           one amount in parts that each keep the unit rules
 ==================  ===============================================================================
 
-NumPy is imported in this room only, and only when a snapshot is made: whoever reads a candidate
+NumPy is imported here (and by the scheduler), when a snapshot is made: whoever reads a candidate
 from a wire does not load it.
 """
 

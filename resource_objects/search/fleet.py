@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -76,9 +77,28 @@ class ClassRows:
         columns: list[Any] = [getattr(self, name)[entries] for name in CLASS_COLUMNS]
         return ClassRows(*columns, *[self.first + int(entries.start)])
 
+    def with_use(self, used: Integers, free: Integers, high: Integers) -> ClassRows:
+        """Return them with other figures of use, which nobody else has."""
+        columns = list(_COLUMNS(self))
+        for (place, _), column in zip(_FIGURES[1:], (used, free, high), strict=True):
+            columns[place] = frozen(column)
+        return ClassRows(*columns, *[self.first])
+
+    def with_figures(self, every: ClassRows) -> ClassRows:
+        """Return them with the figures that all inventories of their fleet have now."""
+        columns = list(_COLUMNS(self))
+        here = slice(self.first, self.first + len(self.tree))
+        for place, column in _FIGURES:
+            columns[place] = column(every)[here]
+        return ClassRows(*columns, *[self.first])
+
 
 #: The names of the arrays of :class:`ClassRows`.
 CLASS_COLUMNS = tuple(one.name for one in dataclasses.fields(ClassRows) if one.name != "first")
+_COLUMNS = operator.attrgetter(*CLASS_COLUMNS)
+#: Those that depend on use, or on limits, and their places among all.
+FIGURES = ("capacity", "used", "free", "high")
+_FIGURES = tuple((CLASS_COLUMNS.index(name), operator.attrgetter(name)) for name in FIGURES)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -181,6 +201,26 @@ class Fleet:
     def rows(self, resource_class: str) -> ClassRows:
         """Return the inventories of a class, which may be none."""
         return self.classes.get(resource_class, NO_ROWS)
+
+    def totals(self, resource_class: str) -> tuple[Integers, Integers]:
+        """Return how much of a class each tree has, and how much could be taken of it.
+
+        What is used elsewhere because of shares is not free here either. Cost: a pass over the
+        class, once.
+        """
+        if resource_class not in self._totals:  # two threads may both do it, alike
+            rows, trees = self.rows(resource_class), len(self.hosts)
+            counts = ~rows.is_part
+            at = rows.tree[counts]
+            both = (np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64))
+            for total, column in zip(both, (rows.capacity, rows.free), strict=True):
+                np.add.at(total, at, column[counts])
+            self._totals[resource_class] = frozen(both[0]), frozen(both[1])
+        return self._totals[resource_class]
+
+    @functools.cached_property
+    def _totals(self) -> dict[str, tuple[Integers, Integers]]:
+        return {}
 
     def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
         """Return which providers have one of some traits, or are in one of some aggregates."""
@@ -376,6 +416,7 @@ class Fleet:
         return [rows.first for rows in self.classes.values()], list(self.classes)
 
 
+_FIELDS = tuple(one.name for one in dataclasses.fields(Fleet))
 #: What of a fleet is worked out when it is first asked for, and does not depend on use.
 _WORKED_OUT = (
     *("roots", "is_pool", "equivalence", "listed", "places", "place_by_key"),
@@ -388,12 +429,12 @@ def with_figures(old: Fleet, inventories: ClassRows, **changed: Any) -> Fleet:
 
     :param changed: other fields
     """
-    classes = {
-        name: inventories.part(slice(rows.first, rows.first + len(rows.tree)))
-        for name, rows in old.classes.items()
-    }
-    new = dataclasses.replace(old, inventories=inventories, classes=classes, **changed)
-    new.__dict__.update({n: old.__dict__[n] for n in _WORKED_OUT if n in old.__dict__})
+    classes = {name: rows.with_figures(inventories) for name, rows in old.classes.items()}
+    new = object.__new__(Fleet)  # dataclasses.replace takes longer than all else of a claim
+    kept, made = old.__dict__, new.__dict__
+    made.update({name: kept[name] for name in _FIELDS})
+    made.update({name: kept[name] for name in _WORKED_OUT if name in kept})
+    made.update(changed, inventories=inventories, classes=classes)
     return new
 
 

@@ -125,6 +125,8 @@ class Rows:
 
     def after(self, changes: Mapping[int, tuple[Change, ...]]) -> Self:
         """Return them after changes at some providers, by their places. Cost: linear in these."""
+        if not changes:
+            return self
         at = self._keys.at
         laid: dict[int, _Laid | None] = {}
         for place, some in changes.items():

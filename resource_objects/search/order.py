@@ -252,12 +252,7 @@ class Preference:
         trees = len(self._fleet.hosts)
         total, weights = np.zeros(trees), self._weights()
         for name, weight in weights.items():
-            rows = self._fleet.rows(name)
-            counts = ~rows.is_part
-            tree = rows.tree[counts]
-            capacity = np.bincount(tree, weights=rows.capacity[counts], minlength=trees)
-            # what is used elsewhere because of shares is not free here either
-            free = np.bincount(tree, weights=rows.free[counts], minlength=trees)
+            capacity, free = self._fleet.totals(name)
             used = capacity - free + self._counts.get(name, 0)
             total += weight * np.divide(used, capacity, out=np.zeros(trees), where=capacity > 0)
         return total / (sum(weights.values()) or 1.0)

@@ -11,7 +11,6 @@ What may be taken is settled by the decision of every write,
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
 from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Use
 from resource_objects.providers.settle import Place, Unit, keys_of, settle
 from resource_objects.resources import resource
-from resource_objects.search.arrays import frozen, integers
+from resource_objects.search.arrays import integers
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.fleet import Fleet, with_figures
 from resource_objects.search.views import Views
@@ -185,7 +184,8 @@ class Scenario(Generic[P]):
         name, fleet = order.consumer, self._fleet
         before = self._kept(name)
         kept = {} if before is None else {name: before}
-        places, names = self._places(keys_of([order], kept))
+        numbers: dict[Key, int] = {}
+        places, names = self._places(keys_of([order], kept), numbers)
         settled = settle(
             [order],
             kept,
@@ -199,12 +199,7 @@ class Scenario(Generic[P]):
         )
         (outcome,) = settled.consumers
         at = fleet.place_by_key
-        uses = []
-        for change in outcome.changes:
-            place = at[change.key[0]]
-            number = fleet.number(place, change.key[1])
-            assert number is not None, "it was settled"
-            uses.append((number, place, change))
+        uses = [(numbers[one.key], at[one.key[0]], one) for one in outcome.changes]
         self._steps.append(_Step(fleet, name, before))
         self._fleet, self._picture = used_since(fleet, uses), None
         self._held[name] = None if outcome.is_gone else outcome.claim
@@ -225,8 +220,13 @@ class Scenario(Generic[P]):
                     held.append(Use(fleet.uuids[place], name, amount, some, fleet.names[place]))
         return ConsumerRecord(_NOBODY, consumer, _NO_MOMENT, tuple(held)) if held else None
 
-    def _places(self, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[str, str]]:
-        """Return inventories as they are kept, with what they share, and the names of providers."""
+    def _places(
+        self, keys: Iterable[Key], numbers: dict[Key, int]
+    ) -> tuple[dict[Key, Place], dict[str, str]]:
+        """Return inventories as they are kept, with what they share, and the names of providers.
+
+        :param numbers: filled with the numbers of these inventories
+        """
         fleet, at = self._fleet, self._fleet.place_by_key
         disabled = fleet.providers_in_force().disabled
         places: dict[Key, Place] = {}
@@ -238,10 +238,13 @@ class Scenario(Generic[P]):
             if place is None:
                 continue
             names[uuid] = fleet.names[place]
-            number = fleet.number(place, name)
-            if number is not None and key not in places:
-                shares = tuple((self._key(of), factor) for of, factor in fleet.shares.of(number))
-                waiting += [of for of, _ in shares]
+            number = None if key in places else fleet.number(place, name)
+            if number is not None:
+                numbers[key] = number
+                shares: tuple[tuple[Key, int], ...] = ()
+                if fleet.shares:
+                    shares = tuple((self._key(of), k) for of, k in fleet.shares.of(number))
+                    waiting += [of for of, _ in shares]
                 found = places[key] = Place(names[uuid], fleet.record(number), shares)
                 if disabled and any(one in disabled for one in fleet.upwards(place)):
                     found.disabled_until = FOREVER
@@ -326,19 +329,18 @@ def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
     at: dict[int, tuple[Change, ...]] = {}
     for entry, place, use in uses:
         net = use.after - use.before
-        for number, factor in ((entry, 1), *shares.of(entry)):
+        for number, factor in ((entry, 1), *(shares.of(entry) if shares else ())):
             used[number] += net * factor
             touched.add(number)
         at[place] = (*at.get(place, ()), use)
-    touched.update([source for number in touched for source, _ in shares.into(number)])
+    if shares:
+        touched.update([source for number in touched for source, _ in shares.into(number)])
     numbers = integers(sorted(touched))
     free, high = inventories.free.copy(), inventories.high.copy()
     free[numbers] = shares.left_of(numbers, inventories.capacity, used)
     step = inventories.step_size[numbers]
     high[numbers] = np.minimum(free[numbers], inventories.max_unit[numbers]) // step * step
-    inventories = dataclasses.replace(
-        inventories, used=frozen(used), free=frozen(free), high=frozen(high)
-    )
+    inventories = inventories.with_use(used, free, high)
     taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
     return with_figures(
         old,

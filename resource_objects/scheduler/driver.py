@@ -1,0 +1,386 @@
+"""The scheduler: from a request to hosts that are claimed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from resource_objects import exceptions, names
+from resource_objects.exceptions import CapacityException, NoCandidates
+from resource_objects.ledger import Ledger
+from resource_objects.providers import Allocation, Claim
+from resource_objects.scheduler.pipeline import (
+    DEFAULT_FILTERS,
+    Asked,
+    Filters,
+    Pipeline,
+    Weighers,
+)
+from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import Reports
+from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.order import check_seed
+
+#: So many candidates are at hand beside the best and its alternates, for lost races. They cost
+#: nothing before one is lost.
+SPARE = 4
+#: Asks the host itself, which has the last word, after its place was claimed: it raises
+#: :class:`~resource_objects.exceptions.CapacityException` to refuse.
+Confirm = Callable[["Destination"], object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Destination:
+    """Where one consumer goes.
+
+    ``alternates`` are the next best candidates, for whoever has to go elsewhere later; they are not
+    claimed. ``claim`` is None in a dry run.
+    """
+
+    consumer: str
+    host: str
+    allocations: tuple[Allocation, ...]
+    alternates: tuple[Candidate, ...] = ()
+    claim: Claim | None = None
+
+    def __str__(self) -> str:
+        return f"{self.consumer}: {self.host}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection(Sequence[Destination]):
+    """What a scheduler selected: destinations, in the order of the consumers.
+
+    ``missing`` are the consumers that found none, where fewer were allowed; ``explanation`` says
+    why the hosts that were left out last were. ``skipped`` are the filters that failed and were
+    left out by the policy of the scheduler, with why; ``refused`` the hosts that had the last word.
+    """
+
+    destinations: tuple[Destination, ...]
+    missing: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+    skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.destinations[index]
+
+    def __len__(self) -> int:
+        return len(self.destinations)
+
+    def __iter__(self) -> Iterator[Destination]:
+        return iter(self.destinations)
+
+
+class Scheduler:
+    """Selects hosts for requests: in this process, on one ledger.
+
+    It keeps nothing of a request, so any number of threads may use one.
+
+    :param filters, weighers, on_error: as for :meth:`.Pipeline.of`; or give a ``pipeline``
+    :param order: what decides where weights are alike, or where nothing is weighed: ``pack``,
+        ``spread``, or an :class:`~resource_objects.search.order.Order` with weights, preferred
+        traits and how many of the best are shuffled
+    :raises InvalidField: if a pipeline is given and parts of one, too
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        filters: Filters = DEFAULT_FILTERS,
+        weighers: Weighers = (),
+        on_error: str = "fail",
+        pipeline: Pipeline | None = None,
+        order: Order | str = "name",
+    ) -> None:
+        self._ledger = ledger
+        self._order = Order.of(order)
+        #: the filters and weighers, in order
+        self.pipeline = pipeline or Pipeline.of(filters, weighers, on_error=on_error)
+
+    def select_destinations(
+        self,
+        spec: RequestSpec | Any,
+        count: int | None = None,
+        *,
+        consumers: Iterable[str] = (),
+        alternates: int = 0,
+        at_least: int | None = None,
+        seed: int | None = None,
+        confirm: Confirm | None = None,
+    ) -> Selection:
+        """Select a host for each consumer, beside each other, and claim it for them.
+
+        The best host is taken for the first, then the best beside that for the next: as if they
+        came one after the other. They are planned in a scenario first. Where all have to be placed,
+        they are claimed in one transaction, or nobody is; lost races are tried again as the
+        ledger's :class:`~resource_objects.ledger.RetryPolicy` says, with the same filters.
+
+        :param spec: a :class:`RequestSpec`, or what a request is made from
+        :param count: how many; as many as there are consumers unless told
+        :param consumers: for whom it is claimed; none: nothing is claimed (a dry run), and they are
+            called ``1``, ``2``, ...
+        :param alternates: so many further candidates for each
+        :param at_least: how many have to be placed, as many as possible are; None: all
+        :param seed: shuffles the best hosts (``Order.among``); the same snapshot and seed give the
+            same answer
+        :param confirm: asks a host after it was claimed; where it refuses, the claim is given back
+            and another host taken
+        :raises NoCandidates: if not enough could be placed, with the reasons of every host: of the
+            search, of filters, and of the hosts themselves; then nothing is claimed
+        :raises SearchLimitReached: if the search was cut short before it knew
+        :raises FilterFailed: if a filter or weigher failed itself
+        :raises InvalidField: for a count below 1, or one that is not that of the consumers
+        :raises ConsumerExists: if a consumer holds something already
+        """
+        named = _named(consumers)
+        number = _count(count, named)
+        run = _Run(
+            self._ledger,
+            self.pipeline,
+            self._order,
+            RequestSpec.of(spec),
+            _number("alternates", alternates, 0),
+            check_seed(seed),
+        )
+        least = _least(at_least, number)
+        return run.claimed(named, least, confirm) if named else run.planned(number, least)
+
+
+def _named(given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise exceptions.InvalidName("consumers", given, "a list of names")
+    found = tuple(map(names.consumer_name, given))
+    if len(set(found)) < len(found):
+        raise exceptions.DuplicateKey("consumers", sorted(found), "each once")
+    return found
+
+
+def _count(given: int | None, consumers: Sequence[str]) -> int:
+    number = max(1, len(consumers)) if given is None else _number("count", given, 1)
+    if consumers and number != len(consumers):
+        raise exceptions.InvalidField("count", given, f"{len(consumers)}, one for each consumer")
+    return number
+
+
+def _least(given: int | None, count: int) -> int:
+    if given is None:
+        return count
+    if _number("at_least", given, 0) > count:
+        raise exceptions.InvalidField("at_least", given, f"at most {count}, as many as are asked")
+    return given
+
+
+def _number(what: str, given: Any, least: int) -> int:
+    if type(given) is not int or given < least:
+        raise exceptions.InvalidField(what, given, f"an integer of {least} or more")
+    return given
+
+
+# --- one request ----------------------------------------------------------------------------------
+
+
+class _Run:
+    """One request while it is placed."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipeline: Pipeline,
+        order: Order,
+        spec: RequestSpec,
+        alternates: int,
+        seed: int | None,
+    ) -> None:
+        self._ledger = ledger
+        self._pipeline = pipeline
+        self._order = order
+        self._spec = spec
+        self._alternates = alternates
+        self._seed = seed
+        self._asked: Asked | None = None
+        self._refused: dict[str, str] = {}
+
+    # --- without claims ---
+
+    def planned(self, count: int, least: int) -> Selection:
+        """Return where so many would go; nothing is claimed."""
+        snapshot = self._ledger.snapshot()
+        holders = snapshot.fleet.places_of_holders
+        called = [str(one) for one in range(1, count + 1)]
+        while not holders.keys().isdisjoint(called):
+            called = [f"new-{one}" for one in called]
+        self._belong(called)
+        scenario, found = snapshot.fork(), list[Destination]()
+        for consumer in called:
+            candidates = self._search(scenario.snapshot, len(found))
+            if not candidates:
+                return self._selection(found, called, least, candidates.explain())
+            taken = scenario.claim(consumer, candidates[0])
+            host = candidates[0].host
+            others = candidates[1 : 1 + self._alternates]
+            found.append(Destination(consumer, host, taken, others))
+        return self._selection(found, called, least)
+
+    # --- with claims ---
+
+    def claimed(self, consumers: Sequence[str], least: int, confirm: Confirm | None) -> Selection:
+        """Claim for some consumers, all at once where all have to be placed."""
+        self._belong(consumers)
+        if least < len(consumers) or len(consumers) == 1:
+            return self._one_by_one(consumers, least, confirm)
+        found = self._together(consumers)
+        if confirm is None:
+            return self._selection(found, consumers, least)
+        for place, one in enumerate(found):
+            try:
+                found[place] = self._confirmed(one, confirm, place)
+            except exceptions.ResourceObjectsError:
+                self._give_back(found, but=one.consumer)
+                raise
+        return self._selection(found, consumers, least)
+
+    def _one_by_one(
+        self, consumers: Sequence[str], least: int, confirm: Confirm | None
+    ) -> Selection:
+        found: list[Destination] = []
+        refusal: NoCandidates | None = None
+        why: Explanation | None = None
+        for number, consumer in enumerate(consumers):
+            candidates = self._search(self._ledger.snapshot(), number)
+            try:
+                one = self._claim(consumer, candidates)
+                found.append(one if confirm is None else self._confirmed(one, confirm, number))
+            except NoCandidates as error:
+                refusal, why = error, candidates.explain()
+            except exceptions.ResourceObjectsError:
+                self._give_back(found)
+                raise
+        if refusal is not None and len(found) < least:
+            self._give_back(found)
+            raise refusal
+        return self._selection(found, consumers, least, why)
+
+    def _together(self, consumers: Sequence[str]) -> list[Destination]:
+        """Claim for all in one transaction; again on a fresh picture after a lost race."""
+        policy = self._ledger.retries
+        until, tried = policy.clock() + policy.seconds, 0
+        while True:
+            snapshot = self._ledger.snapshot()
+            plan = self._plan(snapshot.fork(), consumers)
+            try:
+                claims = self._ledger.claim_all(plan)
+            except (CapacityException, exceptions.StaleDefinition, exceptions.ProviderNotFound):
+                tried += 1
+                is_over = tried > policy.searches or policy.clock() >= until
+                if is_over or self._ledger.feed.is_fresh(snapshot):  # nobody was faster
+                    raise
+                policy.pause(tried)
+                continue
+            fleet = snapshot.fleet
+            return [
+                self._destination(claim, found, fleet)
+                for claim, found in zip(claims, plan.values(), strict=True)
+            ]
+
+    def _plan(
+        self, scenario: Scenario[Snapshot], consumers: Sequence[str]
+    ) -> dict[str, Candidates]:
+        plan: dict[str, Candidates] = {}
+        for number, consumer in enumerate(consumers):
+            found = self._search(scenario.snapshot, number)
+            if not found:
+                raise self._none(consumer, found.explain(), number, len(consumers))
+            scenario.claim(consumer, found[0])
+            plan[consumer] = found
+        return plan
+
+    def _claim(self, consumer: str, found: Candidates) -> Destination:
+        """Claim what was found; after lost races the ledger searches again, with the filters."""
+        claim = self._ledger.claim(consumer, found)
+        return self._destination(claim, found, self._ledger.snapshot().fleet)
+
+    def _confirmed(self, one: Destination, confirm: Confirm, number: int) -> Destination:
+        """Return a destination that its host does not refuse: another one, if it does."""
+        while True:
+            try:
+                confirm(one)
+            except CapacityException as refusal:
+                self._give_back([one])
+                self._refused[one.host] = str(refusal)
+                self._spec = self._spec.replace(tried={**self._spec.tried, one.host: str(refusal)})
+                self._asked = None
+                one = self._claim(one.consumer, self._search(self._ledger.snapshot(), number))
+            except BaseException:
+                self._give_back([one])
+                raise
+            else:
+                return one
+
+    def _give_back(self, found: Iterable[Destination], but: str | None = None) -> None:
+        for one in found:
+            if one.consumer != but:
+                self._ledger.release(one.consumer)
+
+    # --- searching ---
+
+    def _search(self, snapshot: Snapshot, number: int) -> Candidates:
+        if self._asked is None:
+            self._asked = Asked(self._pipeline, self._spec, self._read_reports)
+        return snapshot.candidates(
+            self._spec.wanted,
+            limit=1 + self._alternates + SPARE,
+            per_host=1,
+            order=self._asked.order(self._order),
+            seed=None if self._seed is None else self._seed + number,
+            filters=self._asked.filters(),
+        )
+
+    def _destination(self, claim: Claim, found: Candidates, fleet: Fleet) -> Destination:
+        """Return where a claim is; alternates are on other hosts than that."""
+        host = _host_of(claim, fleet)
+        others = [one for one in found[: 2 + self._alternates] if one.host != host]
+        return Destination(
+            claim.consumer, host, claim.allocations, tuple(others[: self._alternates]), claim
+        )
+
+    def _read_reports(self) -> Reports:
+        return Reports(self._ledger.statistics.read(), {}, self._ledger.now())
+
+    def _belong(self, consumers: Iterable[str]) -> None:
+        """Let consumers be members of the group of the request."""
+        group = self._spec.group
+        if group is not None:
+            members = dataclasses.replace(group, members=group.members.union(consumers))
+            self._spec = self._spec.replace(group=members)
+
+    def _none(self, consumer: str, why: Explanation, placed: int, asked: int) -> NoCandidates:
+        beside = f", {placed} of {asked} could be placed" if asked > 1 else ""
+        return NoCandidates(f"no host for {consumer}{beside}", why, why.reasons)
+
+    def _selection(
+        self,
+        found: Sequence[Destination],
+        consumers: Sequence[str],
+        least: int,
+        why: Explanation | None = None,
+    ) -> Selection:
+        """Return what was found, or raise if that is not enough."""
+        placed = {one.consumer for one in found}
+        missing = tuple(one for one in consumers if one not in placed)
+        if len(found) < least:
+            assert why is not None, "somebody found none"
+            raise self._none(missing[0], why, len(found), len(consumers))
+        skipped = {} if self._asked is None else dict(self._asked.skipped)
+        return Selection(tuple(found), missing, why, skipped, dict(self._refused))
+
+
+def _host_of(claim: Claim, fleet: Fleet) -> str:
+    """Return the host that gives what was claimed; what pools give beside it is elsewhere."""
+    keys = [one.provider_uuid or one.provider for one in claim.allocations]
+    trees = [int(fleet.tree[fleet.place_by_key[key]]) for key in keys if key in fleet.place_by_key]
+    own = [tree for tree in trees if tree not in fleet.pools.trees] or trees
+    return fleet.hosts[own[0]]

@@ -1,0 +1,12 @@
+"""What hosts have to meet: each filter in a file of its own.
+
+==================  ===============================================================================
+``base``            Filter: the contract; how a filter becomes a condition of the search
+``hosts``           the hosts that the request names: only, forced, ignored, tried already
+==================  ===============================================================================
+
+A filter is an object with one method, ``refuses(host, spec)``, which returns why a host is refused,
+as text, or None. One that can say it of all hosts at once has ``passing(hosts, spec)`` besides.
+What a host has room for no filter asks: counts, NUMA topologies, devices and every resource of a
+plug-in are what the search itself decides, and cannot be left out.
+"""

@@ -1,0 +1,133 @@
+"""The contract of filters, and how a filter becomes a condition of the search."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.exceptions import FilterFailed, Reason, Rule
+from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.conditions.base import Cut, Partial
+
+#: What becomes of a request when a filter fails: it fails too, or goes on without the filter, and
+#: says so.
+POLICIES = ("fail", "skip")
+
+
+class Filter(Protocol):
+    """What hosts have to meet. It changes nothing, and says the same of the same."""
+
+    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
+        """Return why a host is refused, in words that follow its name; None if it is not."""
+
+
+@runtime_checkable
+class ColumnarFilter(Protocol):
+    """A filter that says it of all hosts at once, too: for fleets of thousands."""
+
+    def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
+        """Return which hosts are not refused, in the order of ``hosts.hosts``."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NamedFilter:
+    """A filter with the name by which refusals and errors tell of it."""
+
+    name: str
+    filter: Filter
+
+
+class FilterCondition:
+    """A filter as a condition of the search, for one request over one fleet."""
+
+    rule = Rule.FILTER
+
+    def __init__(
+        self,
+        named: NamedFilter,
+        hosts: HostStates,
+        spec: RequestSpec,
+        failures: dict[str, str] | None,
+    ) -> None:
+        """:param failures: notes why filters were skipped; None: a filter that fails raises"""
+        self.name = named.name
+        self._filter = named.filter
+        self._hosts = hosts
+        self._spec = spec
+        self._failures = failures
+        self._told: dict[int, str | None] = {}
+        self._passing: Booleans | None = None
+        if isinstance(named.filter, ColumnarFilter):
+            self._passing = self._asked(named.filter)
+
+    def mask(self) -> Booleans:
+        """Return which hosts it passes; all, where it is only asked host by host."""
+        return np.ones(len(self._hosts), dtype=np.bool_) if self._passing is None else self._passing
+
+    def among(self, trees: Integers) -> Booleans:
+        """Return which of some hosts it passes."""
+        if self._passing is not None:
+            return self._passing[trees]
+        return np.array([self.holds(tree) for tree in trees.tolist()], dtype=np.bool_)
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield one cut."""
+        yield Cut(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
+
+    def holds(self, tree: int) -> bool:
+        """Return whether it passes a host."""
+        return bool(self._passing[tree]) if self._passing is not None else self._why(tree) is None
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return why it does not."""
+        if self.holds(host.tree):
+            return []
+        why = self._why(host.tree)
+        if why is None:
+            told = "it passes the host, but not where it is asked of all hosts at once"
+            raise FilterFailed(self.name, self._hosts.hosts[host.tree], told)
+        where = self._hosts.hosts[host.tree]
+        return [Reason(self.rule, 1, 0, 0, where=where, unit=why, filter=self.name)]
+
+    def _why(self, tree: int) -> str | None:
+        if tree not in self._told:
+            self._told[tree] = self._asked_of(self._hosts.at(tree))
+        return self._told[tree]
+
+    def _asked_of(self, host: HostState) -> str | None:
+        try:
+            why = self._filter.refuses(host, self._spec)
+        except Exception as error:  # whatever it is: it is named, and never a pass in silence
+            self._failed(host.name, error)
+            return None
+        if why is not None and (not isinstance(why, str) or not why):
+            wrong = exceptions.InvalidField("refuses", why, "why, as text, or None")
+            self._failed(host.name, wrong)
+            return None
+        return why
+
+    def _asked(self, columnar: ColumnarFilter) -> Booleans | None:
+        try:
+            found: Any = columnar.passing(self._hosts, self._spec)
+        except Exception as error:
+            self._failed(None, error)
+            return np.ones(len(self._hosts), dtype=np.bool_)
+        is_mask = isinstance(found, np.ndarray) and found.dtype == np.bool_
+        if not is_mask or found.shape != (len(self._hosts),):
+            expected = f"an array of {len(self._hosts)} booleans"
+            self._failed(None, exceptions.InvalidField("passing", found, expected))
+            return np.ones(len(self._hosts), dtype=np.bool_)
+        passing: Booleans = found
+        return passing
+
+    def _failed(self, host: str | None, error: Exception) -> None:
+        failed = FilterFailed(self.name, host, error)
+        if self._failures is None:
+            raise failed from error
+        self._failures.setdefault(self.name, str(failed))

@@ -1,0 +1,191 @@
+"""Which filters and weighers there are, and in which order they are asked: the list to read first.
+
+What the search asks by itself stands before them (hosts in service, traits and trees of the host)
+and after them (amounts, topologies, devices, groups). The names are those of entry points, so a
+filter of a plug-in is named here like ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from resource_objects import exceptions, plugins
+from resource_objects.requests import Request
+from resource_objects.scheduler.filters.base import POLICIES, FilterCondition, NamedFilter
+from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import HostStates, Reports
+from resource_objects.scheduler.weighers.base import NamedWeigher, weigh
+from resource_objects.search.conditions.base import HostFilter, LaysFilter
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.order import Order
+
+FILTERS = "resource_objects.scheduler.filters"
+WEIGHERS = "resource_objects.scheduler.weighers"
+
+#: Asked of every request, before any other filter.
+ALWAYS = ("hosts",)
+#: Asked besides, unless told otherwise.
+DEFAULT_FILTERS: tuple[str, ...] = ()
+
+#: Filters in order: by name, with settings by name, or as they are.
+Filters: TypeAlias = "Iterable[Any] | Mapping[str, Any]"
+#: Weighers: by name with a multiplier or settings.
+Weighers: TypeAlias = "Iterable[Any] | Mapping[str, Any]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Filters and weighers, in order, and what becomes of a request when a filter fails.
+
+    >>> [one.name for one in Pipeline.of().filters]
+    ['hosts']
+    >>> Pipeline.of(filters=["no_such_filter"])
+    Traceback (most recent call last):
+    resource_objects.exceptions.PluginError: plug-in 'no_such_filter' of resource_objects...
+    """
+
+    filters: tuple[NamedFilter, ...]
+    weighers: tuple[NamedWeigher, ...] = ()
+    on_error: str = "fail"
+
+    @classmethod
+    def of(
+        cls,
+        filters: Filters = DEFAULT_FILTERS,
+        weighers: Weighers = (),
+        *,
+        on_error: str = "fail",
+    ) -> Pipeline:
+        """Return a pipeline of what is installed.
+
+        :param filters: asked after :data:`ALWAYS`: names, objects that have ``refuses``, or
+            ``{name: settings}``, where settings are the arguments by which it is made. What is
+            named twice is asked once, by the last settings
+        :param weighers: objects that have ``weigh``, names, or ``{name: settings}``, where settings
+            may be a multiplier alone, and have one as ``multiplier``
+        :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request goes
+            on without it, and the answer says so
+        :raises PluginError: for a name that is not installed, or that cannot be used
+        :raises InvalidField: for settings that it does not take, or another policy
+        """
+        if on_error not in POLICIES:
+            raise exceptions.InvalidField("on_error", on_error, f"one of {', '.join(POLICIES)}")
+        given = {one.name: one for one in map(_filter, _entries(filters))}
+        always = [given.get(name) or _filter((name, {})) for name in ALWAYS]
+        made = (*always, *(one for name, one in given.items() if name not in ALWAYS))
+        return cls(made, tuple(map(_weigher, _entries(weighers))), on_error)
+
+
+def _entries(given: Filters) -> Iterable[tuple[Any, Any]]:
+    """Return what was given as pairs: a name or an object, and settings."""
+    if isinstance(given, Mapping):
+        return list(given.items())
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise exceptions.InvalidField("filters or weighers", given, "a list of names, or a mapping")
+    return [one if isinstance(one, tuple) and len(one) == 2 else (one, {}) for one in given]
+
+
+def _filter(entry: tuple[Any, Any]) -> NamedFilter:
+    what, settings = entry
+    if isinstance(what, NamedFilter):
+        return what
+    if isinstance(what, str):
+        return NamedFilter(what, _made(FILTERS, what, settings, "refuses"))
+    _require(what, "refuses")
+    return NamedFilter(type(what).__name__, what)
+
+
+def _weigher(entry: tuple[Any, Any]) -> NamedWeigher:
+    what, settings = entry
+    if isinstance(what, NamedWeigher):
+        return what
+    is_multiplier = isinstance(settings, int | float) and not isinstance(settings, bool)
+    said = {"multiplier": settings} if is_multiplier else dict(_mapping(what, settings))
+    multiplier = said.pop("multiplier", 1.0)
+    if isinstance(what, str):
+        return NamedWeigher(what, _made(WEIGHERS, what, said, "weigh"), multiplier)
+    _require(what, "weigh")
+    return NamedWeigher(type(what).__name__, what, multiplier)
+
+
+def _made(namespace: str, name: str, settings: Any, method: str) -> Any:
+    """Return the filter or weigher of a name, made with settings."""
+    kind = plugins.load(namespace, name)
+    settings = _mapping(name, settings)
+    try:
+        made = kind(**settings) if callable(kind) else kind
+    except TypeError as error:
+        raise exceptions.InvalidField(f"settings of {name}", settings, str(error)) from error
+    if not callable(getattr(made, method, None)):
+        raise exceptions.PluginError(namespace, name, f"it has no method {method}()")
+    return made
+
+
+def _mapping(name: object, settings: Any) -> Mapping[str, Any]:
+    if settings is None:
+        return {}
+    if not isinstance(settings, Mapping):
+        raise exceptions.InvalidField(f"settings of {name}", settings, "a mapping")
+    return settings
+
+
+def _require(what: Any, method: str) -> None:
+    if isinstance(what, type) or not callable(getattr(what, method, None)):
+        raise exceptions.InvalidField("filter or weigher", what, f"an object with {method}()")
+
+
+class Asked:
+    """A pipeline asked for one request: filters as conditions, weighers as an order.
+
+    Hosts are viewed once for each picture that is searched, and what agents told is read once, if
+    anything looks at it.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, spec: RequestSpec, read_reports: Callable[[], Reports]
+    ) -> None:
+        self._pipeline = pipeline
+        self._spec = spec
+        self._read_reports = read_reports
+        self._reports: Reports | None = None
+        self._hosts: HostStates | None = None
+        #: why filters were skipped, by their names
+        self.skipped: dict[str, str] = {}
+
+    def filters(self) -> tuple[LaysFilter, ...]:
+        """Return the filters as the search takes them.
+
+        Who forces hosts is asked by :data:`ALWAYS` alone.
+        """
+        every = self._pipeline.filters
+        if self._spec.forced:
+            every = tuple(one for one in every if one.name in ALWAYS)
+        return tuple(map(self._laying, every))
+
+    def order(self, order: Order) -> Order:
+        """Return an order with the weighers besides."""
+        weighers = self._pipeline.weighers
+        if not weighers:
+            return order
+        return dataclasses.replace(order, weigh=weigh(weighers, self.hosts, self._spec))
+
+    def hosts(self, fleet: Fleet) -> HostStates:
+        """Return the hosts of a picture as filters and weighers see them."""
+        if self._hosts is None or self._hosts.fleet is not fleet:
+            self._hosts = HostStates(fleet, self._told)
+        return self._hosts
+
+    def _laying(self, one: NamedFilter) -> LaysFilter:
+        failures = self.skipped if self._pipeline.on_error == "skip" else None
+
+        def lay(fleet: Fleet, request: Request) -> HostFilter:
+            return FilterCondition(one, self.hosts(fleet), self._spec, failures)
+
+        return lay
+
+    def _told(self) -> Reports:
+        if self._reports is None:
+            self._reports = self._read_reports()
+        return self._reports

@@ -1,0 +1,180 @@
+"""The request specification: a request with what only a scheduler asks about."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from resource_objects import exceptions, names
+from resource_objects.fields import FrozenDict
+from resource_objects.requests import Request
+from resource_objects.resources import Amounts
+from resource_objects.resources.traits import known_traits
+
+#: How consumers of a group stand to each other: on one host or never, strictly or if it can be.
+POLICIES = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Consumers that are to be together, or apart.
+
+    :param name: of the group, as refusals name it
+    :param policy: one of :data:`POLICIES`
+    :param members: the consumers in it; those that are placed with it are members too
+    :param most: by ``anti-affinity``, how many of them a host may hold
+
+    :raises InvalidField: for another policy, or a number below 1
+    :raises InvalidName: if members are no names of consumers
+
+    >>> Group("db", "anti-affinity", ["db-1", "db-2"]).most
+    1
+    """
+
+    name: str
+    policy: str
+    members: frozenset[str] = frozenset()
+    most: int = 1
+
+    def __init__(self, name: str, policy: str, members: Iterable[str] = (), most: int = 1) -> None:
+        if policy not in POLICIES:
+            raise exceptions.InvalidField("policy", policy, f"one of {', '.join(POLICIES)}")
+        if type(most) is not int or most < 1:
+            raise exceptions.InvalidField("most", most, "an integer of 1 or more")
+        object.__setattr__(self, "name", names.label(name, "group"))
+        object.__setattr__(self, "policy", policy)
+        object.__setattr__(self, "members", frozenset(map(names.consumer_name, _several(members))))
+        object.__setattr__(self, "most", most)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether no host is refused for it."""
+        return self.policy.startswith("soft-")
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its members are to be on different hosts."""
+        return self.policy.endswith("anti-affinity")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """What somebody asks of a scheduler. It never changes: filters and weighers only read it.
+
+    :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
+    :param project, user: whose it is
+    :param zone: the availability zone that it is to be in
+    :param only: the hosts it may go to; None: any
+    :param forced: the hosts it has to go to, whatever filters say (what is out of service and
+        what does not fit is refused all the same); none: filters decide
+    :param ignored: hosts it must not go to
+    :param tried: hosts that refused it already, each with why
+    :param image_traits: the traits that its image asks of a host
+    :param extra_specs: conditions on hosts in the words of the field:
+        ``{"capabilities:hypervisor_version": ">= 5"}``
+    :param group: the group it belongs to
+    :raises InvalidRequest: for a request that cannot be
+    :raises InvalidName: for what are no names of hosts
+    :raises UnknownTrait: for a trait that there is not
+
+    >>> spec = RequestSpec("VCPU=2,MEMORY_MB=4096", project="lab", zone="north")
+    >>> for resource, amount in spec.resources.items():
+    ...     print(resource, amount)
+    VCPU 2
+    MEMORY_MB 4096
+    """
+
+    request: Request
+    project: str | None = None
+    user: str | None = None
+    zone: str | None = None
+    only: frozenset[str] | None = None
+    forced: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
+    tried: Mapping[str, str] = FrozenDict()
+    image_traits: frozenset[str] = frozenset()
+    extra_specs: Mapping[str, str] = FrozenDict()
+    group: Group | None = None
+
+    def __init__(
+        self,
+        request: Any,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        zone: str | None = None,
+        only: Iterable[str] | None = None,
+        forced: Iterable[str] = (),
+        ignored: Iterable[str] = (),
+        tried: Mapping[str, str] = FrozenDict(),
+        image_traits: Iterable[str] = (),
+        extra_specs: Mapping[str, str] = FrozenDict(),
+        group: Group | None = None,
+    ) -> None:
+        values = {
+            "request": Request.of(request),
+            "project": _label("project", project),
+            "user": _label("user", user),
+            "zone": _label("zone", zone),
+            "only": None if only is None else _hosts(only),
+            "forced": _hosts(forced),
+            "ignored": _hosts(ignored),
+            "tried": FrozenDict({names.provider_name(h): str(why) for h, why in tried.items()}),
+            "image_traits": known_traits(image_traits),
+            "extra_specs": _texts("extra_specs", extra_specs),
+            "group": group,
+        }
+        if group is not None and not isinstance(group, Group):
+            raise exceptions.InvalidField("group", group, "a Group")
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """Return ``given`` itself if it is one already, else one of that request."""
+        return given if isinstance(given, cls) else cls(given)
+
+    def replace(self, **changed: Any) -> Self:
+        """Return one with other values of some fields."""
+        given = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return type(self)(given.pop("request"), **{**given, **changed})
+
+    @property
+    def resources(self) -> Amounts:
+        """All that is asked for, over all groups."""
+        return self.request.resources
+
+    @property
+    def wanted(self) -> Request:
+        """The request with the traits that the image asks for: of who gives, or of the host."""
+        traits, request = self.image_traits, self.request
+        if not traits:
+            return request
+        group = request.unnamed
+        if not group.resources:
+            return request.replace(root_required=request.root_required | traits)
+        return request.with_unnamed(group.replace(required=group.required | traits))
+
+
+def _several(given: object) -> Iterable[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise exceptions.InvalidName("names", given, "a list of names")
+    return given
+
+
+def _hosts(given: object) -> frozenset[str]:
+    return frozenset(map(names.provider_name, _several(given)))
+
+
+def _label(what: str, given: str | None) -> str | None:
+    return None if given is None else names.label(given, what)
+
+
+def _texts(what: str, given: object) -> FrozenDict:
+    if not isinstance(given, Mapping):
+        raise exceptions.InvalidField(what, given, "a mapping of keys to texts")
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise exceptions.InvalidField(f"{what} {key}", value, "a text")
+    return FrozenDict(given)

@@ -1,0 +1,269 @@
+"""What filters and weighers see of a fleet: views over a snapshot, host by host or all at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from resource_objects.providers.columns import inventories_of
+from resource_objects.providers.statistics import Statistic
+from resource_objects.resources import Inventories, Inventory
+from resource_objects.resources.records import InventoryRecord
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.fleet import Fleet
+
+#: A figure for each host.
+Figures = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reports:
+    """What agents told of their hosts, as a ledger keeps it: statistics, and when they told it.
+
+    ``now`` is the time of the ledger. Hosts are named; one that told nothing is not there.
+    """
+
+    statistics: Mapping[str, Mapping[str, Statistic]] = dataclasses.field(default_factory=dict)
+    reported: Mapping[str, datetime.datetime] = dataclasses.field(default_factory=dict)
+    now: datetime.datetime | None = None
+
+
+def _nothing() -> Reports:
+    return Reports()
+
+
+class HostStates(Mapping[str, "HostState"]):
+    """The hosts of a snapshot: a mapping by name, and arrays with an entry for each host.
+
+    Arrays are in the order of :attr:`hosts` and must not be written. Nothing is worked out before
+    somebody asks; what was, is kept.
+
+    >>> import resource_objects as ro
+    >>> with ro.connect("memory://") as ledger:
+    ...     done = ledger.sync(ro.Provider("a", "VCPU=8"), ro.Provider("b", "VCPU=4"))
+    ...     done = ledger.claim("job-1", {"a": "VCPU=6"})
+    ...     states = HostStates(ledger.snapshot().fleet)
+    >>> states.free("VCPU").tolist()
+    [2, 4]
+    >>> request_spec = ro.Request("VCPU=3")
+    >>> for name, state in states.items():
+    ...     for resource, amount in request_spec.resources.items():
+    ...         if state.inventories[resource].can_provide(amount):
+    ...             print(name, state.inventories[resource].consume(amount))
+    b 3
+    """
+
+    def __init__(self, fleet: Fleet, reports: Callable[[], Reports] = _nothing) -> None:
+        """:param reports: reads what agents told, when it is first asked for"""
+        self.fleet = fleet
+        self._read = reports
+        self._known: dict[str, HostState] = {}
+        self._figures: dict[tuple[str, str], Any] = {}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Their names, in order; the root of a tree of pools is among them."""
+        return self.fleet.hosts
+
+    @functools.cached_property
+    def number(self) -> Mapping[str, int]:
+        """The place of each host in the arrays, by its name."""
+        return {name: tree for tree, name in enumerate(self.fleet.hosts)}
+
+    @functools.cached_property
+    def reports(self) -> Reports:
+        """What agents told."""
+        return self._read()
+
+    def __getitem__(self, name: str) -> HostState:
+        if name not in self._known:
+            self._known[name] = HostState(self, self.number[name])
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fleet.hosts)
+
+    def __len__(self) -> int:
+        return len(self.fleet.hosts)
+
+    def at(self, tree: int) -> HostState:
+        """Return the state of the host at a place of the arrays."""
+        return self[self.fleet.hosts[tree]]
+
+    # --- for all hosts at once ---
+
+    def capacity(self, resource_class: str) -> Integers:
+        """Return how much of a class each host has, over all its providers."""
+        return self.fleet.totals(resource_class)[0]
+
+    def free(self, resource_class: str) -> Integers:
+        """Return how much of a class could be taken of each host; negative after a shrink."""
+        return self.fleet.totals(resource_class)[1]
+
+    def used(self, resource_class: str) -> Integers:
+        """Return how much of a class is used of each host, or not free because of shares."""
+        capacity, free = self.fleet.totals(resource_class)
+        return capacity - free
+
+    def having(self, *traits: str) -> Booleans:
+        """Return which hosts have one of some traits, themselves or by a provider below."""
+        return self._of_trees(self.fleet.having(self.fleet.traits, traits))
+
+    def members(self, *aggregates: str) -> Booleans:
+        """Return which hosts are in one of some aggregates, themselves or by a provider below."""
+        return self._of_trees(self.fleet.having(self.fleet.aggregates, aggregates))
+
+    def holding(self, consumers: Iterable[str]) -> Integers:
+        """Return how many of some consumers hold something of each host."""
+        found = np.zeros(len(self), dtype=np.int64)
+        for consumer in consumers:
+            places = self.fleet.places_of_holders.get(consumer, ())
+            found[sorted({int(self.fleet.tree[place]) for place in places})] += 1
+        return found
+
+    def statistic(self, name: str) -> Figures:
+        """Return a statistic of each host as a number; NaN where it has none, or no number."""
+        key = "statistic", name
+        if key not in self._figures:
+            found = np.full(len(self), np.nan)
+            for host, told in self.reports.statistics.items():
+                if name in told and host in self.number:
+                    found[self.number[host]] = number_of(told[name])
+            self._figures[key] = found
+        figures: Figures = self._figures[key]
+        return figures
+
+    def silence(self) -> Figures:
+        """Return for how many seconds each host has not reported; NaN for one that never did."""
+        found = np.full(len(self), np.nan)
+        reports = self.reports
+        for host, at in reports.reported.items():
+            if host in self.number and reports.now is not None:
+                found[self.number[host]] = (reports.now - at).total_seconds()
+        return found
+
+    def _of_trees(self, of_providers: Booleans) -> Booleans:
+        found = np.zeros(len(self), dtype=np.bool_)
+        found[self.fleet.tree[of_providers]] = True
+        return found
+
+
+class HostState:
+    """One host as a snapshot shows it.
+
+    ``inventories`` are the host's own to count with: consuming from them changes nothing else. To
+    place several consumers beside each other, take them in a scenario (``snapshot.fork()``).
+    """
+
+    def __init__(self, states: HostStates, tree: int) -> None:
+        self.beside = states  #: all hosts, of which it is one
+        self._fleet = states.fleet
+        self.tree = tree  #: its place in the arrays
+        self.name = states.fleet.hosts[tree]
+
+    @functools.cached_property
+    def traits(self) -> frozenset[str]:
+        """The traits of the host and of all providers below it."""
+        return self._of(self._fleet.traits)
+
+    @functools.cached_property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregates that the host or a provider below it is in."""
+        return self._of(self._fleet.aggregates)
+
+    @property
+    def statistics(self) -> Mapping[str, Statistic]:
+        """What its agent told, by name; each has ``value``, ``type`` and ``since``."""
+        return self.beside.reports.statistics.get(self.name, {})
+
+    @property
+    def reported_at(self) -> datetime.datetime | None:
+        """When its agent was heard of last, None if never."""
+        return self.beside.reports.reported.get(self.name)
+
+    @functools.cached_property
+    def consumers(self) -> frozenset[str]:
+        """Who holds something of it."""
+        places = self._fleet.of_tree(self.tree)
+        return frozenset(row[2] for row in self._fleet.allocations.of(places))
+
+    def capacity(self, resource_class: str) -> int:
+        """Return how much of a class it has, over all its providers."""
+        return int(self.beside.capacity(resource_class)[self.tree])
+
+    def free(self, resource_class: str) -> int:
+        """Return how much of a class could be taken of it."""
+        return int(self.beside.free(resource_class)[self.tree])
+
+    def used(self, resource_class: str) -> int:
+        """Return how much of a class is used of it, or not free because of shares."""
+        return int(self.beside.used(resource_class)[self.tree])
+
+    @functools.cached_property
+    def inventories(self) -> Inventories:
+        """What there is of each resource, over all its providers; cells and devices as they are.
+
+        Of a class that several providers have, one claim may take what they have together. Cost:
+        some 10 microseconds for a class, more where a topology is gathered.
+        """
+        fleet = self._fleet
+        records = []
+        for rows in fleet.classes.values():
+            here = rows.of_tree(self.tree)
+            numbers = [
+                rows.first + entry
+                for entry in range(here.start, here.stop)
+                if not rows.is_part[entry]
+            ]
+            if numbers:
+                records.append(_together([fleet.record(number) for number in numbers]))
+        found: dict[str, Inventory] = dict(inventories_of(records).by_name())
+        for kind in fleet.views.parts:
+            view = fleet.views.of_tree(kind, self.tree)
+            if view is not None:
+                found[kind] = view.located.inventory
+        return Inventories(found)
+
+    def _of(self, table: Mapping[str, Integers]) -> frozenset[str]:
+        places = self._fleet.of_tree(self.tree)
+        first, end = places.start, places.stop
+        return frozenset(
+            name
+            for name, some in table.items()
+            if (at := int(some.searchsorted(first))) < len(some) and some[at] < end
+        )
+
+    def __repr__(self) -> str:
+        return f"<HostState: {self.name}>"
+
+
+def _together(records: list[InventoryRecord]) -> InventoryRecord:
+    """Return what several providers have of a class, as one."""
+    if len(records) == 1:
+        return records[0]
+    capacity = sum(one.capacity for one in records)
+    return InventoryRecord(
+        records[0].resource_class,
+        capacity,
+        0,
+        min(one.min_unit for one in records),
+        None,
+        min(one.step_size for one in records),
+        1_000_000,
+        capacity,
+        sum(one.used for one in records),
+    )
+
+
+def number_of(statistic: Statistic) -> float:
+    """Return a statistic as a number: a moment in seconds since 1970; NaN for a text."""
+    value = statistic.value
+    if isinstance(value, datetime.datetime):
+        return value.timestamp()
+    return float("nan") if isinstance(value, str) else float(value)

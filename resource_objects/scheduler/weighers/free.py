@@ -1,0 +1,58 @@
+"""What hosts have free: spread where it counts upwards, pack where it counts downwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.resources import resource
+from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import Figures, HostState, HostStates
+
+
+class FreeResources:
+    """Prefers hosts with more free of some resource classes, or with less.
+
+    Of each class what is free counts by the largest that some host has of it free, times its
+    weight: above 0 the emptiest come first (spread), below 0 the fullest (pack).
+
+    :param weights: by resource class
+    :raises UnknownResourceClass: for a class that there is not
+    :raises InvalidField: for a weight that is no number
+
+    >>> FreeResources(VCPU=1, MEMORY_MB=-0.5)
+    FreeResources(VCPU=1.0, MEMORY_MB=-0.5)
+    """
+
+    def __init__(self, given: Mapping[str, float] | None = None, /, **weights: float) -> None:
+        self._weights: dict[str, float] = {}
+        for name, weight in {**(given or {}), **weights}.items():
+            value: Any = weight
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise exceptions.InvalidField(f"weight of {name}", weight, "a number")
+            self._weights[resource(name).name] = float(weight)
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return what is free of a host, as a part of the most that any has."""
+        total = 0.0
+        for name, weight in self._weights.items():
+            total += weight * (host.free(name) / _most(host.beside, name))
+        return total
+
+    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
+        """Return what is free of each host, as a part of the most that any has."""
+        total = np.zeros(len(hosts))
+        for name, weight in self._weights.items():
+            total += weight * (hosts.free(name) / _most(hosts, name))
+        return total
+
+    def __repr__(self) -> str:
+        return f"FreeResources({', '.join(f'{n}={w}' for n, w in self._weights.items())})"
+
+
+def _most(hosts: HostStates, name: str) -> int:
+    """Return the most that a host has free of a class, at least 1."""
+    return max(1, int(hosts.free(name).max(initial=0)))

@@ -1,0 +1,325 @@
+"""select_destinations: what is searched, filtered, weighed and claimed, once and whole."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.ledger import RetryPolicy
+from resource_objects.scheduler import Group, RequestSpec, Scheduler
+
+WEIGHERS = {"free": {"VCPU": 1}}
+
+
+@pytest.fixture
+def lab():
+    with ro.connect("memory://") as ledger:
+        ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8,MEMORY_MB=64") for n in range(3)))
+        yield ledger
+
+
+def hosts(selection):
+    return [one.host for one in selection]
+
+
+def test_a_dry_run_tells_where_it_would_go_and_takes_nothing(lab):
+    found = Scheduler(lab, weighers=WEIGHERS).select_destinations("VCPU=6", 2, alternates=1)
+    assert [(one.consumer, one.host) for one in found] == [("1", "host0"), ("2", "host1")]
+    assert [one.alternates[0].host for one in found] == ["host1", "host2"]
+    assert [one.claim for one in found] == [None, None]
+    assert lab.snapshot().used("VCPU") == 0
+
+
+def test_what_is_selected_for_consumers_is_claimed(lab):
+    found = Scheduler(lab).select_destinations("VCPU=6", consumers=["a", "b"])
+    assert hosts(found) == ["host0", "host1"]
+    assert {one.consumer: lab.held(one.consumer).allocations for one in found} == {
+        one.consumer: one.allocations for one in found
+    }
+
+
+def test_spread_and_pack_are_the_same_weigher_upwards_and_downwards(lab):
+    lab.claim("first", {"host1": "VCPU=2"})
+    spread = Scheduler(lab, weighers={"free": {"VCPU": 1}})
+    pack = Scheduler(lab, weighers={"free": {"VCPU": 1, "multiplier": -1}})
+    assert hosts(spread.select_destinations("VCPU=1", 3)) == ["host0", "host2", "host0"]
+    assert hosts(pack.select_destinations("VCPU=1", 3)) == ["host1", "host1", "host1"]
+
+
+@pytest.mark.law(2)
+def test_all_are_placed_or_none_and_every_reason_is_told(lab):
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        Scheduler(lab).select_destinations("VCPU=5", consumers=["a", "b", "c", "d"])
+    assert "no host for d, 3 of 4 could be placed" in str(refused.value)
+    assert [reason.free for reason in refused.value.reasons] == [3, 3, 3]
+    assert lab.snapshot().used("VCPU") == 0
+
+
+def test_as_many_as_possible_says_who_is_missing_and_why(lab):
+    found = Scheduler(lab).select_destinations(
+        "VCPU=5", consumers=["a", "b", "c", "d", "e"], at_least=2
+    )
+    assert (hosts(found), found.missing) == (["host0", "host1", "host2"], ("d", "e"))
+    assert "VCPU asked 5, free 3 of 8 (a holds 5)" in str(found.explanation)
+    with pytest.raises(exceptions.NoCandidates):
+        Scheduler(lab).select_destinations("VCPU=3", consumers=["f", "g", "h", "i"], at_least=4)
+    with pytest.raises(exceptions.NoCandidates):
+        Scheduler(lab).select_destinations("VCPU=3", consumers=["f", "g", "h", "i"], at_least=4)
+    assert lab.snapshot().used("VCPU") == 15
+
+
+@pytest.mark.law(9)
+def test_the_same_seed_gives_the_same_answer_and_others_give_others(lab):
+    scheduler = Scheduler(lab, order=ro.Order("spread", among=3))
+    answers = [hosts(scheduler.select_destinations("VCPU=1", 6, seed=7)) for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    every = {tuple(hosts(scheduler.select_destinations("VCPU=1", 2, seed=n))) for n in range(9)}
+    assert len(every) > 1
+
+
+@pytest.mark.law(5)
+@pytest.mark.parametrize("settings", [{"VCPU": 1}, {"VCPU": 1, "multiplier": -2}])
+def test_a_multi_create_equals_one_at_a_time(settings):
+    answers = []
+    for at_once in (True, False):
+        with ro.connect("memory://") as ledger:
+            ledger.sync(*(ro.Provider(f"host{n}", {"VCPU": 4 + 3 * n}) for n in range(4)))
+            scheduler = Scheduler(ledger, weighers={"free": settings})
+            names = [f"job-{n}" for n in range(9)]
+            groups = [names] if at_once else [[one] for one in names]
+            answers.append(
+                [
+                    one.host
+                    for some in groups
+                    for one in scheduler.select_destinations("VCPU=2", consumers=some)
+                ]
+            )
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"count": 0}, "count"),
+        ({"count": True}, "count"),
+        ({"count": 2, "consumers": ["a"]}, "count"),
+        ({"consumers": "abc"}, "consumers"),
+        ({"consumers": ["a", "a"]}, "consumers"),
+        ({"alternates": -1}, "alternates"),
+        ({"count": 2, "at_least": 3}, "at_least"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_name(lab, arguments, named):
+    with pytest.raises(exceptions.InvalidInput, match=named):
+        Scheduler(lab).select_destinations("VCPU=1", **arguments)
+    assert lab.snapshot().used("VCPU") == 0
+
+
+def test_who_holds_something_already_is_not_placed_again(lab):
+    lab.claim("a", {"host0": "VCPU=1"})
+    for consumers in (["a"], ["b", "a"]):
+        with pytest.raises(exceptions.ConsumerExists):
+            Scheduler(lab).select_destinations("VCPU=1", consumers=consumers)
+    assert lab.snapshot().used("VCPU") == 1
+
+
+# --- races, and hosts that refuse -----------------------------------------------------------------
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("consumers", [["a"], ["a", "b"]])
+def test_a_lost_race_is_tried_again_with_the_same_filters(lab, consumers):
+    scheduler = Scheduler(lab)
+    spec = RequestSpec("VCPU=6", ignored=["host1"])
+    snapshot = lab.snapshot()
+    raced = []
+
+    def stale(at=None):
+        if not raced:  # somebody is faster, between the picture and the claim
+            raced.append(lab.claim("fast", {"host0": "VCPU=6"}))
+            return snapshot
+        return type(lab).snapshot(lab, at)
+
+    lab.snapshot = stale
+    if len(consumers) == 1:
+        assert hosts(scheduler.select_destinations(spec, consumers=consumers)) == ["host2"]
+    else:
+        with pytest.raises(exceptions.NoCandidates) as refused:
+            scheduler.select_destinations(spec, consumers=consumers)
+        assert "host1: is to be ignored (hosts)" in str(refused.value)
+
+
+def test_schedulers_at_once_take_nothing_twice():
+    with ro.connect("memory://", retries=RetryPolicy(seconds=60)) as ledger:
+        ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(8)))
+        scheduler, errors = Scheduler(ledger, weighers={"free": {"VCPU": -1}}), []
+
+        def place(number):
+            try:
+                names = [f"job-{number}-{one}" for one in range(8)]
+                scheduler.select_destinations("VCPU=1", consumers=names[:4])
+                for name in names[4:]:
+                    scheduler.select_destinations("VCPU=1", consumers=[name])
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=place, args=(n,)) for n in range(8)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert errors == []
+        assert (ledger.snapshot().used("VCPU"), ledger.snapshot().free("VCPU")) == (64, 0)
+
+
+def test_a_host_has_the_last_word_and_another_is_taken(lab):
+    asked = []
+
+    def confirm(destination):
+        asked.append(destination.host)
+        if destination.host == "host0":
+            raise exceptions.HostRefused("host0", destination.consumer, "no firmware")
+
+    found = Scheduler(lab).select_destinations("VCPU=5", consumers=["a", "b"], confirm=confirm)
+    assert sorted(hosts(found)) == ["host1", "host2"]
+    assert found.refused == {"host0": "host0 refuses a: no firmware"}
+    assert asked == ["host0", "host2", "host1"]
+    assert lab.snapshot().used("VCPU") == 10
+
+
+def test_where_every_host_refuses_nothing_is_held_and_all_said_why(lab):
+    def confirm(destination):
+        raise exceptions.HostRefused(destination.host, destination.consumer, "no firmware")
+
+    for consumers in (["a"], ["a", "b"]):
+        with pytest.raises(exceptions.NoCandidates) as refused:
+            Scheduler(lab).select_destinations("VCPU=5", consumers=consumers, confirm=confirm)
+        told = "refused it already: host0 refuses a: no firmware"
+        assert told in [reason.unit for reason in refused.value.reasons]
+        assert lab.snapshot().used("VCPU") == 0
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+class Picky:
+    """Refuses one host; only asked host by host."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def refuses(self, host, spec):
+        return f"asks for {spec.resources}" if host.name == self.name else None
+
+
+class Broken:
+    def refuses(self, host, spec):
+        raise ValueError("no such figure")
+
+
+class Wrong:
+    def refuses(self, host, spec):
+        return False
+
+
+class WrongArray(Picky):
+    def passing(self, hosts, spec):
+        return [True, True, True]
+
+
+@pytest.mark.law(6)
+def test_a_rejection_stands_in_the_explanation_with_its_reason_and_its_filter(lab):
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        Scheduler(lab, filters=[Picky("host1")]).select_destinations(
+            RequestSpec("VCPU=9", ignored=["host2"])
+        )
+    assert str(refused.value).splitlines() == [
+        "no host for 1: host0: VCPU asked 9, free 8 of 8",
+        "host1: asks for VCPU=9 (Picky)",
+        "host2: is to be ignored (hosts)",
+    ]
+    by_filter = [(one.rule.value, one.filter, one.where) for one in refused.value.reasons]
+    assert by_filter == [
+        ("capacity", None, "host0"),
+        ("filter", "Picky", "host1"),
+        ("filter", "hosts", "host2"),
+    ]
+
+
+def test_stages_tell_what_each_filter_leaves(lab):
+    found = Scheduler(lab, filters=[Picky("host1")]).select_destinations("VCPU=3", 9, at_least=0)
+    told = [str(one) for one in found.explanation.stages]
+    assert "filter hosts: 3 -> 3 hosts" in told
+    assert "filter Picky: 3 -> 2 hosts" in told
+
+
+@pytest.mark.parametrize("filter_", [Broken(), Wrong(), WrongArray("host0")])
+def test_a_filter_that_fails_is_named_and_fails_the_request_or_is_skipped_aloud(lab, filter_):
+    name = type(filter_).__name__
+    with pytest.raises(exceptions.FilterFailed, match=f"^{name} failed on"):
+        Scheduler(lab, filters=[filter_]).select_destinations("VCPU=1", consumers=["a"])
+    assert lab.snapshot().used("VCPU") == 0
+    found = Scheduler(lab, filters=[filter_], on_error="skip").select_destinations("VCPU=1")
+    assert list(found.skipped) == [name]
+
+
+def test_who_forces_hosts_is_asked_by_no_other_filter_but_has_to_fit(lab):
+    scheduler = Scheduler(lab, filters=[Picky("host1")])
+    assert hosts(scheduler.select_destinations(RequestSpec("VCPU=1", forced=["host1"]))) == [
+        "host1"
+    ]
+    with pytest.raises(exceptions.NoCandidates, match="is not the host that it is forced to"):
+        scheduler.select_destinations(RequestSpec("VCPU=9", forced=["host1"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"filters": ["nobody"]}, "no such plug-in; installed: "),
+        ({"filters": {"hosts": {"size": 3}}}, "settings of hosts"),
+        ({"filters": {"hosts": 3}}, "settings of hosts"),
+        ({"filters": "hosts"}, "a list of names"),
+        ({"filters": [Picky]}, "refuses"),
+        ({"weighers": ["nobody"]}, "no such plug-in; installed: free"),
+        ({"weighers": {"free": {"VCPU": "much"}}}, "weight of VCPU"),
+        ({"weighers": {"free": {"multiplier": "much"}}}, "multiplier of free"),
+        ({"weighers": [Picky("host0")]}, "weigh"),
+        ({"on_error": "ignore"}, "on_error"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_is_refused_by_name(lab, arguments, named):
+    with pytest.raises(exceptions.ResourceObjectsError, match=named):
+        Scheduler(lab, **arguments)
+
+
+class Steep:
+    def weigh(self, host, spec):
+        return {"host0": 1, "host1": float("nan"), "host2": 3}[host.name]
+
+
+def test_a_weigher_that_fails_is_named(lab):
+    with pytest.raises(exceptions.FilterFailed, match="Steep failed on host1: weight"):
+        Scheduler(lab, weighers=[Steep()]).select_destinations("VCPU=1")
+
+
+def test_traits_of_an_image_are_asked_of_the_host(lab):
+    lab.change("host2", traits=["HW_CPU_X86_AVX2"])
+    spec = RequestSpec("VCPU=1", image_traits=["HW_CPU_X86_AVX2"])
+    assert hosts(Scheduler(lab).select_destinations(spec)) == ["host2"]
+
+
+def test_a_group_and_a_specification_that_cannot_be():
+    for wrong in (
+        lambda: Group("db", "apart"),
+        lambda: Group("db", "affinity", "db-1"),
+        lambda: Group("db", "affinity", most=0),
+        lambda: RequestSpec("VCPU=1", group="db"),
+        lambda: RequestSpec("VCPU=1", only="host0"),
+        lambda: RequestSpec("VCPU=1", extra_specs={"a": 1}),
+    ):
+        with pytest.raises(exceptions.InvalidInput):
+            wrong()
