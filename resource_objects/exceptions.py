@@ -670,16 +670,16 @@ class FilterFailed(ResourceObjectsError):
     """
 
     def __init__(self, name: str, host: str | None, error: object) -> None:
-        super().__init__(name, host, error)
+        told = str(error)
+        if isinstance(error, Exception) and not isinstance(error, ResourceObjectsError):
+            told = f"{type(error).__name__}: {error}"
+        super().__init__(name, host, told)
         self.name = name
-        self.host = host
-        self.error = error
+        self.host = host  #: None for all at once
+        self.told = told
 
     def __str__(self) -> str:
-        told = self.error
-        if isinstance(told, Exception) and not isinstance(told, ResourceObjectsError):
-            told = f"{type(told).__name__}: {told}"
-        return f"{self.name} failed on {self.host or 'all hosts'}: {told}"
+        return f"{self.name} failed on {self.host or 'all hosts'}: {self.told}"
 
 
 class SearchLimitReached(ResourceObjectsError):
