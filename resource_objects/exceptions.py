@@ -43,6 +43,7 @@ __all__ = [
     "DuplicateKey",
     "FieldNotSet",
     "ForeignAmount",
+    "FilterFailed",
     "FrozenValue",
     "HostRefused",
     "InvalidAddress",
