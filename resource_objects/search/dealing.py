@@ -16,13 +16,26 @@ plainly does not is found by each kind alone.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from resource_objects.resources.budget import Budget
 
 #: How many members of each kind.
 Portion: TypeAlias = tuple[int, ...]
+
+
+class Bound(NamedTuple):
+    """What a place has for members of all kinds: so much, of which each kind uses so much."""
+
+    weights: Portion  #: of each kind, 0 or more
+    most: int
+
+    def allows(self, portion: Portion) -> bool:
+        """Return whether a portion keeps it."""
+        used: int = sum(map(operator.mul, self.weights, portion))
+        return used <= self.most
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,7 +46,7 @@ class Place:
     portions: tuple[Portion, ...] = ()  #: of a host, the largest that it can hold; else nothing
     below: tuple[Place, ...] = ()
     most: Portion | None = None  #: so many of each kind at most; None: no bound
-    most_in_all: int | None = None  #: so many of all kinds at most; None: no bound
+    bounds: tuple[Bound, ...] = ()  #: on all kinds together
 
     def hosts(self) -> Iterator[Place]:
         """Yield the places that have none below them, in order."""
@@ -118,7 +131,7 @@ def _with_bounds(place: Place) -> Iterator[tuple[Place, tuple[Place, ...]]]:
     waiting: list[tuple[Place, tuple[Place, ...]]] = [(place, ())]
     while waiting:
         one, above = waiting.pop()
-        if one.most is not None or one.most_in_all is not None:
+        if one.most is not None or one.bounds:
             above = (*above, one)
         if one.below:
             waiting.extend((each, above) for each in reversed(one.below))
@@ -129,18 +142,24 @@ def _with_bounds(place: Place) -> Iterator[tuple[Place, tuple[Place, ...]]]:
 class _Room:
     """What a place that binds may still get."""
 
-    __slots__ = ("_in_all", "_of_each")
+    __slots__ = ("_bounds", "_left", "_of_each")
 
     def __init__(self, place: Place, need: Portion) -> None:
         self._of_each = list(need if place.most is None else place.most)
-        self._in_all = sum(need) if place.most_in_all is None else place.most_in_all
+        self._bounds = place.bounds
+        self._left = [bound.most for bound in place.bounds]
 
     def left(self, kind: int) -> int:
-        return min(self._of_each[kind], self._in_all)
+        most = self._of_each[kind]
+        for bound, left in zip(self._bounds, self._left, strict=True):
+            if bound.weights[kind]:
+                most = min(most, left // bound.weights[kind])
+        return most
 
     def take(self, kind: int, count: int) -> None:
         self._of_each[kind] -= count
-        self._in_all -= count
+        for number, bound in enumerate(self._bounds):
+            self._left[number] -= count * bound.weights[kind]
 
 
 def _covers(portion: Portion, has: Sequence[int]) -> bool:
@@ -206,15 +225,15 @@ def _within(place: Place, found: list[_Whole], budget: Budget | None) -> list[_W
     """Return what is left of a frontier within the bounds of a place."""
     if place.most is not None:
         found = _largest([_part(one, _less(one.portion, place.most)) for one in found])
-    if place.most_in_all is None:
-        return found
-    cut: list[_Whole] = []
-    for one in found:
-        for portion in _of_sum(one.portion, place.most_in_all):
-            if budget is not None:
-                budget.spend()
-            cut.append(_part(one, portion))
-    return _largest(cut)
+    for bound in place.bounds:
+        cut: list[_Whole] = []
+        for one in found:
+            for portion in bounded(one.portion, bound.weights, bound.most):
+                if budget is not None:
+                    budget.spend()
+                cut.append(_part(one, portion))
+        found = _largest(cut)
+    return found
 
 
 def _part(whole: _Whole, portion: Portion) -> _Whole:
@@ -222,22 +241,27 @@ def _part(whole: _Whole, portion: Portion) -> _Whole:
     return whole if portion == whole.portion else dataclasses.replace(whole, portion=portion)
 
 
-def _of_sum(portion: Portion, most: int) -> Iterator[Portion]:
-    """Yield the largest portions within one whose sum is at most ``most``.
+def bounded(portion: Portion, weights: Portion, most: int) -> Iterator[Portion]:
+    """Yield the largest portions within one that use at most ``most``, and some smaller ones.
 
-    >>> list(_of_sum((2, 3), 3))
+    >>> list(bounded((2, 3), (1, 1), 3))
     [(2, 1), (1, 2), (0, 3)]
     """
-    if sum(portion) <= most:
+    if sum(map(operator.mul, weights, portion)) <= most:
         yield portion
         return
-    first, rest = portion[0], portion[1:]
-    if not rest:
-        yield (most,)
+    count, weight = portion[0], weights[0]
+    if weight:
+        count = min(count, most // weight)
+    if len(portion) == 1:
+        yield (count,)
         return
-    for count in range(min(first, most), max(0, most - sum(rest)) - 1, -1):
-        for others in _of_sum(rest, most - count):
-            yield (count, *others)
+    rest = sum(map(operator.mul, weights[1:], portion[1:]))
+    for first in range(count, -1, -1):
+        for others in bounded(portion[1:], weights[1:], most - first * weight):
+            yield (first, *others)
+        if not weight or rest <= most - first * weight:
+            return  # fewer of the first leave no more of the others
 
 
 def _largest(some: Iterable[_Whole]) -> list[_Whole]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.resources.budget import Budget
-from resource_objects.search.dealing import Place, Portion, deal, most_of
+from resource_objects.search.dealing import Bound, Place, Portion, deal, most_of
 
 PLENTY = 10**6
 
@@ -32,7 +32,7 @@ def keeps(place: Place, got: Mapping[str, Portion], kinds: int) -> bool:
     here = got_at(place, got, kinds)
     if place.most is not None and any(a > b for a, b in zip(here, place.most, strict=True)):
         return False
-    if place.most_in_all is not None and sum(here) > place.most_in_all:
+    if not all(bound.allows(here) for bound in place.bounds):
         return False
     if not place.below:
         return contains(place.portions, here)
@@ -57,13 +57,15 @@ def trees(draw: st.DrawFn) -> tuple[Place, Portion]:
     def portions(most: int) -> st.SearchStrategy[Portion]:
         return st.tuples(*[st.integers(0, most)] * kinds)
 
+    bounds = st.builds(Bound, portions(2), st.integers(1, 5))
+
     def place(name: str, below: tuple[Place, ...]) -> Place:
         return Place(
             name,
             () if below else tuple(draw(st.lists(portions(2), max_size=3))),
             below,
             draw(st.none() | portions(3)),
-            draw(st.none() | st.integers(1, 4)),
+            tuple(draw(st.lists(bounds, max_size=2))),
         )
 
     racks = [

@@ -1,0 +1,341 @@
+"""What a gang asks of a fleet: kinds of members, what hosts have for them, and what binds hosts.
+
+Arrays say of every host how many of a member it can hold at most, and several together, by what is
+free of each class. Places of a level are sets of hosts, and so are the hosts that one pool serves;
+those that bind what a gang gets lie within each other, so that they are a tree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.requests.gang import HOST, Gang, Member
+from resource_objects.resources import IntegerAmount
+from resource_objects.resources.budget import Budget
+from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.conditions.base import LaysFilter
+from resource_objects.search.dealing import Bound, Place, Portion, bounded, largest
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.host_usage import counted
+from resource_objects.search.problem import Direct, Problem, direct, lay, possible
+
+_NOTHING = integers(())
+
+#: The aggregates of each level.
+Levels: TypeAlias = Mapping[str, Collection[str]]
+
+
+# --- kinds --------------------------------------------------------------------------------------
+# Members that ask for the same and are bound alike, and how many of them each host can hold.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Members alike, over the fleet."""
+
+    names: tuple[str, ...]
+    like: Member  #: one of them
+    problem: Problem
+    totals: Mapping[str, int]  #: how much of each class one of them uses in all
+    most: Integers  #: by tree, at most so many; where arrays decide, exactly
+    direct: Direct | None  #: the trees where these are all of one kind
+
+    @property
+    def label(self) -> str:
+        """What people call them."""
+        return ", ".join(dict.fromkeys(name.rpartition("-")[0] or name for name in self.names))
+
+
+def kinds_of(gang: Gang, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> list[Kind]:
+    """Return the kinds of members of a gang. Cost: some passes over the fleet for each."""
+    names: dict[Hashable, list[str]] = defaultdict(list)
+    like: dict[Hashable, Member] = {}
+    for one in gang.members:
+        is_bound = bool(one.at_most) or one.together is not None  # to each other, not to others
+        key = one.request, one.name if is_bound else None
+        names[key] += one.names
+        like.setdefault(key, one)
+    supply = Supply(fleet)
+    return [
+        _kind(tuple(names[key]), one, lay(one.request, fleet, filters), supply)
+        for key, one in like.items()
+    ]
+
+
+def _kind(names: tuple[str, ...], like: Member, problem: Problem, supply: Supply) -> Kind:
+    fleet = problem.fleet
+    totals = {
+        name: int(amount.value)
+        for name, amount in like.request.resources.by_name()
+        if isinstance(amount, IntegerAmount)
+    }
+    most = np.zeros(len(fleet.hosts), dtype=np.int64)
+    hosts = possible(problem)
+    most[hosts] = len(names)
+    for name, total in totals.items():
+        if name in fleet.classes:
+            np.minimum(most, supply.of(name) // total, out=most)
+    for ask in problem.demands:
+        if not ask.is_split and ask.pooled is None:
+            each = np.where(ask.own.allowed, ask.rows.free // ask.amount, 0).clip(0)
+            given = np.bincount(ask.rows.tree, each, minlength=len(most)).astype(np.int64)
+            np.minimum(most, given, out=most)
+    return Kind(names, like, problem, totals, most, direct(problem, True, of_each=True))
+
+
+class Supply:
+    """What is free of each class to the trees of a fleet, with what pools have for them."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._own: dict[str, Integers] = {}
+        self._all: dict[str, Integers] = {}
+        self._pools: dict[str, list[tuple[Integers, int]]] = {}
+
+    def of(self, name: str) -> Integers:
+        """Return by tree what it may be given of a class, by itself and by pools."""
+        if name not in self._all:
+            found = self.own(name).copy()
+            for trees, free in self.pools(name):
+                found[trees] += free
+            self._all[name] = np.minimum(found, MAX_AMOUNT)
+        return self._all[name]
+
+    def own(self, name: str) -> Integers:
+        """Return by tree what it has of a class itself, its pools not among it."""
+        if name not in self._own:
+            rows = self._fleet.rows(name)
+            some = counted(self._fleet, rows) & ~self._fleet.is_pool[rows.provider]
+            free = np.where(some, rows.free, 0).clip(0)
+            found = np.zeros(len(self._fleet.hosts), dtype=np.int64)
+            np.add.at(found, rows.tree, free)
+            self._own[name] = found
+        return self._own[name]
+
+    def pools(self, name: str) -> list[tuple[Integers, int]]:
+        """Return of each pool of a class the trees that are linked to it, and what is free."""
+        if name not in self._pools:
+            fleet, rows = self._fleet, self._fleet.rows(name)
+            found = self._pools[name] = []
+            entries = np.flatnonzero(fleet.is_pool[rows.provider]) if fleet.pools else ()
+            for entry in map(int, entries):
+                pool = rows.provider[entry : entry + 1]
+                linked = np.flatnonzero(fleet.pools.linked_to(pool, len(fleet.hosts)))
+                found.append((linked, max(0, int(rows.free[entry]))))
+        return self._pools[name]
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class BindingSet:
+    """A set of hosts that binds what they get together, among sets that lie within each other."""
+
+    name: str
+    trees: Integers
+    most: Portion | None
+    bounds: tuple[Bound, ...]
+    is_of_level: bool = False
+    parent: int = -1  #: number of the smallest set around it, -1 for none
+
+
+def places_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Integers]:
+    """Return the hosts of each place of a level.
+
+    :raises InvalidRequest: if there is none, or some host is in two
+    """
+    is_host = np.ones(len(fleet.hosts), dtype=np.bool_)
+    is_host[list(fleet.pools.trees)] = False  # a pool may serve several places
+    found = {}
+    for name in sorted(levels.get(level, ())):
+        trees = np.unique(fleet.tree[fleet.aggregates.get(name, _NOTHING)])
+        if is_host[trees].any():
+            found[name] = trees[is_host[trees]]
+    if not found:
+        raise exceptions.InvalidRequest(
+            "level", level, "one that aggregates with hosts in them have"
+        )
+    place = np.full(len(fleet.hosts), -1)
+    for number, (name, trees) in enumerate(found.items()):
+        twice = trees[place[trees] >= 0]
+        if len(twice):
+            host, other = fleet.hosts[int(twice[0])], list(found)[int(place[twice[0]])]
+            raise exceptions.InvalidRequest(
+                level, f"{host} in {other} and in {name}", f"each host in one {level}"
+            )
+        place[trees] = number
+    return found
+
+
+def within_each_other(some: Iterable[BindingSet], hosts: int) -> list[BindingSet]:
+    """Return sets, the largest first, each with the smallest around it.
+
+    A set that crosses another is left out, where it is not of a level.
+
+    :raises InvalidRequest: if places of levels cross
+    """
+    owner = np.full(hosts, -1)
+    found: list[BindingSet] = []
+    for one in sorted(some, key=lambda each: -len(each.trees)):
+        around = np.unique(owner[one.trees])
+        if len(around) > 1:
+            if one.is_of_level:
+                crossed = f"{one.name} across {found[int(around[-1])].name}"
+                raise exceptions.InvalidRequest(
+                    "levels", crossed, "places that lie within each other"
+                )
+            continue
+        owner[one.trees] = len(found)
+        found.append(dataclasses.replace(one, parent=int(around[0])))
+    return found
+
+
+# --- the tree of places -------------------------------------------------------------------------
+
+
+class GangFleet:
+    """A gang over a fleet: what each host may hold, within the places that bind."""
+
+    def __init__(
+        self, gang: Gang, fleet: Fleet, levels: Levels, filters: Sequence[LaysFilter] = ()
+    ) -> None:
+        self.gang = gang
+        self.fleet = fleet
+        self.kinds = kinds_of(gang, fleet, filters)
+        self.need: Portion = tuple(len(kind.names) for kind in self.kinds)
+        self.supply = Supply(fleet)
+        #: by level, the hosts of each place
+        self.places = {level: places_of_level(levels, level, fleet) for level in gang.levels}
+        #: the classes that are asked for
+        self.classes = tuple(dict.fromkeys(name for kind in self.kinds for name in kind.totals))
+        #: the levels of which a place may get so many at most
+        self.binding = tuple(
+            dict.fromkeys((*gang.at_most, *(name for k in self.kinds for name in k.like.at_most)))
+        )
+        self._refused: dict[int, list[Portion]] = defaultdict(list)
+        every = np.ones(len(fleet.hosts), dtype=np.bool_)
+        self._sets(every)  # which refuses places of levels that cross
+
+    def refuse(self, tree: int, portion: Portion) -> None:
+        """Note that a host cannot hold a portion."""
+        self._refused[tree].append(portion)
+
+    @property
+    def reachable(self) -> Booleans:
+        """The hosts that are in some place of each level that binds."""
+        found = np.ones(len(self.fleet.hosts), dtype=np.bool_)
+        for level in self.binding:
+            if level != HOST:
+                some = np.zeros_like(found)
+                for trees in self.places[level].values():
+                    some[trees] = True
+                found &= some
+        return found
+
+    def root(self, trees: Sequence[int], most: Sequence[Integers], budget: Budget) -> Place:
+        """Return the places that bind, with some hosts in their order.
+
+        :param most: by kind and tree, how many it may get
+        """
+        within = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        within[list(trees)] = True
+        sets = self._sets(within)
+        owner = np.full(len(within), -1)
+        for number, one in enumerate(sets):
+            owner[one.trees] = number
+        below: dict[int, list[Place | int]] = defaultdict(list)
+        seen = {-1}
+        for tree in trees:
+            at = int(owner[tree])
+            below[at].append(self._host(tree, most, budget))
+            while at not in seen:
+                seen.add(at)
+                at, inner = sets[at].parent, at
+                below[at].append(inner)
+
+        def place(number: int) -> Place:
+            some = tuple(place(one) if isinstance(one, int) else one for one in below[number])
+            if number < 0:
+                return Place("", below=some)
+            one = sets[number]
+            return Place(one.name, below=some, most=one.most, bounds=one.bounds)
+
+        return place(-1)
+
+    def _host(self, tree: int, most: Sequence[Integers], budget: Budget) -> Place:
+        portions = self._portions(tuple(int(counts[tree]) for counts in most), tree, budget)
+        each = self.gang.at_most.get(HOST)
+        bounds = () if each is None else (Bound((1,) * len(self.need), each),)
+        return Place(str(tree), portions, most=self._of_each(HOST), bounds=bounds)
+
+    def _of_each(self, level: str) -> Portion | None:
+        """Return how many of each kind a place of a level may get, None if there is no bound."""
+        if not any(level in kind.like.at_most for kind in self.kinds):
+            return None
+        kinds = zip(self.kinds, self.need, strict=True)
+        return tuple(kind.like.at_most.get(level, count) for kind, count in kinds)
+
+    def _sets(self, within: Booleans) -> list[BindingSet]:
+        """Return what binds hosts together: the places of levels, and pools that alone give."""
+        found = []
+        for level in self.binding:
+            if level != HOST:
+                each = self.gang.at_most.get(level)
+                bounds = () if each is None else (Bound((1,) * len(self.need), each),)
+                for name, trees in self.places[level].items():
+                    said = self._of_each(level)
+                    found.append(BindingSet(f"{level} {name}", trees, said, bounds, True))
+        for name in self.classes:
+            weights = tuple(kind.totals.get(name, 0) for kind in self.kinds)
+            for trees, free in self.supply.pools(name):
+                if not self.supply.own(name)[trees].any() and self._is_only_pool(name, trees):
+                    found.append(BindingSet(name, trees, None, (Bound(weights, free),)))
+        here = [dataclasses.replace(one, trees=one.trees[within[one.trees]]) for one in found]
+        return within_each_other((one for one in here if len(one.trees)), len(within))
+
+    def _is_only_pool(self, name: str, trees: Integers) -> bool:
+        """Return whether hosts are linked to one pool of a class, not to several."""
+        links = np.zeros(len(self.fleet.hosts), dtype=np.int64)
+        for linked, _ in self.supply.pools(name):
+            links[linked] += 1
+        return bool((links[trees] == 1).all())
+
+    def _portions(self, most: Portion, tree: int, budget: Budget) -> tuple[Portion, ...]:
+        """Return the largest portions that a host may hold, by what is known of it."""
+        found = [tuple(map(min, most, self.need))]
+        if len(found[0]) > 1:
+            for name in self.classes:
+                if name not in self.fleet.classes:
+                    continue
+                weights = tuple(kind.totals.get(name, 0) for kind in self.kinds)
+                free = int(self.supply.of(name)[tree])
+                cut = [each for one in found for each in bounded(one, weights, free)]
+                budget.spend(len(cut) - len(found))
+                found = list(largest(cut))
+        for refused in self._refused.get(tree, ()):
+            found = list(largest(each for one in found for each in _without(one, refused)))
+        return tuple(found)
+
+
+def _without(portion: Portion, refused: Portion) -> Iterator[Portion]:
+    """Yield the largest portions within one that do not contain another.
+
+    >>> list(_without((3, 2), (2, 1)))
+    [(1, 2), (3, 0)]
+    >>> list(_without((1, 2), (2, 1)))
+    [(1, 2)]
+    """
+    if any(has < count for has, count in zip(portion, refused, strict=True)):
+        yield portion
+        return
+    for kind, count in enumerate(refused):
+        if count:
+            yield tuple(count - 1 if k == kind else has for k, has in enumerate(portion))
