@@ -18,13 +18,19 @@ from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.orders import Use
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts, amounts, resource
-from resource_objects.search.candidates import Candidate, Candidates
+from resource_objects.search.candidates import Candidate, Candidates, Chosen
 
-#: What methods that take accept: candidates of a search; one candidate, or some of which the first
-#: that is still free is meant; allocations (also those of a claim), with units; or
-#: ``{provider: amounts}``.
+#: What methods that take accept: candidates of a search; one candidate (also with its request), or
+#: some of which the first that is still free is meant; allocations (also those of a claim), with
+#: units; or ``{provider: amounts}``.
 Found: TypeAlias = (
-    Candidates | Candidate | Claim | Sequence[Candidate] | Sequence[Allocation] | Mapping[str, Any]
+    Candidates
+    | Candidate
+    | Chosen
+    | Claim
+    | Sequence[Candidate]
+    | Sequence[Allocation]
+    | Mapping[str, Any]
 )
 #: From names and uuids of providers to their uuids, in one look.
 Resolve: TypeAlias = Callable[[Collection[str]], Mapping[str, str]]
@@ -94,6 +100,8 @@ def demands_of(found: Any, resolve: Resolve, what: str) -> Iterator[Demand]:
         yield from _of_candidates(found, found.request, resolve)
     elif isinstance(found, Candidate):
         yield from _of_candidates([found], None, resolve)
+    elif isinstance(found, Chosen):
+        yield from _of_candidates([found.candidate], found.request, resolve)
     elif isinstance(found, Claim):
         yield _of_allocations(found.allocations, resolve, what, found.request)
     elif isinstance(found, list | tuple) and found and isinstance(found[0], Candidate):

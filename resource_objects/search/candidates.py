@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import operator
 import threading
@@ -109,6 +110,14 @@ class Candidate(base.ResourceObject, frozen=True):
 
     def __str__(self) -> str:
         return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen:
+    """A candidate with the request that it is for: what is claimed is just that, and kept so."""
+
+    candidate: Candidate
+    request: Request
 
 
 #: A candidate, or the number of the tree of which it is built when somebody looks at it.

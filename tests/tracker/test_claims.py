@@ -12,7 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.host.tracker import ClaimState
+from resource_objects.host.tracker import ClaimState, MigrationKind
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, holdings, tracker, used
 
@@ -420,6 +420,63 @@ def test_what_a_scheduler_did_not_know_of_is_added_to_its_claim(lab: ro.Ledger, 
         assert claim.claim is not None and claim.claim.id == claimed.id
         more = before.get(("box-0", "MEMORY_MB"), 0) + 64
         assert used(lab) == before | {("box-0", "MEMORY_MB"): more}
+
+
+EACH_FOUND = pytest.mark.parametrize(
+    "asked", ["VCPU=1,MEMORY_MB=512", "DISK_GB=1", WHOLE, "VCPU=1,CUSTOM_FPGA=1"]
+)
+
+
+@pytest.mark.law(5)
+@EACH_FOUND
+def test_what_a_host_takes_besides_is_taken_with_the_candidate_of_a_scheduler(
+    lab: ro.Ledger, asked: str
+) -> None:
+    mine = tracker(lab, overhead="MEMORY_MB=64")
+    found = lab.snapshot(at="box-0").candidates(asked)[0]
+    before = dict(ro.Amounts(found.amounts).by_name())
+    for again in (found, found, asked):
+        claim = mine.claim("vm", "box-0", again)
+        assert claim.amounts == found.amounts + ro.Amounts("MEMORY_MB=64"), before
+    lab.release("vm")
+    with pytest.raises(exceptions.CapacityException, match="MEMORY_MB"):  # and decided with it
+        tracker(lab, overhead="MEMORY_MB=5000").claim("vm", "box-0", found)
+    assert not used(lab)
+
+
+@pytest.mark.law(5)
+@EACH_FOUND
+@pytest.mark.parametrize(
+    "overhead",
+    [
+        "MEMORY_MB=64",
+        lambda amounts: {"DISK_GB": 1 + int(dict(amounts.by_name()).get("DISK_GB", 0)) // 10},
+    ],
+    ids=["constant", "growing"],
+)
+def test_what_a_host_takes_besides_is_taken_with_a_plan_once(
+    lab: ro.Ledger, asked: str, overhead: Any
+) -> None:
+    mine = tracker(lab, overhead=overhead)
+    planned = mine.plan("vm", "box-0", asked)
+    assert planned.found is not None
+    told = planned.amounts
+    planned.take()
+    for again in (asked, planned.claim, planned.found):
+        assert mine.claim("vm", "box-0", again).amounts == told
+    planned.revert()
+    for _ in range(2):
+        assert mine.claim("vm", "box-0", planned.found).amounts == told
+    assert mine.claim("vm", "box-0", asked).amounts == told
+    move = mine.move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION)
+    assert move.destination is not None and move.destination.amounts == told
+
+
+def test_a_candidate_with_another_overhead_is_refused(lab: ro.Ledger) -> None:
+    planned = tracker(lab, overhead="MEMORY_MB=64").plan("vm", "box-0", "MEMORY_MB=8")
+    with pytest.raises(exceptions.InvalidInput):
+        tracker(lab, overhead="MEMORY_MB=128").claim("vm", "box-0", planned.found)
+    assert not used(lab)
 
 
 def test_what_a_host_takes_besides_may_not_be_there(lab: ro.Ledger) -> None:

@@ -11,13 +11,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
-from resource_objects.exceptions import InvalidMove
-from resource_objects.providers import Claim
+from resource_objects.exceptions import InvalidAmount, InvalidMove
+from resource_objects.providers import Allocation, Claim
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts
 from resource_objects.resources.numa import NUMATopologyAmount
 from resource_objects.resources.numa.host import ANY, LARGE
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidates import Candidate, Chosen
 
 #: What a host takes for a consumer besides what that asks for.
 Overhead: TypeAlias = Callable[[Amounts], Any]
@@ -26,6 +26,9 @@ Overhead: TypeAlias = Callable[[Amounts], Any]
 OVERHEAD = "overhead"
 
 _NOTHING = Amounts()
+
+#: How often it is guessed what an overhead was added to.
+_ROUNDS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Asked:
         if isinstance(given, Claim):
             given = given.amounts if given.request is None else _without_overhead(given.request)
         elif isinstance(given, Candidate):
-            found, given = given, _located_of(given)
+            found, given = given, _own_of(given, overhead)
         if isinstance(given, Request):
             amounts = given.resources
             request = None if _is_plain(given) else given
@@ -72,6 +75,18 @@ class Asked:
 
     def __str__(self) -> str:
         return str(self.whole)
+
+    @property
+    def chosen(self) -> Chosen:
+        """What was found, with the overhead: who searched may not have known of it."""
+        found = self.found
+        assert found is not None, "somebody searched"
+        if self.overhead and OVERHEAD not in found.mappings:
+            found = found.replace(
+                allocations=with_overhead(found.allocations, found.host, self.overhead),
+                mappings={**found.mappings, OVERHEAD: (found.host,)},
+            )
+        return Chosen(found, self.whole)
 
     @property
     def own(self) -> Request:
@@ -129,6 +144,22 @@ class Asked:
         return dataclasses.replace(self, amounts=request.resources, request=request)
 
 
+def with_overhead(
+    allocations: Iterable[Allocation], host: str, overhead: Amounts
+) -> tuple[Allocation, ...]:
+    """Return allocations with what a host takes besides, at the host itself."""
+    missing = dict(overhead.by_name())
+    held: list[Allocation] = []
+    for one in allocations:
+        if one.provider == host and one.resource_class in missing:
+            more: Any = missing.pop(one.resource_class)
+            one = one.replace(amount=one.amount + more)
+        held.append(one)
+    for kind, amount in missing.items():
+        held.append(Allocation(provider=host, resource_class=kind, amount=amount))
+    return tuple(held)
+
+
 def unassigned(held: Mapping[str, Amounts]) -> Amounts:
     """Return what is held over the providers of a host, summed, and without where it is."""
     total = _NOTHING
@@ -165,6 +196,23 @@ def _is_plain(request: Request) -> bool:
 def _without_overhead(request: Request) -> Request:
     groups = tuple(group for group in request.groups if group.suffix != OVERHEAD)
     return request if len(groups) == len(request.groups) else request.replace(groups=groups)
+
+
+def _own_of(found: Candidate, overhead: Overhead | None) -> Amounts:
+    """Return what a candidate takes, without the overhead if whoever searched knew of it.
+
+    :raises InvalidAmount: if that is another overhead than is known here
+    """
+    whole = _located_of(found)
+    if overhead is None or OVERHEAD not in found.mappings:
+        return whole
+    own = whole
+    for _ in range(_ROUNDS):  # it may depend on the amounts that it is added to
+        besides = Amounts.of(overhead(own))
+        if own + besides == whole:
+            return own
+        own = whole - besides
+    raise InvalidAmount("candidate", found, "one with the overhead that its host takes")
 
 
 def _located_of(found: Candidate) -> Amounts:

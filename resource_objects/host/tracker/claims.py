@@ -9,11 +9,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.host.tracker.asked import OVERHEAD, Asked, page_sizes, unassigned
+from resource_objects.host.tracker.asked import (
+    OVERHEAD,
+    Asked,
+    page_sizes,
+    unassigned,
+    with_overhead,
+)
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Moves, Records, Revertible, again
 from resource_objects.ledger.feed import snapshot_without
@@ -174,7 +180,7 @@ class HostClaims:
         if asked.found is not None:
             if asked.found.host != host:
                 raise exceptions.InvalidAmount("candidate", asked.found, f"one of {host}")
-            return take(asked.found)
+            return take(asked.chosen)
         if asked.is_plain:
             try:
                 return take({host: asked.amounts})
@@ -225,17 +231,7 @@ class HostClaims:
 
     def _with_overhead(self, host: str, asked: Asked, claim: Claim, limits: Any) -> Claim:
         """Let a consumer hold what the host takes for it besides, at the host itself."""
-        missing = dict(asked.overhead.by_name())
-        held: list[Allocation] = []
-        for one in claim.allocations:
-            if one.provider == host and one.resource_class in missing:
-                more: Any = missing.pop(one.resource_class)
-                one = one.replace(amount=one.amount + more)
-            held.append(one)
-        held += [
-            Allocation(provider=host, resource_class=kind, amount=amount)
-            for kind, amount in missing.items()
-        ]
+        held = with_overhead(claim.allocations, host, asked.overhead)
         own = claim.request or asked.own
         request = own.with_group(OVERHEAD, asked.overhead)
         return self._replaced(claim.replace(request=request), held, limits)
@@ -267,7 +263,9 @@ class HostClaims:
             told = "the other units that it wants are taken"
             raise exceptions.HostRefused(host, claim.consumer, told, refusal.reasons) from refusal
 
-    def _replaced(self, claim: Claim, allocations: list[Allocation], limits: Any = None) -> Claim:
+    def _replaced(
+        self, claim: Claim, allocations: Iterable[Allocation], limits: Any = None
+    ) -> Claim:
         """Let a consumer hold this for the same request, if it still has what was read."""
         found = claim.replace(allocations=tuple(allocations))
         return self._ledger.replace(
