@@ -518,6 +518,7 @@ class Claims:
                         user=kept.user,
                         consumer_type=other_type or kept.consumer_type,
                         uuid=other_id,
+                        overrides_disabled=overrides,  # within a host both grow what is used
                     )
 
             return _Taking(

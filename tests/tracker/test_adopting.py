@@ -436,3 +436,35 @@ def test_what_is_given_back_is_adopted_before(ledger: ro.Ledger) -> None:
     ResourceTracker(ledger, Agent(host1=HAS), records=records).release("vm-1")
     assert int(records.rows["host1"]["vcpus_used"]) == 0
     assert "VCPU" not in held(ledger, "host1/unattributed")
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_plan_of_a_host_that_only_its_record_knows_reads_and_the_take_adopts(
+    connect: Callable[[], ro.Ledger], is_there: bool
+) -> None:
+    ledger, records = connect(), Rows(host1=placed_row())
+    has = "PCPU=12,MEMORY_MB=16384,DISK_GB=100"
+    if is_there:  # in the ledger, but nobody has adopted it yet
+        records = Rows([VM], host1=row(vcpus_used=5))
+        ledger.sync(ro.Provider("host1", HAS))
+    tracker = ResourceTracker(ledger, Agent(host1=has), records=records)
+    cursor = ledger.feed.cursor()
+    asked = "VCPU=2" if is_there else "DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2"
+    planned = tracker.plan("vm-9", "host1", asked)
+    with pytest.raises(exceptions.NoCandidates, match=r"CPU asked [47]"):
+        tracker.plan("vm-9", "host1", "VCPU=4" if is_there else "NUMA_TOPOLOGY=1:dedicated=7")
+    assert ledger.feed.cursor() == cursor and not records.writes
+    planned.take(project="p")
+    assert ledger.provider("host1").adopted_at is not None
+    taken = ledger.held("vm-9")
+    assert planned.found is not None and taken.project == "p"
+    assert [(a.provider, a.units) for a in taken.allocations] == [
+        (a.provider, a.units) for a in planned.found.allocations
+    ]
+
+
+def test_a_plan_of_a_host_that_nobody_knows_says_so(ledger: ro.Ledger) -> None:
+    tracker = ResourceTracker(ledger, Agent(host1=HAS), records=Rows())
+    with pytest.raises(exceptions.ProviderNotFound, match="host1"):
+        tracker.plan("vm", "host1", "VCPU=1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import pickle
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.host.tracker import ClaimState, MigrationKind
 from resource_objects.resources.numa import NUMATopologyAmount
-from tests.tracker.labs import WHOLE, holdings, tracker, used
+from tests.tracker.labs import WHOLE, declare, holdings, tracker, used
 
 HALF_HOUR = datetime.timedelta(minutes=30)
 
@@ -202,8 +203,19 @@ def test_the_same_again_is_the_same_claim(lab: ro.Ledger, asked: str) -> None:
 
 @pytest.mark.law(4)
 def test_the_same_again_is_the_same_claim_on_a_full_host(lab: ro.Ledger) -> None:
-    tracker(lab).claim("vm", "box-0", "VCPU=4")
-    assert tracker(lab).claim("vm", "box-0", "VCPU=4").state is ClaimState.HELD
+    for overhead, asked in (
+        ("", "VCPU=4"),
+        ("VCPU=1", "VCPU=3"),
+        ("VCPU=1", "VCPU=3,CUSTOM_FPGA=1"),
+    ):
+        mine = tracker(lab, overhead=overhead)
+        found = mine.plan("vm", "box-0", asked).found
+        with contextlib.suppress(exceptions.ConsumerNotFound):
+            lab.release("vm")
+        claim = mine.claim("vm", "box-0", asked)
+        for again in (asked, found):
+            assert mine.claim("vm", "box-0", again).claim == claim.claim
+        lab.release("vm")
 
 
 @pytest.mark.parametrize(
@@ -504,3 +516,53 @@ def test_a_limit_binds_one_claim_and_is_named(lab: ro.Ledger) -> None:
     with pytest.raises(exceptions.CapacityException, match="limit"):
         mine.move("vm", "box-1", "VCPU=2", limits="VCPU=1")
     assert used(lab) == {("box-0", "VCPU"): 4}
+
+
+def test_a_plan_is_taken_under_the_limits_that_a_claim_has(lab: ro.Ledger) -> None:
+    planned = tracker(lab).plan("vm", "box-0", "VCPU=2")
+    with pytest.raises(exceptions.CapacityException, match="limit"):
+        planned.take(limits="VCPU=1")
+    planned.take(limits="VCPU=2", expires_in=HALF_HOUR)
+    assert planned.claim is not None and planned.claim.expires_at is not None
+
+
+# --- out of service ---
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "VCPU=1",
+        WHOLE,
+        "VCPU=1,CUSTOM_FPGA=1",
+        ro.Request("VCPU=1").with_group("f", "CUSTOM_FPGA=1", required=["CUSTOM_FAST"]),
+    ],
+    ids=["counts", "located", "child", "conditions"],
+)
+@pytest.mark.parametrize("overhead", ["", "MEMORY_MB=64"])
+def test_who_overrides_takes_also_of_what_is_out_of_service(
+    everywhere_url: str, lab: ro.Ledger, asked: Any, overhead: str
+) -> None:
+    with contextlib.ExitStack() as opened:
+        ledger = lab
+        if everywhere_url != "memory://":
+            ledger = opened.enter_context(ro.connect(everywhere_url, actor="admin"))
+        elif lab.actor is None:
+            ledger = opened.enter_context(ro.connect("memory://", actor="admin"))
+            declare(ledger)
+        mine = tracker(ledger, overhead=overhead)
+        ledger.disable("box-0", reason="repaired")
+        for verb in (mine.plan, mine.claim):
+            with pytest.raises(exceptions.CapacityException, match="repaired"):
+                verb("vm", "box-0", asked)
+        claim = mine.claim("vm", "box-0", asked, override_disabled=True)
+        assert mine.claim("vm", "box-0", asked).claim == claim.claim
+        claim.revert()
+        planned = mine.plan("vm", "box-0", asked, override_disabled=True)
+        with pytest.raises(exceptions.CapacityException, match="repaired"):
+            planned.take()
+        planned.take(override_disabled=True)
+        assert planned.claim is not None and planned.amounts == claim.amounts
+        with pytest.raises(exceptions.NoCandidates, match="asked 500"):
+            mine.plan("vm", "box-0", "VCPU=500", override_disabled=True)
+        mine.move("vm", "box-0", asked, migration="m", override_disabled=True)

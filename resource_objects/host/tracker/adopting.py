@@ -17,6 +17,7 @@ and of the ledger, and of no third party.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -147,6 +148,23 @@ class Adopter:
                 raise
             return ComputeNode.read(record)
 
+    @contextlib.contextmanager
+    def rehearsed(self, host: str) -> Iterator[Ledger | None]:
+        """Yield a ledger in memory in which a host is as it will be when it is adopted.
+
+        None if it is adopted, or has no record. Nothing is written.
+        """
+        with self._alone_at(host):
+            record = None if host in self._adopted else self._records.read(host)
+            known = () if record is None else tuple(self._records.consumers(host))
+        columns = Columns() if record is None else self._ledger.backend.read(host)
+        found = find(columns, host)
+        if record is None or (found is not None and found[1].adopted_at is not None):
+            yield None
+        else:
+            with _rehearsed(columns, host, record, _once(known).values()) as rehearsal:
+                yield rehearsal
+
     def write_back(self, host: str) -> Mapping[str, Any]:
         """Bring the record of a host up to what the ledger says; return the columns that changed.
 
@@ -209,17 +227,8 @@ def adoption_plan(
     found = find(columns, name)
     if found is not None and found[1].adopted_at is not None:
         return Plan()
-    root = _host(name, record) if found is None else found[0]
-    with connect("memory://") as rehearsal:
-        rehearsal.sync(_as_built(root))
+    with _rehearsed(columns, name, record, consumers.values()) as rehearsal:
         there = set(columns.allocations.consumer)
-        _hold(
-            rehearsal, {one: tuple(held_in(columns, one)) for one in sorted(there)}, aggregate=True
-        )
-        for one in consumers.values():
-            if one.consumer not in there:
-                _take(rehearsal, name, one)
-        ComputeNode.read(record).bind(rehearsal, provider=name).save()
         taken = rehearsal.backend.held_by([*consumers, holder])
         uuid = rehearsal.provider(name).uuid or ""
         orders = tuple(
@@ -263,6 +272,27 @@ def _as_built(tree: Provider) -> Provider:
 
 
 # --- the rehearsal --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _rehearsed(
+    columns: Columns, name: str, record: Any, known: Iterable[KnownConsumer]
+) -> Iterator[Ledger]:
+    """Yield a ledger in memory in which a host is as it will be when it is adopted.
+
+    :param columns: the tree of the host as the ledger has it, if it has
+    """
+    found = find(columns, name)
+    there = set(columns.allocations.consumer)
+    with connect("memory://") as rehearsal:
+        rehearsal.sync(_as_built(_host(name, record) if found is None else found[0]))
+        held = {one: tuple(held_in(columns, one)) for one in sorted(there)}
+        _hold(rehearsal, held, aggregate=True)
+        for one in known:
+            if one.consumer not in there:
+                _take(rehearsal, name, one)
+        ComputeNode.read(record).bind(rehearsal, provider=name).save()
+        yield rehearsal
 
 
 def _hold(rehearsal: Ledger, held: Mapping[str, tuple[Use, ...]], **said: Any) -> None:

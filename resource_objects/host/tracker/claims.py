@@ -6,13 +6,16 @@ is the same in every process that asks for it, also after a crash of who made it
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
 import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from resource_objects import exceptions, names
+from resource_objects.exceptions import Rule
 from resource_objects.host.tracker.asked import (
     OVERHEAD,
     Asked,
@@ -25,11 +28,30 @@ from resource_objects.host.tracker.moves import Moves, Records, Revertible, agai
 from resource_objects.ledger.feed import snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
+from resource_objects.providers.disabled import TRAIT
+from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 from resource_objects.search.candidates import Candidate, Candidates
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
+    from resource_objects.search import Snapshot
+
+
+class Said(TypedDict, total=False):
+    """What may be said of a claim on a host, as :meth:`.ResourceTracker.claim` explains it."""
+
+    project: str | None
+    user: str | None
+    consumer_type: str | None
+    expires_in: datetime.timedelta | None
+    expires_at: datetime.datetime | None
+    limits: Any
+    override_disabled: bool
+
+
+#: Yields the ledger that has a host: for a block that reads it, before the host was adopted.
+Seen: TypeAlias = "Callable[[str], contextlib.AbstractContextManager[Ledger]]"
 
 #: Takes what was found for a consumer.
 _Take: TypeAlias = Callable[[Any], Claim]
@@ -77,18 +99,19 @@ class HostClaim(Revertible):
     state: ClaimState
     claim: Claim | None = None
     found: Candidate | None = None
+    _asked: Asked | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
 
-    def take(self, **said: Any) -> None:
+    def take(self, **said: Unpack[Said]) -> None:
         """Take what was planned, just so. Once is enough.
 
         :param said: as for :meth:`.ResourceTracker.claim`
         :raises CapacityException: if somebody was faster, with who holds what
         """
         if self.state is ClaimState.PLANNED:
-            taken = self._claims.claim(self.consumer, self.host, self.found, said)
+            taken = self._claims.claim(self.consumer, self.host, self._asked, said)
             self.claim, self.amounts, self.state = taken.claim, taken.amounts, taken.state
 
     def confirm(self) -> None:
@@ -122,26 +145,39 @@ class HostClaim(Revertible):
 class HostClaims:
     """How what is asked of a host is decided, taken, and read again."""
 
-    def __init__(self, ledger: Ledger, driver: Driver, records: Records | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, driver: Driver, seen: Seen, records: Records | None = None
+    ) -> None:
         self._ledger = ledger
+        self._seen = seen
         self._driver = driver
         self._refits = type(driver).accept is not Driver.accept
         self.moves = Moves(ledger, self.asked, self.place, records)
 
     def asked(self, given: Any) -> Asked:
         """Return what is asked by text, amounts, a request, a candidate or a claim."""
-        return Asked.of(given, self._driver.overhead)
+        return given if isinstance(given, Asked) else Asked.of(given, self._driver.overhead)
 
-    def plan(self, consumer: str, host: str, given: Any) -> HostClaim:
+    def plan(self, consumer: str, host: str, given: Any, overrides: bool) -> HostClaim:
         """Return where something would go on a host; nothing is taken."""
-        asked = self.asked(given)
-        found = asked.found or self._search(consumer, host, asked)[0]
-        name = names.consumer_name(consumer)
-        return HostClaim(self, host, name, found.amounts, ClaimState.PLANNED, found=found)
+        name, asked = names.consumer_name(consumer), self.asked(given)
+        found = asked.found
+        if found is None:
+            with self._seen(host) as ledger:
+                found = self._search(name, ledger.snapshot(at=host), asked, overrides)[0]
+                if ledger is not self._ledger:
+                    found = _by_name(found)  # who adopts the host makes its parts
+            asked = dataclasses.replace(asked, found=found)
+        planned = ClaimState.PLANNED
+        chosen = asked.chosen.candidate
+        return HostClaim(self, host, name, chosen.amounts, planned, found=chosen, _asked=asked)
 
-    def claim(self, consumer: str, host: str, given: Any, said: Mapping[str, Any]) -> HostClaim:
+    def claim(self, consumer: str, host: str, given: Any, given_said: Said) -> HostClaim:
         """Take what is asked of a host, or return the claim that the consumer has for just that."""
         name, asked = names.consumer_name(consumer), self.asked(given)
+        said: dict[str, Any] = {**given_said}
+        if said.get("limits") is not None:
+            said["limits"] = {host: said["limits"]}
         faster = exceptions.ConsumerNotFound, exceptions.StaleConsumer  # between two looks
         with self.moves.writing(name, host):
             claimed = functools.partial(self._claimed, name, host, asked, said)
@@ -149,12 +185,19 @@ class HostClaims:
 
     def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
         take = functools.partial(self._ledger.claim, name, **said)
+        overrides = said.get("override_disabled", False)
         try:
-            claim = self.place(name, host, asked, take)
-        except exceptions.ConsumerExists:
-            return self._accepted(host, self._held(name, host, asked, said))
+            claim = self.place(name, host, asked, take, overrides=overrides)
+        except (exceptions.CapacityException, exceptions.ConsumerExists) as refusal:
+            try:  # what it holds may be all that is in its way
+                held = self._held(name, host, asked, said)
+            except exceptions.ConsumerNotFound:
+                if isinstance(refusal, exceptions.ConsumerExists):
+                    raise  # it was released meanwhile
+                raise refusal from refusal.__cause__
+            return self._accepted(host, held, said)
         try:
-            return self._accepted(host, claim)
+            return self._accepted(host, claim, said)
         except BaseException:
             self.moves.give_back(claim)  # who took it gives it back
             raise
@@ -167,7 +210,14 @@ class HostClaims:
     # --- how it is decided ---
 
     def place(
-        self, consumer: str, host: str, asked: Asked, take: _Take, *, replaces: bool = False
+        self,
+        consumer: str,
+        host: str,
+        asked: Asked,
+        take: _Take,
+        *,
+        replaces: bool = False,
+        overrides: bool = False,
     ) -> Claim:
         """Take what is asked of a host, all together.
 
@@ -175,8 +225,16 @@ class HostClaims:
         searched in the tree of the host: children may give it, and if not the search says why.
 
         :param replaces: whether the consumer gives back what it holds in the same write
+        :param overrides: whether it may be of what is out of service
         """
-        leaving = consumer if replaces else None
+
+        def search() -> Candidates:
+            if replaces:
+                snapshot = snapshot_without(self._ledger.backend, host, [consumer])
+            else:
+                snapshot = self._ledger.snapshot(at=host)
+            return self._search(consumer, snapshot, asked, overrides)
+
         if asked.found is not None:
             if asked.found.host != host:
                 raise exceptions.InvalidAmount("candidate", asked.found, f"one of {host}")
@@ -186,26 +244,25 @@ class HostClaims:
                 return take({host: asked.amounts})
             except (exceptions.CapacityException, exceptions.InvalidAmount) as refusal:
                 try:
-                    found = self._search(consumer, host, asked, leaving)
+                    found = search()
                 except exceptions.NoCandidates as told:
                     raise told from refusal
                 return take(found)
-        return take(self._search(consumer, host, asked, leaving))
+        return take(search())
 
     def _search(
-        self, consumer: str, host: str, asked: Asked, leaving: str | None = None
+        self, consumer: str, snapshot: Snapshot, asked: Asked, overrides: bool
     ) -> Candidates:
-        """Return where it would go on a host, on which somebody may be taken for gone.
+        """Return where it would go on a host, as a snapshot of it says.
 
         :raises NoCandidates: if it goes nowhere, with the reasons
         """
-        if leaving is None:
-            snapshot = self._ledger.snapshot(at=host)
-        else:
-            snapshot = snapshot_without(self._ledger.backend, host, [leaving])
         found = snapshot.candidates(asked.whole)
-        if not found:
-            why = found.explain()
+        why = None if found else found.explain()
+        if why is not None and overrides and any(one.rule is Rule.DISABLED for one in why.reasons):
+            found = snapshot.candidates(_of_disabled(asked.whole))
+            why = None if found else found.explain()
+        if why is not None:
             raise exceptions.NoCandidates(f"no room for {consumer}", why, why.reasons)
         return found
 
@@ -224,19 +281,21 @@ class HostClaims:
             if asked.is_held_as(claim):
                 return claim
             if asked.is_held_alone(claim):
-                return self._with_overhead(host, asked, claim, said.get("limits"))
+                return self._with_overhead(host, asked, claim, said)
         raise exceptions.ConsumerExists(
             consumer, f"{claim.request or claim.amounts} of {here}, not {asked} of {host}"
         )
 
-    def _with_overhead(self, host: str, asked: Asked, claim: Claim, limits: Any) -> Claim:
+    def _with_overhead(
+        self, host: str, asked: Asked, claim: Claim, said: Mapping[str, Any]
+    ) -> Claim:
         """Let a consumer hold what the host takes for it besides, at the host itself."""
         held = with_overhead(claim.allocations, host, asked.overhead)
         own = claim.request or asked.own
         request = own.with_group(OVERHEAD, asked.overhead)
-        return self._replaced(claim.replace(request=request), held, limits)
+        return self._replaced(claim.replace(request=request), held, said)
 
-    def _accepted(self, host: str, claim: Claim) -> Claim:
+    def _accepted(self, host: str, claim: Claim, said: Mapping[str, Any]) -> Claim:
         """Return a claim as the host accepts it: as it is, or with other units.
 
         :raises HostRefused: if it does not
@@ -258,23 +317,34 @@ class HostClaims:
             for kind, amount in amounts.bare().by_name()
         ]
         try:
-            return self._replaced(claim, allocations)
+            return self._replaced(claim, allocations, said)
         except exceptions.CapacityException as refusal:
             told = "the other units that it wants are taken"
             raise exceptions.HostRefused(host, claim.consumer, told, refusal.reasons) from refusal
 
     def _replaced(
-        self, claim: Claim, allocations: Iterable[Allocation], limits: Any = None
+        self, claim: Claim, allocations: Iterable[Allocation], said: Mapping[str, Any]
     ) -> Claim:
         """Let a consumer hold this for the same request, if it still has what was read."""
         found = claim.replace(allocations=tuple(allocations))
-        return self._ledger.replace(
-            claim.consumer, found, generation=claim.generation, limits=limits
-        )
+        bound = {key: said[key] for key in ("limits", "override_disabled") if key in said}
+        return self._ledger.replace(claim.consumer, found, generation=claim.generation, **bound)
 
     def _made(self, host: str, claim: Claim) -> HostClaim:
         state = ClaimState.CONFIRMED if claim.state == states.CONFIRMED else ClaimState.HELD
         return HostClaim(self, host, claim.consumer, claim.amounts, state, claim)
+
+
+def _by_name(found: Candidate) -> Candidate:
+    """Return a candidate of a host that is not made yet: of providers by their names alone."""
+    allocations = tuple(one.replace(provider_uuid=None) for one in found.allocations)
+    return found.replace(allocations=allocations, generations=())
+
+
+def _of_disabled(request: Request) -> Request:
+    """Return a request that asks for what is out of service."""
+    groups = (one.replace(required={*one.required, TRAIT}) for one in request.groups)
+    return request.replace(groups=tuple(groups))
 
 
 def _told(held: Mapping[str, Amounts]) -> str:

@@ -56,6 +56,7 @@ class Place(Protocol):
         take: Callable[[Any], Claim],
         *,
         replaces: bool = False,
+        overrides: bool = False,
     ) -> Claim: ...
 
 
@@ -304,12 +305,18 @@ class Moves:
         """Do the first step of a move, in one transaction."""
         moved = functools.partial(self._moved, consumer, migration, kind)
         operation = _operation(migration, _Step.BEGIN)
+        overrides = said["override_disabled"]
+
+        def place(asked: Asked | None, take: Callable[[Any], Claim], **how: Any) -> Claim:
+            assert host is not None and asked is not None, "checked"
+            return self._place(consumer, host, asked, take, overrides=overrides, **how)
+
         source = self._claims(consumer).get(consumer)
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.ConsumerExists(consumer, str(source))
             take = functools.partial(self._ledger.claim, consumer, operation=operation, **said)
-            return moved(MigrationState.MOVING, None, self._taken(consumer, host, asked, take))
+            return moved(MigrationState.MOVING, None, place(asked, take))
         if source is None:
             raise exceptions.ConsumerNotFound(consumer)
         if kind is MigrationKind.SHELVE:
@@ -320,7 +327,7 @@ class Moves:
         said = {**said, "generation": source.generation, "operation": operation}
         if kind is MigrationKind.REBUILD:
             take = functools.partial(self._ledger.replace, consumer, **said)
-            claim = self._taken(consumer, host, asked, take, replaces=True)
+            claim = place(asked, take, replaces=True)
             return moved(MigrationState.CONFIRMED, source, claim)
         take = functools.partial(
             self._ledger.move,
@@ -330,23 +337,10 @@ class Moves:
             leaving_id=migration,
             **said,
         )
-        claim = self._taken(consumer, host, asked, take)
+        claim = place(asked, take)
         if claim.generation == source.generation:  # the source was read when it had begun
             raise exceptions.StaleConsumer(consumer, "another process began this move")
         return moved(MigrationState.MOVING, source, claim)
-
-    def _taken(
-        self,
-        consumer: str,
-        host: str | None,
-        asked: Asked | None,
-        take: Callable[..., Claim],
-        *,
-        replaces: bool = False,
-    ) -> Claim:
-        """Take the destination, and what else the first step does."""
-        assert host is not None and asked is not None, "checked"
-        return self._place(consumer, host, asked, take, replaces=replaces)
 
     def _check_hosts(
         self, kind: MigrationKind, source: Claim, host: str | None, *, is_same: bool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker.adopting import Adopter, OldRecords
-from resource_objects.host.tracker.claims import HostClaim, HostClaims
+from resource_objects.host.tracker.claims import HostClaim, HostClaims, Said
 from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
@@ -82,7 +82,9 @@ class ResourceTracker:
         self._ledger = ledger
         self._driver = driver
         self._on_change = on_change
-        self._claims = HostClaims(ledger, driver, None if records is None else self._writing)
+        self._claims = HostClaims(
+            ledger, driver, self._seen, None if records is None else self._writing
+        )
         settings = HostSettings.of(ratios, initial_ratios, reserved)
         configured = ProviderConfiguration() if configuration is None else configuration
         self._reconciler = Reconciler(ledger, driver, settings, configured)
@@ -148,6 +150,15 @@ class ResourceTracker:
         """Adopt a host with whatever is in use of it, before it is written for the first time."""
         if self._adopter is not None:
             self._adopter.adopt(names.provider_name(host))
+
+    @contextlib.contextmanager
+    def _seen(self, host: str) -> Iterator[Ledger]:
+        """Yield the ledger, or one in memory where a host is as it will be when it is adopted."""
+        if self._adopter is None:
+            yield self._ledger
+        else:
+            with self._adopter.rehearsed(names.provider_name(host)) as rehearsal:
+                yield rehearsal or self._ledger
 
     @contextlib.contextmanager
     def _writing(self, *hosts: str) -> Iterator[None]:
@@ -303,17 +314,21 @@ class ResourceTracker:
 
     # --- claims ---
 
-    def plan(self, consumer: str, host: str, request: Any) -> HostClaim:
+    def plan(
+        self, consumer: str, host: str, request: Any, *, override_disabled: bool = False
+    ) -> HostClaim:
         """Return where a request would go on a host; nothing is taken, and nothing written.
 
         Amounts, cells, devices, traits and groups are decided together. ``take()`` of the claim
-        that is returned takes just that. Cost: one read of the tree of the host, and a search.
+        that is returned takes just that. A host that only its record knows is planned as it will be
+        when it is adopted. Cost: one read of the tree of the host, and a search.
 
         :param request: as for :meth:`claim`
+        :param override_disabled: True to plan also on what is out of service
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
-        :raises ProviderNotFound: if the host is not there
+        :raises ProviderNotFound: if the host is not there, and has no record
         """
-        return self._claims.plan(consumer, host, request)
+        return self._claims.plan(consumer, names.provider_name(host), request, override_disabled)
 
     def claim(
         self,
@@ -327,6 +342,7 @@ class ResourceTracker:
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         limits: Any = None,
+        override_disabled: bool = False,
     ) -> HostClaim:
         """Take a request of a host for a consumer: all together in one transaction, or none.
 
@@ -343,18 +359,20 @@ class ResourceTracker:
         :param project, user, consumer_type, expires_in, expires_at: as for ``ledger.claim``
         :param limits: the most that may be used of the host itself after it, whatever its capacity:
             totals that a scheduler worked out and sends along, such as ``"VCPU=48"``
+        :param override_disabled: as for ``ledger.claim``
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
         :raises HostRefused: (a ``CapacityException``) if the host does not accept it
         :raises ConsumerExists: if the consumer holds something else, or elsewhere
         :raises ProviderNotFound: if the host is not there
         """
-        said = {
+        said: Said = {
             "project": project,
             "user": user,
             "consumer_type": consumer_type,
             "expires_in": expires_in,
             "expires_at": expires_at,
-            "limits": None if limits is None else {host: limits},
+            "limits": limits,
+            "override_disabled": override_disabled,
         }
         return self._claims.claim(consumer, names.provider_name(host), request, said)
 
