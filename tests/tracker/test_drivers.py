@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 import uuid
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_a_reading_is_good_for_as_long_as_is_said(monkeypatch: pytest.MonkeyPatc
     now = [100.0]
     monkeypatch.setattr("resource_objects.clock.monotonic", lambda: now[0])
     reading = Reading(BOX)
-    driver = MachineDriver(reading, keep_seconds=60)
+    driver = MachineDriver(reading, keep=datetime.timedelta(minutes=1))
     assert list(driver.hosts()) == ["box"]
     for _ in range(3):
         driver.get_available_resource("box")
@@ -294,8 +295,8 @@ def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
     [
         ({"reading": 7}, "reading: got 7"),
         ({"reading": lambda: BOX, "options": {"root": "/"}}, "options: got"),
-        ({"keep_seconds": -1}, "keep_seconds: got -1"),
-        ({"keep_seconds": 0.5}, "keep_seconds: got 0.5"),
+        ({"keep": datetime.timedelta(seconds=-1)}, "keep: got datetime.timedelta"),
+        ({"keep": 60}, "keep: got 60"),
         ({"rules": ["10de=PGPU"]}, "device rule: got '10de=PGPU'"),
         ({"sockets": 2}, "setting of the machine driver: got 'sockets'"),
         ({"name": ""}, "provider name"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Unpack
 
@@ -31,11 +32,11 @@ class LibvirtDriver(MachineDriver):
         *,
         disk_path: str | None = None,
         uuid: str | None = None,
-        keep_seconds: int = 0,
+        keep: datetime.timedelta | None = None,
         **settings: Unpack[TreeSettings],
     ) -> None:
         def read() -> Machine:
             opened = connection() if callable(connection) else connection
             return read_machine(opened, disk_path=disk_path)
 
-        super().__init__(read, uuid=uuid, keep_seconds=keep_seconds, **settings)
+        super().__init__(read, uuid=uuid, keep=keep, **settings)

@@ -18,6 +18,7 @@ builds anything into it, and nobody changes its tree, a look at it costs the rea
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
@@ -53,7 +54,7 @@ class MachineDriver(Driver):
         its name, or a callable that returns a :class:`~resource_objects.host.facts.Machine`
     :param options: of a driver that is named, such as ``{"disk_path": "/var/lib/machines"}``
     :param uuid: what the machine calls itself; a host of its name with another uuid was replaced
-    :param keep_seconds: so long is a reading good for; 0: read at every look
+    :param keep: so long is a reading good for; None: it is read at every look
     :param settings: as :func:`~resource_objects.host.model.provider_tree` has them: ``rules``,
         ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
         ``reserved_pages``, ``physnets``, ``tunneled``
@@ -81,15 +82,16 @@ class MachineDriver(Driver):
         *,
         options: Mapping[str, Any] | None = None,
         uuid: str | None = None,
-        keep_seconds: int = 0,
+        keep: datetime.timedelta | None = None,
         **settings: Unpack[TreeSettings],
     ) -> None:
         if callable(reading) and options:
             raise InvalidInput("options", options, "none: a callable is asked without any")
         if not callable(reading) and not isinstance(reading, str):
             raise InvalidInput("reading", reading, "the name of a discovery driver, or a callable")
-        if type(keep_seconds) is not int or keep_seconds < 0:
-            raise InvalidInput("keep_seconds", keep_seconds, "an integer, 0 or more")
+        kept = datetime.timedelta() if keep is None else keep
+        if not isinstance(kept, datetime.timedelta) or kept < datetime.timedelta():
+            raise InvalidInput("keep", keep, "a timedelta of 0 or more, or None")
         unknown = settings.keys() - TreeSettings.__annotations__.keys()
         if unknown:
             known = ", ".join(TreeSettings.__annotations__)
@@ -99,7 +101,7 @@ class MachineDriver(Driver):
         self._reading = reading
         self._options = dict(options or {})
         self._uuid = None if uuid is None else names.uuid_text(uuid)
-        self._keep_seconds = keep_seconds
+        self._keep_seconds = kept.total_seconds()
         # read once: rules that are wrong are refused here, and a generator ends
         self._settings: TreeSettings = {
             **settings,
