@@ -615,7 +615,8 @@ class CapacityException(ResourceObjectsError):
         """
         found = tuple(reasons)
         rules = {reason.rule for reason in found}
-        if Rule.DISABLED in rules:
+        full = (one for one in found if one.rule is Rule.CAPACITY)
+        if rules == {Rule.DISABLED} or (Rule.DISABLED in rules and any(o.bound <= 0 for o in full)):
             return ProviderDisabled(found)
         if rules and rules <= UNIT_RULES:
             return UnitRuleViolated(found)
@@ -639,7 +640,12 @@ class UnitTaken(CapacityException):
 
 
 class ProviderDisabled(CapacityException):
-    """A provider that something was to be taken of is out of service, or one above it is."""
+    """All that would do is out of service, whatever others hold.
+
+    A provider, or one above it; or units that were asked for by name, or all that there are. Who
+    lacks some of a count since units of it are out of service, while others hold the rest, is
+    refused for the count, with these units beside it.
+    """
 
 
 class HostRefused(CapacityException):

@@ -137,7 +137,8 @@ class _Taking:
     in the same write; ``unchanged`` gives the definitions that are demanded with a demand besides
     those it requires. After ``lost_by`` another demand may do. ``reads`` says that the consumers
     were read for it. ``expired`` are consumers whose claims had expired when it began, which the
-    same write releases where they are in the way. ``limits`` are totals that bind the write.
+    same write releases where they are in the way. ``limits`` are totals that bind the write;
+    ``overrides`` says that it may take of what is out of service.
     """
 
     operation: Operation
@@ -152,6 +153,7 @@ class _Taking:
     reads: bool = False
     expired: frozenset[str] = frozenset()
     limits: Totals = UNLIMITED
+    overrides: bool = False
 
     def write(self, demands: Mapping[str, Demand], released: Iterable[ConsumerRecord]) -> Write:
         """Return the write of demands that are placed, and that releases some consumers."""
@@ -250,6 +252,7 @@ class Claims:
                 lost_by=_lost_by(unchanged),
                 expired=expired,
                 limits=within,
+                overrides=overrides,
             )
 
         taken = self._take_or_release(begin, release_expired, name)
@@ -299,6 +302,7 @@ class Claims:
                 lost_by=_lost_by(unchanged),
                 expired=expired,
                 limits=within,
+                overrides=overrides,
             )
 
         taken = self._take_or_release(begin, release_expired, *wanted)
@@ -351,6 +355,7 @@ class Claims:
                 reads=read_at is None,
                 expired=expired,
                 limits=within,
+                overrides=overrides,
             )
 
         return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
@@ -390,7 +395,14 @@ class Claims:
 
             selection = _InTurn(name, iter([demand]))
             return _Taking(
-                doing, "attribute", subject, selection, orders, leaving=(source,), reads=True
+                doing,
+                "attribute",
+                subject,
+                selection,
+                orders,
+                leaving=(source,),
+                reads=True,
+                overrides=True,  # it is in use already
             )
 
         return claim_of(self._take(begin)[0])
@@ -465,6 +477,7 @@ class Claims:
                 lost_by=_lost_by(unchanged),
                 expired=expired,
                 limits=within,
+                overrides=overrides,
             )
 
         return _in_order(self._take_or_release(begin, release_expired, name), [name])[0]
@@ -533,6 +546,7 @@ class Claims:
                 reads=read_at is None,
                 expired=expired,
                 limits=within,
+                overrides=overrides,
             )
 
         return _in_order(self._take_or_release(begin, release_expired, *both), [name])[0]
@@ -741,7 +755,9 @@ class Claims:
                 leaving = taking.leaving
                 if attempt.released:
                     leaving += tuple(one.consumer for one in attempt.released)
-                placed = self._placer.place(demands, columns, leaving, taking.limits)
+                placed = self._placer.place(
+                    demands, columns, leaving, taking.limits, taking.overrides
+                )
                 write = taking.write(placed, attempt.released)
                 is_written = True
                 return self._store.backend.commit(write)

@@ -420,8 +420,8 @@ class Ledger:
         :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
             races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
-        :raises ProviderDisabled: (a ``CapacityException``) if what it would take of is out of
-            service, with why
+        :raises ProviderDisabled: (a ``CapacityException``) if all that would do is out of service,
+            whatever others hold, with why
         :raises InvalidField: if it overrides that and the ledger has no actor
         :raises CapacityException: if it does not fit (any more), or more would be used than a limit
             allows, with who holds what

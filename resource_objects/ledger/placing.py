@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions
@@ -80,17 +80,21 @@ class Placer:
         columns: Columns | None,
         leaving: Collection[str] = (),
         limits: Totals = UNLIMITED,
+        overrides: bool = False,
     ) -> Mapping[str, Demand]:
         """Return demands with all that they ask placed; those of uses alone come first.
+
+        What is told is what stands in the way: of what is refused here it is what others hold and
+        what is out of service, whatever the limits; where only limits do, the write tells them.
 
         :param demands: by consumer
         :param columns: what :meth:`read` gave for them
         :param leaving: the consumers that give back what they hold in the same write. If that is
             what is asked it stays where it is
         :param limits: where they can be within these, they are put there; where they cannot, the
-            write refuses what goes beyond one, and names it. So it is with units that are disabled
-            alone: it is done without them if that can be
-        :raises CapacityException: if they do not fit, with who holds what
+            write refuses what goes beyond one, and names it
+        :param overrides: whether what is out of service may be used, where nothing else will do
+        :raises CapacityException: if they do not fit, with who holds what and what is disabled
         :raises ForeignAmount: if one is assigned to what the host does not have
         :raises InvalidAmount: if one is asked of what is no host; or units are named that are not
             as many as the amount, or only some of those that go together
@@ -108,14 +112,28 @@ class Placer:
         ground = without_consumers(columns, *leaving) if leaving else columns
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
-        held_back = Counter(_held_back(columns, limits) if limits else {})
-        counts, out = free_of(disabled_units(ground))
-        held_back.update(counts)
-        if held_back:
+        limited = _held_back(columns, limits) if limits else {}
+        may_override = overrides and bool(ground.disabled or ground.disabled_units.provider_id)
+        ways = [(limited, True), *([(limited, False)] if may_override else [])]
+        if limited:
+            ways.append(({}, not may_override))
+        for held_back, in_service in ways[:-1]:
             with contextlib.suppress(exceptions.CapacityException):
-                views = self._layouts.views(ground, held_back, out)
-                return _Placing(columns, ground, views).every(demands, leaving)
-        return _Placing(columns, ground, self._layouts.views(ground)).every(demands, leaving)
+                return self._placing(columns, ground, held_back, in_service).every(demands, leaving)
+        return self._placing(columns, ground, *ways[-1]).every(demands, leaving)
+
+    def _placing(
+        self,
+        columns: Columns,
+        ground: Columns,
+        held_back: Mapping[tuple[int, str], int],
+        in_service: bool,
+    ) -> _Placing:
+        # what those have who leave may stay with them
+        counts, out = free_of(disabled_units(columns) if in_service else {})
+        counts.update(held_back)
+        views = self._layouts.views(ground, counts, out)
+        return _Placing(columns, ground, views, in_service)
 
     def with_units(self, demand: Demand, consumer: str) -> Demand:
         """Return a demand that requires the definitions of the parts whose units it names.
@@ -168,15 +186,18 @@ def _held_back(columns: Columns, limits: Totals) -> dict[tuple[int, str], int]:
 class _Placing:
     """Places located amounts in trees, one demand after the other."""
 
-    def __init__(self, kept: Columns, ground: Columns, views: LocatedViews) -> None:
+    def __init__(
+        self, kept: Columns, ground: Columns, views: LocatedViews, in_service: bool
+    ) -> None:
         """:param ground: what was read, as it is for who is placed
         :param views: over the trees of that
+        :param in_service: whether nothing is used that is out of service
         """
         self._kept = kept
         self._ground = ground
         self._views = views
         self._layout = views.layout
-        self._disabled = _disabled(kept)
+        self._disabled = _disabled(kept) if in_service else ()
 
     def every(
         self, demands: Mapping[str, Demand], leaving: Collection[str]
@@ -308,29 +329,46 @@ class _Placing:
             with contextlib.suppress(exceptions.CapacityException):
                 return fit_jointly({**amounts, **some}, views, held=held)
         within = self._in_service(amounts, views)
-        if within:
-            with contextlib.suppress(exceptions.CapacityException):
-                return fit_jointly(amounts, views, within, held=held)
+        disabled = self._disabled_parts(within, views)
+        if not all(within.values()):
+            raise exceptions.CapacityException.of(disabled)
         try:
-            return fit_jointly(amounts, views, held=held)
+            return fit_jointly(amounts, views, within, held=held)
         except exceptions.CapacityException as refusal:
             told = [views[name] for name in amounts]
-            raise with_holders(refusal, told, self._ground, amounts) from refusal
+            found = with_holders(refusal, told, self._ground, amounts)
+            reasons = (*found.reasons, *disabled)
+            raise exceptions.CapacityException.of(reasons) from refusal
 
     def _in_service(
         self, asked: Iterable[str], views: Mapping[str, LocatedView]
     ) -> dict[str, list[int]]:
-        """Return the places of the parts that are in service, of each view where not all are.
-
-        Where these do not do, the write refuses what is put elsewhere, and says what is disabled.
-        """
+        """Return the places of the parts that are in service, of each view where not all are."""
         found: dict[str, list[int]] = {}
         for name in asked if self._disabled else ():
             spots = views[name].spots
             places = [n for n, spot in enumerate(spots) if spot.number not in self._disabled]
-            if 0 < len(places) < len(spots):
+            if len(places) < len(spots):
                 found[name] = places
         return found
+
+    def _disabled_parts(
+        self, asked: Collection[str], views: Mapping[str, LocatedView]
+    ) -> list[Reason]:
+        """Return what is out of service of the parts of some views, or above them."""
+        found: dict[int, None] = {}
+        given = self._kept.providers
+        parents = dict(zip(given.provider_id, given.parent_id, strict=True)) if asked else {}
+        for spot in (spot for name in asked for spot in views[name].spots):
+            at: int | None = spot.number
+            while at is not None:
+                if at in self._kept.disabled:
+                    found[at] = None
+                at = parents[at]
+        return [
+            Reason(Rule.DISABLED, 1, 0, 0, where=self._layout.names[n], disabled=facts)
+            for n, facts in ((n, self._kept.disabled[n]) for n in found)
+        ]
 
     def _check_near(
         self,

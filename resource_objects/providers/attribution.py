@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from resource_objects import fields
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.decision import largest
-from resource_objects.providers.located import LocatedView, Spot
+from resource_objects.providers.decision import largest, unit_disabled
+from resource_objects.providers.located import LocatedView, Spot, disabled_units
 from resource_objects.resources import Amount
 
 _NOTHING: Mapping[str, object] = fields.FrozenDict()
@@ -40,6 +40,8 @@ def with_holders(
 ) -> CapacityException:
     """Return a refusal of ``located`` whose reasons name the host, and who holds what is missing.
 
+    What nobody holds since it is out of service is told beside that.
+
     Cost: one pass over the rows; it is for explaining, after the decision.
 
     :param located: what was asked, all of one tree
@@ -47,10 +49,24 @@ def with_holders(
     :param refused: what was refused, by resource: units that are in the way are named then
     """
     views = [located] if isinstance(located, LocatedView) else list(located)
-    reasons = (
-        _attributed(reason, _about(reason, views), columns, refused) for reason in refusal.reasons
-    )
-    return CapacityException.of(reasons)
+    out = {
+        number: {one.unit: one.disabled for one in some if one.is_free}
+        for number, some in disabled_units(columns).items()
+    }
+    reasons: dict[Reason, None] = {}
+    lacking: dict[Reason, None] = {}
+    for reason in refusal.reasons:
+        view = _about(reason, views)
+        amount = refused.get(view.resource.name)
+        units = {} if amount is None else view.blocking_units(amount, reason)
+        held: dict[int, frozenset[str]] = {}
+        for spot, some in sorted(units.items()):
+            disabled = out.get(spot.number, {})
+            held[spot.number] = some.difference(disabled)
+            for unit in sorted(some.intersection(disabled)):
+                lacking[unit_disabled(unit, disabled[unit], spot.name)] = None
+        reasons[_attributed(reason, view, columns, held)] = None
+    return CapacityException.of([*reasons, *lacking])
 
 
 def _about(reason: Reason, views: Sequence[LocatedView]) -> LocatedView:
@@ -59,16 +75,20 @@ def _about(reason: Reason, views: Sequence[LocatedView]) -> LocatedView:
 
 
 def _attributed(
-    reason: Reason, located: LocatedView, columns: Columns, refused: Mapping[str, Amount]
+    reason: Reason,
+    located: LocatedView,
+    columns: Columns,
+    units: Mapping[int, Collection[str]],
 ) -> Reason:
+    """Return a reason with the host, and who holds what is missing.
+
+    :param units: those that somebody has and that are needed, by the number of their provider
+    """
     reason = dataclasses.replace(reason, where=reason.where or located.host)
     if reason.resource is None or reason.holders:
         return reason
-    amount = refused.get(located.resource.name)
-    units = {} if amount is None else located.blocking_units(amount, reason)
     if units:
-        numbers = {spot.number: some for spot, some in units.items()}
-        return dataclasses.replace(reason, holders=largest(who_has(numbers, columns).items()))
+        return dataclasses.replace(reason, holders=largest(who_has(units, columns).items()))
     if reason.rule not in _BY_OTHERS:
         return reason
     spot, given = located.spot_of(reason), columns.providers

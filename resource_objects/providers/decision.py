@@ -29,13 +29,15 @@ def refusals(
     *,
     aggregate: bool = False,
     limit: int | None = None,
+    out: int = 0,
 ) -> tuple[Reason, ...]:
     """Return why ``amount`` (negative: given back) does not fit one kept inventory.
 
     ``held`` is what the same consumer holds there already: unit rules bind all that it will hold,
     or a consumer could go around max_unit in steps. Giving back is bound by none, and neither is
     an ``aggregate``, a consumer that stands for many. ``limit`` is the most that may be used of it
-    in all, whatever its capacity; None is no such bound.
+    in all, whatever its capacity; None is no such bound. ``out`` is how many of its units are out
+    of service and nobody's: they are no part of the capacity. The tighter of both bounds is told.
 
     Cost: about 3 microseconds where a counted amount fits, else 15.
 
@@ -44,11 +46,16 @@ def refusals(
     host0: VCPU asked 3, free 2 of 8
     >>> print(*refusals(record, 2, "host0", limit=7))
     host0: VCPU asked 2, free 1 under the limit of 7
+    >>> print(*refusals(record, 2, "host0", out=1))
+    host0: VCPU asked 2, free 1 of 7
     """
     kind = resource(record.resource_class)
     requested, used = amount, record.used
     if amount > 0 and not aggregate:
         requested, used = held + amount, record.used - held
+    rule = Rule.LIMIT
+    if out and (limit is None or record.capacity - out <= limit):
+        limit, rule = max(0, record.capacity - out), Rule.CAPACITY
     is_within = limit is None or used + requested <= limit
     if is_within and kind.surely_fits(record, requested, used):  # what all rules allow, fewer do
         return ()
@@ -60,14 +67,19 @@ def refusals(
             kind.make_amount(requested), None if limit is None else kind.make_amount(limit)
         )
     except exceptions.CapacityException as refusal:
-        return tuple(_told(reason, record, amount, where) for reason in refusal.reasons)
+        return tuple(_told(reason, rule, record, amount, where) for reason in refusal.reasons)
     return ()
 
 
-def _told(reason: Reason, record: InventoryRecord, amount: int, where: str) -> Reason:
-    """Return a reason with the figures as the asker knows them."""
+def _told(reason: Reason, limit: Rule, record: InventoryRecord, amount: int, where: str) -> Reason:
+    """Return a reason with the figures as the asker knows them.
+
+    :param limit: which rule the limit was
+    """
     if reason.rule in exceptions.UNIT_RULES:
         return dataclasses.replace(reason, where=where, used=record.used)
+    if reason.rule is Rule.LIMIT:
+        reason = dataclasses.replace(reason, rule=limit)
     return dataclasses.replace(reason, where=where, used=record.used, requested=amount)
 
 

@@ -16,8 +16,8 @@ Rules, in the order they are looked at for each consumer and place:
 5. a unit belongs to one consumer;
 6. of what is disabled no more is used than before, and no unit is taken that is free, be it by
    shares, unless the order overrides it: consumers may exchange what they hold of it. A unit that
-   is disabled alone is not taken while it is free, and of its class no more is used, be it by
-   shares, than the capacity without those that are left free.
+   is disabled alone is not taken while it is free, and those that are left free are no part of the
+   capacity that rule 4 asks for: who lacks them is told of them beside who holds the rest.
 
 Rules 3, 4 and 6 do not bind an order that adopts: it says what is in use already.
 """
@@ -149,22 +149,26 @@ def settle(
     :raises ProviderNotFound: if a provider is gone
     :raises UnitNotHeld: if a unit is given back that is not held
     :raises InvalidAmount: if a part of what has units is given back without naming any
-    :raises ProviderDisabled: if something is taken of what is out of service
+    :raises ProviderDisabled: if something is taken of what is out of service, whatever others hold:
+        of a provider, or a unit by name
     :raises CapacityException: with every reason found, and who holds what
     """
     drafts = [_draft(order, kept.get(order.consumer)) for order in orders]
     nets = _nets(drafts, places)
-    overridden: tuple[str, ...] = ()
+    out = _ALL_IN_SERVICE
     for place in places.values():  # as every write comes through here, nothing is called for none
         if place.disabled_until is not None or place.disabled_units:
-            overridden = _refuse_disabled(
-                drafts, nets, places, names, now, out_of_service, disabled_units
-            )
+            out = _out(drafts, nets, places, now, disabled_units)
             break
-    _refuse(drafts, nets, places, names, holders, limits)
-    _refuse_units(drafts, names, takers)
+    reasons = _totals(drafts, nets, places, names, holders, limits, out.left)
+    reasons += _units_taken(drafts, names, takers)
+    if reasons or out.providers or out.units:
+        reasons += _disabled(out, reasons, names, out_of_service)
+        if out.providers or out.units:
+            raise exceptions.ProviderDisabled(reasons)
+        raise CapacityException.of(reasons)
     settled = tuple([_settled(draft, names, now, generation) for draft in drafts])
-    return Settlement(settled, {key: net for key, net in nets.items() if net}, overridden)
+    return Settlement(settled, {key: net for key, net in nets.items() if net}, out.overridden)
 
 
 @dataclasses.dataclass(slots=True)  # one per order, and a frozen one takes three times as long
@@ -260,16 +264,33 @@ def _nets(drafts: Iterable[_Draft], places: Mapping[Key, Place]) -> dict[Key, in
     return nets
 
 
-def _refuse_disabled(
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Out:
+    """What is out of service of all that orders touch.
+
+    ``providers`` and ``units`` are those of which something is taken, whatever others hold;
+    ``left`` are units disabled alone that nobody has in the end, by what they are counted as,
+    where more is taken of that; ``overridden`` is what is taken of nevertheless.
+    """
+
+    facts: Mapping[Unit, Disabled]
+    providers: Collection[str] = ()
+    units: Collection[Unit] = ()
+    left: Mapping[Key, Collection[Unit]] = dataclasses.field(default_factory=dict)
+    overridden: tuple[str, ...] = ()
+
+
+_ALL_IN_SERVICE = _Out({})
+
+
+def _out(
     drafts: Sequence[_Draft],
     nets: Mapping[Key, int],
     places: Mapping[Key, Place],
-    names: Mapping[str, str],
     now: datetime.datetime,
-    out_of_service: OutOfService,
     disabled_units: DisabledUnits,
-) -> tuple[str, ...]:
-    """Raise if something is taken of what is disabled; return what was so and is overridden."""
+) -> _Out:
+    """Return what is out of service of all that orders touch."""
     out = {
         key
         for key, place in places.items()
@@ -284,48 +305,44 @@ def _refuse_disabled(
         if one.disabled.ends_at > now
     }
     if not out and not units:
-        return ()
-    left = _left_free(drafts, units, given)
+        return _ALL_IN_SERVICE
+    free = _left_free(drafts, units, given)
     refused: dict[str, None] = {}
     refused_units: dict[Unit, None] = {}
     overridden: dict[str, None] = {}
+    left: dict[Key, list[Unit]] = {}
     for draft in drafts:
-        found: dict[str, None] = {}
-        found_units: dict[Unit, None] = {}
+        overrides = draft.order.overrides_disabled
+        found = overridden if overrides else refused
         for change in draft.changes if not draft.order.adopts else ():
             uuid = change.key[0]
-            shares = places[change.key].shares if change.key in places else ()
-            keys = [change.key, *(key for key, _ in shares)]
-            if change.after > change.before:
-                grown = [key for key in keys if nets[key] > 0]
-                found.update((key[0], None) for key in grown if key in out)
-                for key in grown if left else ():
-                    if key in left and _needs_all(places[key], nets[key], len(left[key])):
-                        found_units.update(dict.fromkeys(left[key]))
+            for key in _grown(change, nets, places):
+                if key in out:
+                    found[key[0]] = None
+                if key in free and not overrides:
+                    left[key] = free[key]
+                elif key in free and _needs_some(places[key], nets[key], len(free[key])):
+                    overridden[key[0]] = None
             taken = [(uuid, unit) for unit in change.taken if (uuid, unit) not in given]
             if taken and change.key in out:
                 found[uuid] = None
-            found_units.update((unit, None) for unit in taken if unit in units)
-        if draft.order.overrides_disabled:
-            overridden.update(found)
-            overridden.update((uuid, None) for uuid, _ in found_units)
-        else:
-            refused.update(found)
-            refused_units.update(found_units)
-    if refused or refused_units:
-        raise CapacityException.of(
-            [
-                *(
-                    Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=facts)
-                    for name, facts in (out_of_service(refused) if refused else {}).items()
-                ),
-                *(
-                    decision.unit_disabled(unit[1], units[unit].disabled, names[unit[0]])
-                    for unit in sorted(refused_units)
-                ),
-            ]
-        )
-    return tuple(overridden)
+            named = [unit for unit in taken if unit in units]
+            if overrides:
+                overridden.update((uuid, None) for uuid, _ in named)
+            else:
+                refused_units.update(dict.fromkeys(named))
+    facts = {unit: one.disabled for unit, one in units.items()}
+    return _Out(facts, refused, sorted(refused_units), left, tuple(overridden))
+
+
+def _grown(change: Change, nets: Mapping[Key, int], places: Mapping[Key, Place]) -> Iterator[Key]:
+    """Yield the inventories of which more is used in the end, and this change is a part of that."""
+    if change.after <= change.before:
+        return
+    shares = places[change.key].shares if change.key in places else ()
+    for key in (change.key, *(target for target, _ in shares)):
+        if nets[key] > 0:
+            yield key
 
 
 def _left_free(
@@ -342,21 +359,44 @@ def _left_free(
     return found
 
 
-def _needs_all(place: Place, net: int, out: int) -> bool:
+def _needs_some(place: Place, net: int, out: int) -> bool:
     """Return whether something fits only with some of what is out of service."""
-    after = place.record.used + net
-    return place.record.capacity - out < after <= place.record.capacity
+    return place.record.used + net > place.record.capacity - out
 
 
-def _refuse(
+def _disabled(
+    out: _Out, reasons: Iterable[Reason], names: Mapping[str, str], out_of_service: OutOfService
+) -> Iterator[Reason]:
+    """Yield what is out of service of what orders take, or of what they are refused for.
+
+    :param reasons: those
+    """
+    refused = {(one.where, one.resource) for one in reasons if one.rule is Rule.CAPACITY}
+    lacking = (
+        unit
+        for (uuid, kind), some in out.left.items()
+        if (names[uuid], kind) in refused
+        for unit in some
+    )
+    for name, facts in (out_of_service(out.providers) if out.providers else {}).items():
+        yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=facts)
+    for unit in sorted({*out.units, *lacking}):
+        yield decision.unit_disabled(unit[1], out.facts[unit], names[unit[0]])
+
+
+def _totals(
     drafts: Sequence[_Draft],
     nets: Mapping[Key, int],
     places: Mapping[Key, Place],
     names: Mapping[str, str],
     holders: Holders,
     limits: Totals,
-) -> None:
-    """Raise if anything of all drafts does not fit, with every reason."""
+    left: Mapping[Key, Collection[Unit]],
+) -> list[Reason]:
+    """Return why anything of all drafts does not fit: every reason.
+
+    :param left: the units that are out of service, by what they are counted as
+    """
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
     for draft in drafts:
@@ -365,8 +405,9 @@ def _refuse(
                 raise exceptions.ProviderNotFound(change.key[0])
             alone = nets[change.key] == change.after - change.before
             limit = limits.get(change.key) if limits else None
+            out = len(left[change.key]) if change.key in left else 0
             place = places.get(change.key)
-            for reason in _refusals(draft.order, change, place, names, alone, limit):
+            for reason in _refusals(draft.order, change, place, names, alone, limit, out):
                 reasons[change.key, reason] = None
             if alone:
                 decided.add(change.key)
@@ -375,10 +416,9 @@ def _refuse(
         judged = _nets((draft for draft in drafts if not draft.order.adopts), places)
     for key, net in judged.items():
         if key not in decided and key in places:
-            over = _over(places[key], net, limits.get(key))
+            over = _over(places[key], net, limits.get(key), len(left.get(key, ())))
             reasons.update(((key, reason), None) for reason in over)
-    if reasons:
-        raise CapacityException.of(_with_holders(reasons, holders))
+    return list(_with_holders(reasons, holders)) if reasons else []
 
 
 def _refusals(
@@ -388,6 +428,7 @@ def _refusals(
     names: Mapping[str, str],
     alone: bool,
     limit: int | None,
+    out: int,
 ) -> Iterable[Reason]:
     """Return why one change does not fit, totals included where it is the whole net change."""
     (uuid, kind), net = change.key, change.after - change.before
@@ -400,7 +441,13 @@ def _refusals(
     aggregate = order.aggregate
     if alone:
         return decision.refusals(
-            place.record, net, place.provider, change.before, aggregate=aggregate, limit=limit
+            place.record,
+            net,
+            place.provider,
+            change.before,
+            aggregate=aggregate,
+            limit=limit,
+            out=out,
         )
     if aggregate:
         return []
@@ -409,11 +456,13 @@ def _refusals(
     return [reason for reason in found if reason.rule is not Rule.CAPACITY]
 
 
-def _over(place: Place, net: int, limit: int | None) -> Iterable[Reason]:
+def _over(place: Place, net: int, limit: int | None, out: int) -> Iterable[Reason]:
     """Return why the net change of several does not fit."""
     if net <= 0:
         return ()
-    return decision.refusals(place.record, net, place.provider, aggregate=True, limit=limit)
+    return decision.refusals(
+        place.record, net, place.provider, aggregate=True, limit=limit, out=out
+    )
 
 
 def _with_holders(reasons: Iterable[tuple[Key, Reason]], holders: Holders) -> Iterator[Reason]:
@@ -430,8 +479,10 @@ def _with_holders(reasons: Iterable[tuple[Key, Reason]], holders: Holders) -> It
 _TOTALS = frozenset({Rule.CAPACITY, Rule.LIMIT})
 
 
-def _refuse_units(drafts: Iterable[_Draft], names: Mapping[str, str], takers: Takers) -> None:
-    """Raise if a unit that is taken is somebody's who does not give it back."""
+def _units_taken(
+    drafts: Iterable[_Draft], names: Mapping[str, str], takers: Takers
+) -> list[Reason]:
+    """Return which units that are taken are somebody's who does not give them back."""
     wanted: dict[Unit, Change] = {}
     given: set[Unit] = set()
     reasons: list[Reason] = []
@@ -450,8 +501,7 @@ def _refuse_units(drafts: Iterable[_Draft], names: Mapping[str, str], takers: Ta
             for place, change in wanted.items()  # in the order they were asked for
             if place in takes
         ]
-    if reasons:
-        raise CapacityException.of(reasons)
+    return reasons
 
 
 def _taken(change: Change, unit: str, names: Mapping[str, str], consumer: str) -> Reason:

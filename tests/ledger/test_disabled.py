@@ -236,7 +236,7 @@ def test_named_groups_do_not_get_it_either(ledger: ro.Ledger) -> None:
 
 
 def test_a_topology_goes_to_the_cells_that_are_in_service() -> None:
-    with ro.connect("memory://") as ledger:
+    with ro.connect("memory://", actor="admin") as ledger:
         host = ro.Provider("host0", "PCPU=8")
         cells = [ro.HostCell(n, dedicated=range(4 * n, 4 * n + 4)) for n in (0, 1)]
         host.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
@@ -254,8 +254,17 @@ def test_a_topology_goes_to_the_cells_that_are_in_service() -> None:
         assert str(ledger.claim("job-1", {"host0": asked})).endswith(
             "PCPU=2 of host0/numa1, PGPU=1 of host0/0000:81:00.0"
         )
-        with pytest.raises(ProviderDisabled, match=r"host0/numa0: disabled .*: dimm"):
+        with pytest.raises(exceptions.CapacityException) as refused:
             ledger.claim("job-2", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"})
+        short, out = refused.value.reasons
+        assert (short.cell, short.bound, short.holders) == (1, 4, (("job-1", 2),))
+        assert (out.where, out.disabled and out.disabled.reason) == ("host0/numa0", "dimm")
+        assert not isinstance(refused.value, ProviderDisabled)  # job-1 may go
+        taken = ledger.claim(
+            "job-2", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"}, override_disabled=True
+        )
+        assert [part.provider for part in taken.allocations if part.units] == ["host0/numa0"]
+        ledger.release("job-2")
         [one] = ledger.snapshot().candidates("NUMA_TOPOLOGY=1:dedicated=2")
         assert [part.provider for part in one.allocations] == ["host0/numa1"]
         told = str(ledger.snapshot().candidates({"DEVICES": ro.devices("PGPU")}).explain())

@@ -17,6 +17,7 @@ from resource_objects.exceptions import ProviderDisabled, Rule
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.plan import Plan
+from tests.ledger.device_hosts import raw
 from tests.support.lengths import examples
 
 VF, NIC, GPU = "SRIOV_NET_VF", "CUSTOM_NIC", "PGPU"
@@ -86,11 +87,56 @@ def test_what_is_placed_by_the_ledger_avoids_it(ledger: ro.Ledger) -> None:
     [held] = ledger.claim("job", {"host": f"DEVICES=2*{VF}"}).allocations
     assert set(held.units) == {TWO, THREE}
     with pytest.raises(ProviderDisabled, match=f"{ONE} disabled"):
-        ledger.claim("other", {"host": f"DEVICES={VF}"})
+        ledger.claim("other", {"host": f"DEVICES=address={ONE}"})
     with pytest.raises(ProviderDisabled, match=f"{ONE} disabled"):
-        ledger.claim("other", {AT: f"{VF}=1"})
+        ledger.claim("other", [raw(AT, VF, ONE)])
     taken = ledger.claim("other", {"host": f"DEVICES=address={ONE}"}, override_disabled=True)
     assert taken.allocations[0].units == (ONE,)
+
+
+#: Ways to ask for a function: by the ledger's choice, and by count.
+ONE_FUNCTION = ({"host": f"DEVICES={VF}"}, {AT: f"{VF}=1"})
+
+
+@pytest.mark.law(6)
+def test_who_lacks_it_is_told_who_holds_the_others(ledger: ro.Ledger) -> None:
+    ledger.disable(AT, unit=ONE, reason="link")
+    for name, unit in (("ann", TWO), ("bob", THREE)):
+        ledger.claim(name, {"host": f"DEVICES=address={unit}"})
+    why = ledger.snapshot().candidates(f"{VF}=1").explain().reasons
+    for asked in ONE_FUNCTION:
+        with pytest.raises(exceptions.CapacityException) as refused:
+            ledger.claim("job", asked)
+        assert not isinstance(refused.value, ProviderDisabled)
+        for reasons in (refused.value.reasons, why):
+            short, out = reasons
+            assert (short.rule, short.requested, short.free) == (Rule.CAPACITY, 1, 0)
+            assert (short.bound, short.used) == (2, 2)
+            assert short.holders == (("ann", 1), ("bob", 1))
+            assert (out.rule, out.where, out.unit) == (Rule.DISABLED, AT, ONE)
+
+
+def test_who_lacks_it_waits_for_the_others(ledger: ro.Ledger) -> None:
+    ledger.disable(AT, unit=ONE, reason="link")
+    ledger.claim("ann", {"host": f"DEVICES=2*{VF}"})
+    for asked in ONE_FUNCTION:
+        with pytest.raises(exceptions.WaitTimedOut):
+            ledger.claim("job", asked, wait=datetime.timedelta(milliseconds=1))
+    with pytest.raises(exceptions.CapacityException, match=f"{ONE} disabled"):
+        ledger.claim("job", {"host": f"DEVICES=3*{VF}"}, wait=datetime.timedelta(days=1))
+    with pytest.raises(ProviderDisabled, match=f"{ONE} disabled"):
+        ledger.claim("job", [raw(AT, VF, ONE)], wait=datetime.timedelta(days=1))
+
+
+def test_expired_claims_give_way_to_who_lacks_it(ledger: ro.Ledger) -> None:
+    ledger.disable(AT, unit=ONE, reason="link")
+    for number, asked in enumerate(ONE_FUNCTION):
+        past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+        ledger.claim("over", {"host": f"DEVICES=2*{VF}"}, expires_at=past)
+        ledger.claim(f"job-{number}", asked, release_expired=True)
+        with pytest.raises(exceptions.ConsumerNotFound):
+            ledger.held("over")
+        ledger.release(f"job-{number}")
 
 
 def test_who_has_it_is_told_until_nobody_has(ledger: ro.Ledger) -> None:

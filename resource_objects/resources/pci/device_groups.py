@@ -11,7 +11,7 @@ import bisect
 import copy
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from resource_objects.resources.pci.amount import DeviceRequest
 from resource_objects.resources.pci.device import (
@@ -33,6 +33,16 @@ from resource_objects.resources.pci.device import (
 
 #: States in which a physical function takes those split off it with it.
 _WITH_PARTS = (CLAIMED, ALLOCATED, SPENT)
+
+
+class Withheld(NamedTuple):
+    """What nobody is given though nobody has it, beside what devices say themselves."""
+
+    out: frozenset[str] = frozenset()  #: out of service, by address
+
+
+#: Whatever nobody has is given.
+NOTHING_WITHHELD = Withheld()
 
 
 class Group:
@@ -74,6 +84,13 @@ class DeviceGroups:
         """Return how many devices a group has, as far as that is known: those that are free."""
         return len(self.free[group])
 
+    def usable(self, groups: Collection[int], within: Collection[str] | None) -> int:
+        """Return how many devices of some groups could be had if nobody had any.
+
+        :param within: addresses that may be used, None for all
+        """
+        return sum(map(self.size, groups))
+
     def serving(self, request: DeviceRequest, provider: str | None = None) -> tuple[int, ...]:
         """Return the groups of which a request may have some, be they free or not."""
         key = request.specs, provider
@@ -98,12 +115,19 @@ class Devices(DeviceGroups):
     """A shelf of devices with addresses, some of them taken."""
 
     def __init__(
-        self, devices: Iterable[Device], uses: Iterable[DeviceUse], *, apart: bool = False
+        self,
+        devices: Iterable[Device],
+        uses: Iterable[DeviceUse],
+        *,
+        apart: bool = False,
+        withheld: Withheld = NOTHING_WITHHELD,
     ) -> None:
         """Put devices on the shelf.
 
         :param apart: whether each is a group of its own, for requests that name addresses
+        :param withheld: what is not given out; of what is out of service ``uses`` say so too
         """
+        self.withheld = withheld
         self.devices = {device.address: device for device in devices}
         self.uses = {use.address: use for use in uses}
         self.split: dict[str, list[str]] = defaultdict(list)  #: functions split off, by address
@@ -128,6 +152,12 @@ class Devices(DeviceGroups):
             if self.is_free(address):
                 free[number].append(address)
         super().__init__(groups, free)
+
+    def apart(self) -> Devices:
+        """Return the same shelf with each device a group of its own."""
+        return Devices(
+            self.devices.values(), self.uses.values(), apart=True, withheld=self.withheld
+        )
 
     def _owner(self, device: Device) -> str | None:
         """Return the physical function whose fate a device shares, if it shares any: its own too,
@@ -156,6 +186,24 @@ class Devices(DeviceGroups):
     def size(self, group: int) -> int:
         """Return how many devices a group has, free or not."""
         return self._size[group]
+
+    def usable(self, groups: Collection[int], within: Collection[str] | None) -> int:
+        """Return how many devices of some groups could be had if nobody had any."""
+        return sum(
+            group in groups and (within is None or address in within) and not self._is_lost(address)
+            for address, group in self.group_of.items()
+        )
+
+    def _is_lost(self, address: str) -> bool:
+        """Return whether nobody could have a device though nobody had any: it is spent, or out."""
+
+        def is_gone(one: str | None) -> bool:
+            return one in self.uses and self.uses[one].state == SPENT
+
+        below = (address, *self.split.get(address, ()))
+        if any(is_gone(one) or one in self.withheld.out for one in below):
+            return True
+        return is_gone(self.devices[address].parent)
 
     # --- states ---
 

@@ -32,7 +32,7 @@ def place(
     :raises SearchLimitReached: if the budget ran out before it was known
     """
     if names_addresses(amount):
-        shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
+        shelf = shelf.apart()
     demands = demands_of(shelf, amount)
     problem = lay(shelf, demands, where, within)
     given = divide(problem)
@@ -143,6 +143,7 @@ class DeviceProblem(NamedTuple):
     demands: Sequence[DeviceDemand]
     free: Mapping[int, Sequence[Any]]  #: devices that may be had, by group
     may: Sequence[Sequence[int]]  #: the groups of each demand, the best first
+    within: Collection[str] | None = None  #: addresses that may be used, None for all
 
     @property
     def counts(self) -> list[int]:
@@ -181,7 +182,7 @@ def lay(
             for group, some in free.items()
         }
     may = [_ranked(shelf, demand, free, where) for demand in demands]
-    return DeviceProblem(shelf, demands, free, may)
+    return DeviceProblem(shelf, demands, free, may, within)
 
 
 def _ranked(
@@ -539,12 +540,12 @@ def _alone(
     kind: str | None = demand.wanted.kinds
     kind = None if kind == name else kind
     shelf = problem.shelf
-    every = sum(shelf.size(group) for group in demand.serving)
-    if not every:
+    if not any(map(shelf.size, demand.serving)):
         yield Reason(Rule.NO_INVENTORY, demand.needed, 0, 0, name, unit=kind)
         return
     free = sum(len(problem.free[group]) for group in demand.serving)
     if free < demand.needed:
+        every = shelf.usable(demand.serving, problem.within)
         yield Reason(Rule.CAPACITY, demand.needed, every, every - free, name, unit=kind)
         return
     far = rings(demand.wanted.affinity, where)

@@ -30,9 +30,11 @@ from resource_objects.resources.pci.device import (
     parse_address,
 )
 from resource_objects.resources.pci.device_groups import (
+    NOTHING_WITHHELD,
     DeviceGroups,
     Devices,
     PooledGroups,
+    Withheld,
     pools_of,
 )
 from resource_objects.resources.pci.fit import (
@@ -93,6 +95,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         fields.tuple_of("PCIAmount", default=None)
     )
     NOT_COMPARED = frozenset({"resource_class", "taken"})
+    #: What a ledger does not give out for now; a copy gives it out.
+    _withheld: Withheld = NOTHING_WITHHELD
 
     def _validate(self) -> None:
         usage.check_devices(self.devices, self.usage, self.pools)
@@ -105,12 +109,19 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         self._made: DeviceGroups | None = None
         self._undo: tuple[Any, ...] | None = None  # devices, usage and what was taken before
 
+    def withhold(self, withheld: Withheld) -> None:
+        """Give no more out what a ledger withholds; it is no part of what devices are."""
+        object.__setattr__(self, "_withheld", withheld)
+        self._made = None
+
     @property
     def _shelf(self) -> DeviceGroups:
         """The devices as decisions read them: made for the first, for many are only read."""
         if self._made is None:
             self._made = (
-                PooledGroups(self.pools) if self.pools else Devices(self.devices, self.usage)
+                PooledGroups(self.pools)
+                if self.pools
+                else Devices(self.devices, self.usage, withheld=self._withheld)
             )
         return self._made
 
@@ -281,6 +292,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def without(self, assigned: abstract.Amount) -> PCIInventory:
         """Return a copy as if devices that are taken had never been taken."""
         found: PCIInventory = self.obj_clone()
+        found.withhold(self._withheld)
         placed = given(assigned).placed
         found._write(dict.fromkeys((device.address for device in placed), None), {})
         return found
@@ -373,7 +385,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         if names_addresses(wanted):
             if not isinstance(shelf, Devices):
                 return None  # pools do not tell, wherever who asks is
-            shelf = Devices(shelf.devices.values(), shelf.uses.values(), apart=True)
+            shelf = shelf.apart()
         return RequestedDevices(
             shelf, wanted, cells, None if allowed is None else self._addresses(allowed)
         )

@@ -12,6 +12,7 @@ from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.pci import storage
 from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import Device
+from resource_objects.resources.pci.device_groups import NOTHING_WITHHELD
 from resource_objects.resources.pci.inventory import PCIInventory, given_inventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
 
@@ -75,12 +76,15 @@ class PCIResource(abstract.Resource):
         """
         found = storage.from_parts(parts)
         try:
-            return PCIInventory(found.devices, usage=found.usage, resource_class=self.name)
+            made = PCIInventory(found.devices, usage=found.usage, resource_class=self.name)
         except exceptions.InvalidInput as error:
             names = sorted(storage.by_part(found.devices))
             raise exceptions.InvalidInventory(
                 "devices of providers", names, f"such as go together ({error})"
             ) from error
+        if found.withheld != NOTHING_WITHHELD:
+            made.withhold(found.withheld)
+        return made
 
     def parse_amount(self, text_form: str) -> PCIAmount:
         """Return the amount of ``COUNT*KIND[@option]...``, joined by ``/`` (:mod:`.text`)."""

@@ -37,7 +37,7 @@ from resource_objects.resources.pci.device import (
     DevicePool,
     DeviceUse,
 )
-from resource_objects.resources.pci.device_groups import Devices, is_of
+from resource_objects.resources.pci.device_groups import Devices, Withheld, is_of
 from resource_objects.resources.pci.fit import (
     ANY_CLASS,
     Flow,
@@ -188,6 +188,7 @@ class GatheredDevices(NamedTuple):
 
     devices: Sequence[Device]
     usage: Sequence[DeviceUse]
+    withheld: Withheld
 
 
 def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
@@ -203,6 +204,7 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
     usage: list[DeviceUse] = []
     seen: set[str] = set()
     taken = units_taken(parts)
+    out = frozenset[str]().union(*[part.out for part in parts if part.out])
     for part in parts:
         own, withheld = _devices(part.description)
         if len(own) == 1 and not withheld and _is_idle(part, own[0], taken):
@@ -222,7 +224,7 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
         _check_figures(part, own)
         devices += _with_traits(own, part.traits)
         usage += _usage(part, own, dict(withheld), taken).values()
-    return GatheredDevices(devices, usage)
+    return GatheredDevices(devices, usage, Withheld(out))
 
 
 def usage_changed(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.exceptions import ProviderDisabled, Rule
+from resource_objects.exceptions import CapacityException, ProviderDisabled, Reason, Rule
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.disabled import TRAIT, Disabled, DisabledChange, DisableOrder
 from resource_objects.providers.listing import ProviderFilter
@@ -416,9 +416,7 @@ class DisabledUnitRules(Kit):
         for use in (
             Use(here, FUNCTION, 1, _PARTS[1:2]),
             Use(here, FUNCTION, 3, _PARTS[:3]),
-            Use(here, FUNCTION, 3),  # by count: one less
             Use(here, CARD, 1, (_WHOLE, *_PARTS[:3])),
-            Use(here, CARD, 1),  # through its share
         ):
             with pytest.raises(ProviderDisabled) as refused:
                 order(backend, ConsumerOrder.claim("job-1", (use,)))
@@ -426,11 +424,47 @@ class DisabledUnitRules(Kit):
             assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, _AT, _PARTS[1])
             assert reason.disabled == _units_of(backend)[_PARTS[1]]
             assert f"{_AT}: {_PARTS[1]} disabled since" in str(refused.value)
+        for use in (Use(here, FUNCTION, 3), Use(here, CARD, 1)):  # by count, and through its share
+            short, out = _lacking(backend, use)
+            assert (short.requested, short.bound, short.used, short.holders) == (3, 2, 0, ())
+            assert out.unit == _PARTS[1]
         assert picture(backend) == before
+
+    @law(6)
+    def test_who_lacks_a_disabled_device_is_told_who_holds_the_others(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        disable(backend, here, unit=_PARTS[1])
         _take_units(backend, "job-1", here, _PARTS[0])
         _take_units(backend, "job-2", here, _PARTS[2])
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.claim("job-3", (Use(here, FUNCTION, 1),)))
+        short, out = _lacking(backend, Use(here, FUNCTION, 1))
+        assert (short.requested, short.bound, short.used) == (1, 2, 2)
+        assert short.holders == (("job-1", 1), ("job-2", 1))
+        assert (out.where, out.unit) == (_AT, _PARTS[1])
+        with pytest.raises(ProviderDisabled) as named:  # whatever others hold
+            order(backend, ConsumerOrder.claim("job-3", (Use(here, FUNCTION, 2, _PARTS[:2]),)))
+        short, taken, out = named.value.reasons
+        assert (short.rule, short.holders) == (Rule.CAPACITY, (("job-1", 1), ("job-2", 1)))
+        assert (taken.rule, taken.holders) == (Rule.UNIT_TAKEN, (("job-1", 1),))
+        assert (out.rule, taken.unit, out.unit) == (Rule.DISABLED, *_PARTS[:2])
+        order(backend, ConsumerOrder.release("job-1"), _claim_of("job-3", Use(here, FUNCTION, 1)))
+
+    @law(6)
+    def test_the_tighter_of_a_limit_and_what_is_in_service_is_told(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here = card[_AT]
+        disable(backend, here, unit=_PARTS[1])
+        asked = _claim_of("job-1", Use(here, FUNCTION, 3))
+        for limit, rules in ((1, [Rule.LIMIT]), (3, [Rule.CAPACITY, Rule.DISABLED])):
+            write = Write(
+                Operation(), "claim", "job-1", orders=(asked,), limits={(here, FUNCTION): limit}
+            )
+            with pytest.raises(CapacityException) as refused:
+                backend.commit(write)
+            assert [one.rule for one in refused.value.reasons] == rules
+            assert refused.value.reasons[0].bound == min(limit, 2)
 
     def test_who_has_a_device_keeps_it_and_gives_it_back(
         self, backend: Backend, card: dict[str, str]
@@ -444,8 +478,8 @@ class DisabledUnitRules(Kit):
         order(backend, ConsumerOrder.adjust("job-1", (Use(here, FUNCTION, -1, _PARTS[:1]),)))
         with pytest.raises(ProviderDisabled):
             order(backend, ConsumerOrder.adjust("job-1", (Use(here, FUNCTION, 1, _PARTS[:1]),)))
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.claim("job-2", (Use(here, FUNCTION, 2),)))
+        short, out = _lacking(backend, Use(here, FUNCTION, 2))
+        assert (short.bound, short.holders, out.unit) == (2, (("job-1", 1),), _PARTS[0])
         order(backend, ConsumerOrder.claim("job-2", (Use(here, FUNCTION, 1),)))
 
     def test_consumers_may_exchange_a_device(self, backend: Backend, card: dict[str, str]) -> None:
@@ -466,9 +500,10 @@ class DisabledUnitRules(Kit):
     def test_a_card_alone_can_be_disabled(self, backend: Backend, card: dict[str, str]) -> None:
         here = card[_AT]
         disable(backend, here, unit=_WHOLE)
-        for use in (Use(here, CARD, 1, (_WHOLE, *_PARTS[:3])), Use(here, CARD, 1)):
-            with pytest.raises(ProviderDisabled, match=_WHOLE):
-                order(backend, ConsumerOrder.claim("job-1", (use,)))
+        with pytest.raises(ProviderDisabled, match=_WHOLE):
+            order(backend, _claim_of("job-1", Use(here, CARD, 1, (_WHOLE, *_PARTS[:3]))))
+        short, out = _lacking(backend, Use(here, CARD, 1))
+        assert (short.bound, short.used, out.unit) == (0, 0, _WHOLE)
         _take_units(backend, "job-1", here, *_PARTS[:3])
 
     def test_who_takes_a_disabled_device_is_recorded(
@@ -490,8 +525,7 @@ class DisabledUnitRules(Kit):
     ) -> None:
         here = card[_AT]
         disable(backend, here, until=backend.now() + _SHORT, unit=_PARTS[0])
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.claim("job-1", (Use(here, CARD, 1),)))
+        _lacking(backend, Use(here, CARD, 1))
         time.sleep(_SHORT.total_seconds())
         assert not picture(backend).disabled_units and not _units_of(backend)
         _take_units(backend, "job-1", here, _PARTS[0])
@@ -539,8 +573,7 @@ class DisabledUnitRules(Kit):
         assert set(_units_of(backend)) == {_PARTS[2]}
         release(backend, "job-1")
         define(backend, _card_host(3))
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.claim("job-1", (Use(here, FUNCTION, 3),)))
+        assert _lacking(backend, Use(here, FUNCTION, 3))[1].unit == _PARTS[2]
         enable(backend, here, unit=_PARTS[2])
         define(backend, Provider("host0", "VCPU=8"))  # with its card it goes
         define(backend, _card_host(3))
@@ -612,6 +645,19 @@ def _card_host(functions: int) -> Provider:
     return host
 
 
+def _claim_of(consumer: str, use: Use) -> ConsumerOrder:
+    return ConsumerOrder.claim(consumer, (use,))
+
+
+def _lacking(backend: Backend, use: Use) -> list[Reason]:
+    """Return why a count is refused that lacks a unit: what is short, and which is disabled."""
+    with pytest.raises(CapacityException) as refused:
+        order(backend, _claim_of("lacking", use))
+    assert not isinstance(refused.value, ProviderDisabled)
+    assert [one.rule for one in refused.value.reasons] == [Rule.CAPACITY, Rule.DISABLED]
+    return list(refused.value.reasons)
+
+
 def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None:
     claimed = (Use(uuid, FUNCTION, len(units), units),)
     order(backend, ConsumerOrder.claim(consumer, claimed))
@@ -633,10 +679,9 @@ def claim_function_until_refused(backend: Backend, uuid: str, who: str) -> int:
     while refused < 10:
         try:
             order(backend, ConsumerOrder.claim(f"{who}-{won}", (use,)))
-        except ProviderDisabled:
-            refused += 1
-        except exceptions.CapacityException:  # the other one has it
-            continue
+        except CapacityException as no:
+            disabled = any(reason.rule is Rule.DISABLED for reason in no.reasons)
+            refused += disabled  # else the other one has it
         else:
             release(backend, f"{who}-{won}")
             won += 1

@@ -239,9 +239,18 @@ def about(question: PCIQuestion, reason: Reason) -> list[PCIAmount]:
 
 
 def bound_of(question: PCIQuestion, asked: PCIAmount, rule: Rule) -> tuple[int, int]:
-    """Return what a rule compares the devices of a request with: all there are, and those used."""
+    """Return what a rule compares the devices of a request with: all there are, and those used.
+
+    A device that is spent, or is excluded by one that is, is there for nobody.
+    """
     (request,) = asked.requests
-    every = [device for device in question.devices if matches(request, device)]
+    spent = [use for use in question.usage if use.state == "spent"]
+    there = pci_reference_states(question.devices, spent)
+    every = [
+        device
+        for device in question.devices
+        if matches(request, device) and there[device.address] == "available"
+    ]
     states = pci_reference_states(question.devices, question.usage)
     free = [device for device in every if states[device.address] == "available"]
     if rule is Rule.CAPACITY:
