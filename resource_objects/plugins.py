@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from resource_objects.exceptions import PluginError
+from resource_objects.exceptions import InvalidInput, PluginError
+
+_T = TypeVar("_T")
 
 #: ``{namespace: {name: "module:object"}}`` of what the library ships.
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -77,6 +81,45 @@ def load(namespace: str, name: str) -> Any:
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
     except Exception as error:  # a plug-in may fail in any way: it is named with its reason
         raise PluginError(namespace, name, f"{type(error).__name__}: {error}") from error
+
+
+def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, what: str) -> _T:
+    """Return what the plug-in of that name, which can be called, makes with some options.
+
+    :param kind: what it has to return
+    :param what: what errors call it, such as ``"discovery driver"``
+    :raises PluginError: if there is no such plug-in (the known ones are named), it does not load,
+        it cannot be called, or what it returns is of no such kind
+    :raises InvalidInput: if it takes no such options, naming what it takes
+
+    >>> make("resource_objects.discovery", "linux", int, {"depth": 3}, what="discovery driver")
+    Traceback (most recent call last):
+    resource_objects.exceptions.InvalidInput: options of discovery driver linux: got {'depth': 3}...
+    """
+    if not isinstance(name, str):
+        raise InvalidInput(what, name, f"a name: {', '.join(names(namespace))}")
+    found = load(namespace, name)
+    if not callable(found):
+        raise PluginError(namespace, name, f"it is a {type(found).__name__}, not callable")
+    _require_options(f"{what} {name}", found, options)
+    made = found(**options)
+    if not isinstance(made, kind):
+        said = f"it returned a {type(made).__name__}, no {kind.__name__}"
+        raise PluginError(namespace, name, said)
+    return made
+
+
+def _require_options(what: str, found: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse options that a plug-in does not take, before it starts."""
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # not every callable tells
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters) or "none"
+        raise InvalidInput(f"options of {what}", options, f"{takes}; {error}") from error
 
 
 @functools.cache

@@ -13,15 +13,12 @@ The library ships ``linux``, :func:`resource_objects.host.linux.read_machine`, a
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 from resource_objects import plugins
-from resource_objects.exceptions import InvalidInput, PluginError
 from resource_objects.host.facts import Machine
 
-__all__ = ["NAMESPACE", "discover", "drivers", "require_options"]
+__all__ = ["NAMESPACE", "discover", "drivers"]
 
 NAMESPACE = "resource_objects.discovery"
 
@@ -50,29 +47,4 @@ def discover(driver: str = "linux", **options: Any) -> Machine:
     :raises InvalidInput: if the driver takes no such options
     :raises DiscoveryError: if the machine's own description is missing or cannot be read
     """
-    if not isinstance(driver, str):
-        raise InvalidInput("discovery driver", driver, f"a name: {', '.join(drivers())}")
-    found = plugins.load(NAMESPACE, driver)
-    if not callable(found):
-        raise PluginError(NAMESPACE, driver, f"it is a {type(found).__name__}, not callable")
-    require_options(f"discovery driver {driver}", found, options)
-    machine = found(**options)
-    if not isinstance(machine, Machine):
-        raise PluginError(NAMESPACE, driver, f"it returned a {type(machine).__name__}, no Machine")
-    return machine
-
-
-def require_options(what: str, found: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Refuse options that a plug-in does not take, before it starts.
-
-    :raises InvalidInput: naming what it takes
-    """
-    try:
-        signature = inspect.signature(found)
-    except (TypeError, ValueError):  # not every callable tells
-        return
-    try:
-        signature.bind(**options)
-    except TypeError as error:
-        takes = ", ".join(signature.parameters) or "none"
-        raise InvalidInput(f"options of {what}", options, f"{takes}; {error}") from error
+    return plugins.make(NAMESPACE, driver, Machine, options, what="discovery driver")
