@@ -210,6 +210,7 @@ ROOMS = [
     "exceptions",
     "_ovo",
     "_fast",
+    "_lazy",
     "names",
     "ratio",
     "fields",

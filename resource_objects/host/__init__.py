@@ -32,8 +32,9 @@ The names below are loaded when they are first used; what else there is, is in t
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
@@ -82,13 +83,4 @@ __all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _HOME)

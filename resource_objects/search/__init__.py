@@ -34,8 +34,9 @@ from a wire does not load it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
     from resource_objects.search.candidates import Candidate as Candidate
@@ -59,9 +60,4 @@ _HOME = {
 __all__ = ["Candidate", "Candidates", "Explanation", "HostUsage", "Order", "Scenario", "Snapshot"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazily(globals(), _HOME)

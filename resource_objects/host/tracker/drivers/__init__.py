@@ -24,10 +24,10 @@ The library ships three, each loaded when it is first used:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import plugins
+from resource_objects._lazy import lazily
 from resource_objects.host.tracker.driver import Driver
 
 if TYPE_CHECKING:
@@ -75,13 +75,4 @@ def make_driver(name: str, /, **options: Any) -> Driver:
     return made
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _HOME)
