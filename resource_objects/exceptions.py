@@ -1049,3 +1049,19 @@ class DiscoveryError(LedgerError):
     """A host's own description is missing or cannot be read."""
 
     problem = "cannot be read"
+
+
+#: What is wrong with the database, and with nothing that was asked of it: whoever goes on to the
+#: next host, or looks for what was done, meets it again.
+DATABASE_ERRORS: tuple[type[LedgerError], ...] = (
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseFull,
+    DatabaseReplaced,
+    DatabaseUnavailable,
+    LedgerClosed,
+    LostConnection,
+    ReadOnlyDatabase,
+    SchemaTooNew,
+    SchemaTooOld,
+)

@@ -55,14 +55,7 @@ BROKEN = 70  # EX_SOFTWARE of sysexits.h
 _EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
 #: What is about the ledger itself, not about what was asked of it.
 _UNUSABLE = (
-    exceptions.DatabaseUnavailable,
-    exceptions.DatabaseReplaced,
-    exceptions.DatabaseFull,
-    exceptions.DatabaseDamaged,
-    exceptions.DatabaseBusy,
-    exceptions.LostConnection,
-    exceptions.SchemaTooNew,
-    exceptions.SchemaTooOld,
+    *exceptions.DATABASE_ERRORS,
     exceptions.InvalidURL,
     exceptions.BackendNotFound,
     exceptions.PluginError,

@@ -86,18 +86,6 @@ from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 T = TypeVar("T")
 
-#: What says nothing about the ledger, so that asking it again for an outcome is no use.
-_NOT_ASKED = (
-    exceptions.DatabaseBusy,
-    exceptions.DatabaseDamaged,
-    exceptions.DatabaseFull,
-    exceptions.DatabaseReplaced,
-    exceptions.DatabaseUnavailable,
-    exceptions.LedgerClosed,
-    exceptions.LostConnection,
-    exceptions.ReadOnlyDatabase,
-)
-
 
 class SQLBackend(Backend):
     """Keeps a ledger in a SQLite file, PostgreSQL, MariaDB, Galera or MySQL.
@@ -348,7 +336,7 @@ class SQLBackend(Backend):
         """
         try:
             done_now = self._writing(lambda connection: self._commit(connection, write))
-        except _NOT_ASKED:
+        except exceptions.DATABASE_ERRORS:  # asked for the outcome it would say the same
             raise
         except exceptions.ResourceObjectsError:
             done = self.outcome(write.operation)

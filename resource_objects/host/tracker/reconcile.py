@@ -66,20 +66,6 @@ _MOST_CHANGES = 100
 #: For so long what was restored is not restored once more.
 CONTESTED = datetime.timedelta(hours=1)
 
-#: What is wrong with the ledger itself, and no host.
-NO_LEDGER = (
-    exceptions.DatabaseBusy,
-    exceptions.DatabaseDamaged,
-    exceptions.DatabaseFull,
-    exceptions.DatabaseReplaced,
-    exceptions.DatabaseUnavailable,
-    exceptions.LedgerClosed,
-    exceptions.LostConnection,
-    exceptions.ReadOnlyDatabase,
-    exceptions.SchemaTooNew,
-    exceptions.SchemaTooOld,
-)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Said:
@@ -366,7 +352,7 @@ class Reconciler:
         """Bring hosts in step, in one transaction if that can be."""
         try:
             self._write(looks)
-        except NO_LEDGER:
+        except exceptions.DATABASE_ERRORS:
             raise
         except exceptions.ResourceObjectsError as error:
             if len(looks) > 1:
@@ -480,7 +466,7 @@ class Reconciler:
         if look.finding is None:
             try:
                 step(look)
-            except NO_LEDGER:
+            except exceptions.DATABASE_ERRORS:
                 raise
             except exceptions.ResourceObjectsError as error:
                 look.finding = Finding.of(look.host, error)

@@ -19,7 +19,7 @@ from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.moves import Migration, MigrationKind, migration_id
-from resource_objects.host.tracker.reconcile import NO_LEDGER, Reconciler
+from resource_objects.host.tracker.reconcile import Reconciler
 from resource_objects.host.tracker.reporting import Reporting, is_heard
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
@@ -139,7 +139,7 @@ class ResourceTracker:
         for host in hosts:
             try:
                 self._adopt(host)
-            except NO_LEDGER:
+            except exceptions.DATABASE_ERRORS:
                 raise
             except Exception as error:  # the records are somebody else's: it is told with its host
                 wrong = Finding(host, FindingKind.NOT_ADOPTED, error)
@@ -181,7 +181,7 @@ class ResourceTracker:
         for host in hosts:
             try:
                 self._adopter.write_back(names.provider_name(host))
-            except NO_LEDGER:
+            except exceptions.DATABASE_ERRORS:
                 raise
             except Exception as error:  # the records are somebody else's: it is told with its host
                 wrong.append(Finding(host, FindingKind.RECORDS, error))
