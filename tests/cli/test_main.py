@@ -181,6 +181,16 @@ def test_a_plug_in_that_fails_to_load_is_named_with_its_reason(run, plugin):
     assert run("provider", "tree").status == 0
 
 
+@pytest.mark.parametrize("error", exceptions.DATABASE_ERRORS)
+def test_what_is_wrong_with_the_database_is_told_from_a_refusal(run, monkeypatch, error):
+    def connect(*_: object, **__: object) -> None:
+        raise error("lab.db")
+
+    monkeypatch.setattr("resource_objects.ledger.ledger.backend_for", connect)
+    done = run("provider", "tree")
+    assert (done.status, done.out) == (70, "") and "lab.db" in done.err
+
+
 def test_a_plug_in_does_not_replace_a_command_of_ours(run, plugin):
     plugin(provider_tree="no_such_module:Tree")
     assert run("provider", "tree").out == "nothing is kept\n"
