@@ -14,9 +14,11 @@ from resource_objects import exceptions, names, search
 from resource_objects.ledger.store import Store
 from resource_objects.providers import Backend
 from resource_objects.providers.changed import Touched
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.feed import Cursor, FeedEntry
-from resource_objects.providers.listing import check_limit
+from resource_objects.providers.listing import MOST_ROWS, ProviderFilter, check_limit
+from resource_objects.providers.pools import SHARES
 
 if TYPE_CHECKING:
     from resource_objects.search import Snapshot
@@ -124,12 +126,13 @@ class Snapshots:
     def snapshot(self, at: str | None = None) -> Snapshot:
         """Return a snapshot that shows everything committed before the call.
 
-        :param at: a provider (by name or uuid): then only that one and what is below it
+        :param at: a provider (by name or uuid): then only that one, what is below it, and the
+            pools that give to its tree
         """
         backend = self._store.backend
         if at is not None:
             key = names.provider_key(at)
-            return search.Snapshot(backend.read(key), at=key)
+            return search.Snapshot(_confined(backend, key), at=key)
         before = self._kept
         now = backend.cursor()
         if before is not None and before.snapshot.cursor == now:
@@ -168,9 +171,24 @@ def snapshot_without(
 
     :param at: as :meth:`Snapshots.snapshot`
     """
-    columns = backend.read(*(() if at is None else (names.provider_key(at),)))
+    columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
     gone = set(columns.allocations.consumer) if consumers is None else consumers
     return search.Snapshot(without_consumers(columns, *gone), at=at)
+
+
+def _confined(backend: Backend, at: str) -> Columns:
+    """Read the tree of a provider, and those of the pools that give to it.
+
+    Cost: a read; if the tree is in aggregates a list, and if these have pools one read more.
+    """
+    columns = backend.read(at)
+    linked = frozenset(columns.aggregates.aggregate)
+    if not linked:
+        return columns
+    wanted = ProviderFilter(aggregates=(linked,), required=frozenset({SHARES}))
+    pools = {one.uuid for one in backend.list_providers(wanted, MOST_ROWS)}
+    others = pools.difference(columns.providers.uuid)
+    return backend.read(at, *sorted(others)) if others else columns
 
 
 def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]:

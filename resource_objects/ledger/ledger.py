@@ -1090,8 +1090,8 @@ class Ledger:
         the one that finds nothing new. Without it a snapshot shows what the node has; a claim is
         right all the same. A replica of PostgreSQL lags likewise.
 
-        :param at: a provider (by name or uuid): then only that one and what is below it, of which
-            the whole tree is read each time
+        :param at: a provider (by name or uuid): then only that one, what is below it, and the pools
+            that give to it; the whole tree, and those of the pools, are read each time
         :raises ProviderNotFound: if ``at`` is not there
         :raises LedgerClosed: if the ledger is closed
         """

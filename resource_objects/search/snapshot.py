@@ -91,9 +91,9 @@ class Snapshot:
         """Make a snapshot of what ``backend.read()`` returned.
 
         :param at: a provider (by name or uuid) to which it is confined: only that one and what is
-            below it gives anything, and a claim of what is found searches there again after a
-            lost race. Columns of its whole tree tell what applies to it from above: traits, and
-            what is left where it shares
+            below it gives anything, with pools that give to it if the columns have them, and a
+            claim of what is found searches there again after a lost race. Columns of its whole
+            tree tell what applies to it from above: traits, and what is left where it shares
 
         Cost: linear, about 2 microseconds per provider and per inventory.
 

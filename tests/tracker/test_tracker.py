@@ -12,8 +12,10 @@ from resource_objects.host.tracker import (
     Driver,
     FindingKind,
     HostReport,
+    MigrationKind,
     ResourceTracker,
 )
+from tests.tracker import labs
 
 
 class Lab(Driver):
@@ -66,3 +68,28 @@ def test_a_claim_is_given_back_if_its_block_raises(ledger: ro.Ledger) -> None:
         raise KeyError("boot failed")
     assert claim.state is ClaimState.REVERTED
     assert not list(ledger.consumers())
+
+
+@pytest.mark.law(6)
+def test_a_claim_on_a_host_takes_of_the_pools_that_give_to_it(lab: ro.Ledger) -> None:
+    """Power of a rack: box-0 has it from there, box-1 from another one, which is empty."""
+    lab.sync(ro.Provider("rack-a", "CUSTOM_WATT=1000"), ro.Provider("rack-b", "CUSTOM_WATT=100"))
+    lab.pools.share("rack-a", hosts=["box-0"])
+    lab.pools.share("rack-b", hosts=["box-1"])
+    mine = labs.tracker(lab)
+    planned = mine.plan("vm-1", "box-0", "VCPU=1,CUSTOM_WATT=700")
+    planned.take()
+    assert labs.used(lab) == {("box-0", "VCPU"): 1, ("rack-a", "CUSTOM_WATT"): 700}
+    asked = ro.Request("VCPU=1,CUSTOM_WATT=300")
+    claim = mine.claim("vm-2", "box-0", asked)
+    assert mine.claim("vm-2", "box-0", asked).claim == claim.claim
+    assert mine.claimed("vm-2").host == "box-0"
+    with pytest.raises(ro.CapacityException, match="vm-1 holds 700"):
+        mine.claim("vm-3", "box-0", "VCPU=1,CUSTOM_WATT=1")
+    with pytest.raises(ro.CapacityException, match="rack-b: CUSTOM_WATT asked 700, free 100"):
+        mine.move("vm-1", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m")
+    lab.pools.report("rack-b", "CUSTOM_WATT=800")
+    mine.move("vm-1", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m").confirm()
+    assert labs.used(lab)["rack-b", "CUSTOM_WATT"] == 700
+    assert "rack-b" not in str(lab.snapshot(at="box-0").candidates("CUSTOM_WATT=2000").explain())
+    assert lab.snapshot(at="box-0").hosts == ("box-0",)

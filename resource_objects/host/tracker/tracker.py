@@ -355,7 +355,7 @@ class ResourceTracker:
         located, and one write.
 
         :param request: text, amounts, a request, a claim, or a candidate of a search. What the host
-            does not have itself, such as the disk of a pool, only a candidate can name
+            does not have itself, such as disk, is taken of a pool that gives to it
         :param project, user, consumer_type, expires_in, expires_at: as for ``ledger.claim``
         :param limits: the most that may be used of the host itself after it, whatever its capacity:
             totals that a scheduler worked out and sends along, such as ``"VCPU=48"``
