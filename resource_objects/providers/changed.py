@@ -52,10 +52,15 @@ class Touched:
         )
 
     @property
+    def changed(self) -> frozenset[str]:
+        """The uuids of those that are others now; who only reported is as before."""
+        used = {use.key[0] for use in self.uses}
+        return self.definitions | self.disabled | used
+
+    @property
     def providers(self) -> frozenset[str]:
         """The uuids of all that were touched, but for what shares use."""
-        used = {use.key[0] for use in self.uses}
-        return self.definitions | self.reports | self.disabled | used
+        return self.changed | self.reports
 
 
 #: Given whom changes touched, returns the uuids of providers of all trees to read, or None to read

@@ -5,7 +5,8 @@ is one claim old nearly everything can stay, and no tree is read: the changes ar
 three columns (:func:`.used_since`). What lies over a tree, cells and devices, is read with its
 tree; its figures go the same way (:func:`patched`). Where a definition changed, the trees are taken
 out of every array and put in anew (:func:`replaced`). All give exactly what reading everything
-gives, and none touches the old snapshot, which others may be searching.
+gives, and none touches the old snapshot, which others may be searching. Who only reported that it
+is as before is not read.
 
 Not everything is worth it, or can be: a change that names nobody (a class, a trait or an aggregate
 is made, renamed or removed), a feed that has forgotten what came after the old snapshot, and so
@@ -95,8 +96,8 @@ class Following:
         fleet = self.snapshot._fleet
         if self._located_uses(touched) is not None:
             return ()
-        hosts = self._hosts_of(touched.providers)
-        new = sum(self._host_of.get(uuid) is None for uuid in touched.providers)
+        hosts = self._hosts_of(touched.changed)
+        new = sum(self._host_of.get(uuid) is None for uuid in touched.changed)
         are_many = (
             len(hosts) > max(FEW_TREES, len(fleet.hosts) // ONE_IN)
             or new > FEW_TREES + len(fleet.names) // ONE_IN
@@ -104,7 +105,7 @@ class Following:
         if touched.is_wide or are_many:
             return None
         roots = {fleet.uuids[fleet.roots[_tree_of(fleet, host)]] for host in hosts}
-        return touched.providers | roots
+        return touched.changed | roots
 
     def after(self, changed: Changed, touched: Touched) -> Following:
         """Return what follows once the trees that were chosen are read.
@@ -122,7 +123,7 @@ class Following:
             done = Refresh(changed.changes, trees_used, "patched")
             patch = Snapshot._of(used_since(old, uses), changed.cursor, done)
             return Following(patch, self._host_of)
-        hosts = self._hosts_of({*touched.providers, *columns.providers.uuid})
+        hosts = self._hosts_of({*touched.changed, *columns.providers.uuid})
         trees = np.array(sorted(_tree_of(old, host) for host in hosts), dtype=np.int64)
         new = fleet_build.read(columns)
         fleet = patched(old, new, trees)

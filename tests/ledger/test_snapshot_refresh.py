@@ -219,6 +219,24 @@ def test_a_renewal_reads_nothing(lab: ro.Ledger) -> None:
     assert second._fleet.inventories is first._fleet.inventories
 
 
+def test_a_report_alone_reads_nothing(lab: ro.Ledger) -> None:
+    """That an owner said how its pool is, and it is as before, changes nothing that is searched."""
+    lab.sync(ro.Provider("pool", "CUSTOM_WATT=100"))
+    lab.pools.share("pool", hosts=["host0", "host1"])
+    first = lab.snapshot()
+    lab.pools.report("pool", "CUSTOM_WATT=100")
+    second = lab.snapshot()
+    assert _told(second) == (1, 0, "patched")
+    assert second.cursor != first.cursor
+    assert second._fleet.inventories is first._fleet.inventories
+    lab.claim("job", {"host1": "VCPU=1"})
+    lab.pools.report("pool", "CUSTOM_WATT=100")
+    assert _told(lab.snapshot()) == (2, 1, "patched")
+    lab.pools.report("pool", "CUSTOM_WATT=90")
+    assert lab.snapshot().refreshed.way == "replaced"
+    assert picture_of(lab.snapshot()) == picture_of(Snapshot(lab.backend.read()))
+
+
 def test_very_many_trees_are_read_with_all_others(ledger: ro.Ledger) -> None:
     names = [f"host{number:03}" for number in range(200)]
     ledger.sync(*(ro.Provider(name, "VCPU=8") for name in names))
