@@ -375,6 +375,8 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
     claims = carry_out(draft, write.orders, write.limits)
     if write.definitions is not None:
         definitions.end_definitions(draft, write.definitions)
+    if draft.providers.changed:
+        draft.note_bearers()
     draft.touch_renamed()
     outcome = Outcome(write.kind, write.subject, claims)
     kept_from = write.operation.kept_from(draft.now)

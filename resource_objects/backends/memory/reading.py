@@ -22,6 +22,7 @@ from resource_objects.providers.columns import (
     TraitColumns,
     UnitColumns,
 )
+from resource_objects.providers.disabled import TRAIT as OUT_OF_SERVICE
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import (
     By,
@@ -225,13 +226,17 @@ def page_of_providers(
 def _walk_providers(
     state: State, order: PageOrder, wanted: ProviderFilter, after: int
 ) -> Iterator[ProviderRow]:
-    """Yield the providers to look at: of those named, of some trees, or all."""
+    """Yield the providers to look at: of those named, of some trees, with a trait, or all."""
+    bearers = [state.bearers.get(trait, {}) for trait in wanted.required - {OUT_OF_SERVICE}]
+    few = min(bearers, key=len, default=None)
     if wanted.uuids is not None:
         found = [state.providers.get(uuid) for uuid in wanted.uuids]
     elif wanted.names is not None:
         found = [state.providers.get(state.uuid_of.get(name, "")) for name in wanted.names]
     elif wanted.trees is not None:
         found = list(_of_trees(state, wanted.trees))
+    elif few is not None and len(few) <= _AT_A_TIME:  # many are quicker a page at a time
+        found = [state.providers[uuid] for uuid in few]
     else:
         return order.providers(state, after)
     there = [kept for kept in found if kept is not None and kept.number > after]

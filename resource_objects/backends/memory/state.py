@@ -73,6 +73,8 @@ class UnitHolder(NamedTuple):
 
 NameKey: TypeAlias = tuple[NameKind, str]
 
+_NO_TRAITS = frozenset[str]()
+
 
 def _from_one() -> itertools.count[int]:
     return itertools.count(1)
@@ -95,6 +97,7 @@ class State:
     )  # in order of creation
     uuid_of: dict[str, str] = dataclasses.field(default_factory=dict)  # by name
     children: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    bearers: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)  # of each trait
     rows: dict[Key, InventoryRow] = dataclasses.field(default_factory=dict)
     sharers: dict[Key, dict[Key, int]] = dataclasses.field(default_factory=dict)  # {of: {by: k}}
     claims: dict[str, ConsumerRecord] = dataclasses.field(default_factory=dict)  # by consumer
@@ -289,6 +292,7 @@ class Draft:
         self.providers = Table(state.providers)
         self.uuid_of = Table(state.uuid_of)
         self.children = NestedTable(state.children)
+        self.bearers = NestedTable(state.bearers)
         self.rows = Table(state.rows)
         self.sharers = NestedTable(state.sharers)
         self.claims = Table(state.claims)
@@ -307,7 +311,8 @@ class Draft:
         self.open_use = Table(state.open_use)
         self.ended_use = Table(state.ended_use)
         self._tables: tuple[Table[Any, Any] | NestedTable[Any, Any, Any], ...] = (
-            *(self.names, self.providers, self.uuid_of, self.children, self.rows, self.sharers),
+            *(self.names, self.providers, self.uuid_of, self.children, self.bearers),
+            *(self.rows, self.sharers),
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
             *(self.changes, self.heads, self.last, self.disabled, self.disabled_units),
             *(self.use_recording, self.open_use, self.ended_use),
@@ -346,6 +351,18 @@ class Draft:
         """Put a provider whose definition says another name now at its next generation."""
         self.providers.put(kept.uuid, self.bumped(kept))
         self.renamed.add(kept.uuid)
+
+    def note_bearers(self) -> None:
+        """Note which providers have a trait, or have it no more, as the write leaves them."""
+        for uuid, now in self.providers.changed.items():
+            before = self.providers.kept.get(uuid)
+            had = _NO_TRAITS if before is None else before.traits
+            has = _NO_TRAITS if now is None else now.traits
+            for trait in had - has:
+                self.bearers.put(trait, uuid, None)
+            if now is not None:
+                for trait in has - had:
+                    self.bearers.put(trait, uuid, now.number)
 
     def touch_renamed(self) -> None:
         """Note whom a rename touched, if the same write does more; alone it names nobody."""
