@@ -207,6 +207,7 @@ def test_a_type_checker_sees_the_public_names() -> None:
 ROOMS = [
     "_version",
     "clock",
+    "collector",
     "exceptions",
     "_ovo",
     "_fast",

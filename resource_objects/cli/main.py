@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import gc
 import io
 import itertools
 import logging
@@ -38,7 +37,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import cliff.app
 from cliff.commandmanager import CommandManager, EntryPointWrapper
 
-from resource_objects import exceptions, plugins
+from resource_objects import collector, exceptions, plugins
 from resource_objects._version import __version__
 from resource_objects.cli.base import VARIABLE, Command, Misused, Refused, SearchCutShort
 
@@ -242,25 +241,23 @@ def _one_line(entry: object) -> str:
     return lines[0].rstrip(".") if lines else ""
 
 
-#: How often Python looks for garbage in a command: seldom, for what it builds it keeps. By default
-#: a list of 80,000 devices takes a third longer.
-_COLLECTOR = (100_000, 20, 100)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``resource-objects`` and return its exit status."""
     if argv is None and "_ARGCOMPLETE" in os.environ:  # a shell asks what may be typed
         from resource_objects.cli.completion import complete
 
         complete(Program(sys.stdout, sys.stderr))
-    if argv is None:  # a process of its own, that builds something, prints it and ends
-        gc.set_threshold(*_COLLECTOR)
     _prepare_streams()
     out = cast("TextIO", Printable(sys.stdout))
     err = cast("TextIO", Printable(sys.stderr))
     program = Program(out, err)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):  # argparse writes there
-        status = program.run(list(sys.argv[1:] if argv is None else argv))
+    said = list(sys.argv[1:] if argv is None else argv)
+    with (
+        contextlib.redirect_stdout(out),  # argparse writes there
+        contextlib.redirect_stderr(err),
+        collector.seldom(),  # a command builds something, prints it and ends
+    ):
+        status = program.run(said)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

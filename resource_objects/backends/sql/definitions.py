@@ -291,6 +291,8 @@ _OWNERS = Sized(
         listed(_providers.name, "names", names)
     )
 )
+#: The columns of a provider that is made.
+_MADE = ("uuid", "name", "generation", "root_id", "parent_id", "created_at", "updated_at")
 _NUMBERS = Sized(
     lambda uuids: sa.select(_providers.uuid, _providers.id).where(
         listed(_providers.uuid, "uuids", uuids)
@@ -383,21 +385,15 @@ class Providers:
             if not level:
                 raise exceptions.InvalidTree("tree", waiting[0].name, "parents before children")
             made = [self._new(created) for created in level]
-            statements.insert(self._connection, tables.resource_providers, made)
+            statements.insert_tuples(self._connection, tables.resource_providers, _MADE, made)
             self._number(level)
             waiting = later
 
-    def _new(self, created: ProviderDefinition) -> dict[str, Any]:
+    def _new(self, created: ProviderDefinition) -> tuple[Any, ...]:
+        """Return the values of the columns ``_MADE``."""
         above = created.parent_uuid
-        return {
-            "uuid": created.uuid,
-            "name": created.name,
-            "generation": self._operation,
-            "root_id": None if above is None else self.roots[above],
-            "parent_id": None if above is None else self.numbers[above],
-            "created_at": self._now,
-            "updated_at": self._now,
-        }
+        root, parent = (None, None) if above is None else (self.roots[above], self.numbers[above])
+        return created.uuid, created.name, self._operation, root, parent, self._now, self._now
 
     def _number(self, made: Sequence[ProviderDefinition]) -> None:
         """Learn the numbers of providers just made; a root learns that it is its own root."""
@@ -602,19 +598,14 @@ class Figures:
         """Make and change inventories; ``shares`` are how many each of some has now."""
         figures = _SameFigures()
         found = [
-            {
-                "provider_id": key[0],
-                "class_id": key[1],
-                **figures.of(record),
-                "used": 0,
-                "shares": shares.get(key, 0),
-            }
+            (*key, 0, shares.get(key, 0), *figures.of(record))
             for key, record in self._put.items()
             if key not in self._numbers
         ]
-        statements.insert(self._connection, tables.inventories, found)
+        columns = ("provider_id", "class_id", "used", "shares", *_NAMES)
+        statements.insert_tuples(self._connection, tables.inventories, columns, found)
         changed = {
-            self._numbers[key]: figures.of(record)
+            self._numbers[key]: dict(zip(_NAMES, figures.of(record), strict=True))
             for key, record in self._put.items()
             if key in self._numbers
         }
@@ -671,15 +662,16 @@ class Figures:
 
 
 class _SameFigures:
-    """The columns of inventory records; many inventories have one and the same record."""
+    """The figures of inventory records; many inventories have one and the same record."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[InventoryRecord, dict[str, Any]]] = {}
+        self._found: dict[int, tuple[InventoryRecord, tuple[Any, ...]]] = {}
 
-    def of(self, record: InventoryRecord) -> dict[str, Any]:
+    def of(self, record: InventoryRecord) -> tuple[Any, ...]:
+        """Return the values of the columns ``_NAMES``."""
         found = self._found.get(id(record))
         if found is None:  # with the record, whose id is used again if it goes
-            found = record, {name: getattr(record, name) for name in _NAMES}
+            found = record, tuple(getattr(record, name) for name in _NAMES)
             self._found[id(record)] = found
         return found[1]
 
@@ -698,6 +690,7 @@ class _SameFigures:
 
 #: (from, of): who shares what.
 Pair: TypeAlias = tuple[NumberKey, NumberKey]
+_PAIR = ("provider_id", "class_id", "of_provider_id", "of_class_id")
 
 _shares = tables.shares.c
 _allocations = tables.allocations.c
@@ -799,11 +792,8 @@ class ShareChanges:
         """Write the shares, and what is used with them."""
         statements.delete(self._connection, tables.shares, _rows(self._removed()))
         added = self._added()
-        found = [
-            {**row, "factor": factor}
-            for row, factor in zip(_rows(added), added.values(), strict=True)
-        ]
-        statements.insert(self._connection, tables.shares, found)
+        found = [(*sharer, *target, factor) for (sharer, target), factor in added.items()]
+        statements.insert_tuples(self._connection, tables.shares, (*_PAIR, "factor"), found)
         changed = {**self._removed(), **added}
         targets = {target for sharer, target in changed if figures.is_used(sharer)}
         used = self._used(targets)
@@ -866,15 +856,7 @@ class ShareChanges:
 
 
 def _rows(pairs: Iterable[Pair]) -> list[dict[str, int]]:
-    return [
-        {
-            "provider_id": sharer[0],
-            "class_id": sharer[1],
-            "of_provider_id": target[0],
-            "of_class_id": target[1],
-        }
-        for sharer, target in pairs
-    ]
+    return [dict(zip(_PAIR, (*sharer, *target), strict=True)) for sharer, target in pairs]
 
 
 # --- members --------------------------------------------------------------------------------------
@@ -957,22 +939,24 @@ class _NameRows:
         added += [(update.definition, gets(update)) for update in changes.updates]
         removed: _Has = [(update.definition, loses(update)) for update in changes.updates]
         gone = self._names.find(self._connection, _all(removed))
-        dropped = self._rows(removed, gone)
+        columns = ("provider_id", self._column)
+        dropped = [dict(zip(columns, row, strict=True)) for row in self._rows(removed, gone)]
         if statements.delete(self._connection, self._table, dropped) != len(dropped):
             raise exceptions.StaleDefinition(changes.root, "something it had is gone")
         numbers = self._names.ensure(self._connection, _all(added))
-        statements.insert(self._connection, self._table, self._rows(added, numbers))
+        rows = self._rows(added, numbers)
+        statements.insert_tuples(self._connection, self._table, columns, rows)
 
-    def _rows(self, found: _Has, numbers: Mapping[str, int]) -> list[dict[str, int]]:
-        """Return the rows of who has which names, in one order for everybody."""
-        made: list[dict[str, int]] = []
+    def _rows(self, found: _Has, numbers: Mapping[str, int]) -> list[tuple[int, int]]:
+        """Return ``(provider, name)`` of who has which names, in one order for everybody."""
+        made: list[tuple[int, int]] = []
         for definition, said in found:
             provider = self._providers[definition.uuid]
             for name in said:
                 if name not in numbers:
                     raise exceptions.StaleDefinition(definition.name, f"{name} is gone")
-                made.append({"provider_id": provider, self._column: numbers[name]})
-        return sorted(made, key=lambda row: (row["provider_id"], row[self._column]))
+                made.append((provider, numbers[name]))
+        return sorted(made)
 
 
 def _all(found: _Has) -> set[str]:

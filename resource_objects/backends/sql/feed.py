@@ -130,9 +130,11 @@ class FeedRows:
 
     def provider(self, uuid: str, roots: Iterable[int], what: str = _DEFINITION) -> None:
         """Tell the trees of some roots that the definition of a provider changed."""
-        for shard in sorted({shard_of(root) for root in roots}):
-            if (shard, what, uuid) not in self._parts:
-                self._parts[shard, what, uuid] = None
+        shards = {shard_of(root) for root in roots}
+        for shard in shards if len(shards) == 1 else sorted(shards):
+            part = shard, what, uuid
+            if part not in self._parts:
+                self._parts[part] = None
                 self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:

@@ -541,18 +541,30 @@ _MOST = {"mysql": 500, "postgresql": 10_000, "sqlite": 10_000}
 
 def insert(connection: Connection, table: sa.Table, rows: RowValues) -> None:
     """Insert rows, none of which may be there. Cost: a statement for thousands of rows."""
+    if rows:
+        names = list(rows[0])
+        insert_tuples(connection, table, names, _tuples(rows, names))
+
+
+def insert_tuples(
+    connection: Connection,
+    table: sa.Table,
+    names: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+) -> None:
+    """Insert rows as :func:`insert` does, each the values of some columns: for very many rows."""
     if not rows:
         return
-    names = list(rows[0])
     listed = ", ".join(names)
     if connection.dialect.name == "postgresql":
         text = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {_arrays(table, names)}"
         for part in chunks(rows, _MOST["postgresql"]):
-            connection.exec_driver_sql(text, _columns(part, names))
+            columns = map(list, zip(*part, strict=True))
+            connection.exec_driver_sql(text, dict(zip(names, columns, strict=True)))
         return
     marks = ", ".join([_mark_of(connection)] * len(names))
     text = f"INSERT INTO {table} ({listed}) VALUES ({marks})"
-    connection.exec_driver_sql(text, _tuples(rows, names))
+    connection.exec_driver_sql(text, list(rows))
 
 
 def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from resource_objects import exceptions, names
+from resource_objects import collector, exceptions, names
 from resource_objects.host.site.nodes import fault_at
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
@@ -56,6 +56,17 @@ class SiteResult:
     disabled: int = 0
     enabled: int = 0
 
+    def after(self, batch: SyncResult, machines: int) -> SiteResult:
+        """Return what was done when a batch of so many machines is done too."""
+        return SiteResult(
+            self.created + batch.created,
+            self.updated + batch.updated,
+            self.removed + batch.removed,
+            self.machines + machines,
+            self.disabled + batch.disabled,
+            self.enabled + batch.enabled,
+        )
+
     def __bool__(self) -> bool:
         return any(count for count, _ in self._counts())
 
@@ -69,6 +80,7 @@ class SiteResult:
         return ", ".join(f"{count} {word}" for count, word in self._counts() if count)
 
 
+@collector.seldom()
 def export_site(
     ledger: Ledger, hosts: Iterable[str] = (), *, progress: Progress | None = None
 ) -> Site:
@@ -105,6 +117,7 @@ def export_site(
     return Site.of_definitions(Writer(definitions, out, units), progress)
 
 
+@collector.seldom()
 def apply_site(
     ledger: Ledger,
     site: Site,
@@ -141,15 +154,7 @@ def apply_site(
     done = SiteResult()
     for start in range(0, len(every), size):
         some = every[start : start + size]
-        result = comparer.write(some)
-        done = SiteResult(
-            done.created + result.created,
-            done.updated + result.updated,
-            done.removed + result.removed,
-            start + len(some),
-            done.disabled + result.disabled,
-            done.enabled + result.enabled,
-        )
+        done = done.after(comparer.write(some), len(some))
         if progress is not None:
             progress(done.machines, len(every))
     if prune:
