@@ -11,6 +11,7 @@ import pytest
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
 from resource_objects.providers.backend import Operation
+from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -20,7 +21,14 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import NameKind, Write
 from resource_objects.providers.provider import Share
-from resource_objects.testing.conformance.suite import claim, define, kept, release
+from resource_objects.testing.conformance.suite import (
+    change_names,
+    claim,
+    define,
+    kept,
+    release,
+    rename,
+)
 
 VCPU = "VCPU"
 
@@ -87,6 +95,29 @@ def test_a_filter_wants_all_its_conditions(
     backend: MemoryBackend, wanted: dict[str, Any], found: list[str]
 ) -> None:
     assert listed(backend, **wanted) == found
+
+
+def test_who_has_a_trait_is_known_whatever_becomes_of_it(backend: MemoryBackend) -> None:
+    fast, quick = some("CUSTOM_FAST"), some("CUSTOM_QUICK")
+    change_names(backend, rename(NameKind.TRAIT, "CUSTOM_FAST", "CUSTOM_QUICK"))
+    assert (listed(backend, required=fast), listed(backend, required=quick)) == (
+        [],
+        ["tree", "small"],
+    )
+    small = kept(backend, "small")
+    small.update(traits=["CUSTOM_OLD"])
+    define(backend, small, Provider("other", "VCPU=1", traits=["CUSTOM_FAST"]))
+    assert (listed(backend, required=fast), listed(backend, required=quick)) == (
+        ["other"],
+        ["tree"],
+    )
+    gone = kept(backend, "other")
+    removal = ProviderRemoval(gone.uuid or "", gone.name, gone.generation or 0)
+    backend.define(Operation(), DefinitionChanges("other", removals=(removal,)))
+    assert listed(backend, required=fast) == []
+    many = [Provider(f"many-{n:03}", "VCPU=1", traits=["CUSTOM_FAST"]) for n in range(300)]
+    define(backend, *many)
+    assert listed(backend, 1000, required=fast) == [one.name for one in many]
 
 
 def test_room_is_also_what_is_left_where_it_shares(backend: MemoryBackend) -> None:
