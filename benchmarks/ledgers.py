@@ -1,7 +1,4 @@
-"""Claims per second through the front door: memory, and a SQLite file on one thread.
-
-And machines per second of a site in a file.
-"""
+"""Claims per second through the front door: memory, and a SQLite file on one thread."""
 
 from __future__ import annotations
 
@@ -13,19 +10,9 @@ from collections.abc import Callable, Iterator
 
 import resource_objects as ro
 from benchmarks.measure import Row, rate
-from resource_objects.host.site import Site, apply_site, export_site
 
 REQUEST = "VCPU=1,MEMORY_MB=512,DISK_GB=1"
 LEAST = 1000.0
-MACHINES = 10_000
-LEAST_MACHINES = 2000.0
-GPUS = """machines:
-  lab-[0-%d]:
-    inventories: VCPU=64,MEMORY_MB=%d
-    aggregates: [rack-1]
-    children:
-      /gpu[0-7]: {inventories: PGPU=1, split: halves, traits: [CUSTOM_H100]}
-"""
 
 
 def rows() -> Iterator[Row]:
@@ -43,8 +30,6 @@ def rows() -> Iterator[Row]:
             f"sqlite:///{path}/full.db?synchronous=FULL",
             LEAST,
         )
-        yield from _site("memory", "memory://")
-        yield from _site("SQLite", f"sqlite:///{path}/site.db?synchronous=NORMAL")
 
 
 def _backend(name: str, url: str, least: float | None = None) -> Iterator[Row]:
@@ -71,25 +56,6 @@ def _backend(name: str, url: str, least: float | None = None) -> Iterator[Row]:
             ledger.release(f"whole-{number}")
 
         yield rate(f"{name}: snapshot of 1,200 consumers, search, claim and release", whole, 200)
-
-
-def _site(name: str, url: str) -> Iterator[Row]:
-    """Yield how many machines with eight GPUs each are applied and exported per second."""
-    site, changed = (Site.parse(GPUS % (MACHINES - 1, memory)) for memory in (512000, 500000))
-    with ro.connect(url) as ledger:
-        steps: dict[str, Callable[[], object]] = {
-            "apply": lambda: apply_site(ledger, site),
-            "apply again": lambda: apply_site(ledger, site),
-            "export": lambda: str(export_site(ledger)),
-            "apply, each with other memory": lambda: apply_site(ledger, changed),
-        }
-        for step, do in steps.items():
-            start = time.perf_counter()
-            do()
-            found = MACHINES / (time.perf_counter() - start)
-            target, is_met = f"at least {LEAST_MACHINES:g}", found >= LEAST_MACHINES
-            row = f"{name}: machines of a site with eight GPUs each, {step}"
-            yield Row(row, "per second", found, target=target, met=is_met)
 
 
 def _claimer(ledger: ro.Ledger, found: object) -> Callable[[int], object]:

@@ -1,4 +1,5 @@
-"""What people wait for at the prompt: commands in processes of their own, and the list of machines.
+"""What people wait for at the prompt: commands in processes of their own, the list of machines, a
+site in a file, and a search for what is near.
 
 The command is compared with the start of an interpreter that imports what it needs, on the same
 machine and in turns, so the ratio says what the command itself costs.
@@ -14,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import resource_objects as ro
 from benchmarks.measure import Row
 from resource_objects.cli.host_lines import host_lines
-from resource_objects.host.site import Site, apply_site
+from resource_objects.host.site import Site, apply_site, export_site
+from resource_objects.search import Snapshot
 
 MACHINES, GPUS = 10_000, 8
 _SITE = f"""machines:
@@ -27,6 +30,26 @@ _SITE = f"""machines:
     inventories: VCPU=64,MEMORY_MB=515000
     children:
       /gpu[0-{GPUS - 1}]: {{inventories: PGPU=1}}
+"""
+#: What is applied and exported; the GPUs are split, so each gives two classes.
+_SPLIT = """machines:
+  lab-[0-%d]:
+    inventories: VCPU=64,MEMORY_MB=%d
+    aggregates: [rack-1]
+    children:
+      /gpu[0-7]: {inventories: PGPU=1, split: halves, traits: [CUSTOM_H100]}
+"""
+_LEAST = 2000.0
+_HOSTS = 1000
+_CELLS = f"""machines:
+  host-[0-{_HOSTS - 1}]:
+    inventories: DISK_GB=1000
+    children:
+      /cell[0-1]:
+        inventories: VCPU=32,MEMORY_MB=262144
+        traits: [HW_NUMA_ROOT]
+        children:
+          /gpu[0-3]: {{inventories: PGPU=1}}
 """
 _COMMAND = [sys.executable, "-m", "resource_objects"]
 _LIBRARIES = [
@@ -85,6 +108,11 @@ def rows() -> Iterator[Row]:
     yield Row("prompt: usage, of it the work", "ms", (seconds["usage"] - before) * 1e3)
     yield Row("prompt: a press of the tab key", "ms", seconds["tab"] * 1e3)
     yield from _lines(seconds["libraries"])
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _site("memory", "memory://")
+        file = pathlib.Path(folder) / "applied.db"
+        yield from _site("SQLite", f"sqlite:///{file}?synchronous=NORMAL")
+    yield from _near()
 
 
 def _lines(start: float) -> Iterator[Row]:
@@ -102,10 +130,8 @@ def _lines(start: float) -> Iterator[Row]:
             snapshot = ledger.snapshot()
             spent = []
             for _ in range(5):
-                begun = time.process_time()
-                lines = host_lines(snapshot.host_usage())
-                spent.append(time.process_time() - begun)
-            assert len(lines) == MACHINES
+                spent.append(_seconds(lambda: host_lines(snapshot.host_usage())))
+            assert len(snapshot.host_usage()) == MACHINES
         command = [*_COMMAND, "--database", url, "usage", "hosts"]
         cold = statistics.median(_processor_seconds(command, {}) for _ in range(5)) - start
     best = min(spent)
@@ -113,6 +139,61 @@ def _lines(start: float) -> Iterator[Row]:
     yield Row(name, "ms", best * 1e3, target="< 1 s", met=best < 1)
     name = f"prompt: usage hosts of {MACHINES:,} such machines, less such a start"
     yield Row(name, "ms", cold * 1e3, target="< 1 s", met=cold < 1)
+
+
+def _site(backend: str, url: str) -> Iterator[Row]:
+    """Yield how many machines with eight GPUs each are applied and exported per second."""
+    site, changed = (Site.parse(_SPLIT % (MACHINES - 1, memory)) for memory in (512000, 500000))
+    with ro.connect(url) as ledger:
+        steps: dict[str, Callable[[], object]] = {
+            "apply": lambda: apply_site(ledger, site),
+            "apply again": lambda: apply_site(ledger, site),
+            "export": lambda: str(export_site(ledger)),
+            "apply, each with other memory": lambda: apply_site(ledger, changed),
+        }
+        for step, do in steps.items():
+            found = MACHINES / _seconds(do)
+            name = f"{backend}: machines of a site with eight GPUs each, {step}"
+            target = f"at least {_LEAST:,.0f}"
+            yield Row(name, "per second", found, target=target, met=found >= _LEAST)
+
+
+def _near() -> Iterator[Row]:
+    """Yield what it costs to look for what is near, beside the same without.
+
+    Of a fleet where half of the hosts have a GPU left in each cell: what is asked is of two cells.
+    """
+    with ro.connect("memory://") as ledger:
+        apply_site(ledger, Site.parse(_CELLS))
+        for number in range(0, _HOSTS, 2):
+            gpus = [f"host-{number}/cell{cell}/gpu{gpu}" for cell in (0, 1) for gpu in (0, 1, 2)]
+            ledger.claim(f"job-{number}", dict.fromkeys(gpus, "PGPU=1"))
+        snapshot = ledger.snapshot()
+    plain = ro.Request("VCPU=8,MEMORY_MB=65536,PGPU=2")
+    ways = {
+        "near": plain.replace(near="numa"),
+        "near required": plain.replace(near="numa", near_policy="required"),
+    }
+    for limit, asked in ((1, "one candidate"), (None, "all candidates")):
+        for way, request in ways.items():
+            found: tuple[list[float], list[float]] = [], []
+            for _ in range(5):
+                for one, spent in zip((request, plain), found, strict=True):
+                    spent.append(_seconds(partial(_search, snapshot, one, limit)))
+            ours, peer = (min(some) * 1e3 for some in found)
+            name = f"{way}: {asked} over {_HOSTS:,} hosts with two cells and eight GPUs"
+            yield Row(name, "ms", ours, peer, "the same without", ours / peer)
+
+
+def _search(snapshot: Snapshot, request: ro.Request, limit: int | None) -> None:
+    assert list(snapshot.candidates(request, limit=limit))
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    """Return the processor's time of a call."""
+    begun = time.process_time()
+    do()
+    return time.process_time() - begun
 
 
 def _processor_seconds(command: list[str], environ: dict[str, str]) -> float:
