@@ -273,10 +273,16 @@ def path(home, monkeypatch) -> pathlib.Path:
     return where
 
 
+def need(shell: str) -> None:
+    """Skip the test where a shell is missing; with ``CI=true`` that is a failure."""
+    if shutil.which(shell) is None:
+        said = f"no {shell} here; what it calls is tested above"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
+
+
 def in_shell(shell: str, script: str, *arguments: str) -> list[str]:
     """Run a script in a shell, with what makes it complete, and return its lines."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here; what it calls is tested above")
+    need(shell)
     code = completion.shellcode(["resource-objects"], shell=shell)
     done = subprocess.run(
         [shell, *arguments, "-c", f"{script.replace('REGISTER', code)}"],
@@ -376,8 +382,7 @@ def test_zsh_is_given_what_it_takes_for_the_name(odd, path, typed, said):
 @contextlib.contextmanager
 def zsh() -> Iterator[int]:
     """Start zsh at a terminal, for it completes only for a person who types."""
-    if shutil.which("zsh") is None:
-        pytest.skip("no zsh here; what it calls is tested above")
+    need("zsh")
     child, terminal = pty.fork()
     if not child:  # pragma: no cover
         os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb", "COLUMNS": "80"})
