@@ -160,6 +160,7 @@ def test_a_claim_that_is_refused_all_the_same_releases_nobody(ledger: ro.Ledger)
     assert consumers(ledger) == ["another", "old", "other"]
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("asked", ["host", "candidates"])
 def test_a_claim_renewed_meanwhile_is_never_released(
     ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, asked: str
@@ -240,6 +241,7 @@ def test_the_place_of_an_expired_topology_is_taken(ledger: ro.Ledger, by: str) -
     assert consumers(ledger) == ["job"]
 
 
+@pytest.mark.law(4)
 def test_of_many_who_release_the_same_claim_one_takes_its_place(ledger: ro.Ledger) -> None:
     full(ledger, 0)
 
@@ -369,6 +371,7 @@ def test_at_an_old_generation_nobody_is_released(
     assert consumers(ledger) == ["job", "one", "two"]
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("verb", HELD_AFTER)
 def test_one_renewed_meanwhile_is_not_released_by_who_holds_something(
     ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, verb: Callable[..., ro.Claim]

@@ -191,6 +191,7 @@ def test_what_is_shared_may_move_where_its_sharer_goes_in_the_same_write(backend
 # --- shares against shares ---
 
 
+@pytest.mark.law(1)
 @pytest.mark.parametrize("turn", ["one", "other", *range(4)])
 def test_shares_stay_flat_whoever_states_them(backend: Backend, turn: str | int) -> None:
     names = chain(backend)
@@ -361,6 +362,7 @@ def test_a_definition_may_come_with_the_names_it_was_compared_without(backend: B
     assert changed(before, generations(backend)) == {"user"}
 
 
+@pytest.mark.law(2)
 def test_renames_and_syncs_at_once_leave_one_of_both_orders(backend: Backend) -> None:
     for turn in range(5):
         old, new, name = f"CUSTOM_O{turn}", f"CUSTOM_N{turn}", f"user{turn}"

@@ -1,15 +1,16 @@
 """How much is tried: few cases that are always the same, or many new ones.
 
-The fast command, ``pytest -n auto``, tries one case in seven, the same ones every time, so
-that it is as green for a newcomer as it was for who wrote the change. The long one, ``pytest -n
+The fast command, ``pytest -n auto``, tries one case in ten, the same ones every time, so that
+it is as green for a newcomer as it was for who wrote the change. The long one, ``pytest -n
 auto --long``, runs what the fast one leaves out and many more cases, new ones each time; it prints
 the seed that repeats them. With a seed, files are run in an order of it, and ``--one-in N`` runs
 one test in N, which the seed draws. What a test is in:
 
 * every test is in the fast command, unless it is marked ``long``: then it is in the long one alone;
 * tests of Hypothesis are in both, and those marked ``drawn``, which run a state machine;
-* a test that SQLite passes too is in the fast command on PostgreSQL and MariaDB if it holds a law
-  (``@pytest.mark.law``), else it is run there by the long one.
+* a test that SQLite passes too is in the fast command on PostgreSQL or on MariaDB, in turn, if it
+  holds a law (``@pytest.mark.law``); the long one runs it on the other, and there all that hold none;
+* the conformance kit of a server is in the fast command with all tests that hold a law.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.databases import KINDS
+
 #: Cases of a test that says nothing else.
-_FAST, _LONG = 15, 100
+_FAST, _LONG = 10, 100
 #: under which a worker finds the seed that was drawn
 _SEED = "hypothesis_seed"
-_SERVERS = ("postgresql", "mysql", "mariadb")
+_SERVERS = ("postgresql", "mysql")
 
 hypothesis.settings.register_profile(
     "fast", deadline=None, derandomize=True, print_blob=True, max_examples=_FAST
@@ -36,7 +39,7 @@ hypothesis.settings.load_profile("fast")
 
 
 def examples(count: int) -> int:
-    """Return how many cases to try: ``count`` in the long command, a seventh in the fast one."""
+    """Return how many cases to try: ``count`` in the long command, a tenth in the fast one."""
     return max(1, count * hypothesis.settings().max_examples // _LONG)
 
 
@@ -116,9 +119,21 @@ def is_long(item: pytest.Item, embedded: Collection[str]) -> bool:
     """
     if item.get_closest_marker("long") is not None:
         return True
-    backend = getattr(getattr(item, "cls", None), "backend_name", "").lower()
-    again = backend in _SERVERS or (_kind(item) in _SERVERS and _test(item) in embedded)
-    return again and item.get_closest_marker("law") is None
+    holds_law = item.get_closest_marker("law") is not None
+    if getattr(getattr(item, "cls", None), "backend_name", None) in _SERVERS:
+        return not holds_law
+    kind = _kind(item)
+    if kind not in _SERVERS or _test(item) not in embedded:
+        return False
+    return not (holds_law and kind == _server_in_turn(item, kind))
+
+
+def _server_in_turn(item: pytest.Item, kind: str) -> str:
+    """Return the server on which the fast command runs a test, of those that are run on each.
+
+    Runs of it with other parameters may be on the other one.
+    """
+    return _SERVERS[zlib.crc32(item.nodeid.replace(kind, "").encode()) % len(_SERVERS)]
 
 
 def _draws(item: pytest.Item) -> bool:
@@ -128,8 +143,8 @@ def _draws(item: pytest.Item) -> bool:
 
 def _kind(item: pytest.Item) -> str | None:
     """Return the kind of database that a test is run on, where it is run on several."""
-    kind: str | None = getattr(getattr(item, "callspec", None), "params", {}).get("database_kind")
-    return kind
+    given = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return next((one for one in given if isinstance(one, str) and one in KINDS), None)
 
 
 def _test(item: pytest.Item) -> str:
