@@ -9,7 +9,7 @@ one test in N, which the seed draws. What a test is in:
 * every test is in the fast command, unless it is marked ``long``: then it is in the long one alone;
 * tests of Hypothesis are in both, and those marked ``drawn``, which run a state machine;
 * a test that SQLite passes too is in the fast command on PostgreSQL or on MariaDB, in turn, if it
-  holds a law (``@pytest.mark.law``); the long one runs it on the other, and there all that hold none;
+  holds a law (``@pytest.mark.law``); the long one runs it on the other, and there all others;
 * the conformance kit of a server is in the fast command with all tests that hold a law.
 """
 
