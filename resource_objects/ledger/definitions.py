@@ -181,7 +181,10 @@ class Definitions:
             changes = merge_changes("", found.changes)
             claims = self._store.backend.held_by(concerned(reshape, columns, changes))
             plan = compile_reshape(reshape, columns, claims, changes)
-            return dataclasses.replace(found, orders=plan.orders, moves=moves, names=plan.names)
+            held_to = _as_planned(found.changes, plan.definitions)
+            return dataclasses.replace(
+                found, changes=held_to, orders=plan.orders, moves=moves, names=plan.names
+            )
 
         # who changed what it holds between the two reads; who does so later, the write sees
         return self._store.again(attempt, exceptions.StaleConsumer)
@@ -343,6 +346,19 @@ class Definitions:
         """Yield the providers of a filter, in as few statements as can be."""
         for page in self._reader.pages(wanted, page=MOST_ROWS):
             yield from page
+
+
+def _as_planned(
+    changes: tuple[DefinitionChanges, ...], planned: DefinitionChanges | None
+) -> tuple[DefinitionChanges, ...]:
+    """Return the changes of some trees with what a plan of them all says the updates rely on."""
+    updates = {} if planned is None else {one.definition.uuid: one for one in planned.updates}
+    return tuple(
+        dataclasses.replace(
+            one, updates=tuple(updates.get(u.definition.uuid, u) for u in one.updates)
+        )
+        for one in changes
+    )
 
 
 def changed_fields(

@@ -14,13 +14,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderRemoval,
+    ProviderUpdate,
+    UsedBefore,
     diff,
     merge_changes,
 )
@@ -94,6 +96,7 @@ def compile_reshape(
         changes = _definitions(reshape, columns, kept, final)
     orders = tuple(_orders(transfers, claims, kept))
     _weigh(reshape, orders, claims, {key for key, record in final.items() if record is None})
+    changes = _as_used(changes, {flow.source for flow in flows}, kept)
     plan = Plan(changes or None, orders)
     # what else its consumers hold, such as of a shared pool, is of trees that were not read
     held = (use for record in claims.values() for use in record.held)
@@ -188,6 +191,28 @@ def _removed(root: Provider) -> DefinitionChanges:
             for one in reversed(list(root.walk()))
         ),
     )
+
+
+def _as_used(
+    changes: DefinitionChanges, sources: Set[Key], kept: ReshapeState
+) -> DefinitionChanges:
+    """Return changes that hold only while nobody else takes of what moves.
+
+    What goes wholly is refused anyway while somebody holds of it. Who takes of what stays with
+    less would be left there, with a unit of his, though it is counted elsewhere from then on.
+    """
+
+    def guarded(update: ProviderUpdate) -> ProviderUpdate:
+        uuid = update.definition.uuid
+        names = (record.resource_class for record in update.changed)
+        used = [
+            UsedBefore(name, kept.records[uuid, name].used)
+            for name in names
+            if (uuid, name) in sources
+        ]
+        return dataclasses.replace(update, used=tuple(used)) if used else update
+
+    return dataclasses.replace(changes, updates=tuple(map(guarded, changes.updates)))
 
 
 # --- orders ---

@@ -59,6 +59,14 @@ KeptDefinitions: TypeAlias = Mapping[str, KeptDefinition]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class UsedBefore:
+    """How much of an inventory was used when it was read."""
+
+    resource_class: str
+    amount: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ProviderUpdate:
     """A provider that is kept and shall look like ``definition``.
 
@@ -66,7 +74,8 @@ class ProviderUpdate:
     classes that go, which only unused ones may. ``shares_changed`` and ``kinds_changed`` say that
     those of the definition replace the kept ones. ``only_children`` says that nothing of the
     provider itself changes: children come or go, and its generation tells it to whoever read the
-    tree before.
+    tree before. ``used`` says how much of some of ``changed`` was used when the update was worked
+    out: if it is another amount by now, that is refused like another generation.
     """
 
     definition: ProviderDefinition
@@ -80,6 +89,17 @@ class ProviderUpdate:
     aggregates_removed: frozenset[str] = frozenset()
     shares_changed: bool = False
     kinds_changed: bool = False
+    used: tuple[UsedBefore, ...] = ()
+
+    def check_used(self, resource_class: str, now: int) -> None:
+        """Raise if an inventory that is locked is not used as it was when it was read.
+
+        :raises StaleDefinition: if it is used otherwise
+        """
+        for one in self.used:
+            if one.resource_class == resource_class and one.amount != now:
+                said = f"{one.amount} of {resource_class} was used, now it is {now}"
+                raise exceptions.StaleDefinition(self.definition.name, said)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

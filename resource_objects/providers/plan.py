@@ -435,6 +435,8 @@ def _check_update(update: ProviderUpdate) -> None:
         and not update.traits_removed & wanted.traits
         and update.aggregates_added <= aggregates
         and not update.aggregates_removed & aggregates
+        and {one.resource_class for one in update.used}
+        <= {record.resource_class for record in update.changed}
     )
     if not told:
         raise exceptions.InvalidField(

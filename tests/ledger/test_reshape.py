@@ -502,6 +502,59 @@ def test_who_comes_in_between_is_moved_too(
     assert set(by_place(ledger, "job-2")) == {"host0/gpu1", "host0/gpu2", "host0/gpu5"}
 
 
+@pytest.mark.law(2, 4)
+@pytest.mark.parametrize("how", ["reshape", "sync"])
+@pytest.mark.parametrize("is_held", [False, True])
+def test_who_comes_in_between_where_some_stays_is_moved_too(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch, how: str, is_held: bool
+) -> None:
+    """The inventory that GPUs go from stays, so it is not refused because somebody holds of it."""
+    ledger.sync(Provider("host0", "VCPU=8,PGPU=4"))
+    if is_held:
+        ledger.claim("job", [taken("host0", "PGPU", 2, "gpu1", "gpu2")])
+    commit, tries = ledger.backend.commit, []
+
+    def late(write: Write) -> Any:
+        if write.definitions:
+            if not tries:
+                ledger.claim("late", [taken("host0", "PGPU", 1, "gpu0")])
+            elif len(tries) == 1:
+                ledger.claim("elsewhere", {"host0": "VCPU=1"})  # which moves nothing
+            tries.append(write)
+        return commit(write)
+
+    monkeypatch.setattr(ledger.backend, "commit", late)
+    if how == "reshape":
+        ledger.reshape(split(2))
+    else:
+        tree = Provider("host0", "VCPU=8,PGPU=2")
+        for n in range(2):
+            tree.add(f"host0/gpu{n}", "PGPU=1")
+        ledger.sync(tree, moves=split(2).moves)
+    assert len(tries) == 2
+    assert by_place(ledger, "late") == {"host0/gpu0": ("PGPU", 1, ("gpu0",))}
+    if is_held:
+        assert by_place(ledger, "job") == {
+            "host0": ("PGPU", 1, ("gpu2",)),
+            "host0/gpu1": ("PGPU", 1, ("gpu1",)),
+        }
+    assert not ledger.usage().over_capacity and not ledger.audit()
+
+
+@pytest.mark.law(2)
+def test_a_plan_that_was_kept_is_refused_once_somebody_takes_of_what_moves(
+    ledger: ro.Ledger,
+) -> None:
+    ledger.sync(Provider("host0", "VCPU=8,PGPU=4"))
+    plan = Plan.from_json(ledger.reshape(split(2), dry_run=True).to_json())
+    ledger.claim("late", [taken("host0", "PGPU", 1, "gpu0")])
+    with pytest.raises(ro.exceptions.StaleDefinition, match="PGPU"):
+        ledger.apply(plan)
+    ledger.release("late")
+    ledger.apply(plan)
+    assert [one.name for one in ledger.provider("host0").children] == ["host0/gpu0", "host0/gpu1"]
+
+
 def test_it_is_not_tried_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ro.connect(url, retries=RetryPolicy(definitions=2)) as ledger:
         glommed(ledger)

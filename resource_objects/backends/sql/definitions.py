@@ -225,6 +225,10 @@ class Definition:
         self._shares.find([numbers[update.definition.uuid] for update in changed])
         made = [numbers[created.uuid] for created in self._changes.creates]
         self._figures.lock(self._shares.ends(), made, others)
+        for update in self._changes.updates:
+            for one in update.used:
+                key = numbers[update.definition.uuid], classes[one.resource_class]
+                update.check_used(one.resource_class, self._figures.used(key))
         self._shares.check(self._figures)
         self._figures.write(self._shares.counts())
         self._shares.write(self._figures)
@@ -588,9 +592,9 @@ class Figures:
         """Return whether an inventory is there, or will be."""
         return key in self._numbers or key in self._put
 
-    def is_used(self, key: NumberKey) -> bool:
-        """Return whether anything is used of a locked inventory."""
-        return bool(self._used.get(self._numbers.get(key, 0)))
+    def used(self, key: NumberKey) -> int:
+        """Return how much is used of a locked inventory; 0 of one that is not there."""
+        return self._used.get(self._numbers.get(key, 0), 0)
 
     # --- writing ---
 
@@ -795,7 +799,7 @@ class ShareChanges:
         found = [(*sharer, *target, factor) for (sharer, target), factor in added.items()]
         statements.insert_tuples(self._connection, tables.shares, (*_PAIR, "factor"), found)
         changed = {**self._removed(), **added}
-        targets = {target for sharer, target in changed if figures.is_used(sharer)}
+        targets = {target for sharer, target in changed if figures.used(sharer)}
         used = self._used(targets)
         figures.set_used(used)
         self.recounted = {target[0] for target in used}

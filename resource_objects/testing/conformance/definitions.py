@@ -19,6 +19,7 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
+    UsedBefore,
 )
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
@@ -481,6 +482,24 @@ class DefinitionRules(Kit):
         with pytest.raises(exceptions.StaleDefinition):
             backend.define(Operation(), changes)
         assert picture(backend) == before
+
+    @law(2, 4)
+    def test_an_update_may_rely_on_what_is_used(self, backend: Backend) -> None:
+        names = define(backend, host("host0", "VCPU=8,DISK_GB=9"))
+        claim(backend, "job", {names["host0"]: "VCPU=3"})
+        [wanted] = changes_to(backend, host("host0", "VCPU=6,DISK_GB=7")).updates
+
+        def relying(vcpu: int) -> ProviderUpdate:
+            used = UsedBefore("VCPU", vcpu), UsedBefore("DISK_GB", 0)
+            return dataclasses.replace(wanted, used=used)
+
+        before = picture(backend)
+        for other in (2, 4):
+            with pytest.raises(exceptions.StaleDefinition, match=f"{other} of VCPU was used"):
+                _update(backend, relying(other))
+            assert picture(backend) == before
+        _update(backend, relying(3))
+        assert picture(backend).providers["host0"].inventories["VCPU"].total == 6
 
     @law(2)
     def test_several_trees_are_one_change(self, backend: Backend) -> None:
