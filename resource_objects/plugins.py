@@ -48,9 +48,23 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "resource_objects.scheduler.filters": {
         "hosts": "resource_objects.scheduler.filters.hosts:NamedHosts",
+        "zones": "resource_objects.scheduler.filters.aggregates:Zones",
+        "tenants": "resource_objects.scheduler.filters.aggregates:Tenants",
+        "isolated": "resource_objects.scheduler.filters.aggregates:Isolated",
+        "aggregate_metadata": "resource_objects.scheduler.filters.aggregates:AggregateMetadata",
+        "aggregate_ratios": "resource_objects.scheduler.filters.aggregates:AggregateRatios",
+        "capabilities": "resource_objects.scheduler.filters.capabilities:Capabilities",
+        "affinity": "resource_objects.scheduler.filters.affinity:Affinity",
+        "statistics": "resource_objects.scheduler.filters.statistics:Statistics",
+        "reported": "resource_objects.scheduler.filters.statistics:Reported",
     },
     "resource_objects.scheduler.weighers": {
         "free": "resource_objects.scheduler.weighers.free:FreeResources",
+        "devices": "resource_objects.scheduler.weighers.devices:FreeDevices",
+        "statistics": "resource_objects.scheduler.weighers.statistics:Statistics",
+        "traits": "resource_objects.scheduler.weighers.traits:PreferredTraits",
+        "soft_affinity": "resource_objects.scheduler.weighers.affinity:SoftAffinity",
+        "fragmentation": "resource_objects.scheduler.weighers.fragmentation:Fragmentation",
     },
 }
 

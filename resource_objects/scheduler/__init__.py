@@ -6,6 +6,7 @@
 ``filters``         what hosts have to meet, each filter in a file of its own
 ``weighers``        which hosts come first, each weigher in a file of its own
 ``pipeline``        which filters and weighers there are, in which order: the list to read first
+``reports``         what agents told of their hosts, read when a filter or weigher asks
 ``driver``          Scheduler: select_destinations
 ==================  ===============================================================================
 

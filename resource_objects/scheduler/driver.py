@@ -12,13 +12,14 @@ from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
 from resource_objects.scheduler.pipeline import (
     DEFAULT_FILTERS,
+    DEFAULT_WEIGHERS,
     Asked,
     Filters,
     Pipeline,
     Weighers,
 )
+from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import Reports
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
@@ -91,7 +92,7 @@ class Scheduler:
         ledger: Ledger,
         *,
         filters: Filters = DEFAULT_FILTERS,
-        weighers: Weighers = (),
+        weighers: Weighers = DEFAULT_WEIGHERS,
         on_error: str = "fail",
         pipeline: Pipeline | None = None,
         order: Order | str = "name",
@@ -209,9 +210,9 @@ class _Run:
     def planned(self, count: int, least: int) -> Selection:
         """Return where so many would go; nothing is claimed."""
         snapshot = self._ledger.snapshot()
-        holders = snapshot.fleet.places_of_holders
+        holders = {name for name, _ in snapshot.fleet.places_of_holders.items()}
         called = [str(one) for one in range(1, count + 1)]
-        while not holders.keys().isdisjoint(called):
+        while not holders.isdisjoint(called):
             called = [f"new-{one}" for one in called]
         self._belong(called)
         scenario, found = snapshot.fork(), list[Destination]()
@@ -329,7 +330,7 @@ class _Run:
 
     def _search(self, snapshot: Snapshot, number: int) -> Candidates:
         if self._asked is None:
-            self._asked = Asked(self._pipeline, self._spec, self._read_reports)
+            self._asked = Asked(self._pipeline, self._spec, Reports(self._ledger))
         return snapshot.candidates(
             self._spec.wanted,
             limit=1 + self._alternates + SPARE,
@@ -346,9 +347,6 @@ class _Run:
         return Destination(
             claim.consumer, host, claim.allocations, tuple(others[: self._alternates]), claim
         )
-
-    def _read_reports(self) -> Reports:
-        return Reports(self._ledger.statistics.read(), {}, self._ledger.now())
 
     def _belong(self, consumers: Iterable[str]) -> None:
         """Let consumers be members of the group of the request."""

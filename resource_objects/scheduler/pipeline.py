@@ -8,14 +8,15 @@ filter of a plug-in is named here like ours.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, plugins
 from resource_objects.requests import Request
 from resource_objects.scheduler.filters.base import POLICIES, FilterCondition, NamedFilter
+from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import HostStates, Reports
+from resource_objects.scheduler.states import HostStates
 from resource_objects.scheduler.weighers.base import NamedWeigher, weigh
 from resource_objects.search.conditions.base import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet
@@ -24,10 +25,19 @@ from resource_objects.search.order import Order
 FILTERS = "resource_objects.scheduler.filters"
 WEIGHERS = "resource_objects.scheduler.weighers"
 
-#: Asked of every request, before any other filter.
-ALWAYS = ("hosts",)
+#: Asked of every request before any other filter, also where hosts are forced: who is let in where.
+#: What aggregates mean is in their settings, so without any these ask nothing of aggregates.
+ALWAYS = (
+    "hosts",
+    "zones",
+    "tenants",
+    "isolated",
+    "affinity",
+)
 #: Asked besides, unless told otherwise.
-DEFAULT_FILTERS: tuple[str, ...] = ()
+DEFAULT_FILTERS: tuple[str, ...] = ("capabilities",)
+#: What hosts are weighed by, unless told otherwise.
+DEFAULT_WEIGHERS: tuple[str, ...] = ("soft_affinity",)
 
 #: Filters in order: by name, with settings by name, or as they are.
 Filters: TypeAlias = "Iterable[Any] | Mapping[str, Any]"
@@ -40,7 +50,7 @@ class Pipeline:
     """Filters and weighers, in order, and what becomes of a request when a filter fails.
 
     >>> [one.name for one in Pipeline.of().filters]
-    ['hosts']
+    ['hosts', 'zones', 'tenants', 'isolated', 'affinity', 'capabilities']
     >>> Pipeline.of(filters=["no_such_filter"])
     Traceback (most recent call last):
     resource_objects.exceptions.PluginError: plug-in 'no_such_filter' of resource_objects...
@@ -54,7 +64,7 @@ class Pipeline:
     def of(
         cls,
         filters: Filters = DEFAULT_FILTERS,
-        weighers: Weighers = (),
+        weighers: Weighers = DEFAULT_WEIGHERS,
         *,
         on_error: str = "fail",
     ) -> Pipeline:
@@ -143,13 +153,10 @@ class Asked:
     anything looks at it.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, spec: RequestSpec, read_reports: Callable[[], Reports]
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, spec: RequestSpec, reports: Reports) -> None:
         self._pipeline = pipeline
         self._spec = spec
-        self._read_reports = read_reports
-        self._reports: Reports | None = None
+        self._reports = reports
         self._hosts: HostStates | None = None
         #: why filters were skipped, by their names
         self.skipped: dict[str, str] = {}
@@ -174,7 +181,7 @@ class Asked:
     def hosts(self, fleet: Fleet) -> HostStates:
         """Return the hosts of a picture as filters and weighers see them."""
         if self._hosts is None or self._hosts.fleet is not fleet:
-            self._hosts = HostStates(fleet, self._told)
+            self._hosts = HostStates(fleet, self._reports)
         return self._hosts
 
     def _laying(self, one: NamedFilter) -> LaysFilter:
@@ -184,8 +191,3 @@ class Asked:
             return FilterCondition(one, self.hosts(fleet), self._spec, failures)
 
         return lay
-
-    def _told(self) -> Reports:
-        if self._reports is None:
-            self._reports = self._read_reports()
-        return self._reports

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +13,12 @@ from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.scheduler.reports import Reports
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import Fleet
 
 #: A figure for each host.
 Figures = npt.NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reports:
-    """What agents told of their hosts, as a ledger keeps it: statistics, and when they told it.
-
-    ``now`` is the time of the ledger. Hosts are named; one that told nothing is not there.
-    """
-
-    statistics: Mapping[str, Mapping[str, Statistic]] = dataclasses.field(default_factory=dict)
-    reported: Mapping[str, datetime.datetime] = dataclasses.field(default_factory=dict)
-    now: datetime.datetime | None = None
-
-
-def _nothing() -> Reports:
-    return Reports()
 
 
 class HostStates(Mapping[str, "HostState"]):
@@ -59,12 +42,11 @@ class HostStates(Mapping[str, "HostState"]):
     b 3
     """
 
-    def __init__(self, fleet: Fleet, reports: Callable[[], Reports] = _nothing) -> None:
-        """:param reports: reads what agents told, when it is first asked for"""
+    def __init__(self, fleet: Fleet, reports: Reports | None = None) -> None:
+        """:param reports: what agents told of their hosts; None: nothing"""
         self.fleet = fleet
-        self._read = reports
+        self.reports = reports or Reports()
         self._known: dict[str, HostState] = {}
-        self._figures: dict[tuple[str, str], Any] = {}
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -75,11 +57,6 @@ class HostStates(Mapping[str, "HostState"]):
     def number(self) -> Mapping[str, int]:
         """The place of each host in the arrays, by its name."""
         return {name: tree for tree, name in enumerate(self.fleet.hosts)}
-
-    @functools.cached_property
-    def reports(self) -> Reports:
-        """What agents told."""
-        return self._read()
 
     def __getitem__(self, name: str) -> HostState:
         if name not in self._known:
@@ -97,6 +74,18 @@ class HostStates(Mapping[str, "HostState"]):
         return self[self.fleet.hosts[tree]]
 
     # --- for all hosts at once ---
+
+    def all(self) -> Booleans:
+        """Return True for each host, in an array of its own."""
+        return np.ones(len(self), dtype=np.bool_)
+
+    def physical(self, resource_class: str) -> Integers:
+        """Return how much of a class there is for consumers, before any ratio."""
+        rows = self.fleet.rows(resource_class)
+        counts = ~rows.is_part
+        found = np.zeros(len(self), dtype=np.int64)
+        np.add.at(found, rows.tree[counts], (rows.total - rows.reserved)[counts])
+        return found
 
     def capacity(self, resource_class: str) -> Integers:
         """Return how much of a class each host has, over all its providers."""
@@ -123,30 +112,44 @@ class HostStates(Mapping[str, "HostState"]):
         """Return how many of some consumers hold something of each host."""
         found = np.zeros(len(self), dtype=np.int64)
         for consumer in consumers:
-            places = self.fleet.places_of_holders.get(consumer, ())
+            places = self.fleet.places_of_holders.get(consumer) or ()
             found[sorted({int(self.fleet.tree[place]) for place in places})] += 1
         return found
 
     def statistic(self, name: str) -> Figures:
         """Return a statistic of each host as a number; NaN where it has none, or no number."""
-        key = "statistic", name
-        if key not in self._figures:
-            found = np.full(len(self), np.nan)
-            for host, told in self.reports.statistics.items():
-                if name in told and host in self.number:
-                    found[self.number[host]] = number_of(told[name])
-            self._figures[key] = found
-        figures: Figures = self._figures[key]
-        return figures
+        found = np.full(len(self), np.nan)
+        for tree, told in self._told(name):
+            found[tree] = number_of(told)
+        return found
+
+    def telling(self, name: str, is_met: Callable[[str], bool], otherwise: bool) -> Booleans:
+        """Return which hosts tell a statistic whose text meets something.
+
+        :param otherwise: what is returned of those that do not tell it
+        """
+        found = np.full(len(self), otherwise)
+        known: dict[str, bool] = {}
+        for tree, told in self._told(name):
+            text = told.text
+            if text not in known:
+                known[text] = is_met(text)
+            found[tree] = known[text]
+        return found
 
     def silence(self) -> Figures:
         """Return for how many seconds each host has not reported; NaN for one that never did."""
         found = np.full(len(self), np.nan)
-        reports = self.reports
-        for host, at in reports.reported.items():
-            if host in self.number and reports.now is not None:
-                found[self.number[host]] = (reports.now - at).total_seconds()
+        for host, seconds in self.reports.silence.items():
+            if host in self.number:
+                found[self.number[host]] = seconds
         return found
+
+    def _told(self, name: str) -> Iterator[tuple[int, Statistic]]:
+        number = self.number
+        for host, told in self.reports.of(name).items():
+            if host in number:
+                yield number[host], told
 
     def _of_trees(self, of_providers: Booleans) -> Booleans:
         found = np.zeros(len(self), dtype=np.bool_)
@@ -182,10 +185,9 @@ class HostState:
         """What its agent told, by name; each has ``value``, ``type`` and ``since``."""
         return self.beside.reports.statistics.get(self.name, {})
 
-    @property
-    def reported_at(self) -> datetime.datetime | None:
-        """When its agent was heard of last, None if never."""
-        return self.beside.reports.reported.get(self.name)
+    def statistic(self, name: str) -> Statistic | None:
+        """Return one of them, None if it was not told; read for all hosts at once."""
+        return self.beside.reports.of(name).get(self.name)
 
     @functools.cached_property
     def consumers(self) -> frozenset[str]:

@@ -31,6 +31,7 @@ from resource_objects.search.arrays import (
     Booleans,
     Integers,
     Keys,
+    Overlay,
     PlaceIndex,
     coded,
     frozen,
@@ -347,12 +348,12 @@ class Fleet:
         )
 
     @functools.cached_property
-    def places_of_holders(self) -> Mapping[str, tuple[int, ...]]:
+    def places_of_holders(self) -> Overlay[str, tuple[int, ...]]:
         """The places of the providers of which each consumer holds some. Cost: linear, once."""
         found: dict[str, dict[int, None]] = {}
         for place, row in self.allocations.all():
             found.setdefault(row[1], {})[place] = None
-        return {consumer: tuple(places) for consumer, places in found.items()}
+        return Overlay({consumer: tuple(places) for consumer, places in found.items()})
 
     def left(self, inventory: int) -> int:
         """Return what is left of an inventory itself, whatever is left elsewhere."""

@@ -25,7 +25,7 @@ from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
 from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Use
 from resource_objects.providers.settle import Place, Unit, keys_of, settle
 from resource_objects.resources import resource
-from resource_objects.search.arrays import integers
+from resource_objects.search.arrays import Overlay, integers
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.fleet import Fleet, with_figures
 from resource_objects.search.views import Views
@@ -209,7 +209,7 @@ class Scenario(Generic[P]):
         if consumer in self._held:
             return self._held[consumer]
         fleet, held = self._origin, []
-        for place in fleet.places_of_holders.get(consumer, ()):
+        for place in fleet.places_of_holders.get(consumer) or ():
             units: dict[str, list[str]] = {}
             for unit, name, who in fleet.units.of_provider(place):
                 if who == consumer:
@@ -342,13 +342,30 @@ def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
     high[numbers] = np.minimum(free[numbers], inventories.max_unit[numbers]) // step * step
     inventories = inventories.with_use(used, free, high)
     taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
-    return with_figures(
+    new = with_figures(
         old,
         inventories,
         allocations=old.allocations.after(at),
         units=old.units.after(taken),
         views=_views_after(old, at),
     )
+    if "places_of_holders" in old.__dict__:
+        new.__dict__["places_of_holders"] = _holders_after(old, new, at)
+    return new
+
+
+def _holders_after(
+    old: Fleet, new: Fleet, at: Mapping[int, tuple[Change, ...]]
+) -> Overlay[str, tuple[int, ...]]:
+    """Return of which providers consumers hold something, where changes were at some."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for place, some in at.items():
+        holders = {row[1] for row in new.allocations.of_provider(place)}
+        for consumer in {one.consumer for one in some}:
+            before = found.get(consumer, old.places_of_holders.get(consumer)) or ()
+            others = tuple(one for one in before if one != place)
+            found[consumer] = ((*others, place) if consumer in holders else others) or None
+    return old.places_of_holders.with_(found)
 
 
 def _views_after(old: Fleet, at: Mapping[int, tuple[Change, ...]]) -> Views:

@@ -34,6 +34,9 @@ def picture_of(snapshot: Snapshot) -> dict[str, Any]:
         "all allocations": sorted(fleet.allocations.all()),
         "units": [sorted(fleet.units.of([place])) for place in providers],
         "all units": sorted(fleet.units.all()),
+        "places of holders": {
+            name: sorted(places) for name, places in fleet.places_of_holders.items()
+        },
         "parts": {
             kind: [
                 parts.provider.tolist(),

@@ -3,6 +3,11 @@
 ==================  ===============================================================================
 ``base``            Weigher: the contract; how weighers become one key of the search's order
 ``free``            what hosts have free: pack or spread
+``devices``         hosts with free devices are kept for who asks for some
+``statistics``      what agents tell of their hosts
+``traits``          traits that are welcome, or unwelcome
+``affinity``        consumers of a group near each other, or apart, where that can be had
+``fragmentation``   devices that stay most useful for what is usually asked (FGD)
 ==================  ===============================================================================
 
 A weigher is an object with one method, ``weigh(host, spec)``, which returns a number: the higher,

@@ -122,6 +122,17 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
     return found
 
 
+def number(what: str, given: Any) -> float:
+    """Return a number that settings say.
+
+    :raises InvalidField: if it is none
+    """
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not math.isfinite(given):
+        raise exceptions.InvalidField(what, given, "a number")
+    return float(given)
+
+
 def _number(given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float | np.number):
         raise exceptions.InvalidField("weight", given, "a number")

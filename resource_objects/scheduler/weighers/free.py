@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from resource_objects import exceptions
 from resource_objects.resources import resource
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import Figures, HostState, HostStates
+from resource_objects.scheduler.weighers.base import number
 
 
 class FreeResources:
@@ -28,12 +27,10 @@ class FreeResources:
     """
 
     def __init__(self, given: Mapping[str, float] | None = None, /, **weights: float) -> None:
-        self._weights: dict[str, float] = {}
-        for name, weight in {**(given or {}), **weights}.items():
-            value: Any = weight
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise exceptions.InvalidField(f"weight of {name}", weight, "a number")
-            self._weights[resource(name).name] = float(weight)
+        self._weights = {
+            resource(name).name: number(f"weight of {name}", weight)
+            for name, weight in {**(given or {}), **weights}.items()
+        }
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return what is free of a host, as a part of the most that any has."""

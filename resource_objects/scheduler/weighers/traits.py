@@ -1,0 +1,39 @@
+"""Traits that are welcome, or unwelcome, though nobody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from resource_objects.resources.traits import known_traits
+from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import Figures, HostState, HostStates
+from resource_objects.scheduler.weighers.base import number
+
+
+class PreferredTraits:
+    """Prefers hosts by their traits: what each is worth that the host, or one below it, has.
+
+    Beside other weighers it counts by its multiplier; what comes before all of them is preferred in
+    the order itself (:class:`~resource_objects.search.order.Order`).
+
+    :param given: what each trait is worth, below 0 if it is unwelcome
+    :raises UnknownTrait: for a trait that there is not
+    """
+
+    def __init__(self, given: Mapping[str, float] | None = None, /, **worth: float) -> None:
+        every = {**(given or {}), **worth}
+        known_traits(list(every))
+        self._worth = {name: number(f"worth of {name}", value) for name, value in every.items()}
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return what the traits of a host are worth."""
+        return sum(worth for name, worth in self._worth.items() if name in host.traits)
+
+    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
+        """Return what the traits of each host are worth."""
+        total = np.zeros(len(hosts))
+        for name, worth in self._worth.items():
+            total += worth * hosts.having(name)
+        return total
