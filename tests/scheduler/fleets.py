@@ -101,7 +101,7 @@ FILTERS = {
     "aggregate_ratios": {"ratios": {"rack0": {"VCPU": "0.5"}}},
     "capabilities": {},
     "affinity": {},
-    "statistics": {"conditions": {"load": "<= 5", "failed_builds": "< 3"}},
+    "statistics": {"conditions": {"load": "<= 5", "failed_builds": "<= 3"}},
     "reported": {"within": 100},
 }
 WORKLOAD = {"VCPU=2,PGPU=1": 3, PART: 2, "CUSTOM_PGPU_THOUSANDTHS=500,VCPU=1": 1, "VCPU=4": 1}

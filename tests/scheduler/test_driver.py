@@ -284,7 +284,7 @@ def test_who_forces_hosts_is_asked_by_no_other_filter_but_has_to_fit(lab):
         ({"filters": {"hosts": 3}}, "settings of hosts"),
         ({"filters": "hosts"}, "a list of names"),
         ({"filters": [Picky]}, "refuses"),
-        ({"weighers": ["nobody"]}, "no such plug-in; installed: free"),
+        ({"weighers": ["nobody"]}, "no such plug-in; installed: devices, "),
         ({"weighers": {"free": {"VCPU": "much"}}}, "weight of VCPU"),
         ({"weighers": {"free": {"multiplier": "much"}}}, "multiplier of free"),
         ({"weighers": [Picky("host0")]}, "weigh"),

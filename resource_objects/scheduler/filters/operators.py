@@ -10,8 +10,9 @@
 anything else                   is the same text
 ==============================  =================================================================
 
-Source: Nova's ``nova/scheduler/filters/extra_specs_ops.py``. Numbers are exact here, and what is no
-number is an error there and no match here, unless the condition itself has none.
+Source: Nova's ``nova/scheduler/filters/extra_specs_ops.py``. Numbers are exact here. A value that is
+no number is an error there, and does not meet a condition on numbers here; an operator that there
+is not (``<``) is a text there, and an error here.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class ValueCondition:
     def parse(cls, text: str) -> ValueCondition:
         """Return the condition that a text says.
 
-        :raises InvalidText: if something is missing after an operator, or is no number
+        :raises InvalidText: for an operator that there is not; if something is missing after one,
+            or is no number
         """
         return _parsed(text)
 
@@ -88,8 +90,10 @@ class ValueCondition:
 
 @functools.lru_cache(maxsize=1024)
 def _parsed(text: str) -> ValueCondition:
-    words = text.split()
-    if not words or words[0] not in {*_NUMBERS, *_TEXTS, "<or>", "<all-in>"}:
+    words, known = text.split(), (*_NUMBERS, *_TEXTS, "<or>", "<all-in>")
+    if not words or words[0] not in known:
+        if words and not words[0].strip("<>=!~"):
+            raise exceptions.InvalidText("condition", text, f"an operator: {', '.join(known)}")
         return ValueCondition(text, "", ())
     name, values = words[0], words[1:]
     if name == "<or>":
