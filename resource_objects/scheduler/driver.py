@@ -20,6 +20,7 @@ from resource_objects.scheduler.pipeline import (
 )
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.weighers.base import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
@@ -37,7 +38,8 @@ class Destination:
     """Where one consumer goes.
 
     ``alternates`` are the next best candidates, for whoever has to go elsewhere later; they are not
-    claimed. ``claim`` is None in a dry run.
+    claimed. ``claim`` is None in a dry run. ``limits`` are the most that may be used of the host in
+    all, by class, as filters bound it: it was claimed under these.
     """
 
     consumer: str
@@ -45,6 +47,7 @@ class Destination:
     allocations: tuple[Allocation, ...]
     alternates: tuple[Candidate, ...] = ()
     claim: Claim | None = None
+    limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.consumer}: {self.host}"
@@ -84,6 +87,8 @@ class Scheduler:
     :param order: what decides where weights are alike, or where nothing is weighed: ``pack``,
         ``spread``, or an :class:`~resource_objects.search.order.Order` with weights, preferred
         traits and how many of the best are shuffled
+    :param reports_for: for how many seconds what agents told is used again, where filters or
+        weighers ask for it; 0: each request reads it
     :raises InvalidField: if a pipeline is given and parts of one, too
     """
 
@@ -96,8 +101,11 @@ class Scheduler:
         on_error: str = "fail",
         pipeline: Pipeline | None = None,
         order: Order | str = "name",
+        reports_for: float = 0,
     ) -> None:
         self._ledger = ledger
+        self._reports_for = finite("reports_for", reports_for)
+        self._reports: tuple[float, Reports] | None = None
         self._order = Order.of(order)
         #: the filters and weighers, in order
         self.pipeline = pipeline or Pipeline.of(filters, weighers, on_error=on_error)
@@ -138,17 +146,26 @@ class Scheduler:
         :raises ConsumerExists: if a consumer holds something already
         """
         named = _named(consumers)
-        number = _count(count, named)
+        wanted = _count(count, named)
         run = _Run(
             self._ledger,
             self.pipeline,
             self._order,
+            self._told(),
             RequestSpec.of(spec),
             _number("alternates", alternates, 0),
             check_seed(seed),
         )
-        least = _least(at_least, number)
-        return run.claimed(named, least, confirm) if named else run.planned(number, least)
+        least = _least(at_least, wanted)
+        return run.claimed(named, least, confirm) if named else run.planned(wanted, least)
+
+    def _told(self) -> Reports:
+        """Return what agents told, which is not older than it may be."""
+        now = self._ledger.retries.clock()
+        kept = self._reports
+        if kept is None or now - kept[0] >= self._reports_for:
+            kept = self._reports = now, Reports(self._ledger)
+        return kept[1]
 
 
 def _named(given: Iterable[str]) -> tuple[str, ...]:
@@ -192,6 +209,7 @@ class _Run:
         ledger: Ledger,
         pipeline: Pipeline,
         order: Order,
+        reports: Reports,
         spec: RequestSpec,
         alternates: int,
         seed: int | None,
@@ -199,6 +217,7 @@ class _Run:
         self._ledger = ledger
         self._pipeline = pipeline
         self._order = order
+        self._reports = reports
         self._spec = spec
         self._alternates = alternates
         self._seed = seed
@@ -223,7 +242,8 @@ class _Run:
             taken = scenario.claim(consumer, candidates[0])
             host = candidates[0].host
             others = candidates[1 : 1 + self._alternates]
-            found.append(Destination(consumer, host, taken, others))
+            limits = _limits_of(host, candidates, snapshot.fleet)
+            found.append(Destination(consumer, host, taken, others, limits=limits))
         return self._selection(found, called, least)
 
     # --- with claims ---
@@ -330,7 +350,7 @@ class _Run:
 
     def _search(self, snapshot: Snapshot, number: int) -> Candidates:
         if self._asked is None:
-            self._asked = Asked(self._pipeline, self._spec, Reports(self._ledger))
+            self._asked = Asked(self._pipeline, self._spec, self._reports)
         return snapshot.candidates(
             self._spec.wanted,
             limit=1 + self._alternates + SPARE,
@@ -338,6 +358,7 @@ class _Run:
             order=self._asked.order(self._order),
             seed=None if self._seed is None else self._seed + number,
             filters=self._asked.filters(),
+            limits=self._asked.limits(snapshot.fleet),
         )
 
     def _destination(self, claim: Claim, found: Candidates, fleet: Fleet) -> Destination:
@@ -345,7 +366,12 @@ class _Run:
         host = _host_of(claim, fleet)
         others = [one for one in found[: 2 + self._alternates] if one.host != host]
         return Destination(
-            claim.consumer, host, claim.allocations, tuple(others[: self._alternates]), claim
+            claim.consumer,
+            host,
+            claim.allocations,
+            tuple(others[: self._alternates]),
+            claim,
+            _limits_of(host, found, fleet),
         )
 
     def _belong(self, consumers: Iterable[str]) -> None:
@@ -374,6 +400,14 @@ class _Run:
             raise self._none(missing[0], why, len(found), len(consumers))
         skipped = {} if self._asked is None else dict(self._asked.skipped)
         return Selection(tuple(found), missing, why, skipped, dict(self._refused))
+
+
+def _limits_of(host: str, found: Candidates, fleet: Fleet) -> dict[str, int]:
+    """Return the limits under which a host was searched, by class."""
+    if not found.options.limits:
+        return {}
+    uuid = fleet.uuids[fleet.place_by_key[host]]
+    return {name: most for (of, name), most in found.options.limits.items() if of == uuid}
 
 
 def _host_of(claim: Claim, fleet: Fleet) -> str:

@@ -11,13 +11,21 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from resource_objects import exceptions, plugins
 from resource_objects.requests import Request
-from resource_objects.scheduler.filters.base import POLICIES, FilterCondition, NamedFilter
+from resource_objects.scheduler.filters.base import (
+    POLICIES,
+    FilterCondition,
+    LimitingFilter,
+    NamedFilter,
+)
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates
 from resource_objects.scheduler.weighers.base import NamedWeigher, weigh
+from resource_objects.search.arrays import Integers
 from resource_objects.search.conditions.base import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Order
@@ -170,6 +178,31 @@ class Asked:
         if self._spec.forced:
             every = tuple(one for one in every if one.name in ALWAYS)
         return tuple(map(self._laying, every))
+
+    def limits(self, fleet: Fleet) -> dict[str, dict[str, int]]:
+        """Return the most that may be used of hosts, by uuid, where filters bound it."""
+        hosts, rows = self.hosts(fleet), fleet.inventories
+        found: dict[str, dict[str, int]] = {}
+        for one in self._pipeline.filters:
+            if isinstance(one.filter, LimitingFilter):
+                for name, most in self._limits_of(one.name, one.filter, hosts).items():
+                    of_class = fleet.rows(name)
+                    own = np.flatnonzero(fleet.parent[of_class.provider] == of_class.provider)
+                    bound = most[of_class.tree[own]]
+                    is_less = bound < rows.capacity[own + of_class.first]
+                    places = of_class.provider[own][is_less].tolist()
+                    for place, total in zip(places, bound[is_less].tolist(), strict=True):
+                        there = found.setdefault(fleet.uuids[place], {})
+                        there[name] = min(total, there.get(name, total))
+        return found
+
+    def _limits_of(
+        self, name: str, filter_: LimitingFilter, hosts: HostStates
+    ) -> Mapping[str, Integers]:
+        try:
+            return filter_.limits(hosts, self._spec)
+        except Exception as error:  # a bound that is not known must not be none
+            raise exceptions.FilterFailed(name, None, error) from error
 
     def order(self, order: Order) -> Order:
         """Return an order with the weighers besides."""

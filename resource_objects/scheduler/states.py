@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.scheduler.reports import Reports
+from resource_objects.scheduler.reports import Figures, Reports
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import Fleet
-
-#: A figure for each host.
-Figures = npt.NDArray[np.float64]
 
 
 class HostStates(Mapping[str, "HostState"]):
@@ -118,10 +113,7 @@ class HostStates(Mapping[str, "HostState"]):
 
     def statistic(self, name: str) -> Figures:
         """Return a statistic of each host as a number; NaN where it has none, or no number."""
-        found = np.full(len(self), np.nan)
-        for tree, told in self._told(name):
-            found[tree] = number_of(told)
-        return found
+        return self.reports.figures(name, self.hosts)
 
     def telling(self, name: str, is_met: Callable[[str], bool], otherwise: bool) -> Booleans:
         """Return which hosts tell a statistic whose text meets something.
@@ -261,11 +253,3 @@ def _together(records: list[InventoryRecord]) -> InventoryRecord:
         capacity,
         sum(one.used for one in records),
     )
-
-
-def number_of(statistic: Statistic) -> float:
-    """Return a statistic as a number: a moment in seconds since 1970; NaN for a text."""
-    value = statistic.value
-    if isinstance(value, datetime.datetime):
-        return value.timestamp()
-    return float("nan") if isinstance(value, str) else float(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -33,6 +33,18 @@ class ColumnarFilter(Protocol):
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
         """Return which hosts are not refused, in the order of ``hosts.hosts``."""
+
+
+@runtime_checkable
+class LimitingFilter(Protocol):
+    """A filter that bounds how much may be used of hosts, such as by another ratio."""
+
+    def limits(self, hosts: HostStates, spec: RequestSpec) -> Mapping[str, Integers]:
+        """Return by resource class the most that may be used of each host, by all consumers.
+
+        Parallel to ``hosts.hosts``; ``fields.MAX_AMOUNT`` where there is no such bound. It binds
+        what the host itself keeps, and goes with what is found to the claim.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@
 anything else                   is the same text
 ==============================  =================================================================
 
-Source: Nova's ``nova/scheduler/filters/extra_specs_ops.py``. Numbers are exact here. A value that is
-no number is an error there, and does not meet a condition on numbers here; an operator that there
-is not (``<``) is a text there, and an error here.
+Source: Nova's ``nova/scheduler/filters/extra_specs_ops.py``. Numbers are exact here. A value
+that is no number is an error there, and does not meet a condition on numbers here; an operator that
+there is not (``<``) is a text there, and an error here.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.exceptions import FilterFailed
 from resource_objects.requests import Request
+from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import Figures, HostState, HostStates
+from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Integers
 from resource_objects.search.fleet import Fleet
 
@@ -122,7 +123,7 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
     return found
 
 
-def number(what: str, given: Any) -> float:
+def finite(what: str, given: Any) -> float:
     """Return a number that settings say.
 
     :raises InvalidField: if it is none

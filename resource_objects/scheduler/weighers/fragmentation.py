@@ -24,9 +24,10 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.resources import Amounts, resource
+from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import Figures, HostState, HostStates
-from resource_objects.scheduler.weighers.base import number
+from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.scheduler.weighers.base import finite
 from resource_objects.search.arrays import Booleans, Integers
 
 
@@ -85,7 +86,7 @@ class Fragmentation:
         self._whole = resource(whole).name
         self._part = None if part is None else resource(part).name
         self._parts = parts if part is not None else 1
-        weights = [number(f"weight of {text}", value) for text, value in workload.items()]
+        weights = [finite(f"weight of {text}", value) for text, value in workload.items()]
         if min(weights) < 0 or not sum(weights):
             raise exceptions.InvalidField("workload", workload, "weights of 0 or more, not all 0")
         self._tasks = tuple(

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from resource_objects.resources import resource
+from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import Figures, HostState, HostStates
-from resource_objects.scheduler.weighers.base import number
+from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.scheduler.weighers.base import finite
 
 
 class FreeResources:
@@ -28,7 +29,7 @@ class FreeResources:
 
     def __init__(self, given: Mapping[str, float] | None = None, /, **weights: float) -> None:
         self._weights = {
-            resource(name).name: number(f"weight of {name}", weight)
+            resource(name).name: finite(f"weight of {name}", weight)
             for name, weight in {**(given or {}), **weights}.items()
         }
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.providers.statistics import statistic_name
+from resource_objects.scheduler.reports import Figures, number_of
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import Figures, HostState, HostStates, number_of
-from resource_objects.scheduler.weighers.base import number
+from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.scheduler.weighers.base import finite
 
 
 class Statistics:
@@ -32,10 +33,10 @@ class Statistics:
         if not isinstance(weights, Mapping | None):
             raise exceptions.InvalidField("weights", weights, "a mapping of statistics to numbers")
         self._weights = {
-            statistic_name(name): number(f"weight of {name}", weight)
+            statistic_name(name): finite(f"weight of {name}", weight)
             for name, weight in (weights or {}).items()
         }
-        self._missing = math.nan if missing is None else number("missing", missing)
+        self._missing = math.nan if missing is None else finite("missing", missing)
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the sum for a host; NaN if one is missing that has to be there."""

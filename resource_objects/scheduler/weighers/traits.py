@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from resource_objects.resources.traits import known_traits
+from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import Figures, HostState, HostStates
-from resource_objects.scheduler.weighers.base import number
+from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.scheduler.weighers.base import finite
 
 
 class PreferredTraits:
@@ -25,7 +26,7 @@ class PreferredTraits:
     def __init__(self, given: Mapping[str, float] | None = None, /, **worth: float) -> None:
         every = {**(given or {}), **worth}
         known_traits(list(every))
-        self._worth = {name: number(f"worth of {name}", value) for name, value in every.items()}
+        self._worth = {name: finite(f"worth of {name}", value) for name, value in every.items()}
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return what the traits of a host are worth."""
