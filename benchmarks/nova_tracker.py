@@ -1,8 +1,9 @@
 """Nova's own resource tracker in this process, on hosts and instances that stand for ours.
 
-What is called is what Nova's compute manager calls: ``instance_claim``, ``resize_claim``, the drops
-of those, ``update_usage`` and ``update_available_resource``. Its claims, PCI tracker, NUMA fit and
-objects are the real ones. Stood in for, by what does next to nothing:
+What is called is what Nova's compute manager calls: ``instance_claim``, ``resize_claim``,
+``live_migration_claim``, ``rebuild_claim``, the drops of those, ``update_usage`` and
+``update_available_resource``. Its claims, PCI tracker, NUMA fit and objects are the real ones.
+Stood in for, by what does next to nothing:
 
 * the database: ``save`` and ``create`` of compute nodes, instances, migrations and devices mark
   them as written; a list or a record that is read is one that is kept here. Each is counted, as one
@@ -13,8 +14,8 @@ objects are the real ones. Stood in for, by what does next to nothing:
 * whether an instance is backed by a volume, which is a query, counted, answered with no
 
 No notification, log line or metric is sent. So these figures are Nova's best case. What its manager
-does around the tracker when an instance is resized (flavor, host and state of the record) is here
-in a few lines of its own, without the hypervisor, networks and volumes.
+does around the tracker when an instance is moved or shelved (flavor, host, state of the record) is
+here in a few lines of its own, without the hypervisor, networks and volumes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import itertools
 import json
 import uuid
@@ -424,23 +426,9 @@ class Agent:
 
         :raises ComputeResourcesUnavailable: if it does not fit
         """
-        objects, _ = nova_numa.nova()
         old, flavor = instance.flavor, size.flavor()
         instance.new_flavor, instance.task_state = flavor, "resize_prep"
-        migration = objects.Migration(
-            context=self.context,
-            uuid=str(uuid.uuid4()),
-            instance_uuid=instance.uuid,
-            source_compute=instance.host,
-            source_node=instance.node,
-            old_instance_type_id=old.id,
-            new_instance_type_id=flavor.id,
-            migration_type="resize",
-            status="pre-migrating",
-            created_at=datetime.datetime.now(datetime.UTC),
-            updated_at=None,
-        )
-        migration.create()
+        migration = self._migration(instance, flavor, "resize", "pre-migrating")
         try:
             self.tracker.resize_claim(
                 self.context, instance, flavor, self.host, migration, {}, image_meta=self.image()
@@ -468,6 +456,107 @@ class Agent:
         instance.instance_type_id = instance.flavor.id
         instance.host = instance.node = migration.source_compute
         self._end(instance, migration)
+
+    def live_migrate(self, instance: Any) -> Any:
+        """Claim for a live migration to this host; return its migration.
+
+        :raises ComputeResourcesUnavailable: if it does not fit
+        """
+        migration = self._migration(instance, instance.flavor, "live-migration", "accepted")
+        claim = self.tracker.live_migration_claim
+        self._claim_move(instance, migration, "migrating", claim, self.host, migration, None, {})
+        return migration
+
+    def arrived(self, instance: Any, migration: Any, source: Agent) -> None:
+        """Say that a live migration to this host is done; the source counts anew."""
+        source.tracker.free_pci_device_allocations_for_instance(self.context, instance)
+        self.tracker.allocate_pci_devices_for_instance(self.context, instance)
+        instance.apply_migration_context()
+        instance.host = instance.node = self.host
+        migration.status = "completed"
+        self._end(instance, migration)
+        source.look()
+
+    def evacuate(self, instance: Any) -> Any:
+        """Claim for an evacuation to this host; return its migration.
+
+        :raises ComputeResourcesUnavailable: if it does not fit
+        """
+        migration = self._migration(instance, instance.flavor, "evacuation", "accepted")
+        claim = functools.partial(
+            self.tracker.rebuild_claim, image_meta=self.image(), migration=migration
+        )
+        self._claim_move(instance, migration, "rebuilding", claim, self.host, {})
+        return migration
+
+    def evacuated(self, instance: Any, migration: Any) -> None:
+        """Say that it runs here. What it left is there until that host counts anew."""
+        self.tracker.finish_evacuation(instance, self.host, migration)
+        self._end(instance, migration)
+
+    def roll_back(self, instance: Any, migration: Any) -> None:
+        """Give up a live migration or an evacuation to this host."""
+        self.tracker.drop_move_claim(self.context, instance, self.host, flavor=instance.flavor)
+        migration.status = "failed"
+        self._end(instance, migration)
+
+    def rebuild(self, instance: Any) -> None:
+        """Rebuild in place, which claims nothing."""
+        from nova.compute import claims
+
+        instance.task_state = "rebuilding"
+        with claims.NopClaim(self.context, instance, self.host, {}):
+            pass
+        instance.task_state = None
+
+    def shelve(self, instance: Any) -> None:
+        """Shelve an instance, and offload it."""
+        instance.vm_state, instance.task_state = "shelved_offloaded", None
+        self.tracker.update_usage(self.context, instance, self.host)
+        instance.host = instance.node = instance.compute_id = None
+
+    def unshelve(self, instance: Any) -> Any:
+        """Claim for what was shelved, and let it run.
+
+        :raises ComputeResourcesUnavailable: if it does not fit
+        """
+        instance.task_state = "spawning"
+        try:
+            claim = self.tracker.instance_claim(self.context, instance, self.host, {}, None)
+        except BaseException:
+            instance.task_state = None
+            raise
+        instance.vm_state, instance.task_state = "active", None
+        return claim
+
+    def _migration(self, instance: Any, flavor: Any, kind: str, status: str) -> Any:
+        objects, _ = nova_numa.nova()
+        migration = objects.Migration(
+            context=self.context,
+            uuid=str(uuid.uuid4()),
+            instance_uuid=instance.uuid,
+            source_compute=instance.host,
+            source_node=instance.node,
+            old_instance_type_id=instance.flavor.id,
+            new_instance_type_id=flavor.id,
+            migration_type=kind,
+            status=status,
+            created_at=datetime.datetime.now(datetime.UTC),
+            updated_at=None,
+        )
+        migration.create()
+        return migration
+
+    def _claim_move(
+        self, instance: Any, migration: Any, task: str, claim: Any, *given: Any
+    ) -> None:
+        instance.task_state = task
+        try:
+            claim(self.context, instance, *given)
+        except BaseException:
+            instance.task_state = None
+            raise
+        self.database.migrations.append(migration)
 
     def _end(self, instance: Any, migration: Any) -> None:
         instance.drop_migration_context()

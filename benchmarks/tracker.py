@@ -211,8 +211,8 @@ def _beside_nova() -> Iterator[Row]:
     what = f"claim with cells and a device, {CELLS} cells, {DEVICES} devices, {HELD} consumers"
     for kind in ("memory", "SQLite"):
         with _ours(kind, HELD) as (one, count):
-            taken = _claim_ms(
-                lambda: one.claim("new", "large", _asked()), lambda: one.release("new")
+            taken = _best_ms(
+                lambda: one.claim("new", "large", _asked()), after=lambda: one.release("new")
             )
             row = _beside(f"{kind}: {what}", "ms", taken, theirs.get("ms"))
             most = CLAIM_MS[kind]
@@ -223,8 +223,63 @@ def _beside_nova() -> Iterator[Row]:
         if kind == "SQLite":
             name = f"{kind}: statements of a claim (nova: calls of its database)"
             yield _beside(name, "calls", sent, theirs.get("calls"))
+    yield from _move_beside()
     for crowd in CROWDS:
         yield from _look_beside(crowd)
+
+
+def _move_beside() -> Iterator[Row]:
+    """Yield a resize within the host, begun and confirmed; of Nova its claim and the drop of it."""
+    theirs: dict[str, float] = {}
+    if nova_tracker.is_installed():
+        with _nova(HELD) as agent:
+            theirs = dict(_their_resize(agent))
+    what = f"a resize begun and confirmed, {CELLS} cells, {DEVICES} devices, {HELD} consumers"
+    for kind in ("memory", "SQLite"):
+        with _ours(kind, HELD) as (one, count):
+
+            def resize(one: ResourceTracker = one) -> None:
+                one.move("new", "large", _asked()).confirm()
+
+            def begin(one: ResourceTracker = one) -> None:
+                one.claim("new", "large", _asked()).confirm()
+
+            taken = _best_ms(resize, before=begin, after=lambda one=one: one.release("new"))
+            yield _beside(f"{kind}: {what}", "ms", taken, theirs.get("ms"))
+            begin()
+            count.reset()
+            resize()
+            sent = count.statements
+        if kind == "SQLite":
+            name = f"{kind}: statements of a resize (nova: calls of its database)"
+            yield _beside(name, "calls", sent, theirs.get("calls"))
+
+
+def _their_resize(agent: nova_tracker.Agent) -> Iterator[tuple[str, float]]:
+    """Yield what Nova's claim of a resize and its drop take, and how often its database is called.
+
+    Instances are deleted after a look: who was resized on its host is not tracked before that.
+    """
+    numbers = itertools.count()
+    running: list[Any] = []
+
+    def begin() -> None:
+        running[:] = [agent.instance(f"new-{next(numbers)}", SIZE)]
+        agent.claim(running[0])
+        agent.built(running[0])
+
+    def resize() -> None:
+        agent.confirm(running[0], agent.resize(running[0], SIZE))
+
+    def end() -> None:
+        agent.look()
+        agent.delete(running[0])
+
+    yield "ms", _best_ms(resize, before=begin, after=end)
+    begin()
+    agent.database.calls.clear()
+    resize()
+    yield "calls", agent.database.calls.total()
 
 
 def _look_beside(crowd: int) -> Iterator[Row]:
@@ -340,14 +395,20 @@ def _their_claim(agent: nova_tracker.Agent) -> Iterator[tuple[str, float]]:
     yield "calls", agent.database.calls.total()
 
 
-def _claim_ms(claim: Callable[[], object], release: Callable[[], object]) -> float:
-    """Return the CPU milliseconds of the best claim; giving it back is not in it."""
+def _best_ms(
+    step: Callable[[], object],
+    *,
+    before: Callable[[], object] = lambda: None,
+    after: Callable[[], object] = lambda: None,
+) -> float:
+    """Return the CPU milliseconds of the best step; what is before and after is not in it."""
     taken = []
     for _ in range(ROUNDS):
+        before()
         start = time.process_time()
-        claim()
+        step()
         taken.append(time.process_time() - start)
-        release()
+        after()
     return min(taken) * 1000
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.exceptions import CapacityException, ProviderNotFound
+from resource_objects.host.tracker import MigrationKind
 from tests.peers.nova import tracker_differences
 from tests.peers.nova.pci_sides import CONF, exception
 from tests.peers.nova.tracker_differences import LIVES, STEPS
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 PLAIN = Size(2, 16, 10)
 PINNED = Size(2, 512, 10, cells=1, devices=(("gpu", 1),))
+SPREAD = Size(2, 1024, 10, cells=2)
 LARGER = Size(4, 1024, 20, cells=2, devices=(("gpu", 1),))
 
 
@@ -117,11 +119,26 @@ def one_that_was_resized_is_deleted(site: Site) -> Drift | None:
     return drift
 
 
+def one_with_a_device_is_copied(site: Site) -> Drift | None:
+    assert site.claim("a", "box-0", PINNED) is None
+    drift = site.live_migrate("a", "box-1")
+    assert "allocated" not in site.agents["box-1"].devices().values()
+    taken = site.ledger.held("a").amounts
+    assert taken["PGPU"] == ro.IntegerAmount(1)
+    everything = Size(1, 16, 1, devices=(("gpu", 4),))
+    agent = site.agents["box-1"]
+    agent.claim(agent.instance("b", everything))  # nova gives them to somebody else
+    with pytest.raises(CapacityException, match="a holds 1"):
+        site.tracker.claim("b", "box-1", everything.asked(ALIASES))
+    return drift
+
+
 SMALLEST: dict[Drift, Callable[[Site], Drift | None]] = {
     Drift.COUNTS_UNSEEN: more_cpus_than_there_are,
     Drift.SEEN_AND_NOT_TAKEN: a_function_and_its_part,
     Drift.SWAP: swap_of_half_a_gigabyte,
     Drift.FORGOTTEN: one_that_was_resized_is_deleted,
+    Drift.LIVE_DEVICES: one_with_a_device_is_copied,
 }
 
 
@@ -137,6 +154,37 @@ def test_one_that_went_back_after_a_periodic_task_is_forgotten_too(site: Site) -
     assert site.revert("a") is None
     assert site.delete("a") is Drift.FORGOTTEN
     assert site.look() is None
+
+
+@pytest.mark.parametrize("away", ["live_migrate", "evacuate"])
+@pytest.mark.parametrize("end", ["delete", "shelve"])
+def test_one_that_came_from_another_host_is_forgotten_too(site: Site, away: str, end: str) -> None:
+    assert site.claim("a", "box-0", SPREAD) is None
+    assert getattr(site, away)("a", "box-1") is None
+    assert site.confirm("a") is None
+    assert getattr(site, end)("a") is Drift.FORGOTTEN
+    assert site.look() is None
+
+
+def test_what_was_evacuated_is_held_until_somebody_knows_that_it_is_gone(site: Site) -> None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert site.evacuate("a", "box-1") is None
+    held = site.held["a"]
+    site.agents["box-1"].evacuated(held.instance, held.migration)
+    site.agents["box-0"].look()  # it is back, and its guest may still run
+    assert nova_uses(site, "vcpus") == 0
+    assert site.ledger.held("a/migration").by_provider()["box-0"]
+    assert site.tracker.inventories("box-0")["PCPU"].used == 2
+
+
+def test_a_rebuild_looks_at_what_it_asks(site: Site) -> None:
+    """Nova's claims nothing, whatever it is for; the API has to refuse what needs more."""
+    assert site.claim("a", "box-0", SPREAD) is None
+    site.agents["box-0"].rebuild(site.held["a"].instance)
+    with pytest.raises(CapacityException):
+        more = Size(VCPUS + 1, 16, 1).asked(ALIASES)
+        site.tracker.move("a", "box-0", more, kind=MigrationKind.REBUILD)
+    assert site.drift() is None
 
 
 def test_limits_bound_a_claim(site: Site) -> None:
@@ -200,6 +248,54 @@ def test_a_resize_holds_both_until_it_is_decided(
     left = sum(agent.used()["vcpus"] for agent in site.agents.values())
     assert left == (LARGER if is_confirmed else PINNED).vcpus
     assert site.look() is None
+
+
+@pytest.mark.parametrize("away", ["live_migrate", "evacuate"])
+@pytest.mark.parametrize("is_confirmed", [True, False], ids=["confirmed", "reverted"])
+@pytest.mark.parametrize("looks", [True, False], ids=["counted anew", "as it is"])
+def test_who_goes_away_holds_both_until_it_is_decided(
+    site: Site, away: str, is_confirmed: bool, looks: bool
+) -> None:
+    size = SPREAD if away == "live_migrate" else PINNED
+    assert site.claim("a", "box-0", size) is None
+    assert getattr(site, away)("a", "box-1") is None
+    assert [agent.used()["vcpus"] for agent in site.agents.values()] == [size.vcpus, size.vcpus]
+    assert not looks or site.look() is None
+    assert (site.confirm if is_confirmed else site.revert)("a") is None
+    left = [agent.used()["vcpus"] for agent in site.agents.values()]
+    assert left == ([0, size.vcpus] if is_confirmed else [size.vcpus, 0])
+    assert site.look() is None
+
+
+@pytest.mark.parametrize("away", ["live_migrate", "evacuate"])
+def test_who_cannot_go_away_stays(site: Site, away: str) -> None:
+    assert site.claim("a", "box-0", SPREAD) is None
+    assert site.claim("b", "box-1", Size(2 * CPUS, 1024, 1, cells=2)) is None
+    assert getattr(site, away)("a", "box-1") is None
+    assert site.held["a"].host == "box-0" and site.held["a"].migration is None
+
+
+def test_a_rebuild_of_the_same_changes_nothing(site: Site) -> None:
+    assert site.claim("a", "box-0", PINNED) is None
+    assert site.rebuild("a") is None
+    assert site.look() is None
+
+
+@pytest.mark.parametrize("size", [PLAIN, PINNED, LARGER], ids=["plain", "pinned", "larger"])
+@pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "built"])
+def test_who_is_shelved_gives_back_all_and_comes_back_anywhere(
+    site: Site, size: Size, aborts: bool
+) -> None:
+    assert site.claim("a", "box-0", size) is None
+    assert site.shelve("a") is None
+    assert site.look() is None
+    assert nova_uses(site, "vcpus") == 0
+    assert site.unshelve("a", "box-1", aborts=aborts) is None
+    assert site.look() is None
+    assert site.agents["box-1"].used()["vcpus"] == (0 if aborts else size.vcpus)
+    if aborts:
+        assert site.unshelve("a", "box-0") is None
+        assert nova_uses(site, "vcpus") == size.vcpus
 
 
 def test_a_resize_that_does_not_fit_leaves_the_source(site: Site) -> None:

@@ -1,9 +1,9 @@
 """Two hosts that nova's resource trackers and ours follow, step by step.
 
-Instances are built, given up, resized on their host or to the other one, confirmed, reverted and
-deleted; now and then nova's periodic task counts anew. Nova chooses cells, CPUs and devices, and we
-take the same. After each step both say what is used; the first thing they say otherwise is a
-:class:`Drift`, and it has a name or is an error.
+Instances are built, given up, resized on their host or to the other one, migrated, evacuated,
+confirmed, reverted, rebuilt, shelved and deleted; now and then nova's periodic task counts anew.
+Nova chooses cells, CPUs and devices, and we take the same. After each step both say what is used;
+the first thing they say otherwise is a :class:`Drift`, and it has a name or is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import resource_objects as ro
 from benchmarks.nova_tracker import Agent, Database, Size
 from resource_objects.exceptions import CapacityException
-from resource_objects.host.tracker import Driver, ResourceTracker
+from resource_objects.host.tracker import Driver, MigrationKind, ResourceTracker
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyAmount,
@@ -72,7 +72,8 @@ class Drift(enum.Enum):
     SWAP = "swap is added to whole GB as a fraction, and each sum is cut"
     COUNTS_UNSEEN = "CPUs, memory and disk are not looked at by a claim"
     SEEN_AND_NOT_TAKEN = "a test passes for a function and its parts, and taking them raises"
-    FORGOTTEN = "who was resized and stays is not tracked: deleting it gives nothing back"
+    FORGOTTEN = "who moved is not tracked: deleting or shelving it gives nothing back"
+    LIVE_DEVICES = "a live migration looks at devices and takes none"
 
 
 def cells() -> NUMATopologyInventory:
@@ -104,12 +105,13 @@ class _Lab(Driver):
 
 @dataclasses.dataclass
 class Held:
-    """An instance that both have, and its resize while there is one."""
+    """An instance that both have, and its move while there is one."""
 
     instance: Any
-    host: str
+    host: str  #: "" of one that is shelved
     size: Size
     migration: Any = None
+    kind: MigrationKind = MigrationKind.RESIZE
     source: str = ""
     before: Size | None = None
 
@@ -156,33 +158,98 @@ class Site:
 
     def resize(self, name: str, host: str, size: Size) -> Drift | None:
         """Both resize to a host, as far as it waits to be confirmed; or neither can."""
+        return self._move(name, host, size, MigrationKind.RESIZE)
+
+    def live_migrate(self, name: str, host: str) -> Drift | None:
+        """Both copy to another host, as far as it waits to be done; or neither can."""
+        return self._move(name, host, self.held[name].size, MigrationKind.LIVE_MIGRATION)
+
+    def evacuate(self, name: str, host: str) -> Drift | None:
+        """Both claim elsewhere, as the host is dead; it is until that is decided."""
+        return self._move(name, host, self.held[name].size, MigrationKind.EVACUATION)
+
+    def _move(self, name: str, host: str, size: Size, kind: MigrationKind) -> Drift | None:
         held, agent = self.held[name], self.agents[host]
+        begin = {
+            MigrationKind.RESIZE: lambda: agent.resize(held.instance, size),
+            MigrationKind.LIVE_MIGRATION: lambda: agent.live_migrate(held.instance),
+            MigrationKind.EVACUATION: lambda: agent.evacuate(held.instance),
+        }[kind]
         before = self._devices(host)
         ours = self._refusal(name, host, size)
-        said, migration = self._nova(lambda: agent.resize(held.instance, size))
+        said, migration = self._nova(begin)
         if (drift := self._differ(said, ours)) or ours:
             return drift
-        taken = self._taken(host, size, held.instance.numa_topology, before)
-        self.tracker.move(name, host, taken, migration=migration.uuid)
+        topology = held.instance.numa_topology
+        if kind is not MigrationKind.RESIZE:  # that applies it at once
+            topology = held.instance.migration_context.new_numa_topology
+        taken = self._taken(host, size, topology, before)
+        self.tracker.move(name, host, taken, kind=kind, migration=migration.uuid)
         self.sizes.append(size)
-        self.held[name] = Held(held.instance, host, size, migration, held.host, held.size)
+        self.held[name] = Held(held.instance, host, size, migration, kind, held.host, held.size)
         return self.drift()
 
     def confirm(self, name: str) -> Drift | None:
-        """Both confirm a resize."""
+        """Both confirm a move; an evacuation, when the host is back."""
         held = self.held[name]
-        self.agents[held.source].confirm(held.instance, held.migration)
+        here, there = self.agents[held.source], self.agents[held.host]
+        if held.kind is MigrationKind.RESIZE:
+            here.confirm(held.instance, held.migration)
+        elif held.kind is MigrationKind.LIVE_MIGRATION:
+            there.arrived(held.instance, held.migration, here)
+        else:
+            there.evacuated(held.instance, held.migration)
+            here.look()
         self.tracker.confirm_move(name, held.migration.uuid)
         self.held[name] = Held(held.instance, held.host, held.size)
         return self.drift()
 
     def revert(self, name: str) -> Drift | None:
-        """Both revert a resize."""
+        """Both revert a move."""
         held = self.held[name]
         assert held.before is not None
-        self.agents[held.host].revert(held.instance, held.migration)
+        there = self.agents[held.host]
+        back = there.revert if held.kind is MigrationKind.RESIZE else there.roll_back
+        back(held.instance, held.migration)
         self.tracker.revert_move(name, held.migration.uuid)
         self.held[name] = Held(held.instance, held.source, held.before)
+        return self.drift()
+
+    def rebuild(self, name: str) -> Drift | None:
+        """Both rebuild in place, with the same size."""
+        held = self.held[name]
+        self.agents[held.host].rebuild(held.instance)
+        taken = self.ledger.held(name).request or self.ledger.held(name).amounts
+        self.tracker.move(name, held.host, taken, kind=MigrationKind.REBUILD)
+        return self.drift()
+
+    def shelve(self, name: str) -> Drift | None:
+        """Both shelve an instance that does not move."""
+        held = self.held[name]
+        agent = self.agents[held.host]
+        is_tracked = held.instance.uuid in agent.tracker.tracked_instances
+        agent.shelve(held.instance)
+        self.tracker.move(name, None, kind=MigrationKind.SHELVE)
+        held.host = ""
+        return self._given_back(is_tracked)
+
+    def unshelve(self, name: str, host: str, *, aborts: bool = False) -> Drift | None:
+        """Both claim for what was shelved, or neither can; and if it fails, give it up again."""
+        held, agent = self.held[name], self.agents[host]
+        before = self._devices(host)
+        ours = self._refusal(name, host, held.size)
+        said, claim = self._nova(lambda: agent.unshelve(held.instance))
+        if (drift := self._differ(said, ours)) or ours:
+            return drift
+        taken = self._taken(host, held.size, held.instance.numa_topology, before)
+        move = self.tracker.move(name, host, taken, kind=MigrationKind.UNSHELVE)
+        if aborts:
+            claim.abort()
+            held.instance.vm_state = "shelved_offloaded"
+            move.revert()
+        else:
+            move.confirm()
+            held.host = host
         return self.drift()
 
     def delete(self, name: str) -> Drift | None:
@@ -192,15 +259,25 @@ class Site:
         is_tracked = held.instance.uuid in agent.tracker.tracked_instances
         agent.delete(held.instance)
         self.tracker.release(name)
+        return self._given_back(is_tracked)
+
+    def _given_back(self, is_tracked: bool) -> Drift | None:
         if not is_tracked and self.differences():
             return Drift.FORGOTTEN
         return self.drift()
 
     def look(self) -> Drift | None:
-        """Nova counts anew what is used of both hosts."""
-        for agent in self.agents.values():
-            agent.look()
+        """Nova counts anew what is used of the hosts, but for those that are dead."""
+        for host, agent in self.agents.items():
+            if host not in self.dead:
+                agent.look()
         return self.drift()
+
+    @property
+    def dead(self) -> set[str]:
+        """The hosts from which somebody is evacuated."""
+        evacuated = (held for held in self.held.values() if held.kind is MigrationKind.EVACUATION)
+        return {held.source for held in evacuated if held.migration is not None}
 
     # --- what both say ---
 
@@ -216,6 +293,9 @@ class Site:
             size.swap_mb % 1024 for size in self.sizes
         ):
             return Drift.SWAP
+        moves = [h for h in self.held.values() if h.kind is MigrationKind.LIVE_MIGRATION]
+        if set(found) <= {(h.host, "devices") for h in moves if h.size.devices}:
+            return Drift.LIVE_DEVICES
         raise AssertionError(found)
 
     def differences(self) -> dict[tuple[str, str], tuple[Any, Any]]:
