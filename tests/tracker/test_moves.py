@@ -389,18 +389,19 @@ def test_a_uuid_is_the_id_of_a_migration(lab: ro.Ledger) -> None:
 # --- begun by several, and repeated when it is over ---
 
 
-def _between(lab: ro.Ledger, monkeypatch: pytest.MonkeyPatch, after: int, do: Any) -> None:
-    """Do something once, after so many looks at who holds what."""
-    looked, consumers = [0], ro.Ledger.consumers
+def _between(monkeypatch: pytest.MonkeyPatch, where: type, look: str, do: Any) -> None:
+    """Do something once, after the first look."""
+    looks, done = getattr(where, look), []
 
-    def look(self: ro.Ledger, **how: Any) -> Any:
-        found = list(consumers(self, **how))
-        looked[0] += 1
-        if looked[0] == after:
+    def looked(self: Any, *args: Any, **how: Any) -> Any:
+        found = looks(self, *args, **how)
+        found = list(found) if look == "consumers" else found
+        if not done:
+            done.append(True)
             do()
-        return iter(found)
+        return found
 
-    monkeypatch.setattr(ro.Ledger, "consumers", look)
+    monkeypatch.setattr(where, look, looked)
 
 
 BEGUN: list[tuple[MigrationKind, str | None, str | None]] = [
@@ -413,14 +414,14 @@ BEGUN: list[tuple[MigrationKind, str | None, str | None]] = [
 
 @pytest.mark.law(4)
 @pytest.mark.parametrize(("kind", "host", "request_"), BEGUN)
-@pytest.mark.parametrize("after", [1, 2])
+@pytest.mark.parametrize("look", ["consumers", "outcome"])
 def test_of_two_that_begin_one_move_both_get_it(
     lab: ro.Ledger,
     monkeypatch: pytest.MonkeyPatch,
     kind: MigrationKind,
     host: str | None,
     request_: str | None,
-    after: int,
+    look: str,
 ) -> None:
     if kind is not MigrationKind.UNSHELVE:
         vm(lab)
@@ -429,7 +430,8 @@ def test_of_two_that_begin_one_move_both_get_it(
     def begin() -> Any:
         return tracker(lab).move("vm", host, request_, kind=kind, migration="m")
 
-    _between(lab, monkeypatch, after, lambda: first.append(begin()))
+    where = ro.Ledger if look == "consumers" else type(lab.backend)
+    _between(monkeypatch, where, look, lambda: first.append(begin()))
     second = begin()
     assert (second.id, second.state) == (first[0].id, first[0].state)
     assert (second.from_host, second.to_host) == (first[0].from_host, first[0].to_host)
@@ -445,7 +447,7 @@ def test_of_two_that_begin_one_move_to_a_host_it_fills_both_get_it(
     def begin() -> Any:
         return tracker(lab).move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m")
 
-    _between(lab, monkeypatch, 1, begin)
+    _between(monkeypatch, ro.Ledger, "consumers", begin)
     assert begin().state is MigrationState.MOVING
 
 
@@ -506,6 +508,15 @@ def test_the_kind_of_a_move_is_kept(
         assert found.kind is tracker(lab).moving("vm").kind is kind
     assert tracker(lab).confirm_move("vm", "m").kind is kind
     assert tracker(lab).move("vm", host, request_, kind=kind, migration="m").kind is kind
+
+
+def test_a_move_that_no_tracker_began_is_ended_like_any_other(lab: ro.Ledger) -> None:
+    vm(lab)
+    said = {"leaving": migration_of("vm"), "leaving_id": migration_id("vm", "m")}
+    lab.move("vm", {"box-1": SMALL}, leaving_type="MIGRATION", **said)
+    move = tracker(lab).moving("vm")
+    assert (move.kind, move.from_host, move.to_host) == (None, "box-0", "box-1")
+    assert tracker(lab).revert_move("vm", "m").state is MigrationState.REVERTED
 
 
 # --- wrong states ---

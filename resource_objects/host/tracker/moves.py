@@ -163,14 +163,14 @@ class Migration(Revertible):
 
     ``source`` is the claim that it leaves and ``destination`` the one that it takes, each None
     where there is none (shelved, unshelved) or nobody knows any more (of a move that ended);
-    ``from_host`` and ``to_host`` are the hosts.
+    ``from_host`` and ``to_host`` are the hosts. ``kind`` is None of one that no tracker began.
 
     In a ``with`` statement it is reverted if the block raises.
     """
 
     consumer: str
     id: str
-    kind: MigrationKind
+    kind: MigrationKind | None
     state: MigrationState
     source: Claim | None = None
     destination: Claim | None = None
@@ -275,20 +275,20 @@ class Moves:
         _check(kind, host, request)
         asked = None if request is None else self._asked(request)
 
-        def begun() -> Migration | None:
+        def begun() -> tuple[Migration | None, Claim | None]:
             return self._begun(consumer, host, asked, migration, kind)
 
         def attempt() -> Migration:
-            found = begun()
-            if found is not None:
-                return found
+            move, source = begun()
+            if move is not None:
+                return move
             try:
-                return self._begin(consumer, host, asked, migration, kind, said)
+                return self._begin(consumer, source, host, asked, migration, kind, said)
             except _FASTER:
-                found = begun()  # by another process, in between
-                if found is None:
+                move, _ = begun()  # by another process, in between
+                if move is None:
                     raise
-                return found
+                return move
 
         with self.writing(consumer, *([] if host is None else [host])):
             return again(self._ledger, attempt, exceptions.StaleConsumer)
@@ -296,6 +296,7 @@ class Moves:
     def _begin(
         self,
         consumer: str,
+        source: Claim | None,
         host: str | None,
         asked: Asked | None,
         migration: str,
@@ -311,7 +312,6 @@ class Moves:
             assert host is not None and asked is not None, "checked"
             return self._place(consumer, host, asked, take, overrides=overrides, **how)
 
-        source = self._claims(consumer).get(consumer)
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.ConsumerExists(consumer, str(source))
@@ -378,21 +378,21 @@ class Moves:
         asked: Asked | None,
         migration: str,
         kind: MigrationKind,
-    ) -> Migration | None:
-        """Return the move that a migration began already, if it did.
+    ) -> tuple[Migration | None, Claim | None]:
+        """Return the move that a migration began already, if it did, and what the consumer has.
 
         What was asked is compared as long as the consumer is as the first step left it.
 
         :raises MoveInProgress: if the consumer moves by another one
         :raises InvalidMove: if it is of another kind, goes elsewhere, or for something else
         """
-        move = self._found(consumer, migration)
+        move, kept = self._found(consumer, migration)
         if move is None:
-            leaving = self._claims(consumer).get(migration_of(consumer))
-            if leaving is None or leaving.id == migration:  # or it began just now: that is found
-                return None
-            raise exceptions.MoveInProgress(consumer, f"by the migration {leaving.id}")
-        if kind is not move.kind:
+            leaving = kept.get(migration_of(consumer))
+            if leaving is not None:
+                raise exceptions.MoveInProgress(consumer, f"by the migration {leaving.id}")
+            return None, kept.get(consumer)
+        if move.kind not in (None, kind):
             raise exceptions.InvalidMove("move", kind, f"{move.kind}, as which it began")
         if move.to_host is not None and host != move.to_host:
             raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it went already")
@@ -402,7 +402,7 @@ class Moves:
         if asked is not None and claim is not None and not asked.is_of(claim):
             expected = f"what it moves for already: {claim.request or claim.amounts}"
             raise exceptions.InvalidMove("move", str(asked), expected)
-        return move
+        return move, kept.get(consumer)
 
     # --- ending ---
 
@@ -467,65 +467,78 @@ class Moves:
         """
 
         def attempt() -> Migration:
-            move = self._found(consumer, migration)
-            other = None
-            if move is None or (move.state is MigrationState.MOVING and move.source is None):
-                other = self._claims(consumer).get(migration_of(consumer))
+            move, kept = self._found(consumer, migration)
+            other = kept.get(migration_of(consumer))
             if move is None:
                 told = "by any" if other is None else f"but by {other.id}"
                 raise exceptions.MoveNotFound(consumer, f"migration {migration}, {told}")
-            if other is not None:
-                raise exceptions.MoveInProgress(consumer, f"by the migration {other.id}")
             if move.state is not MigrationState.MOVING:
                 return move
+            if other is not None and other.id != migration:
+                raise exceptions.MoveInProgress(consumer, f"by the migration {other.id}")
             end(move)
             return dataclasses.replace(move, state=state)
 
         return again(self._ledger, attempt, exceptions.StaleConsumer, exceptions.OperationConflict)
 
-    def _found(self, consumer: str, migration: str) -> Migration | None:
-        """Return a move as it stands, None if nobody knows of it.
+    def _found(self, consumer: str, migration: str) -> tuple[Migration | None, Mapping[str, Claim]]:
+        """Return a move as it stands, None if nobody knows of it; and what is held, by name.
 
-        What was begun is read before what is held, and how it ended after that: of a step that
-        another process takes meanwhile, one of them tells.
+        Who holds something is read before and after what was begun, and how it ended after that: of
+        a step that another process takes meanwhile, one of them tells.
         """
-        begun = self._outcome(migration, _Step.BEGIN)
         kept = self._claims(consumer)
         leaving, claim = kept.get(migration_of(consumer)), kept.get(consumer)
+        is_moving = leaving is not None and leaving.id == migration
+        begun = None
+        if not is_moving or claim is None:
+            begun = self._outcome(migration, _Step.BEGIN)
+        if begun is not None and not is_moving:
+            kept = self._claims(consumer)
+            leaving, claim = kept.get(migration_of(consumer)), kept.get(consumer)
         told = {} if begun is None else {o.consumer: written_claim_of(o) for o in begun.claims}
         first, left = told.get(consumer), told.get(migration_of(consumer))
         if leaving is not None and leaving.id == migration:
-            kind = MIGRATION_TYPES[leaving.consumer_type or ""]
-            moving = MigrationState.MOVING
-            return self._moved(consumer, migration, kind, moving, leaving, claim, (left, first))
+            kind, state = _kind_of(leaving), MigrationState.MOVING
+            made = left, first
+            return self._moved(consumer, migration, kind, state, leaving, claim, made), kept
         if begun is None or first is None:
-            return None
-        kind = _kind_of(begun, left)
-        source: Claim | None = left
-        destination: Claim | None = first
-        if kind is MigrationKind.SHELVE:
-            source, destination = first, None
-        elif kind is MigrationKind.REBUILD:
+            return None, kept
+        kind = _AT_ONCE.get(begun.kind, None if left is None else _kind_of(left))
+        return self._ended(migration, kind, first, left, claim), kept
+
+    def _ended(
+        self,
+        migration: str,
+        kind: MigrationKind | None,
+        first: Claim,
+        left: Claim | None,
+        claim: Claim | None,
+    ) -> Migration:
+        """Return a move of which the migration holds nothing, or never did.
+
+        :param first, left: what the consumer and its migration held after the first step
+        :param claim: what the consumer holds now
+        """
+        source, destination = (first, None) if kind is MigrationKind.SHELVE else (left, first)
+        if kind is MigrationKind.REBUILD:
             source = first
         state = MigrationState.CONFIRMED
         if self._outcome(migration, _Step.REVERT) is not None:
             state = MigrationState.REVERTED
         elif kind is MigrationKind.UNSHELVE and self._outcome(migration, _Step.CONFIRM) is None:
             state = MigrationState.MOVING
-        hosts = self._hosts(one for one in (source, destination, claim) if one is not None)
         place = source if state is MigrationState.REVERTED else destination
-        if (
-            claim is None  # gone, or of another life, or moved on since
-            or claim.id != first.id
-            or (place is not None and hosts(place) != hosts(claim))
-        ):
-            if state is MigrationState.MOVING:
-                is_gone = claim is None or claim.id != first.id
-                state = MigrationState.REVERTED if is_gone else MigrationState.CONFIRMED
+        hosts = self._hosts(filter(None, (source, destination, claim)))
+        if claim is None or claim.id != first.id:  # gone, or of another life
             claim = None
+            state = MigrationState.REVERTED if state is MigrationState.MOVING else state
+        elif place is not None and hosts(place) != hosts(claim):  # moved on since
+            claim = None
+            state = MigrationState.CONFIRMED if state is MigrationState.MOVING else state
         here, there = (claim, None) if state is MigrationState.REVERTED else (None, claim)
         made = source, destination
-        return self._moved(consumer, migration, kind, state, here, there, made, hosts)
+        return self._moved(first.consumer, migration, kind, state, here, there, made, hosts)
 
     def _outcome(self, migration: str, step: _Step) -> Outcome | None:
         return self._ledger.backend.outcome(Operation(_operation(migration, step)))
@@ -669,7 +682,7 @@ class Moves:
         return self._moved(
             leaving.consumer.removesuffix(_LEAVING),
             leaving.id,
-            MIGRATION_TYPES[leaving.consumer_type or ""],
+            _kind_of(leaving),
             MigrationState.MOVING,
             leaving,
             claim,
@@ -702,7 +715,7 @@ class Moves:
         self,
         consumer: str,
         migration: str,
-        kind: MigrationKind,
+        kind: MigrationKind | None,
         state: MigrationState,
         source: Claim | None,
         destination: Claim | None,
@@ -745,11 +758,9 @@ def again(ledger: Ledger, attempt: Callable[[], _T], *faster: type[Exception]) -
             tries -= 1
 
 
-def _kind_of(begun: Outcome, left: Claim | None) -> MigrationKind:
-    """Return of which kind a move is, of what began it."""
-    if left is not None:
-        return MIGRATION_TYPES[left.consumer_type or ""]
-    return _AT_ONCE[begun.kind]
+def _kind_of(leaving: Claim) -> MigrationKind | None:
+    """Return of which kind a move is, None of one that no tracker began."""
+    return MIGRATION_TYPES.get(leaving.consumer_type or "")
 
 
 def _is_for_the_same(one: Claim, other: Claim) -> bool:
