@@ -517,7 +517,11 @@ def _is_equal(self: Any, other: Any) -> Any:
 
 
 def _hash(self: Any) -> int:
-    return hash((type(self).__name__, self._key()))
+    found: int | None = self._hashed
+    if found is None:  # once: a request is what caches go by
+        found = hash((type(self).__name__, self._key()))
+        object.__setattr__(self, "_hashed", found)
+    return found
 
 
 def _itself(self: _O, *memo: Any) -> _O:
@@ -536,6 +540,7 @@ def _rebuild(cls: type[_O], values: dict[str, Any]) -> _O:
 
 _OF_FROZEN: Mapping[str, Any] = {
     "_context": None,
+    "_hashed": None,
     "_changed_fields": frozenset(),
     "_mark": _nothing,
     "_prepare": _nothing,

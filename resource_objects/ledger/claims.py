@@ -255,8 +255,7 @@ class Claims:
                 overrides=overrides,
             )
 
-        taken = self._take_or_release(begin, release_expired, name)
-        return _in_order(taken, [name], written_claim_of)[0]
+        return written_claim_of(self._take_or_release(begin, release_expired, name)[0])
 
     def claim_all(
         self,
@@ -1102,14 +1101,12 @@ def _claim_id(claim: str | None) -> str | None:
 
 def described(project: str | None, user: str | None, consumer_type: str | None) -> _Described:
     """Return what an order says of a consumer, checked."""
-
-    def label(what: str, given: str | None) -> str | None:
-        return None if given is None else names.label(given, what)
-
     return {
-        "project": label("project", project),
-        "user": label("user", user),
-        "consumer_type": label("consumer type", consumer_type),
+        "project": None if project is None else names.label(project, "project"),
+        "user": None if user is None else names.label(user, "user"),
+        "consumer_type": (
+            None if consumer_type is None else names.label(consumer_type, "consumer type")
+        ),
     }
 
 

@@ -79,14 +79,18 @@ class Demand:
     @property
     def names_units(self) -> bool:
         """Whether it takes something by unit."""
-        for use in self.uses:  # noqa: SIM110  # a generator costs more, on the way of every claim
-            if use.units:
-                return True
-        return False
+        return _name_units(self.uses)
 
     def requires(self, subject: str) -> bool:
         """Return whether a provider, by name or uuid, keeps a part it was placed on."""
         return any(subject in (uuid, self.names.get(uuid)) for uuid, _ in self.required)
+
+
+def _name_units(uses: Iterable[Use]) -> bool:
+    for use in uses:  # noqa: SIM110  # a generator costs more, on the way of every claim
+        if use.units:
+            return True
+    return False
 
 
 def demands_of(found: Any, resolve: Resolve, what: str) -> Iterator[Demand]:
@@ -141,7 +145,7 @@ def _required(
     one: Candidate, uses: Collection[Use], known: Mapping[str, str]
 ) -> tuple[tuple[str, int], ...]:
     """Return the definitions of the parts a candidate was placed on: others are other parts."""
-    if not one.located and not any(use.units for use in uses):
+    if not one.located and not _name_units(uses):
         return ()
     given = {use.resource_class for use in uses}
     located: set[str] = set()
@@ -204,29 +208,36 @@ def _parts(
     aggregate: bool = False,
 ) -> tuple[tuple[Use, ...], Request | None, tuple[LocatedDemand, ...]]:
     """Return the uses, the request and what is located of amounts; see :func:`demand_of`."""
-    said = [one for one in every if not one.amount.is_zero]
-    if not said:
-        raise exceptions.InvalidAmount(what, given, "something to take or give back")
-    for one in said:
-        if one.amount.is_negative and not give_back:
+    said: list[_Given] = []
+    located: list[_Given] = []
+    for one in every:
+        if one.amount.is_zero:
+            continue
+        if not give_back and one.amount.is_negative:
             raise exceptions.NegativeAmount(
                 one.resource_class, one.amount, "0 or more; give back by release"
             )
-    located = [one for one in said if one.is_located]
+        said.append(one)
+        if one.is_located:
+            located.append(one)
+    if not said:
+        raise exceptions.InvalidAmount(what, given, "something to take or give back")
     counted = _not_located(said) if located else said
     if located and not aggregate:
         _check_once(located, what)
     uuids = resolve(list(dict.fromkeys([one.provider for one in said])))
-    uses = tuple([use for one in counted for use in one.uses(uuids[one.provider])])
+    uses: list[Use] = []
+    for one in counted:
+        uses += one.uses(uuids[one.provider])
     if not located:
-        return uses, None, ()
+        return tuple(uses), None, ()
     demands = tuple(
         LocatedDemand(uuids[one.provider], one.resource_class, one.amount) for one in located
     )
     keys = [(one.host, one.resource_class) for one in demands]
     if len(set(keys)) != len(keys):  # by name and by uuid
         raise exceptions.DuplicateKey(what, keys, "each provider once")
-    return uses, _requested(located, counted), demands
+    return tuple(uses), _requested(located, counted), demands
 
 
 class _Given(NamedTuple):
@@ -252,14 +263,15 @@ class _Given(NamedTuple):
 
 def _of_list(given: Any, what: str) -> list[_Given]:
     """Return what allocations say."""
-    if not isinstance(given, list | tuple) or not all(isinstance(one, Allocation) for one in given):
-        raise exceptions.InvalidAmount(
-            what, given, "candidates, allocations, or a mapping of provider names to amounts"
-        )
-    return [
-        _Given(one.provider_uuid or one.provider, one.resource_class, one.amount, one.units)
-        for one in given
-    ]
+    found: list[_Given] = []
+    for one in given if isinstance(given, list | tuple) else (None,):
+        if not isinstance(one, Allocation):
+            raise exceptions.InvalidAmount(
+                what, given, "candidates, allocations, or a mapping of provider names to amounts"
+            )
+        provider = one.provider_uuid or one.provider
+        found.append(_Given(provider, one.resource_class, one.amount, one.units))
+    return found
 
 
 def _of_mapping(given: Mapping[Any, Any], what: str) -> Iterator[_Given]:

@@ -42,11 +42,14 @@ FRESH = datetime.timedelta(hours=1)
 _AHEAD = datetime.timedelta(days=1)
 
 
-def _new_id() -> str:
-    """Return a uuid that says when it was made (version 7: milliseconds, then chance)."""
+def new_id(milliseconds: int | None = None) -> str:
+    """Return a uuid that says when it was made (version 7: milliseconds, then chance).
+
+    :param milliseconds: since 1970; None: now
+    """
     chance = secrets.randbits(74)
     number = (
-        clock.milliseconds() << 80
+        (clock.milliseconds() if milliseconds is None else milliseconds) << 80
         | 7 << 76
         | (chance >> 62) << 64
         | 2 << 62
@@ -58,15 +61,17 @@ def _new_id() -> str:
 
 def _made_at(id: str) -> datetime.datetime | None:
     """Return when the id of an operation was made, None if it does not say."""
-    if id[14] != "7":
-        return None
+    return _at(int(id[:8] + id[9:13], 16)) if id[14] == "7" else None
+
+
+def _at(milliseconds: int) -> datetime.datetime | None:
     try:
-        return datetime.datetime.fromtimestamp(int(id[:8] + id[9:13], 16) / 1000, datetime.UTC)
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
     except ValueError:  # after the year 9999: no clock said that
         return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
 class Operation:
     """One write, by an id that makes retries harmless. ``id`` is a uuid in text form.
 
@@ -74,17 +79,25 @@ class Operation:
     the ledger has forgotten what was done then. ``actor`` says who does it, for the change feed.
     """
 
-    id: str = dataclasses.field(default_factory=_new_id)
-    actor: str | None = None
+    id: str
+    actor: str | None
     #: When its id was made, by the clock of who made it; None if the id does not say.
     made_at: datetime.datetime | None = dataclasses.field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if names.uuid_text(self.id) != self.id:
-            raise exceptions.InvalidName("operation", self.id, "a uuid in lower case with hyphens")
-        if self.actor is not None:
-            names.label(self.actor, "actor")
-        object.__setattr__(self, "made_at", _made_at(self.id))
+    def __init__(self, id: str | None = None, actor: str | None = None) -> None:
+        """Make it of an id; None: of one that is made up now."""
+        if id is None:
+            now = clock.milliseconds()
+            id, made = new_id(now), _at(now)
+        elif names.uuid_text(id) != id:
+            raise exceptions.InvalidName("operation", id, "a uuid in lower case with hyphens")
+        else:
+            made = _made_at(id)
+        if actor is not None:
+            names.label(actor, "actor")
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "actor", actor)
+        object.__setattr__(self, "made_at", made)
 
     def kept_from(self, now: datetime.datetime) -> datetime.datetime:
         """Return when the time begins for which it is kept: when it was done, or made, if later.

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import uuid as uuids
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -35,7 +34,7 @@ from resource_objects import exceptions
 from resource_objects._fast import set_directly
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers import decision
-from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.disabled import Disabled, DisabledUnit
 from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
@@ -48,6 +47,7 @@ from resource_objects.providers.orders import (
     Mode,
     Totals,
     Use,
+    new_id,
 )
 from resource_objects.resources.records import InventoryRecord
 
@@ -539,15 +539,25 @@ def _settled(
         assert kept is not None
         return Settled(kept, kept.written(generation, RELEASED), draft.changes)
     held = _held(() if kept is None else kept.held, draft.changes, names)
-    said = {"generation": generation, **_described(order, now)}
-    if not held:
-        said["state"] = RELEASED
-    if kept is None:
-        uuid = order.uuid or str(uuids.uuid4())
-        record = ConsumerRecord(uuid, order.consumer, now, held, **said)
-    else:
-        record = dataclasses.replace(kept, held=held, **said)
-    return Settled(kept, record, draft.changes)
+    if kept is not None:
+        said = {"generation": generation, **_described(order, now)}
+        if not held:
+            said["state"] = RELEASED
+        return Settled(kept, dataclasses.replace(kept, held=held, **said), draft.changes)
+    made = ConsumerRecord(
+        order.uuid or new_id(),
+        order.consumer,
+        now,
+        held,
+        HELD if held else RELEASED,
+        order.request,
+        generation,
+        order.project,
+        order.user,
+        order.consumer_type,
+        _expiry(order, now),
+    )
+    return Settled(kept, made, draft.changes)
 
 
 def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
@@ -558,7 +568,7 @@ def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime |
 
 
 def _described(order: ConsumerOrder, now: datetime.datetime) -> dict[str, Any]:
-    """Return what an order says of the consumer; None leaves it.
+    """Return what an order says of a consumer that is there; None leaves it.
 
     An order that sets says the request too, also that there is none: it was for what is given back.
     """
@@ -585,4 +595,4 @@ def _held(
         if change.given or change.taken:  # sorted, as rows have no order
             units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
         held[change.key] = Use(uuid, kind, change.after, units, names[uuid])
-    return tuple(one for one in held.values() if one.amount)
+    return tuple([one for one in held.values() if one.amount])

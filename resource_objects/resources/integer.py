@@ -71,6 +71,9 @@ class IntegerAmount(abstract.Amount):
         """Whether this is below 0: given back."""
         return self._obj_value < 0
 
+    #: a count is nowhere
+    locates = False
+
     def __int__(self) -> int:
         return self._obj_value
 

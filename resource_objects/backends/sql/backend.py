@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -33,7 +34,7 @@ from resource_objects.backends.sql import (
 from resource_objects.backends.sql.claims import decide
 from resource_objects.backends.sql.consumers import ConsumerRow, held_by
 from resource_objects.backends.sql.engine import Database
-from resource_objects.backends.sql.errors import LOG, Retries, Transient, on_duplicate
+from resource_objects.backends.sql.errors import LOG, Retries, Transient, duplicated
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.places import Places
@@ -345,7 +346,7 @@ class SQLBackend(Backend):
             done.require(write.operation.id, write.kind, write.subject)
             return done.claims
         # the write is done, whatever becomes of this: what stays, another one forgets
-        drawn = draw_number()
+        drawn = secrets.randbits(16)
         with contextlib.suppress(exceptions.LedgerError):
             if drawn % feed.EVERY == 0:
                 self._writing(feed.forget_some)
@@ -363,6 +364,13 @@ class SQLBackend(Backend):
         except feed.UseSwitched:
             self._records_use = None  # the next try looks
             raise
+        except exceptions.ResourceObjectsError:
+            raise
+        except Exception as error:
+            instead = _duplicate(write, duplicated(error))
+            if instead is None:
+                raise
+            raise instead from error
 
     def retain(self, age: datetime.timedelta) -> None:
         """Keep operations and changes for so long from now on (see the contract)."""
@@ -470,7 +478,7 @@ def commit_write(
     told = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
-        with _together(connection, write):
+        with together(connection):
             records = _carry_out(connection, write, number, told, records_use)
             feed.tell(connection, number, told, records_use)
         return records
@@ -495,8 +503,7 @@ def commit_write(
     if write.orders:
         records = _carry_out(connection, write, number, told, records_use)
     else:
-        with on_duplicate(_duplicates(write)):
-            operations.record_operation(connection, write, number, now)
+        operations.record_operation(connection, write, number, now)
     if definition is not None:
         definition.remove()
         for uuid, roots in definition.touched().items():
@@ -549,17 +556,16 @@ def _carry_out(
         kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
     settlement = _settlement(connection, write, kept, at)
     assert at.now is not None, "it is read with the places"
-    with on_duplicate(_duplicates(write)):
-        operations.record_operation(connection, write, number, at.now)
-        nets = _nets(settlement, at)
-        if nets and any(order.adopts for order in write.orders):
-            places.change_used(connection, nets, adopts=True)
-        elif nets:
-            bounds = _bounds(write, nets, at) if write.limits else None
-            places.change_used(connection, nets, bounds=bounds)
-        numbers = claims.put(connection, settlement.consumers, kept, at, number)
-        if records_use:
-            use_over_time.record(connection, settlement.consumers, kept, numbers, at, number)
+    operations.record_operation(connection, write, number, at.now)
+    nets = _nets(settlement, at)
+    if nets and any(order.adopts for order in write.orders):
+        places.change_used(connection, nets, adopts=True)
+    elif nets:
+        bounds = _bounds(write, nets, at) if write.limits else None
+        places.change_used(connection, nets, bounds=bounds)
+    numbers = claims.put(connection, settlement.consumers, kept, at, number)
+    if records_use:
+        use_over_time.record(connection, settlement.consumers, kept, numbers, at, number)
     for uuid in settlement.overridden:
         told.override(uuid, at.roots[uuid])
     for order, settled in zip(write.orders, settlement.consumers, strict=True):
@@ -578,27 +584,22 @@ def _tell(
         told.claim(roots, order.mode, number)
 
 
-def _together(connection: Connection, write: Write) -> contextlib.AbstractContextManager[None]:
-    """Send the changes of a write together, where the database takes them so."""
-    return together(connection, _duplicates(write))
-
-
-def _duplicates(write: Write) -> dict[str, exceptions.LedgerError]:
-    """Return what is raised where a row of this write is there already.
+def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | None:
+    """Return what it means that a row of a write is there already, None if nothing is known of it.
 
     A consumer made by somebody else meanwhile is found at the next try, unless it is a claim.
+
+    :param refused: ``table.column`` of the constraint that refused it, if it was one
     """
-    found: dict[str, exceptions.LedgerError] = {
-        "operations.uuid": operations.DoneBefore(write.operation.id)
-    }
-    if write.orders:
+    if refused == "operations.uuid":
+        return operations.DoneBefore(write.operation.id)
+    if refused == "consumers.uuid" and write.orders:
         first = write.orders[0]
-        told = first.uuid if len(write.orders) == 1 and first.uuid else write.operation.id
-        taken = exceptions.OperationConflict(told, "a claim of this id exists")
-        found["consumers.uuid"] = taken
-        if _is_one_claim(write):
-            found["consumers.name"] = exceptions.ConsumerExists(first.consumer)
-    return found
+        claim = first.uuid if len(write.orders) == 1 and first.uuid else write.operation.id
+        return exceptions.OperationConflict(claim, "a claim of this id exists")
+    if refused == "consumers.name" and _is_one_claim(write):
+        return exceptions.ConsumerExists(write.orders[0].consumer)
+    return None
 
 
 def _is_one_claim(write: Write) -> bool:
@@ -608,12 +609,10 @@ def _is_one_claim(write: Write) -> bool:
 
 def _is_alone(write: Write) -> bool:
     """Return whether it is the claim or the release of one consumer, and nothing else."""
-    order = write.orders[0] if len(write.orders) == 1 else None
-    others = (
-        *(write.definitions, write.unchanged, write.reported, write.adopted, write.names),
-        write.disabling,
-    )
-    return order is not None and (order.is_claim or order.is_release) and not any(others)
+    if len(write.orders) != 1 or not (write.orders[0].is_claim or write.orders[0].is_release):
+        return False
+    others = write.definitions, write.unchanged, write.reported, write.adopted, write.names
+    return not any(others) and not write.disabling
 
 
 # --- what it comes to ---
@@ -658,12 +657,14 @@ def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
 
     It may be 0, where consumers change places: that is a write too, and counted.
     """
-    return {
-        at.by_key[key].inventory_id: settlement.nets.get(key, 0)
-        for settled in settlement.consumers
-        for change in settled.changes
-        for key in (change.key, *(of for of, _ in at.by_key[change.key].shares))
-    }
+    found: dict[int, int] = {}
+    for settled in settlement.consumers:
+        for change in settled.changes:
+            place = at.by_key[change.key]
+            found[place.inventory_id] = settlement.nets.get(change.key, 0)
+            for key, _ in place.shares:
+                found[at.by_key[key].inventory_id] = settlement.nets.get(key, 0)
+    return found
 
 
 def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]:

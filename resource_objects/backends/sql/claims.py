@@ -119,25 +119,21 @@ def make_consumers(
     connection: Connection, records: Sequence[ConsumerRecord], generation: int
 ) -> dict[str, int]:
     """Insert consumers; return their numbers by name. Cost: one statement."""
-    numbers = {one.consumer: draw_number() for one in records}
-    values = [
-        (
-            *(numbers[one.consumer], one.uuid, one.consumer, 0, one.state, generation),
-            *(_text(one.request), one.project, one.user, one.consumer_type),
-            *(moment(connection, one.created_at), _expiry(connection, one)),
-        )
-        for one in records
-    ]
+    numbers: dict[str, int] = {}
+    values: list[tuple[Any, ...]] = []
+    for one in records:
+        number = numbers[one.consumer] = draw_number()
+        created, request = moment(connection, one.created_at), _text(one.request)
+        until = None if one.expires_at is None else moment(connection, one.expires_at)
+        said = request, one.project, one.user, one.consumer_type
+        row = number, one.uuid, one.consumer, 0, one.state, generation, *said, created, until
+        values.append(row)
     _MAKE_CONSUMERS.many(connection, values)
     return numbers
 
 
 def _text(request: StoredRequest | None) -> str | None:
     return None if request is None else request.text
-
-
-def _expiry(connection: Connection, record: ConsumerRecord) -> Any:
-    return None if record.expires_at is None else moment(connection, record.expires_at)
 
 
 def change_consumers(
@@ -157,7 +153,7 @@ def change_consumers(
         if (*whose.values(),) != (_text(was.request), was.project, was.user, was.consumer_type):
             described.append({"id": kept.number, **whose})
         if (now.state, now.expires_at) != (was.state, was.expires_at):
-            until = _expiry(connection, now)
+            until = None if now.expires_at is None else moment(connection, now.expires_at)
             claims.append({"id": kept.number, "state": now.state, "expires_at": until})
     if described:
         statements.update(connection, tables.consumers, ["id"], described)
@@ -200,8 +196,9 @@ def put(
         pass_on(connection, [consumer for consumer, _ in stays], number, _PASS_ON)
     if gone:
         forget_consumers(connection, gone, number)
-    work.free(connection)
-    change_consumers(connection, stays)
+    if stays:
+        work.free(connection)
+        change_consumers(connection, stays)
     numbers = {name: one.number for name, one in kept.items()}
     if new:
         numbers |= make_consumers(connection, [one.claim for one in new], number)
@@ -245,18 +242,17 @@ class Work:
         for change in settled.changes:
             place = self._at.by_key[change.key]
             row = (consumer, place.provider_id, place.class_id)
-            keys = dict(zip(_KEYS, row, strict=True))
             if kept is None or change.key not in kept.holdings:
                 last += 1
                 self._made.append((*row, change.after, last))
             elif not change.after:
-                self._dropped.append(keys)
+                self._dropped.append(dict(zip(_KEYS, row, strict=True)))
             elif change.after != change.before:
-                self._changed.append({**keys, "used": change.after})
-            if change.after:  # those of one that is dropped go with it
-                given = ({"provider_id": row[1], "unit": unit} for unit in change.given)
-                self._emptied += given
-            self._taken += ((row[1], unit, row[0], row[2]) for unit in change.taken)
+                self._changed.append(dict(zip(_KEYS, row, strict=True), used=change.after))
+            if change.given and change.after:  # those of one that is dropped go with it
+                self._emptied += [{"provider_id": row[1], "unit": unit} for unit in change.given]
+            if change.taken:
+                self._taken += [(row[1], unit, row[0], row[2]) for unit in change.taken]
 
     def free(self, connection: Connection) -> None:
         """Write what is given back."""

@@ -12,7 +12,6 @@ and :class:`Transient` for what this library itself sees changed between a look 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import logging
@@ -21,7 +20,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 import sqlalchemy.exc
@@ -220,23 +219,6 @@ def _is_disconnect(error: Exception) -> bool:
     return isinstance(error, oslo.DBConnectionError) or bool(
         getattr(error, "connection_invalidated", False)
     )
-
-
-@contextlib.contextmanager
-def on_duplicate(instead: Mapping[str, exceptions.LedgerError]) -> Iterator[None]:
-    """Raise one of ``instead`` where a unique constraint refuses what the block writes.
-
-    :param instead: by ``table.column``, as :func:`duplicated` says it
-    """
-    try:
-        yield
-    except exceptions.ResourceObjectsError:
-        raise
-    except Exception as error:
-        found = instead.get(duplicated(error) or "")
-        if found is None:
-            raise
-        raise found from error
 
 
 def duplicated(error: BaseException) -> str | None:

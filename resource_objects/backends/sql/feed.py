@@ -112,15 +112,16 @@ class FeedRows:
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, tuple[Any, ...]]] = []
-        self._parts: dict[tuple[int, str, Any], None] = {}
+        self._parts: set[tuple[int, str, Any]] = set()
 
     def __bool__(self) -> bool:
         return bool(self._rows)
 
     def use(self, root: int, what: Mode, consumer: int, change: Change) -> None:
         """Tell the tree of a root what a consumer uses there now."""
-        units = (_ENCODER.encode(some) if some else None for some in (change.taken, change.given))
-        row = (what.value, consumer, *change.key, change.before, change.after, *units)
+        taken = _ENCODER.encode(change.taken) if change.taken else None
+        given = _ENCODER.encode(change.given) if change.given else None
+        row = (what.value, consumer, *change.key, change.before, change.after, taken, given)
         self._rows.append((shard_of(root), row))
 
     def claim(self, roots: Iterable[int], what: Mode, consumer: int) -> None:
@@ -134,7 +135,7 @@ class FeedRows:
         for shard in shards if len(shards) == 1 else sorted(shards):
             part = shard, what, uuid
             if part not in self._parts:
-                self._parts[part] = None
+                self._parts.add(part)
                 self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:

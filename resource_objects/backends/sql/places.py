@@ -302,14 +302,18 @@ def _take(connection: Connection, at: Places, keys: Collection[Key]) -> None:
 
 def _look(connection: Connection, at: Places, keys: Collection[Key]) -> list[Found]:
     """Add to ``at`` what is missing in it, with what is shared; return all that shares."""
-    missing = [key for key in keys if key not in at.by_key]
-    classes = list(dict.fromkeys(name for _, name in missing))
-    unread = set(missing)
-    for part in chunks(list(dict.fromkeys(uuid for uuid, _ in missing))):
-        for now, *row in _FIND.rows(connection, uuids=part, classes=classes):
+    missing: set[Key] = set()
+    uuids: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for key in keys:
+        if key not in at.by_key:
+            missing.add(key)
+            uuids[key[0]] = names[key[1]] = None
+    for part in chunks(list(uuids)):
+        for now, *row in _FIND.rows(connection, uuids=part, classes=list(names)):
             at.now = None if now is None else from_moment(now)
             found = at.add(row)
-            if found is not None and found.key in unread:
+            if found is not None and found.key in missing:
                 at.by_key[found.key] = found
     sharers = [place for place in at.by_key.values() if place.declared]
     if sharers:

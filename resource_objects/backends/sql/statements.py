@@ -28,7 +28,6 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
 from resource_objects import clock, exceptions, names
-from resource_objects.backends.sql.errors import duplicated
 
 Values = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -52,7 +51,7 @@ class Statement:
         self._core = core
         self._columns = columns
         self._name = name
-        self._compiled: dict[str, tuple[str, Callable[[Values], Any]]] = {}
+        self._compiled: dict[str, tuple[str, Callable[[Values], Sequence[Any]]]] = {}
 
     def rows(self, connection: Connection, values: Values) -> Rows:
         """Return the rows of a query."""
@@ -69,11 +68,15 @@ class Statement:
     def run(self, connection: Connection, values: Values) -> int:
         """Run it once; return the number of rows it matched, -1 if that is not known yet."""
         sent = sent_together(connection)
-        if sent is None:
-            return self._run(connection, values)
         text, given = self._for(connection)
-        sent.add(text, given(values), self._name)
-        return -1
+        if sent is not None:
+            sent.add(text, given(values), self._name)
+            return -1
+        cursor: Any = connection.connection.cursor()
+        cursor.execute(text, given(values))
+        matched: int = cursor.rowcount
+        cursor.close()
+        return matched
 
     def must_match(
         self,
@@ -87,29 +90,21 @@ class Statement:
         Of changes that are sent together that is known when they are.
         """
         matched = self.run(connection, values)
+        if matched == rows:
+            return
         sent = sent_together(connection)
-        if sent is not None:
-            sent.expect(rows, instead)
-        elif matched != rows:
+        if sent is None:
             raise instead(matched)
+        sent.expect(rows, instead)
 
-    def _run(self, connection: Connection, values: Values) -> int:
-        """Return how many rows it matched."""
-        text, given = self._for(connection)
-        cursor: Any = connection.connection.cursor()
-        cursor.execute(text, given(values))
-        matched: int = cursor.rowcount
-        cursor.close()
-        return matched
-
-    def _for(self, connection: Connection) -> tuple[str, Callable[[Values], Any]]:
+    def _for(self, connection: Connection) -> tuple[str, Callable[[Values], Sequence[Any]]]:
         dialect = connection.dialect
         found = self._compiled.get(dialect.name)
         if found is None:
             found = self._compiled[dialect.name] = self._compile(dialect)
         return found
 
-    def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Values], Any]]:
+    def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Values], Sequence[Any]]]:
         """Return the text, and what makes the driver's parameters of the values."""
         core: Any = self._core() if callable(self._core) else self._core
         if dialect.name == "postgresql":  # by position, as names would be those of other parts too
@@ -127,11 +122,12 @@ class Statement:
             names = [name for name in _BY_NAME.findall(text) if name]
             text = _BY_NAME.sub(lambda mark: "%s" if mark[1] else mark[0], text)
         order = [_place_in_list(name) for name in names]
-        if not fixed:
-            return text, lambda values: [values[name] for name in order]
-        return text, lambda values: [
-            values[name] if name in values else fixed[name] for name in order
-        ]
+        read: Callable[[Values], Sequence[Any]]
+        if len(order) > 1:
+            read = operator.itemgetter(*order)
+        else:  # which gives one value by itself, not in a row
+            read = lambda values: tuple([values[name] for name in order])  # noqa: E731
+        return text, (lambda values: read({**fixed, **values})) if fixed else read
 
 
 def _may_come_later(parameter: Any) -> None:
@@ -157,9 +153,10 @@ class Insert:
         sent = sent_together(connection)
         width = len(self._columns)
         is_sqlite = connection.dialect.name == "sqlite"  # which takes any text
-        for part in chunks(rows, _most_rows(width)) if is_sqlite else _statements_of(rows, width):
+        most = _MOST_VALUES_OF_INSERT // width
+        for part in chunks(rows, most) if is_sqlite else _statements_of(rows, most):
             text = self._text(connection.dialect, len(part))
-            values = [value for row in part for value in row]
+            values = [*itertools.chain.from_iterable(part)]
             if sent is not None:
                 sent.add(text, values)
             else:
@@ -189,17 +186,11 @@ _MOST_VALUES_OF_INSERT = 10_000
 _MOST_TEXT = 2_000_000
 
 
-def _most_rows(width: int) -> int:
-    """Return how many rows of so many columns one INSERT takes."""
-    return _MOST_VALUES_OF_INSERT // width
-
-
-def _statements_of(rows: Sequence[Sequence[Any]], width: int) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield the rows of each INSERT: nearly always all of them."""
+def _statements_of(rows: Sequence[Sequence[Any]], most: int) -> Iterator[Sequence[Sequence[Any]]]:
+    """Yield the rows of each INSERT, at most so many: nearly always all of them."""
     if len(rows) == 1:
         yield rows
         return
-    most = _most_rows(width)
     start = size = 0
     for place, row in enumerate(rows):
         own = sum(len(value) for value in row if type(value) is str)
@@ -253,14 +244,17 @@ class Sized:
     def _for(
         self, lists: Mapping[str, Sequence[Any]], values: Values | None
     ) -> tuple[Statement, Values]:
-        lengths = tuple(_rounded(len(values)) for values in lists.values())
+        lengths = tuple(
+            [n if (n := len(values)) <= _AS_IT_IS else _rounded(n) for values in lists.values()]
+        )
         statement = self._statements.get(lengths)
         if statement is None:
             build = functools.partial(self._build, **dict(zip(lists, lengths, strict=True)))
             statement = self._statements[lengths] = Statement(build, name=self._name)
         given: dict[str, Any] = {} if values is None else dict(values)
         for (name, found), length in zip(lists.items(), lengths, strict=True):
-            filled = [*found, *[found[-1]] * (length - len(found))]
+            more = length - len(found)
+            filled = [*found, *[found[-1]] * more] if more else found
             given.update(zip(_places(name, length), filled, strict=True))
         return statement, given
 
@@ -323,11 +317,15 @@ def chosen(
     )
 
 
+#: up to which length a list is given as it is: so many classes is what most claims are about
+_AS_IT_IS = 4
+
+
 def _rounded(length: int) -> int:
     """Return the next power of two: a longer list repeats its last value, which changes nothing.
 
-    >>> _rounded(1), _rounded(3), _rounded(4)
-    (1, 4, 4)
+    >>> _rounded(5), _rounded(8)
+    (8, 8)
     """
     return 1 << (length - 1).bit_length()
 
@@ -415,8 +413,7 @@ def from_moment(kept: Any) -> datetime.datetime:
 # PostgreSQL takes them as parts of one query, ``WITH part_0 AS (INSERT ...), part_1 AS (UPDATE ...)
 # SELECT`` how many rows each of them matched. Within a block of :func:`together` a change is put
 # by, until the block ends or something is read. What must be known of it is said with it
-# (:meth:`~resource_objects.backends.sql.statements.Statement.must_match`, and what duplicates mean)
-# and found out then.
+# (:meth:`~resource_objects.backends.sql.statements.Statement.must_match`) and found out then.
 #
 # No part sees what another one does, but for one that reads from another by its name, and no two
 # may change the same row. The order they are counted in is the one they are carried out in.
@@ -483,28 +480,23 @@ def _numbered_mark(mark: str, places: Iterator[int]) -> str:
     return f"${next(places)}" if mark == "%s" else "%"
 
 
-@contextlib.contextmanager
-def together(
-    connection: Connection, duplicates: Mapping[str, exceptions.LedgerError]
-) -> Iterator[None]:
-    """Send the changes of the block together, where the database takes them so.
-
-    :param duplicates: what is raised where a unique constraint refuses a row, by
-        ``table.column``, the first of its columns
-    """
+def together(connection: Connection) -> contextlib.AbstractContextManager[object]:
+    """Send the changes of the block together, where the database takes them so."""
     if not hasattr(connection.dialect.loaded_dbapi, "RawCursor"):  # psycopg's, from 3.2
-        yield
-        return
-    sent = connection.info[_KEY] = StatementBatch(connection)
+        return _ONE_BY_ONE
+    return _sending(connection)
+
+
+_ONE_BY_ONE = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _sending(connection: Connection) -> Iterator[None]:
     info = connection.info
+    sent = info[_KEY] = StatementBatch(connection)
     try:
         yield
         sent.send()
-    except Exception as error:
-        instead = duplicates.get(duplicated(error) or "")
-        if instead is None:
-            raise
-        raise instead from error
     finally:
         info.pop(_KEY, None)
 
@@ -572,7 +564,9 @@ def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: R
 
     Cost: a statement for thousands of rows, on MariaDB for 500.
     """
-    changed = [name for name in rows[0] if name not in keys] if rows else []
+    if not rows:
+        return 0
+    changed = [name for name in rows[0] if name not in keys]
     sets = {
         "sqlite": ", ".join(f"{name} = ?" for name in changed),
         "postgresql": ", ".join(f"{name} = given.{name}" for name in changed),
@@ -591,12 +585,14 @@ def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: R
 
 def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
     """Delete the rows that have these values; return how many there were. Cost: as ``update``."""
+    if not rows:
+        return 0
     forms = {
         "sqlite": "DELETE FROM {table} WHERE {where}",
         "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
         "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
     }
-    keys = list(rows[0]) if rows else []
+    keys = list(rows[0])
     return _for_each(connection, table, keys, keys, rows, forms[connection.dialect.name], "")
 
 
@@ -631,7 +627,7 @@ def _for_each(
 
 def _most(dialect: str, rows: RowValues) -> int:
     """Return how many of some rows go into one statement, which MySQL takes of 16 MiB only."""
-    if dialect != "mysql" or not rows:
+    if dialect != "mysql":
         return _MOST[dialect]
     longest = max(sum(len(v) for v in row.values() if type(v) is str) for row in rows)
     return max(1, min(_MOST[dialect], MOST_TEXT // (4 * longest + 1)))  # up to 4 bytes each
@@ -695,14 +691,15 @@ MOST = 10_000
 MOST_TEXT = 12 * 2**20
 
 
-def chunks(values: Sequence[T], most: int = MOST) -> Iterator[Sequence[T]]:
-    """Yield the values in parts of at most ``most``, none if there are none.
+def chunks(values: Sequence[T], most: int = MOST) -> list[Sequence[T]]:
+    """Return the values in parts of at most ``most``, none if there are none.
 
     >>> [len(part) for part in chunks(range(25_000))]
     [10000, 10000, 5000]
     """
-    for start in range(0, len(values), most):
-        yield values[start : start + most]
+    if 0 < len(values) <= most:  # nearly always
+        return [values]
+    return [values[start : start + most] for start in range(0, len(values), most)]
 
 
 #: What a filter may name, less than SQLite's values to leave some for what else is asked.
