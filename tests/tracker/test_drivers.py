@@ -37,6 +37,7 @@ from resource_objects.host.tracker.drivers import (
 )
 from resource_objects.host.tracker.drivers.baremetal import class_of
 from resource_objects.host.tracker.drivers.machine import put_found
+from resource_objects.host.tracker.extending import ExtendedDriver
 from resource_objects.providers import diff
 from resource_objects.providers.partitions import add_partition
 from tests.host import trees
@@ -391,8 +392,8 @@ STATES = {
     "not enrolled yet": ({"provision_state": "manageable"}, ":reserved=1"),
     "in maintenance": ({"maintenance": True}, ":reserved=1"),
     "without power control": ({"power_state": "error"}, ":reserved=1"),
-    "in use": ({"provision_state": "active", "instance_uuid": INSTANCE}, ""),
-    "in use and in maintenance": ({"maintenance": True, "instance_uuid": INSTANCE}, ""),
+    "in use": ({"provision_state": "active", "instance_uuid": INSTANCE}, ":reserved=1"),
+    "in use and in maintenance": ({"maintenance": True, "instance_uuid": INSTANCE}, ":reserved=1"),
 }
 
 
@@ -405,6 +406,32 @@ def test_a_node_is_one_unit_of_its_class_reserved_unless_it_can_be_had(
     assert not ResourceTracker(ledger, driver).update_available_resource().findings
     assert shown(ledger, "node-0") == [f"node-0: CUSTOM_BAREMETAL_GOLD=1{figures}:max_unit=1"]
     assert ledger.provider("node-0").uuid == node(0)["uuid"]
+
+
+@pytest.mark.parametrize("said", [{}, {"maintenance": True}])
+def test_a_node_in_use_is_reserved_unless_somebody_holds_it(
+    ledger: ro.Ledger, said: dict[str, Any]
+) -> None:
+    """Whoever runs there, and nobody knows who that is: nobody else gets the node."""
+    nodes = [node(n, provision_state="active", instance_uuid=INSTANCE, **said) for n in range(2)]
+    nodes[1]["instance_uuid"] = str(uuid.UUID(int=99))
+    ledger.sync(ro.Provider("node-1", "CUSTOM_BAREMETAL_GOLD=1", uuid=nodes[1]["uuid"]))
+    ledger.claim(nodes[1]["instance_uuid"], {"node-1": "CUSTOM_BAREMETAL_GOLD=1"})
+    ledger.confirm(nodes[1]["instance_uuid"])
+    tracker = ResourceTracker(ledger, BareMetalDriver(lambda: nodes))
+    tracker.update_available_resource()
+    assert ":reserved=1" in str(ledger.provider("node-0"))
+    assert "reserved" not in str(ledger.provider("node-1"))
+    assert not ledger.snapshot().candidates("CUSTOM_BAREMETAL_GOLD=1")
+    found = tracker.drift()
+    assert [(one.host, one.kind) for one in found.findings] == [
+        ("node-0", FindingKind.UNKNOWN_CONSUMER)
+    ]
+    ledger.apply(found.plan)
+    assert not tracker.drift()
+    again = ResourceTracker(ledger, BareMetalDriver(lambda: nodes))
+    assert not again.update_available_resource().findings
+    assert "reserved" not in str(ledger.provider("node-0"))
 
 
 def test_as_in_nova_a_node_in_use_can_be_reserved_too(ledger: ro.Ledger) -> None:
@@ -428,6 +455,43 @@ def test_another_node_under_the_name_of_one_is_told_and_not_taken_for_it(ledger:
     (finding,) = tracker.update_available_resource().findings
     assert finding.kind is FindingKind.REPLACED
     assert shown(ledger, "node-0") == ["node-0: CUSTOM_BAREMETAL_GOLD=1:max_unit=1"]
+
+
+@pytest.mark.law(1)
+def test_a_node_that_is_renamed_stays_what_it_is(everywhere: ro.Ledger) -> None:
+    nodes = [node(0), node(1)]
+    tracker = ResourceTracker(everywhere, ExtendedDriver(BareMetalDriver(lambda: nodes), []))
+    tracker.update_available_resource()
+    everywhere.claim("vm", {"node-0": "CUSTOM_BAREMETAL_GOLD=1"})
+    nodes[0] = node(0, name="rack-7")
+    assert str(tracker.update_available_resource()) == "~ rack-7: name or parent"
+    assert not tracker.update_available_resource()
+    assert everywhere.provider("rack-7").uuid == node(0)["uuid"]
+    assert str(everywhere.held("vm")) == "vm holds CUSTOM_BAREMETAL_GOLD=1 of rack-7"
+    nodes[:] = [node(0, name="node-1"), node(1, name="rack-7")]  # two change names
+    for _ in range(2):
+        found = tracker.update_available_resource().findings
+        assert {one.kind for one in found} == {FindingKind.REPLACED}
+    nodes[:] = [node(0, name="rack-7"), node(1), node(1, name="twin")]
+    (finding,) = tracker.update_available_resource().findings
+    assert (finding.host, finding.kind) == ("twin", FindingKind.OF_ANOTHER)
+
+
+def test_who_cannot_say_whether_a_host_is_renamed_stops_no_other(ledger: ro.Ledger) -> None:
+    class Broken(BareMetalDriver):
+        def is_renamed(self, host: str, before: str) -> bool:
+            raise OSError("no answer")
+
+    nodes = [node(0), node(1)]
+    tracker = ResourceTracker(ledger, Broken(lambda: nodes))
+    tracker.update_available_resource()
+    nodes[:] = [node(0, name="rack-7"), node(1, provision_state="cleaning")]
+    report = tracker.update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [
+        ("rack-7", FindingKind.DRIVER_FAILED)
+    ]
+    assert report.changed == ("node-1",)
+    assert sorted(one.name for one in ledger.providers()) == ["node-0", "node-1"]
 
 
 def test_a_class_that_is_held_does_not_change_until_it_is_given_back(ledger: ro.Ledger) -> None:

@@ -21,6 +21,7 @@ class Driver(abc.ABC):
     :meth:`get_available_resource`    what is known of one, as one value
     :meth:`update_provider_tree`      makes a tree of that; by default it is what the root has
     :meth:`identity`                  the uuid that the machine itself says it has
+    :meth:`is_renamed`                whether a host of its uuid and another name is the same
     :meth:`overhead`                  what a consumer takes of a host besides what it asks for
     :meth:`accept`                    whether it takes what somebody claimed, or other units of it
     :meth:`consumers`                 who runs there
@@ -89,6 +90,16 @@ class Driver(abc.ABC):
         its name: a finding.
         """
         return None
+
+    def is_renamed(self, host: str, before: str) -> bool:
+        """Return whether a host that the ledger keeps by another name, with its uuid, is this one.
+
+        Then it is renamed, and who holds something of it goes on holding it. By default nobody
+        knows, for machines may be made with the same uuid: a finding.
+
+        :param before: the name that the ledger has
+        """
+        return False
 
     def overhead(self, request: Amounts) -> Any:
         """Return what a consumer takes of a host besides the amounts that it asks for.

@@ -466,6 +466,8 @@ class Reconciler:
         if look.finding is None:
             try:
                 step(look)
+            except _DriverFailed as failed:
+                look.finding = Finding(look.host, FindingKind.DRIVER_FAILED, failed.error)
             except exceptions.DATABASE_ERRORS:
                 raise
             except exceptions.ResourceObjectsError as error:
@@ -486,25 +488,23 @@ class Reconciler:
 
     def _edit(self, kept: _Trees, look: _Look) -> None:
         """Let the driver edit a copy of the tree as it is kept."""
-        look.finding = _mistaken(look, kept)
+        with _asking():
+            before = self._name_before(look, kept)
+        look.finding = _mistaken(look, kept, before)
         if look.finding is not None:
             return
-        if look.host in kept:
-            look.kept, _, look.shard = kept[look.host]
+        if before in kept:
+            look.kept, _, look.shard = kept[before]
             look.tree = _offered(look.kept.obj_clone())
+            look.tree.update(name=look.host)
         else:
             look.tree = Provider(look.host, uuid=look.said.identity)
         uuid = look.tree.uuid
         self._configured.now.take_away(look.tree)
-        try:
+        with _asking():
             moves = self._driver.update_provider_tree(look.tree, look.said.available)
             look.moves = merge_moves(() if moves is None else moves)
             remarks = tuple(self._driver.remarks(look.host))
-        except exceptions.InvalidInput:
-            raise
-        except Exception as error:  # a driver may fail in any way: it is told with its host
-            look.finding = Finding(look.host, FindingKind.DRIVER_FAILED, error)
-            return
         if (look.tree.name, look.tree.uuid) != (look.host, uuid):
             raise exceptions.InvalidTree("root", look.tree.name, f"{look.host} with its uuid")
         look.tree.check()
@@ -514,6 +514,16 @@ class Reconciler:
             *(Finding(look.host, FindingKind.CONFIGURATION, error) for error in wrong),
             *(Finding(look.host, FindingKind.REMARK, error) for error in remarks),
         )
+
+    def _name_before(self, look: _Look, kept: _Trees) -> str:
+        """Return the name by which the ledger keeps a host: another one if it is renamed."""
+        identity = look.said.identity
+        if look.host in kept or identity is None or identity not in kept:
+            return look.host
+        root, provider, _ = kept[identity]
+        if root is provider and self._driver.is_renamed(look.host, root.name):
+            return root.name
+        return look.host
 
     def _keep_held(self, looks: Sequence[_Look]) -> None:
         """Keep devices that somebody holds. Cost: one read, if there are devices."""
@@ -558,6 +568,25 @@ class Reconciler:
                 [look.changes] = look.reshaped.changes
 
 
+class _DriverFailed(Exception):
+    """A driver raised something, be it an error of the library: it is no error of the ledger."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    """Ask a driver, which may fail in any way; what it said and cannot be goes through."""
+    try:
+        yield
+    except exceptions.InvalidInput:
+        raise
+    except Exception as error:
+        raise _DriverFailed(error) from error
+
+
 def _parted(
     looks: Sequence[_Look], error: exceptions.ResourceObjectsError
 ) -> tuple[Sequence[_Look], Sequence[_Look]]:
@@ -570,15 +599,18 @@ def _parted(
     return looks[:half], looks[half:]
 
 
-def _mistaken(look: _Look, kept: _Trees) -> Finding | None:
-    """Return what is wrong if a name or uuid is that of something else."""
+def _mistaken(look: _Look, kept: _Trees, before: str) -> Finding | None:
+    """Return what is wrong if a name or uuid is that of something else.
+
+    :param before: the name by which the ledger keeps the host
+    """
     identity = look.said.identity
-    if look.host not in kept:
+    if before not in kept:
         if identity is None or identity not in kept:
             return None
         said = f"its uuid {identity} is that of {kept[identity][1].name}"
         return Finding(look.host, FindingKind.OF_ANOTHER, said=said)
-    root, provider, _ = kept[look.host]
+    root, provider, _ = kept[before]
     if root is not provider:
         return Finding(look.host, FindingKind.OF_ANOTHER, said=f"it is in the tree of {root.name}")
     if identity in (None, root.uuid):

@@ -6,8 +6,9 @@ resource class as Nova names it (:func:`class_of`). The rules are those of Nova'
 * A node that is not available is reserved: the unit is there and nobody gets it. Available is a
   node in the state ``available`` (or in none: who knows no states), not in maintenance, and not in
   power state ``error``. So it is reserved while it is cleaned, and can be had again after that.
-* A node with an instance is not reserved: whoever has the instance holds the unit
-  (:meth:`BareMetalDriver.consumers` says who that is). With ``reserve_in_use`` it is, as in Nova
+* A node with an instance is not reserved while somebody holds the unit: whoever has the instance
+  (:meth:`BareMetalDriver.consumers` says who that is). If nobody holds it, it is reserved, and
+  drift tells of the instance. With ``reserve_in_use`` it is, as in Nova
   since 2023.1: then a node that is given back is not given out again before a look at it finds it
   available. The price is that the ledger shows more use than capacity for each node in use. An
   agent does without it that looks at a host just before it gives back what was held there.
@@ -16,7 +17,8 @@ resource class as Nova names it (:func:`class_of`). The rules are those of Nova'
 
 Which agent has which nodes is not decided here (Nova uses a hash ring): a node that an agent names
 no more stays in the ledger as it is, and the agent that names it next finds it by its name. While
-two name it, both write the same.
+two name it, both write the same. A node that is called otherwise is found by its uuid, and its
+host renamed.
 
 Source: ``nova/virt/ironic/driver.py``, ``update_provider_tree``, of Nova 2023.1 and later.
 """
@@ -202,6 +204,11 @@ class BareMetalDriver(Driver):
         """Return the uuid of the node."""
         return self.node(host).uuid
 
+    def is_renamed(self, host: str, before: str) -> bool:
+        """Return whether no node is called as this one was: uuids of nodes are unique."""
+        self.node(host)
+        return before not in (self._known or {})
+
     def get_available_resource(self, host: str) -> BareMetalNode:
         """Return the node, as :meth:`node` does."""
         return self.node(host)
@@ -209,8 +216,10 @@ class BareMetalDriver(Driver):
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
         """Let the root be the node: its one unit, reserved if it cannot be had, and its traits."""
         node: BareMetalNode = available
-        is_used = node.instance_uuid is not None
-        is_kept = self._reserve_in_use if is_used else not node.is_available
+        if node.instance_uuid is None:
+            is_kept = not node.is_available
+        else:  # held by nobody it is in use all the same
+            is_kept = self._reserve_in_use or not _is_held(tree)
         reserved = ":reserved=1" if is_kept else ""
         tree.update(
             inventories=Inventories(f"{class_of(node.resource_class)}=1{reserved}:max_unit=1"),
@@ -226,6 +235,10 @@ class BareMetalDriver(Driver):
     def remarks(self, host: str) -> Iterable[InvalidInput]:
         """Return that nodes of another resource class are counted in the class of this one."""
         return [self._alike[host]] if host in self._alike else []
+
+
+def _is_held(tree: Provider) -> bool:
+    return any(record.used for _, one in tree.inventories.by_name() for record in one.to_records())
 
 
 def _said(given: Any, name: str) -> Any:
