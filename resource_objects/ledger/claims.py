@@ -34,7 +34,7 @@ from resource_objects.ledger.store import Store, any_limit, claim_of, written_cl
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import AllocationColumns, Columns
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.feed import Cursor
@@ -748,12 +748,12 @@ class Claims:
             try:
                 for demand in demands.values():
                     taking.unchanged(demand)  # raises, before anything is read
-                columns = self._placer.read(demands.values(), taking.selection.places)
-                if attempt.lost is not None and columns == attempt.before:
-                    raise attempt.lost  # nobody was faster: it is about something else
                 leaving = taking.leaving
                 if attempt.released:
                     leaving += tuple(one.consumer for one in attempt.released)
+                columns = self._placer.read(demands.values(), taking.selection.places, leaving)
+                if attempt.lost is not None and _is_as(columns, attempt.before):
+                    raise attempt.lost  # nobody was faster: it is about something else
                 placed = self._placer.place(
                     demands, columns, leaving, taking.limits, taking.overrides
                 )
@@ -990,6 +990,16 @@ def _lost_by(unchanged: Unchanged) -> _Errors:
     """
     lost = exceptions.CapacityException, exceptions.ProviderNotFound
     return lost if isinstance(unchanged, Mapping) else (*lost, exceptions.StaleDefinition)
+
+
+def _is_as(columns: Columns | None, before: Columns | None) -> bool:
+    """Return whether what is read is what was read before, as far as both tell it."""
+    if columns is None or before is None or None not in (columns.cursor, before.cursor):
+        return columns == before
+    either = (
+        dataclasses.replace(one, allocations=AllocationColumns()) for one in (columns, before)
+    )
+    return next(either) == next(either)
 
 
 def _is_lost(attempt: _Attempt, refusal: exceptions.ResourceObjectsError) -> bool:

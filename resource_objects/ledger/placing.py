@@ -61,18 +61,26 @@ class Placer:
         self._store = store
         self._layouts = KeptLayouts()
 
-    def read(self, demands: Iterable[Demand], places: Collection[str] = ()) -> Columns | None:
+    def read(
+        self,
+        demands: Iterable[Demand],
+        places: Collection[str] = (),
+        leaving: Collection[str] = (),
+    ) -> Columns | None:
         """Return the trees on which demands are to be placed; None if that needs none.
 
+        Who holds what is only in them where that is needed to place them.
+
         :param places: providers of trees that are wanted too, if any is
+        :param leaving: the consumers that give back what they hold in the same write
         """
-        keys: dict[str, None] = {}
-        for demand in demands:  # most name neither: a plain loop, as every claim comes through here
-            if demand.located:
-                keys |= dict.fromkeys([one.host for one in demand.located])
-            if demand.names_units:
-                keys |= dict.fromkeys([use.provider_uuid for use in _named_units(demand)])
-        return self._store.backend.read(*keys, *places) if keys else None
+        keys = _keys(demands)
+        if not keys:
+            return None
+        before = None if places or leaving else self._layouts.columns(keys)
+        if before is not None:
+            return self._store.backend.read_again(before, *keys)
+        return self._store.backend.read(*keys, *places)
 
     def place(
         self,
@@ -86,6 +94,7 @@ class Placer:
 
         What is told is what stands in the way: of what is refused here it is what others hold and
         what is out of service, whatever the limits; where only limits do, the write tells them.
+        Where ``columns`` do not tell what others hold, it is decided again on some that do.
 
         :param demands: by consumer
         :param columns: what :meth:`read` gave for them
@@ -103,6 +112,22 @@ class Placer:
         """
         if columns is None:
             return demands
+        try:
+            return self._placed(demands, columns, leaving, limits, overrides)
+        except exceptions.CapacityException:
+            if columns.cursor is not None:
+                raise
+        whole = self._store.backend.read(*_keys(demands.values()))
+        return self._placed(demands, whole, leaving, limits, overrides)
+
+    def _placed(
+        self,
+        demands: Mapping[str, Demand],
+        columns: Columns,
+        leaving: Collection[str],
+        limits: Totals,
+        overrides: bool,
+    ) -> Mapping[str, Demand]:
         demands = {
             name: _with_units(demand, columns, name, name in leaving)
             for name, demand in demands.items()
@@ -157,6 +182,17 @@ class Placer:
             return claim.by_provider()
         places = dict.fromkeys(one.provider_uuid for one in record.held)
         return assigned_amounts(record, self._store.backend.read(*places, allocations=False))
+
+
+def _keys(demands: Iterable[Demand]) -> Collection[str]:
+    """Return the providers of the trees on which demands are to be placed, by uuid, each once."""
+    keys: dict[str, None] = {}
+    for demand in demands:  # most name neither: a plain loop, as every claim comes through here
+        if demand.located:
+            keys |= dict.fromkeys([one.host for one in demand.located])
+        if demand.names_units:
+            keys |= dict.fromkeys([use.provider_uuid for use in _named_units(demand)])
+    return keys
 
 
 def _disabled(columns: Columns) -> Collection[int]:

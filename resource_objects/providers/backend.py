@@ -162,6 +162,20 @@ class Backend(abc.ABC):
         :param allocations: whether to read allocations and units, which may be many
         """
 
+    def read_again(self, before: Columns, *trees: str) -> Columns:
+        """Return trees that were read before, as they are now, for who decides on them once more.
+
+        What trees are changes seldom, what is used of them with each claim. Where none of their
+        providers is at another generation, a backend may read what is used alone, the units that
+        are taken, and what is out of service; the rest is that of ``before``, as is when a host
+        reported and was adopted. It then leaves out allocations, and ``cursor``, which says so.
+        This default reads all of it.
+
+        :param before: the whole of these trees as they were read once; what was used does not count
+        :param trees: the uuids of their roots
+        """
+        return self.read(*trees)
+
     @abc.abstractmethod
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""

@@ -117,8 +117,8 @@ class AllocationColumns(NamedTuple):
 class Columns:
     """Everything kept about some trees at one moment.
 
-    ``cursor`` is where the change feed was at that moment, ``now`` what the ledger's clock said,
-    where something is disabled until a time to come.
+    ``cursor`` is where the change feed was at that moment, None if nobody asked; ``now`` what the
+    ledger's clock said, where something is disabled until a time to come.
     """
 
     providers: ProviderColumns = dataclasses.field(default_factory=ProviderColumns)

@@ -122,6 +122,13 @@ class MemoryBackend(Backend):
         with self._lock:
             return reading.read_trees(self._open(), trees, allocations)
 
+    def read_again(self, before: Columns, *trees: str) -> Columns:
+        """Return trees that were read before, as they are now (see the contract)."""
+        with self._lock:
+            state = self._open()
+            found = reading.read_use(state, before)
+            return found or reading.read_trees(state, trees, allocations=True)
+
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import datetime
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
@@ -48,6 +49,35 @@ def read_trees(state: State, keys: Iterable[str], allocations: bool) -> Columns:
     return _of_roots(state, roots, allocations)
 
 
+def read_use(state: State, before: Columns) -> Columns | None:
+    """Return trees with what is used of them now; None if one of them is defined anew."""
+    given = before.providers
+    kept: list[ProviderRow] = []
+    for uuid, generation in zip(given.uuid, given.generation, strict=True):
+        one = state.providers.get(uuid)
+        if one is None or one.generation != generation:
+            return None
+        kept.append(one)
+    rows, disabled = state.rows, state.disabled_now()
+    used = tuple([rows[one.uuid, name].record.used for one in kept for name in one.classes])
+    return Columns(
+        given._replace(disabled=tuple(map(disabled.get, given.uuid))),
+        before.inventories._replace(used=used),
+        before.traits,
+        aggregates=before.aggregates,
+        shares=before.shares,
+        kinds=before.kinds,
+        units=UnitColumns(*zip(*_unit_rows(state, kept), strict=True)),
+        disabled_units=DisabledUnitColumns(*zip(*_disabled_unit_rows(state, kept), strict=True)),
+        now=_now(state),
+    )
+
+
+def _now(state: State) -> datetime.datetime | None:
+    """Return this moment, where something is out of service that may be until some time."""
+    return clock.now() if state.disabled or state.disabled_units else None
+
+
 def read_trees_of(state: State, uuids: Iterable[str]) -> Columns:
     """Return the trees of some providers, none if none of them is there."""
     tops = (state.top(uuid) for uuid in uuids if uuid in state.providers)
@@ -73,7 +103,7 @@ def _columns(state: State, below: list[tuple[ProviderRow, int]], allocations: bo
         UnitColumns(*zip(*_unit_rows(state, holding), strict=True)),
         DisabledUnitColumns(*zip(*_disabled_unit_rows(state, kept), strict=True)),
         cursor_of(state),
-        clock.now() if state.disabled or state.disabled_units else None,
+        _now(state),
     )
 
 

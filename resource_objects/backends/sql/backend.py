@@ -218,6 +218,16 @@ class SQLBackend(Backend):
             lambda connection: reading.read(connection, self._catalogue, epoch, trees, allocations)
         )
 
+    def read_again(self, before: Columns, *trees: str) -> Columns:
+        """Return trees that were read before, as they are now (see the contract).
+
+        Cost: two statements, if their definitions stand; else as :meth:`read`, and one.
+        """
+        epoch = self._ledger_epoch()
+        return self._reading(
+            lambda connection: reading.read_again(connection, self._catalogue, epoch, before, trees)
+        )
+
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""
         return self._reading(lambda connection: reading.uuids(connection, names))

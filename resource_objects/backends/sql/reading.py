@@ -142,6 +142,41 @@ _DISABLED_UNITS = _Table(
 )
 
 
+def _use_query(roots: int) -> _Query:
+    """Return the query of generations of trees, what is out of service, and what is used."""
+    return (
+        sa.select(
+            *(_providers.id, _providers.generation, _inventories.used),
+            *(_inventories.disabled_units, _inventories.id, _providers.disabled_reason),
+            *(_providers.disabled_by, _providers.disabled_since, _providers.disabled_until),
+        )
+        .join_from(
+            tables.resource_providers,
+            tables.inventories,
+            _inventories.provider_id == _providers.id,
+            isouter=True,
+        )
+        .where(listed(_providers.root_id, "roots", roots))
+    )
+
+
+def _units_query(roots: int) -> _Query:
+    return (
+        sa.select(_units.provider_id, _units.unit, _units.class_id, _consumers.name)
+        .join_from(
+            tables.resource_providers,
+            tables.allocation_units,
+            _units.provider_id == _providers.id,
+        )
+        .join(tables.consumers, _consumers.id == _units.consumer_id)
+        .where(listed(_providers.root_id, "roots", roots))
+    )
+
+
+_USE = Sized(_use_query)
+_UNITS_OF = Sized(_units_query)
+
+
 def _keys_query(names: int, uuids: int) -> _Query:
     return sa.select(_providers.name, _providers.uuid, _providers.root_id).where(
         sa.or_(listed(_providers.name, "names", names), listed(_providers.uuid, "uuids", uuids))
@@ -178,6 +213,62 @@ def read(
     """
     roots = _roots(connection, trees) if trees else None
     return _columns(connection, catalogue, roots, feed.read_cursor(connection, epoch), allocations)
+
+
+def read_again(
+    connection: Connection,
+    catalogue: Catalogue,
+    epoch: int,
+    before: Columns,
+    trees: Sequence[str],
+) -> Columns:
+    """Return trees that were read before, as they are now (see the contract).
+
+    Cost: two queries, and one where units are out of service alone; else as :func:`read`.
+    """
+    found = _as_defined(connection, catalogue, before)
+    return found or read(connection, catalogue, epoch, trees, allocations=True)
+
+
+def _as_defined(connection: Connection, catalogue: Catalogue, before: Columns) -> Columns | None:
+    """Return trees with what is used of them now; None if one of them is defined anew."""
+    given = before.providers
+    pairs = zip(given.provider_id, given.parent_id, strict=True)
+    roots = [number for number, parent in pairs if parent is None]
+    found: list[Sequence[Any]] = []
+    for part in chunks(roots):
+        found += _USE.rows(connection, roots=part)
+    if {row[0]: row[1] for row in found} != dict(
+        zip(given.provider_id, given.generation, strict=True)
+    ):
+        return None
+    inventories = sorted(
+        [(number, n, used, out) for number, _, used, out, n, *_ in found if n is not None]
+    )
+    if [row[0] for row in inventories] != list(before.inventories.provider_id):
+        return None
+    units: list[Sequence[Any]] = []
+    for part in chunks(roots):
+        units += _UNITS_OF.rows(connection, roots=part)
+    facts = {row[0]: row[5:] for row in found if row[5] is not None}
+    out = (
+        _DISABLED_UNITS.of(connection, given.provider_id) if any(i[3] for i in inventories) else ()
+    )
+    ends = any(one[3] is not None for one in facts.values()) or any(row[5] for row in out)
+    now = now_of(connection) if ends else None
+    disabled = [in_force(facts[n], now) if n in facts else None for n in given.provider_id]
+    classes = _Numbered(connection, catalogue.classes)
+    return Columns(
+        given._replace(disabled=disabled),
+        before.inventories._replace(used=[row[2] for row in inventories]),
+        before.traits,
+        aggregates=before.aggregates,
+        shares=before.shares,
+        kinds=before.kinds,
+        units=UnitColumns(*classes.columns(sorted(units, key=operator.itemgetter(0, 1)), 2)),
+        disabled_units=DisabledUnitColumns(*_turned(_units_in_force(out, now))),
+        now=now,
+    )
 
 
 def read_changed(
