@@ -67,7 +67,7 @@ from resource_objects.testing.conformance.disabled import DisabledRules, Disable
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
 from resource_objects.testing.conformance.limits import LimitRules
 from resource_objects.testing.conformance.lists import ListRules
-from resource_objects.testing.conformance.located import DeviceRules, TopologyRules
+from resource_objects.testing.conformance.located import AgainRules, DeviceRules, TopologyRules
 from resource_objects.testing.conformance.model import state_machine
 from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
@@ -90,6 +90,7 @@ class BackendConformance(
     ShareRules,
     TopologyRules,
     DeviceRules,
+    AgainRules,
     ReshapeRules,
     DisabledRules,
     DisabledUnitRules,

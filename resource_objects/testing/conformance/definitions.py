@@ -13,11 +13,10 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.providers import Backend, Provider, diff
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
-    ProviderRemoval,
     ProviderUpdate,
     UsedBefore,
 )
@@ -47,6 +46,7 @@ from resource_objects.testing.conformance.suite import (
     order,
     picture,
     release,
+    remove,
     rename,
 )
 
@@ -460,12 +460,7 @@ class DefinitionRules(Kit):
 
     def test_a_whole_tree_may_go(self, backend: Backend) -> None:
         define(backend, _tree(), host("host1"))
-        [root] = trees(backend.read("host0"))
-        removals = tuple(
-            ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
-            for provider in reversed(list(root.walk()))
-        )
-        backend.define(Operation(), DefinitionChanges(root.uuid or "", removals=removals))
+        remove(backend, "host0")
         assert set(picture(backend).providers) == {"host1"}
 
     @law(2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import datetime
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
@@ -13,12 +14,15 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.ledger import Ledger, RetryPolicy
 from resource_objects.providers import Backend, Provider
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.located import LocatedView, LocatedViews
-from resource_objects.providers.orders import ConsumerOrder, Use
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
+from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.resources import Amount
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from resource_objects.resources.pci import Device, PCIInventory, devices
+from resource_objects.testing.conformance.disabled import disable
 from resource_objects.testing.conformance.races import (
     claim_devices,
     claim_topologies,
@@ -27,16 +31,23 @@ from resource_objects.testing.conformance.races import (
 )
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
+    AGGREGATE,
+    CLASS,
     TOPOLOGY,
+    TRAIT,
     Kit,
+    change_names,
     changes_to,
     define,
     host_of,
     kept,
     law,
+    now,
     order,
     picture,
     release,
+    remove,
+    rename,
 )
 
 _HUGE = "CUSTOM_HUGEPAGES_2048KB"
@@ -432,3 +443,194 @@ class DeviceRules(Kit):
         for (_, unit), (_, consumer) in sorted(picture(backend).units.items()):
             held.setdefault(consumer, []).append(unit)
         assert held == {name: sorted(had) for name, had in told.items()}
+
+
+# --- trees that are read once more ---
+
+
+_GPU_AT = "host0/0000:03:00.0"
+
+
+def _both(cells: int = 2, *, traits: Iterable[str] = ("CUSTOM_H100",), disk: int = 9) -> Provider:
+    """Return a host with cells, a card and a GPU."""
+    host = host_of("host0", _cells(cells), DISK_GB=disk)
+    gpu = Device("0000:03:00.0", "10de", "2330", resource_class=GPU, numa_node=1, traits=traits)
+    host.add_parts(DEVICES, PCIInventory([*_card(1), gpu]))
+    host.update(aggregates={"rack-1"})
+    return host
+
+
+def _edited(backend: Backend, **said: Any) -> None:
+    tree = kept(backend, "host0")
+    tree.update(**said)
+    define(backend, tree)
+
+
+def _back(backend: Backend, uuid: str | None = None) -> None:
+    """Remove the host, and let it come back under its name with something else."""
+    remove(backend, "host0")
+    back = _both(1, disk=7)
+    if uuid is not None:
+        back.update(uuid=uuid)
+    define(backend, back)
+
+
+def _below_another(backend: Backend) -> None:
+    tree = kept(backend, "host0")
+    gpu = tree.find(_GPU_AT)
+    tree.update(children=tuple(one for one in tree.children if one is not gpu))
+    gpu.update(children=(tree,))
+    backend.define(Operation(), changes_to(backend, gpu))
+
+
+def _renamed(backend: Backend) -> None:
+    tree = kept(backend, "host0")
+    for child in tree.children:
+        child.update(
+            shares=[
+                share.replace(of="host1") if share.of == "host0" else share
+                for share in child.shares
+            ]
+        )
+    tree.update(name="host1")
+    define(backend, tree)
+
+
+def _without_cell(backend: Backend) -> None:
+    tree = kept(backend, "host0")
+    left = tuple(one for one in tree.children if one.name != "host0/numa1")
+    tree.update(children=left)
+    define(backend, tree)
+
+
+def _disk_apart(backend: Backend) -> None:
+    """Let the disk be counted by a provider of its own, what consumers hold of it with it."""
+    parts = (Part("host0/disk", total=9),)
+    Ledger(backend).reshape(
+        Reshape((Move("host0", "DISK_GB", parts),), (NewProvider("host0/disk", "host0"),))
+    )
+
+
+_Change = Callable[[Backend, dict[str, str]], object]
+#: What may happen to a host between two looks at it.
+_CHANGES: dict[str, _Change] = {
+    "nothing": lambda backend, names: None,
+    "a CPU is taken": lambda backend, names: order(
+        backend, ConsumerOrder.claim("other", (Use(names["host0/numa0"], "PCPU", 1, ("cpu5",)),))
+    ),
+    "the host is taken of": lambda backend, names: order(
+        backend, ConsumerOrder.claim("other", (Use(names["host0"], "PCPU", 3),))
+    ),
+    "the host has none left": lambda backend, names: order(
+        backend, ConsumerOrder.claim("other", (Use(names["host0"], "PCPU", 7),))
+    ),
+    "a card is taken": lambda backend, names: _take(backend, "other", DEVICES, devices(CARD)),
+    "a GPU is taken": lambda backend, names: _take(backend, "other", DEVICES, devices(GPU)),
+    "who held something is gone": lambda backend, names: release(backend, "first"),
+    "it has more": lambda backend, names: define(backend, _both(disk=12)),
+    "it has another cell": lambda backend, names: define(backend, _both(3)),
+    "it has a cell less": lambda backend, names: _without_cell(backend),
+    "a device has another trait": lambda backend, names: define(
+        backend, _both(traits=["CUSTOM_B"])
+    ),
+    "it is in another aggregate": lambda backend, names: _edited(backend, aggregates=["rack-2"]),
+    "it has another trait": lambda backend, names: _edited(backend, traits=["CUSTOM_B"]),
+    "it has another name": lambda backend, names: _renamed(backend),
+    "it is below another": lambda backend, names: _below_another(backend),
+    "it is gone": lambda backend, names: remove(backend, "host0"),
+    "it is back": lambda backend, names: _back(backend),
+    "it is back with its uuid": lambda backend, names: _back(backend, names["host0"]),
+    "a trait has another name": lambda backend, names: change_names(
+        backend, rename(TRAIT, "CUSTOM_H100", "CUSTOM_B")
+    ),
+    "a class has another name": lambda backend, names: change_names(
+        backend, rename(CLASS, CARD, "CUSTOM_BOARD")
+    ),
+    "an aggregate has another name": lambda backend, names: change_names(
+        backend, rename(AGGREGATE, "rack-1", "rack-2")
+    ),
+    "it is disabled": lambda backend, names: disable(backend, names["host0"]),
+    "a cell is disabled": lambda backend, names: disable(
+        backend, names["host0/numa0"], until=now() + datetime.timedelta(hours=1)
+    ),
+    "a device is disabled": lambda backend, names: disable(
+        backend, names[_GPU_AT], unit="0000:03:00.0"
+    ),
+    "it reported": lambda backend, names: backend.commit(
+        Write(Operation(), "report", "host0", reported=(names["host0"],))
+    ),
+    "it is reshaped": lambda backend, names: _disk_apart(backend),
+}
+#: Those for which nobody may hold anything of the host.
+_OF_FREE = {"it has a cell less", "it is gone", "it is back", "it is back with its uuid"}
+
+
+def _changed(backend: Backend, change: str, names: dict[str, str]) -> None:
+    if change in _OF_FREE:
+        release(backend, "first")
+    _CHANGES[change](backend, names)
+
+
+def _known_of(columns: Columns, like: Columns) -> Columns:
+    """Return what is to be told of trees that are read again, ``like`` those that were."""
+    given = like.providers
+    return dataclasses.replace(
+        columns,
+        providers=columns.providers._replace(
+            reported_at=given.reported_at, adopted_at=given.adopted_at
+        ),
+        allocations=like.allocations,
+        cursor=None,
+    )
+
+
+_parametrized = pytest.mark.parametrize("change", _CHANGES)
+
+
+class AgainRules(Kit):
+    """What a tree is that was looked at before: as it is now, whatever became of it since."""
+
+    @law(5)
+    @_parametrized
+    def test_a_tree_that_is_read_again_is_as_it_is_now(self, backend: Backend, change: str) -> None:
+        names = define(backend, _both())
+        before = backend.read("host0")
+        _take(backend, "first", TOPOLOGY, numa(dedicated=1))
+        _changed(backend, change, names)
+        again, whole = backend.read_again(before, names["host0"]), backend.read(names["host0"])
+        assert _known_of(again, again) == _known_of(whole, again)
+        if again.cursor is not None:
+            assert again == whole
+
+    @law(5)
+    @_parametrized
+    def test_a_claim_goes_where_it_goes_for_who_never_looked(
+        self, backend: Backend, change: str
+    ) -> None:
+        names = define(backend, _both())
+        asked = {
+            "host0": {
+                TOPOLOGY: numa(dedicated=2, memory_mb=64),
+                DEVICES: devices(GPU, affinity="required"),
+                "DISK_GB": 5,
+            }
+        }
+        before = Ledger(backend)
+        before.claim("job", asked)
+        before.release("job")
+        before.claim("first", {"host0": {TOPOLOGY: numa(dedicated=1), "DISK_GB": 1}})
+        _changed(backend, change, names)
+        found = [_outcome(one, asked) for one in (before, Ledger(backend), before)]
+        assert found[0] == found[1] == found[2]
+
+
+def _outcome(ledger: Ledger, asked: Any) -> Any:
+    """Return where a claim goes, which is then given back, or why it goes nowhere."""
+    try:
+        held = ledger.claim("job", asked)
+    except exceptions.CapacityException as refusal:
+        return refusal.reasons
+    except exceptions.ResourceObjectsError as error:
+        return type(error), str(error)
+    ledger.release("job")
+    return {(one.provider_uuid, one.resource_class): one for one in held.allocations}

@@ -13,7 +13,11 @@ import pytest
 
 from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns, trees
-from resource_objects.providers.definition import DefinitionChanges, merge_changes
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderRemoval,
+    merge_changes,
+)
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import SHARDS
 from resource_objects.providers.orders import (
@@ -125,6 +129,15 @@ def define(backend: Backend, *roots: Provider) -> dict[str, str]:
     names = [provider.name for root in roots for provider in root.walk()]
     found = backend.uuids(names)
     return {name: found[name] for name in names}
+
+
+def remove(backend: Backend, name: str) -> None:
+    """Remove the tree of a root, of which nobody holds anything."""
+    removals = tuple(
+        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+        for one in reversed(list(kept(backend, name).walk()))
+    )
+    backend.define(Operation(), DefinitionChanges(name, removals=removals))
 
 
 def two_hosts(backend: Backend) -> tuple[str, str]:
