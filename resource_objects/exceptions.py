@@ -278,6 +278,10 @@ class InvalidSite(InvalidInput):
     """A file of a site with a fault; what it was for begins with the file and the line."""
 
 
+class InvalidTrace(InvalidInput):
+    """A trace that cannot be replayed; what it was for begins with the file and the line."""
+
+
 class InvalidConfiguration(InvalidInput):
     """A provider configuration file with a fault; what it was for begins with file and line."""
 

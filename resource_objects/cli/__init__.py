@@ -13,7 +13,8 @@
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
                        ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``,
-                       ``service``, ``site``, ``statistic`` and ``use_over_time``
+                       ``service``, ``simulate``, ``site``, ``statistic`` and
+                       ``use_over_time``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a

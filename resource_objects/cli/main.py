@@ -347,6 +347,8 @@ BUILT_IN = {
     "device disable": "resource_objects.cli.service:DisableDevice",
     "device enable": "resource_objects.cli.service:EnableDevice",
     "device drain": "resource_objects.cli.service:DrainDevice",
+    "simulate": "resource_objects.cli.simulate:Simulate",
+    "simulate replay": "resource_objects.cli.simulate:SimulateReplay",
     "candidates": "resource_objects.cli.candidates:ListCandidates",
     "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
     "claim": "resource_objects.cli.job:MakeClaim",

@@ -1,0 +1,70 @@
+"""Simulating at the prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Result
+
+Run = Callable[..., Result]
+
+
+def test_policies_are_rows(run: Run, tmp_path: Path) -> None:
+    picture = tmp_path / "packed.svg"
+    said = ["--generate", "10,200", "--policy", "fgd", "--policy", "random", "--runs", "2"]
+    done = run("simulate", *said, "--plot", str(picture), "-f", "json")
+    assert done.status == 0
+    rows = json.loads(done.out)
+    assert [(row["Policy"], row["Seed"]) for row in rows] == [
+        ("fgd", 0),
+        ("fgd", 1),
+        ("random", 0),
+        ("random", 1),
+    ]
+    assert all(50 < float(row["Allocated %"]) <= 100 for row in rows)
+    assert all(row["Placed"] < row["Jobs"] for row in rows)
+    assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_replay_leaves_nothing_behind(run: Run, tmp_path: Path, processes: int) -> None:
+    database = f"sqlite:///{tmp_path}/lab.db"
+    said = ["--generate", "3,20", "--processes", str(processes), "-f", "json"]
+    done = run("--database", database, "simulate", "replay", *said)
+    assert done.status == 0, done.err
+    rows = json.loads(done.out)
+    assert len(rows) == processes
+    assert sum(row["Placed"] + row["Refused"] for row in rows) == 20
+    assert run("--database", database, "consumer", "list", "-f", "json").out.strip() in ("[]", "")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ([], "say --hosts and --jobs, or --generate"),
+        (["--generate", "10"], "expected HOSTS,JOBS"),
+        (["--generate", "10,20", "--jobs", "x.csv"], "not both"),
+        (["--generate", "10,20", "--policy", "worst"], "one of random, best-fit, fgd"),
+        (["--hosts", "{bad}", "--jobs", "{bad}"], "line 1"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(
+    run: Run, tmp_path: Path, said: list[str], told: str
+) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("sn,gpu\n")
+    done = run("simulate", *(word.format(bad=bad) for word in said))
+    assert done.status == 2
+    assert told in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_named(run: Run) -> None:
+    done = run("simulate", "--hosts", "none.csv", "--jobs", "none.csv")
+    assert done.status != 0
+    assert "none.csv" in done.err
+    assert len(done.err.splitlines()) == 1
