@@ -19,7 +19,7 @@ class Member:
     """So many consumers that ask for the same, as a part of a gang.
 
     A *level* is what kind of place an aggregate is, such as ``rack``
-    (``ledger.aggregates.ensure("r7", level="rack")``); ``host`` is the host itself.
+    (``ledger.names.aggregates.ensure("r7", level="rack")``); ``host`` is the host itself.
 
     >>> worker = Member("worker", "VCPU=4,PGPU=1", count=8, at_most={"host": 2})
     >>> print(worker)

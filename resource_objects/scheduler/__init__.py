@@ -8,6 +8,8 @@
 ``pipeline``        which filters and weighers there are, in which order: the list to read first
 ``reports``         what agents told of their hosts, read when a filter or weigher asks
 ``driver``          Scheduler: select_destinations
+``gangs``           place_gang: many at once, or none
+``simulation``      what a trace of jobs does to a fleet, a room of its own
 ==================  ===============================================================================
 
 Nothing is searched, ranked or retried here. A filter is one more condition of the search, a weigher

@@ -10,6 +10,7 @@ from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
+from resource_objects.scheduler.gangs import retried
 from resource_objects.scheduler.pipeline import (
     DEFAULT_FILTERS,
     DEFAULT_WEIGHERS,
@@ -287,25 +288,16 @@ class _Run:
 
     def _together(self, consumers: Sequence[str]) -> list[Destination]:
         """Claim for all in one transaction; again on a fresh picture after a lost race."""
-        policy = self._ledger.retries
-        until, tried = policy.clock() + policy.seconds, 0
-        while True:
-            snapshot = self._ledger.snapshot()
+
+        def claimed(snapshot: Snapshot) -> list[Destination]:
             plan = self._plan(snapshot.fork(), consumers)
-            try:
-                claims = self._ledger.claim_all(plan)
-            except (CapacityException, exceptions.StaleDefinition, exceptions.ProviderNotFound):
-                tried += 1
-                is_over = tried > policy.searches or policy.clock() >= until
-                if is_over or self._ledger.feed.is_fresh(snapshot):  # nobody was faster
-                    raise
-                policy.pause(tried)
-                continue
-            fleet = snapshot.fleet
+            claims = self._ledger.claim_all(plan)
             return [
-                self._destination(claim, found, fleet)
+                self._destination(claim, found, snapshot.fleet)
                 for claim, found in zip(claims, plan.values(), strict=True)
             ]
+
+        return retried(self._ledger, claimed)
 
     def _plan(
         self, scenario: Scenario[Snapshot], consumers: Sequence[str]

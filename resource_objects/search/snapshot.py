@@ -216,6 +216,7 @@ class Snapshot:
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
         limits: given.Limited = None,
+        filters: Iterable[LaysFilter] = (),
     ) -> GangFit:
         """Return where a gang fits: a candidate for each member, for all of them at once.
 
@@ -231,13 +232,19 @@ class Snapshot:
         :param seed: as there
         :param budget: at most so many steps
         :param limits: as there
+        :param filters: what hosts have to meet besides, as there
         :raises InvalidRequest: for a level without places, with a host in two of its places, or
             levels that do not lie within each other
         :raises SearchLimitReached: if the budget ends before it is known
         """
-        within = self._limited(limits)
         options = Options(
-            None, 1, Order.of(order), check_seed(seed), _check("budget", budget), within
+            None,
+            1,
+            Order.of(order),
+            check_seed(seed),
+            _check("budget", budget),
+            self._limited(limits),
+            tuple(filters),
         )
         return fit_gang(self.fork(), gang, levels, options)
 
