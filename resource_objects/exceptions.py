@@ -64,6 +64,7 @@ __all__ = [
     "InvalidRule",
     "InvalidSite",
     "InvalidText",
+    "InvalidTrace",
     "InvalidTrait",
     "InvalidTree",
     "InvalidURL",

@@ -108,6 +108,11 @@ class Supply:
             self._all[name] = np.minimum(found, MAX_AMOUNT)
         return self._all[name]
 
+    def together(self, name: str, trees: Booleans) -> int:
+        """Return what some trees may be given of a class in all, each pool counted once."""
+        pools = (free for linked, free in self.pools(name) if trees[linked].any())
+        return int(self.own(name)[trees].sum()) + sum(pools)
+
     def own(self, name: str) -> Integers:
         """Return by tree what it has of a class itself, its pools not among it."""
         if name not in self._own:

@@ -403,15 +403,20 @@ class _Fitting:
         kind, asked = self.kinds[number], self.need[number]
         told = Shortage(kind.label, asked, fits)
         most = np.where(around, kind.most, 0)
-        if most.sum() >= asked or not kind.totals:
+        able = most > 0 if most.any() else around
+        supply, each = self.within.supply, kind.totals
+        free = {name: supply.together(name, able) for name in each}
+        count = {
+            name: min(free[name] // total, int((supply.of(name)[able] // total).sum()))
+            for name, total in each.items()
+        }
+        scarce = min(count, key=lambda name: count[name], default=None)
+        if scarce is None or count[scarce] >= asked:
             bounds = FrozenDict({**self.gang.at_most, **kind.like.at_most})
             return dataclasses.replace(told, at_most=bounds)  # what is free would do
-        able = most > 0 if most.any() else around
-        supply = {name: self.within.supply.of(name)[able] for name in kind.totals}
-        scarce = min(supply, key=lambda name: int((supply[name] // kind.totals[name]).sum()))
-        requested = asked * kind.totals[scarce]
-        free = int(supply[scarce].sum())
-        return dataclasses.replace(told, resource=scarce, requested=requested, free=free)
+        return dataclasses.replace(
+            told, resource=scarce, requested=asked * each[scarce], free=free[scarce]
+        )
 
     def _beside(self, root: Place) -> Shortage:
         """Return how many of the most numerous kind fit beside all others."""
