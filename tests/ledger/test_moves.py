@@ -6,8 +6,6 @@ In memory and on every kind of database.
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,9 +22,9 @@ from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Part, Reshape, merge_moves
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
-from resource_objects.testing.conformance.races import processes
 from tests import databases
 from tests.conftest import require_server
+from tests.support.killing import all_or_nothing
 from tests.support.lengths import examples
 
 
@@ -721,23 +719,8 @@ def test_a_move_is_what_a_naive_model_says(
 # --- killed in between ---
 
 
-def _killed_after(url: str, statements: int) -> None:
-    """Move in a process of its own that is killed before its n-th statement of the write."""
-    import sqlalchemy as sa
-    from sqlalchemy.engine import Engine
-
-    left = [statements]
-
-    def count(*_: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with ro.connect(url) as ledger:
-        tree = with_gpus(ledger.provider("box"), 4, 4)
-        sa.event.listen(Engine, "before_cursor_execute", count)
-        sa.event.listen(Engine, "commit", count)
-        ledger.sync(tree, moves=EVEN_AND_ODD)
+def _nested(ledger: ro.Ledger) -> None:
+    ledger.sync(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
 
 
 @pytest.mark.parametrize("url", databases.KINDS, indirect=True)
@@ -754,17 +737,4 @@ def test_who_is_killed_has_moved_everything_or_nothing(url: str) -> None:
         (who, place.replace("gpu2", "gpu0").replace("gpu3", "gpu1"), kind): amount
         for (who, place, kind), amount in after.items()
     }
-    found = []
-    for statements in itertools.count(step=1 if examples(100) == 100 else 5):
-        process = processes().Process(target=_killed_after, args=(url, statements))
-        process.start()
-        process.join(60)
-        with ro.connect(url) as ledger:
-            found.append(held(ledger))
-            assert found[-1] in (before, after)
-            assert not ledger.audit()
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -signal.SIGKILL
-    assert found.count(before) > 1
-    assert found[-1] == after
+    all_or_nothing(url, _nested, held, after, every=1 if examples(100) == 100 else 5)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import os
+import functools
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +14,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import MigrationKind, MigrationState, ResourceTracker
 from resource_objects.testing.conformance.races import processes
+from tests.support.killing import all_at_once, deaths
 from tests.tracker.labs import WHOLE, declare, holdings, tracker, used
 
 #: The fast tests kill before one in so many statements, and storm for so many seconds.
@@ -76,22 +74,8 @@ def _drop(mine: ResourceTracker) -> None:
 STEPS = (_claim, _begin, _confirm, _resize, _revert, _rebuild, _shelve, _unshelve, _drop)
 
 
-def _killed_before(url: str, step: Callable[[ResourceTracker], None], statements: int) -> None:
-    """Take a step in a process of its own that is killed before its n-th statement."""
-    import sqlalchemy as sa
-    from sqlalchemy.engine import Engine
-
-    left = [statements]
-
-    def count(*_: object) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with ro.connect(url) as ledger:
-        sa.event.listen(Engine, "before_cursor_execute", count)
-        sa.event.listen(Engine, "commit", count)
-        step(tracker(ledger))
+def _by_tracker(step: Callable[[ResourceTracker], None], ledger: ro.Ledger) -> None:
+    step(tracker(ledger))
 
 
 def _die_at_each_statement(
@@ -102,21 +86,15 @@ def _die_at_each_statement(
     for step in steps:
         with ro.connect(url) as ledger:
             before = holdings(ledger)
-        for statements in itertools.count(step=every):
-            process = processes().Process(target=_killed_before, args=(url, step, statements))
-            process.start()
-            process.join(60)
+        for is_done in deaths(url, functools.partial(_by_tracker, step), every):
             with ro.connect(url) as ledger:
                 found = holdings(ledger)
                 assert not ledger.audit()
                 if found != before:  # it was done, though nobody was told: it is the same again
                     step(tracker(ledger))
                     assert holdings(ledger) == found
-            if process.exitcode == 0:
-                assert found != before, step
-                break
-            assert process.exitcode == -signal.SIGKILL
-            killed += 1
+            assert found != before or not is_done, step
+            killed += not is_done
     return killed
 
 
@@ -233,33 +211,20 @@ def test_agents_that_are_killed_for_long_lose_and_double_nothing(shared_url: str
 # --- all at once ---
 
 
-def _claim_all(url: str, number: int, gate: str) -> None:
+def _claim_all(ledger: ro.Ledger, number: int) -> None:
     """Claim as many as there are, of which half are also claimed by the neighbour."""
-    with ro.connect(url) as ledger:
-        mine = tracker(ledger)
-        while not Path(gate).exists():
-            time.sleep(0.001)
-        for k in range(8):
-            asked = "VCPU=1" if k % 2 else "NUMA_TOPOLOGY=1:dedicated=2,DEVICES=PGPU"
-            try:
-                mine.claim(f"vm-{(number + k) % 8}-{k % 2}", "box-0", asked)
-            except exceptions.CapacityException:
-                continue
+    mine = tracker(ledger)
+    for k in range(8):
+        asked = "VCPU=1" if k % 2 else "NUMA_TOPOLOGY=1:dedicated=2,DEVICES=PGPU"
+        try:
+            mine.claim(f"vm-{(number + k) % 8}-{k % 2}", "box-0", asked)
+        except exceptions.CapacityException:
+            continue
 
 
 @pytest.mark.law(1, 2, 4)
-def test_a_host_that_all_claim_of_is_full_and_no_more(shared_url: str, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    started = [
-        processes().Process(target=_claim_all, args=(shared_url, number, str(gate)))
-        for number in range(6)
-    ]
-    for process in started:
-        process.start()
-    gate.touch()
-    for process in started:
-        process.join(60)
-        assert process.exitcode == 0
+def test_a_host_that_all_claim_of_is_full_and_no_more(shared_url: str) -> None:
+    all_at_once(shared_url, _claim_all, 6)
     with ro.connect(shared_url) as ledger:
         taken = used(ledger)
     assert (taken["box-0", "VCPU"], taken["box-0", "PCPU"]) == (4, 4)
@@ -267,31 +232,18 @@ def test_a_host_that_all_claim_of_is_full_and_no_more(shared_url: str, tmp_path:
     _judge(shared_url)
 
 
-def _same_move(url: str, number: int, gate: str) -> None:
-    with ro.connect(url) as ledger:
-        while not Path(gate).exists():
-            time.sleep(0.001)
-        for k in range(4):
-            move = tracker(ledger).move(f"vm-{k}", "box-1", "VCPU=1", migration="m")
-            assert move.state is not MigrationState.REVERTED
-            assert move.confirm().state is MigrationState.CONFIRMED
+def _same_move(ledger: ro.Ledger, number: int) -> None:
+    for k in range(4):
+        move = tracker(ledger).move(f"vm-{k}", "box-1", "VCPU=1", migration="m")
+        assert move.state is not MigrationState.REVERTED
+        assert move.confirm().state is MigrationState.CONFIRMED
 
 
 @pytest.mark.law(4)
-def test_a_move_that_several_make_is_made_once(shared_url: str, tmp_path: Path) -> None:
+def test_a_move_that_several_make_is_made_once(shared_url: str) -> None:
     with ro.connect(shared_url) as ledger:
         for k in range(4):
             tracker(ledger).claim(f"vm-{k}", "box-0", "VCPU=1")
-    gate = tmp_path / "gate"
-    started = [
-        processes().Process(target=_same_move, args=(shared_url, number, str(gate)))
-        for number in range(4)
-    ]
-    for process in started:
-        process.start()
-    gate.touch()
-    for process in started:
-        process.join(60)
-        assert process.exitcode == 0
+    all_at_once(shared_url, _same_move, 4)
     with ro.connect(shared_url) as ledger:
         assert holdings(ledger) == {f"vm-{k}": "VCPU=1 of box-1" for k in range(4)}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +19,8 @@ from resource_objects.providers.dry_run import trees_after
 from resource_objects.providers.orders import Write
 from resource_objects.providers.reshape import Move, Part
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
-from resource_objects.testing.conformance.races import processes
 from tests import databases
+from tests.support.killing import all_or_nothing
 from tests.support.lengths import examples
 
 
@@ -522,25 +520,11 @@ def test_the_life_of_a_host_that_changes_its_shape(everywhere: ro.Ledger) -> Non
 # --- killed in between ---
 
 
-def _killed_after(url: str, statements: int) -> None:
-    """Look in a process of its own that is killed before its n-th statement."""
-    import sqlalchemy as sa
-    from sqlalchemy.engine import Engine
-
-    left = [statements]
-
-    def count(*_: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
+def _look(ledger: ro.Ledger) -> None:
     driver = GPUs("box")
     driver.owners["box"] = {f"vm-{n}": (n % 2, 1) for n in range(4)}
     driver.nested.add("box")
-    with ro.connect(url) as ledger:
-        sa.event.listen(Engine, "before_cursor_execute", count)
-        sa.event.listen(Engine, "commit", count)
-        assert not ResourceTracker(ledger, driver).update_available_resource().findings
+    assert not ResourceTracker(ledger, driver).update_available_resource().findings
 
 
 @pytest.mark.parametrize("database_kind", databases.KINDS, indirect=True)
@@ -553,17 +537,5 @@ def test_an_agent_that_is_killed_while_it_reshapes_starts_again(everywhere_url: 
         (who, f"box/gpu{int(who[-1]) % 2}" if kind == "VGPU" else place, kind): amount
         for (who, place, kind), amount in before.items()
     }
-    found = []
-    for statements in itertools.count(step=3 if examples(100) == 100 else 8):
-        process = processes().Process(target=_killed_after, args=(everywhere_url, statements))
-        process.start()
-        process.join(60)
-        with ro.connect(everywhere_url) as ledger:
-            found.append(held(ledger))
-            assert found[-1] in (before, after)
-            assert not ledger.audit()
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -signal.SIGKILL
-    assert found.count(before) > 1
-    assert found[-1] == after
+    every = 3 if examples(100) == 100 else 8
+    all_or_nothing(everywhere_url, _look, held, after, every)
