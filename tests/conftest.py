@@ -3,7 +3,8 @@
 Lengths: a fast command and a long one, ``--long``, see ``support/lengths.py``. No case has a
 deadline: how long one takes says more about the machine than about the code.
 
-Databases: the fixtures ``database_url`` and ``prepared_database``, see ``databases.py``.
+Databases: the fixtures ``database_url`` and ``prepared_database``, see ``databases.py``; in memory
+too: ``everywhere`` and ``everywhere_url``.
 
 Peers: ``peers/<name>`` compares with another system in the same process and needs it installed.
 Such a directory is collected only when it is named on the command line, as ``tox -e <name>`` does
@@ -28,6 +29,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.support")
 
+import resource_objects as ro  # noqa: E402
 from resource_objects.backends.sql import feed  # noqa: E402
 from resource_objects.backends.sql.backend import SQLBackend  # noqa: E402
 from tests import databases  # noqa: E402
@@ -165,6 +167,35 @@ def require_server(kind: str) -> None:
         if databases.required():
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
+
+
+@pytest.fixture(params=("memory", *databases.KINDS))
+def everywhere_kind(request: pytest.FixtureRequest) -> str:
+    """Run the test in memory, and on each kind of database that can be reached."""
+    kind: str = request.param
+    if kind not in ("memory", "sqlite"):
+        require_server(kind)
+    return kind
+
+
+@pytest.fixture
+def everywhere_url(
+    everywhere_kind: str, scratch: databases.Scratch, sqlite_url: Callable[[str], str]
+) -> Iterator[str]:
+    """A ledger in memory and on every kind of database."""
+    if everywhere_kind == "memory":
+        yield "memory://"
+    elif everywhere_kind == "sqlite":
+        yield sqlite_url("everywhere.db")
+    else:
+        with scratch.prepared(everywhere_kind, SQLBackend.upgrade_database) as made:
+            yield made
+
+
+@pytest.fixture
+def everywhere(everywhere_url: str) -> Iterator[ro.Ledger]:
+    with ro.connect(everywhere_url) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -16,39 +16,20 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.ledger import RetryPolicy, backend_for
+from resource_objects.ledger import RetryPolicy
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Part, Reshape, merge_moves
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 from tests import databases
-from tests.conftest import require_server
 from tests.support.killing import all_or_nothing
 from tests.support.lengths import examples
 
 
-def upgrade(url: str) -> None:
-    """``prepare`` of the databases that these tests share."""
-    backend_for(url).upgrade_database(url)
-
-
-@pytest.fixture(params=("memory", *databases.KINDS))
-def url(request: pytest.FixtureRequest, scratch: databases.Scratch) -> Iterator[str]:
-    kind: str = request.param
-    if kind == "memory":
-        yield "memory://"
-        return
-    if kind != "sqlite":
-        require_server(kind)
-    with scratch.prepared(kind, upgrade) as made:
-        yield made
-
-
 @pytest.fixture
-def ledger(url: str) -> Iterator[ro.Ledger]:
-    with ro.connect(url) as opened:
-        yield opened
+def url(everywhere_url: str) -> str:
+    return everywhere_url
 
 
 @pytest.fixture
@@ -723,7 +704,7 @@ def _nested(ledger: ro.Ledger) -> None:
     ledger.sync(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
 
 
-@pytest.mark.parametrize("url", databases.KINDS, indirect=True)
+@pytest.mark.parametrize("everywhere_kind", databases.KINDS, indirect=True)
 @pytest.mark.law(2, 4)
 def test_who_is_killed_has_moved_everything_or_nothing(url: str) -> None:
     with ro.connect(url) as ledger:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -20,12 +20,9 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.ledger import backend_for
 from resource_objects.providers.partitions import add_partition, mediated, split, thousandths
 from resource_objects.providers.reshape import Reshape
 from resource_objects.testing.conformance.races import processes, together
-from tests import databases
-from tests.conftest import require_server
 from tests.support.columns import columns_of
 from tests.support.lengths import examples
 from tests.support.naive_search import candidate_faults, hosts_that_fit
@@ -41,27 +38,9 @@ PARTITIONS = {
 THOUSANDTHS = "CUSTOM_PGPU_THOUSANDTHS"
 
 
-def upgrade(url: str) -> None:
-    """``prepare`` of the databases that these tests share."""
-    backend_for(url).upgrade_database(url)
-
-
-@pytest.fixture(params=("memory", *databases.KINDS))
-def url(request: pytest.FixtureRequest, scratch: databases.Scratch) -> Iterator[str]:
-    kind: str = request.param
-    if kind == "memory":
-        yield "memory://"
-        return
-    if kind != "sqlite":
-        require_server(kind)
-    with scratch.prepared(kind, upgrade) as made:
-        yield made
-
-
 @pytest.fixture
-def ledger(url: str) -> Iterator[ro.Ledger]:
-    with ro.connect(url) as opened:
-        yield opened
+def url(everywhere_url: str) -> str:
+    return everywhere_url
 
 
 def gpus(count: int = 1, host: str = "host0") -> ro.Provider:

@@ -527,7 +527,7 @@ def _look(ledger: ro.Ledger) -> None:
     assert not ResourceTracker(ledger, driver).update_available_resource().findings
 
 
-@pytest.mark.parametrize("database_kind", databases.KINDS, indirect=True)
+@pytest.mark.parametrize("everywhere_kind", databases.KINDS, indirect=True)
 @pytest.mark.law(2, 4)
 def test_an_agent_that_is_killed_while_it_reshapes_starts_again(everywhere_url: str) -> None:
     with ro.connect(everywhere_url) as ledger:
