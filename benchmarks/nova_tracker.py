@@ -344,7 +344,7 @@ class Agent:
         self.host, self.database = host, database
         self.context = context.get_admin_context()
         topology = nova_numa.host(cells)._to_json()
-        said = json.dumps([_said(device) for device in devices])
+        said = json.dumps([said_by_driver(device) for device in devices])
         self.tracker: Any = resource_tracker.ResourceTracker(
             host, _Hypervisor(host, topology, said, totals), _Placement()
         )
@@ -595,7 +595,8 @@ class Agent:
         return frozenset(one.address for one in self.tracker.pci_tracker.stats.get_free_devs())
 
 
-def _said(device: Device) -> dict[str, Any]:
+def said_by_driver(device: Device) -> dict[str, Any]:
+    """Return a device as a hypervisor's driver says it to Nova."""
     said = {
         "address": device.address,
         "vendor_id": device.vendor_id,

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 from unittest import mock
 
+from benchmarks.nova_tracker import said_by_driver
 from resource_objects.exceptions import CapacityException
 from resource_objects.resources.pci import Device, DeviceRequest, PCIAmount, PCIInventory
 from tests.peers.nova.pci_sides import CONF, Case, exception, nova_request, objects
@@ -84,19 +85,6 @@ def rows() -> Iterator[None]:
         CONF.clear_override("device_spec", group="pci")
 
 
-def _driver_says(device: Device) -> dict[str, Any]:
-    said = {
-        "address": device.address,
-        "vendor_id": device.vendor_id,
-        "product_id": device.product_id,
-        "dev_type": device.type,
-        "numa_node": device.numa_node,
-        "dev_id": f"pci_{device.address}",
-        "label": f"label_{device.vendor_id}_{device.product_id}",
-    }
-    return said | ({"parent_addr": device.parent} if device.parent else {})
-
-
 class Host:
     """Both sides of a host."""
 
@@ -121,7 +109,7 @@ class Host:
         held = {address for amount in self.held.values() for address in amount.addresses}
         self.there = {device.address: device for device in devices}
         self.went |= held - self.there.keys()
-        said = json.dumps([_driver_says(device) for device in devices])
+        said = json.dumps([said_by_driver(device) for device in devices])
         self.tracker.update_devices_from_hypervisor_resources(said)
         self.tracker.save(self.context)
         self.ours.rediscover(devices)
