@@ -13,7 +13,7 @@
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
                        ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``,
-                       ``service``, ``simulate``, ``site``, ``statistic`` and
+                       ``schedule``, ``service``, ``simulate``, ``site``, ``statistic`` and
                        ``use_over_time``
 =====================  ============================================================================
 

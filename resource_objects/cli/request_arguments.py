@@ -274,6 +274,16 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="N", type=int, help="at most so many candidates (default: 10)")
     add("--per-host", metavar="N", type=int, help="at most so many of one host (default: 1; "
         "by Placement's rules all)")  # fmt: skip
+    add_order(words)
+    add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
+    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
+        help="the most that may be used in all of a provider, whatever it has, such as "
+        "host0:VCPU=20,MEMORY_MB=65536; may be repeated")  # fmt: skip
+
+
+def add_order(words: argparse._ActionsContainer) -> None:
+    """Add the options of the order in which hosts are looked at."""
+    add = words.add_argument
     add("--order", choices=("name", "pack", "spread", "random"), default="name",
         help="pack: the fullest host first; spread: the emptiest")  # fmt: skip
     for name, metavar, told in (
@@ -283,10 +293,6 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
     add("--among", metavar="N", type=int, help="with a seed: so many of the best are shuffled")
     add("--seed", metavar="N", type=int, help="the same seed gives the same order")
-    add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
-    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
-        help="the most that may be used in all of a provider, whatever it has, such as "
-        "host0:VCPU=20,MEMORY_MB=65536; may be repeated")  # fmt: skip
 
 
 def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:

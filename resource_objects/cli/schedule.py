@@ -1,0 +1,235 @@
+"""The commands about the scheduler: where a request goes, and what filters and weighs hosts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from resource_objects import exceptions, plugins
+from resource_objects.cli import request_arguments as arguments
+from resource_objects.cli.base import Lister, Many, Misused, Refused, misused, read_input
+
+if TYPE_CHECKING:
+    from resource_objects.scheduler import Destination, Group, Pipeline, RequestSpec
+
+
+class Schedule(Lister):
+    """Select hosts for a request by the scheduler's filters and weighers.
+
+    Nothing is taken, unless --claim says for whom. All are placed or nobody is, unless --at-least
+    allows fewer. If there are not enough hosts, says for each why not (exit status 1).
+    """
+
+    columns = ("consumer", "host", "allocation", "alternates")
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        arguments.add_request(parser)
+        add = parser.add_argument
+        add("--count", metavar="N", type=int, help="so many of it (default: 1)")
+        add(
+            "--claim",
+            metavar="CONSUMER",
+            help="take it for this consumer; with --count for CONSUMER-1, CONSUMER-2, ...",
+        )
+        add("--at-least", metavar="N", type=int, help="as many as can be placed, at least so many")
+        add(
+            "--alternates", metavar="N", type=int, default=0, help="so many next best hosts of each"
+        )
+        words = parser.add_argument_group("who asks, and for where")
+        for name, metavar, told in (
+            ("--project", "PROJECT", "whose it is"),
+            ("--user", "USER", "whose it is"),
+            ("--zone", "ZONE", "the availability zone"),
+            ("--policy", "POLICY", "of --members: affinity, anti-affinity, soft-affinity or "
+                "soft-anti-affinity"),
+        ):  # fmt: skip
+            words.add_argument(name, metavar=metavar, help=told)
+        for name, metavar, told in (
+            ("--only", "HOST", "one of the hosts it may go to"),
+            ("--force", "HOST", "one of the hosts it has to go to, whatever filters say"),
+            ("--ignore", "HOST", "a host it must not go to"),
+            ("--image-trait", "TRAIT", "a trait that the image asks for"),
+            ("--extra-spec", "KEY=CONDITION", "such as capabilities:load='<= 3'"),
+            ("--members", "CONSUMER", "who is in its group already"),
+        ):
+            help_ = f"{told}; may be repeated"
+            words.add_argument(name, metavar=metavar, action="append", default=[], help=help_)
+        words = parser.add_argument_group("filters, weighers and the order")
+        words.add_argument(
+            "--filter", metavar="NAME", action="append", help="asked besides; may be repeated"
+        )
+        words.add_argument(
+            "--weigh",
+            metavar="NAME[=MULTIPLIER]",
+            action="append",
+            help="a weigher, and how much it counts (default: 1); may be repeated",
+        )
+        words.add_argument(
+            "--settings",
+            metavar="FILE",
+            help="filters and weighers with their settings, in YAML; - is standard input",
+        )
+        arguments.add_order(words)
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Select, and claim if that is said."""
+        from resource_objects.scheduler import Scheduler
+
+        said = parsed_args
+        with misused():
+            spec, order = _spec(said), arguments.parse_order(said)
+            pipeline = _pipeline(said)
+            consumers = _consumers(said)
+        with self.open_ledger() as ledger:
+            scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
+            try:
+                with misused():
+                    found = scheduler.select_destinations(
+                        spec,
+                        None if consumers else said.count,
+                        consumers=consumers,
+                        alternates=said.alternates,
+                        at_least=said.at_least,
+                        seed=said.seed,
+                    )
+            except exceptions.NoCandidates as refusal:
+                answer, *reasons = str(refusal).splitlines()
+                what, _, first = answer.partition(": ")
+                raise Refused(what, [first, *reasons]) from refusal
+        for consumer in found.missing:
+            self.app.stderr.write(f"no host for {consumer}\n")
+        return self.columns, [_row(one) for one in found]
+
+
+def _row(one: Destination) -> tuple[Any, ...]:
+    others = Many([other.host for other in one.alternates])
+    return one.consumer, one.host, ", ".join(map(str, one.allocations)), others
+
+
+def _spec(said: argparse.Namespace) -> RequestSpec:
+    from resource_objects.scheduler import RequestSpec
+
+    return RequestSpec(
+        arguments.parse_request(said).request,
+        project=said.project,
+        user=said.user,
+        zone=said.zone,
+        only=said.only or None,
+        forced=said.force,
+        ignored=said.ignore,
+        image_traits=said.image_trait,
+        extra_specs=dict(_pair("--extra-spec", text) for text in said.extra_spec),
+        group=_group(said),
+    )
+
+
+def _group(said: argparse.Namespace) -> Group | None:
+    from resource_objects.scheduler import Group
+
+    if said.policy is None:
+        if said.members:
+            raise Misused("--members: say their --policy, too")
+        return None
+    return Group("--members", said.policy, said.members)
+
+
+def _consumers(said: argparse.Namespace) -> tuple[str, ...]:
+    if said.claim is None or said.count is None or said.count == 1:
+        return () if said.claim is None else (said.claim,)
+    if said.count < 1:
+        raise exceptions.InvalidField("--count", said.count, "an integer of 1 or more")
+    return tuple(f"{said.claim}-{number}" for number in range(1, said.count + 1))
+
+
+def _pair(what: str, text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise exceptions.InvalidText(what, text, "KEY=VALUE")
+    return key, value
+
+
+def _pipeline(said: argparse.Namespace) -> Pipeline:
+    """Return what a file says of filters and weighers, and what the words add to it."""
+    from resource_objects.scheduler.pipeline import DEFAULT_FILTERS, DEFAULT_WEIGHERS, Pipeline
+
+    settings = {} if said.settings is None else _settings(said.settings)
+    filters = settings.pop("filters", dict.fromkeys(DEFAULT_FILTERS))
+    weighers = settings.pop("weighers", dict.fromkeys(DEFAULT_WEIGHERS))
+    on_error = settings.pop("on_error", "fail")
+    if settings:
+        expected = "filters, weighers and on_error"
+        raise exceptions.InvalidField("--settings", sorted(settings), expected)
+    for name, some in (("filters", filters), ("weighers", weighers)):
+        if not isinstance(some, dict):
+            raise exceptions.InvalidField(name, some, "names with settings below them")
+    for name in said.filter or ():
+        filters.setdefault(name, None)
+    for text in said.weigh or ():
+        name, _, multiplier = text.partition("=")
+        weighers[name] = {**(weighers.get(name) or {}), "multiplier": _figure(text, multiplier)}
+    return Pipeline.of(filters, weighers, on_error=on_error)
+
+
+def _figure(text: str, multiplier: str) -> float:
+    try:
+        return float(multiplier or 1)
+    except ValueError:
+        raise exceptions.InvalidText("--weigh", text, "NAME or NAME=MULTIPLIER") from None
+
+
+def _settings(name: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(read_input(name))  # type: ignore[no-untyped-call]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        told = " ".join(str(error).split())
+        raise exceptions.InvalidText(f"--settings {name}", told, "YAML") from error
+    if not isinstance(found, dict):
+        raise exceptions.InvalidText(f"--settings {name}", found, "filters and weighers, by name")
+    return found
+
+
+class _Installed(Lister):
+    """Base of the lists of what is installed."""
+
+    are_filters: bool
+    columns = ("name", "asked", "description", "problem")
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Load each by itself."""
+        from resource_objects.scheduler import pipeline
+
+        namespace = pipeline.FILTERS if self.are_filters else pipeline.WEIGHERS
+        always = pipeline.ALWAYS if self.are_filters else ()
+        default = pipeline.DEFAULT_FILTERS if self.are_filters else pipeline.DEFAULT_WEIGHERS
+        rows = []
+        for name in plugins.names(namespace):
+            asked = "always" if name in always else "default" if name in default else ""
+            try:
+                kind = plugins.load(namespace, name)
+            except exceptions.PluginError as error:
+                rows.append((name, asked, "", error.reason))
+            else:
+                rows.append((name, asked, (kind.__doc__ or "").strip().partition("\n")[0], ""))
+        return self.columns, rows
+
+
+class ListFilters(_Installed):
+    """List the filters that are installed, and why one cannot be used."""
+
+    are_filters = True
+
+
+class ListWeighers(_Installed):
+    """List the weighers that are installed, and why one cannot be used."""
+
+    are_filters = False

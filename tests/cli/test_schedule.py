@@ -1,0 +1,105 @@
+"""schedule, filters, weighers: the scheduler from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import resource_objects as ro
+
+
+@pytest.fixture
+def lab(default_ledger):
+    default_ledger.parent.mkdir(parents=True, exist_ok=True)
+    with ro.connect(f"sqlite:///{default_ledger}") as ledger:
+        ledger.sync(
+            ro.Provider("host0", "VCPU=8", aggregates=["north"]),
+            ro.Provider("host1", "VCPU=4", traits=["CUSTOM_A"]),
+        )
+        yield ledger
+
+
+def rows(run, *words):
+    done = run("schedule", *words, "-f", "json")
+    assert done.status == 0, done.err
+    return [(one["consumer"], one["host"]) for one in json.loads(done.out)]
+
+
+def test_a_dry_run_takes_nothing_and_a_claim_does(run, lab):
+    assert rows(run, "VCPU=3", "--count", "2") == [("1", "host0"), ("2", "host0")]
+    assert lab.snapshot().used("VCPU") == 0
+    assert rows(run, "VCPU=3", "--claim", "job") == [("job", "host0")]
+    assert rows(run, "VCPU=2", "--count", "2", "--claim", "web", "--order", "spread") == [
+        ("web-1", "host1"),
+        ("web-2", "host0"),
+    ]
+    assert [one.name for one in lab.consumers()] == ["job", "web-1", "web-2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "host"),
+    [
+        (["--zone", "north"], "host0"),
+        (["--ignore", "host0"], "host1"),
+        (["--only", "host1"], "host1"),
+        (["--image-trait", "CUSTOM_A"], "host1"),
+        (["--extra-spec", "capabilities:vcpus_total=<= 4"], "host1"),
+        (["--weigh", "free=-1"], "host0"),
+        (["--prefer", "CUSTOM_A"], "host1"),
+        (["--policy", "affinity", "--members", "there"], "host1"),
+    ],
+)
+def test_the_words_of_a_request(run, lab, words, host):
+    lab.claim("there", {"host1": "VCPU=1"})
+    assert rows(run, "VCPU=1", *words) == [("1", host)]
+
+
+def test_settings_from_a_file(run, lab, tmp_path):
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(
+        """
+filters:
+  tenants: {tenants: {north: [p]}}
+weighers:
+  free: {VCPU: 1}
+"""
+    )
+    assert rows(run, "VCPU=1", "--settings", str(path)) == [("1", "host1")]
+    assert rows(run, "VCPU=1", "--settings", str(path), "--project", "p") == [("1", "host0")]
+
+
+def test_a_refusal_says_why_of_each_host(run, lab):
+    done = run("schedule", "VCPU=6", "--ignore", "host0", "--claim", "job")
+    assert (done.status, done.out) == (1, "")
+    assert [one.strip() for one in done.err.splitlines()] == [
+        "resource-objects: no candidate for job:",
+        "host0: is to be ignored (hosts)",
+        "host1: VCPU asked 6, free 4 of 4",
+    ]
+
+
+def test_fewer_may_be_placed(run, lab):
+    done = run("schedule", "VCPU=3", "--count", "9", "--at-least", "1", "--claim", "job")
+    assert done.status == 0
+    assert done.err.split() == [w for n in range(4, 10) for w in ("no", "host", "for", f"job-{n}")]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--count", "0"], "count"),
+        (["--count", "0", "--claim", "job"], "count"),
+        (["--filter", "nobody"], "no such plug-in"),
+        (["--weigh", "free=much"], "NAME=MULTIPLIER"),
+        (["--extra-spec", "load"], "KEY=VALUE"),
+        (["--extra-spec", "capabilities:load=>= x"], "a number after >="),
+        (["--members", "a"], "--policy"),
+        (["--policy", "near"], "policy"),
+        (["--settings", "/nowhere.yaml"], "cannot be read"),
+    ],
+)
+def test_words_that_cannot_be(run, lab, words, told):
+    done = run("schedule", "VCPU=1", *words)
+    assert done.status != 0
+    assert told in done.err and len(done.err.splitlines()) == 1
