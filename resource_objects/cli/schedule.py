@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, plugins
@@ -196,10 +196,9 @@ def _settings(name: str) -> dict[str, Any]:
     return found
 
 
-class _Installed(Lister):
-    """Base of the lists of what is installed."""
+class ListFilters(Lister):
+    """List the filters that are installed, and why one cannot be used."""
 
-    are_filters: bool
     columns = ("name", "asked", "description", "problem")
 
     def take_action(
@@ -208,28 +207,33 @@ class _Installed(Lister):
         """Load each by itself."""
         from resource_objects.scheduler import pipeline
 
-        namespace = pipeline.FILTERS if self.are_filters else pipeline.WEIGHERS
-        always = pipeline.ALWAYS if self.are_filters else ()
-        default = pipeline.DEFAULT_FILTERS if self.are_filters else pipeline.DEFAULT_WEIGHERS
-        rows = []
-        for name in plugins.names(namespace):
-            asked = "always" if name in always else "default" if name in default else ""
-            try:
-                kind = plugins.load(namespace, name)
-            except exceptions.PluginError as error:
-                rows.append((name, asked, "", error.reason))
-            else:
-                rows.append((name, asked, (kind.__doc__ or "").strip().partition("\n")[0], ""))
-        return self.columns, rows
+        asked = dict.fromkeys(pipeline.DEFAULT_FILTERS, "default")
+        asked.update(dict.fromkeys(pipeline.ALWAYS, "always"))
+        return self.columns, _installed(pipeline.FILTERS, asked)
 
 
-class ListFilters(_Installed):
-    """List the filters that are installed, and why one cannot be used."""
-
-    are_filters = True
-
-
-class ListWeighers(_Installed):
+class ListWeighers(Lister):
     """List the weighers that are installed, and why one cannot be used."""
 
-    are_filters = False
+    columns = ("name", "asked", "description", "problem")
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Load each by itself."""
+        from resource_objects.scheduler import pipeline
+
+        asked = dict.fromkeys(pipeline.DEFAULT_WEIGHERS, "default")
+        return self.columns, _installed(pipeline.WEIGHERS, asked)
+
+
+def _installed(namespace: str, asked: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for name in plugins.names(namespace):
+        told = problem = ""
+        try:
+            kind = plugins.load(namespace, name)
+        except exceptions.PluginError as error:
+            problem = error.reason
+        else:
+            told = (kind.__doc__ or "").strip().partition("\n")[0]
+        yield name, asked.get(name, ""), told, problem
