@@ -3,7 +3,6 @@
 ==================  ===============================================================================
 ``trace``           Trace: hosts and jobs, from CSV files or made from a seed
 ``packing``         how well a policy packs: jobs placed one by one on arrays, without a ledger
-``fragments``       how much placing a task fragments devices, for many hosts at once
 ``timeline``        replay: jobs come and go on a ledger in time, by many processes at once
 ``plots``           pictures of both; needs the extra ``plot``
 ==================  ===============================================================================

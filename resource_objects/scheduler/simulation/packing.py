@@ -24,14 +24,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.scheduler.simulation.fragments import (
+from resource_objects.scheduler.simulation.trace import PARTS, Trace, TraceJob
+from resource_objects.scheduler.weighers.fragments import (
     Figures,
     Task,
     Usual,
     fragmentation,
     growth,
 )
-from resource_objects.scheduler.simulation.trace import PARTS, Trace, TraceJob
 from resource_objects.search.arrays import Integers
 
 #: Tasks are usual that make up so much of a trace, the most frequent first.

@@ -8,6 +8,7 @@
 ``traits``          traits that are welcome, or unwelcome
 ``affinity``        consumers of a group near each other, or apart, where that can be had
 ``fragmentation``   devices that stay most useful for what is usually asked (FGD)
+``fragments``       how much placing a task fragments devices, for many hosts at once
 ==================  ===============================================================================
 
 A weigher is an object with one method, ``weigh(host, spec)``, which returns a number: the higher,

@@ -28,34 +28,7 @@ from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.scheduler.weighers.base import finite
-from resource_objects.search.arrays import Booleans, Integers
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Task:
-    """What a usual task asks: counts of the host, and devices, in parts of one.
-
-    ``each`` is how much of one device it takes, ``devices`` of how many it does; 0 for none. Whole
-    devices are taken whole, a part is always of one device.
-    """
-
-    counts: Mapping[str, int]
-    each: int
-    devices: int
-    weight: float = 1.0
-
-    @property
-    def parts(self) -> int:
-        """All that it takes of devices, in parts."""
-        return self.each * self.devices
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Devices:
-    """The devices of some hosts: parallel arrays, one entry each."""
-
-    host: Integers  #: which host each is of
-    free: Integers  #: how many parts of it are free
+from resource_objects.scheduler.weighers.fragments import Task, Usual, growth
 
 
 class Fragmentation:
@@ -112,7 +85,8 @@ class Fragmentation:
         """Return how little more of a host's devices is lost: 0, or below."""
         task = self.task(spec.resources)
         counts = {name: host.free(name) for name in self._classes(task)}
-        free = self._devices(host.beside, [host.tree]).free.tolist()
+        rows = host.beside.fleet.rows(self._part or self._whole)
+        free = rows.free[rows.of_tree(host.tree)].clip(0).tolist()
         before = _fragmentation(counts, free, self._tasks)
         then = {name: counts[name] - task.counts.get(name, 0) for name in counts}
         ways = [_fragmentation(then, after, self._tasks) for after in _ways(free, task)]
@@ -121,91 +95,21 @@ class Fragmentation:
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
         """Return how little more of each host's devices is lost: 0, or below."""
         task = self.task(spec.resources)
-        counts = {name: hosts.free(name) for name in self._classes(task)}
-        return -growth(task, counts, self._devices(hosts), self._tasks, self._parts)
+        classes = sorted(self._classes(task))
+        counts = np.array([hosts.free(name) for name in classes]).reshape(-1, len(hosts)).T
+        less = np.array([task.counts.get(name, 0) for name in classes], dtype=np.int64)
+        rows = hosts.fleet.rows(self._part or self._whole)
+        first = rows.tree.searchsorted(np.arange(len(hosts)))
+        place = np.arange(len(rows.tree)) - first[rows.tree]
+        devices = np.full((len(hosts), int(place.max(initial=0)) + 1), -1)
+        devices[rows.tree, place] = rows.free.clip(0)
+        usual = Usual.of(self._tasks, classes)
+        grown, _ = growth(task, less, counts, devices, usual, self._parts)
+        found: Figures = -np.where(np.isinf(grown), devices.clip(0).sum(1), grown)
+        return found
 
     def _classes(self, task: Task) -> set[str]:
         return {*task.counts, *(name for one in self._tasks for name in one.counts)}
-
-    def _devices(self, hosts: HostStates, trees: Iterable[int] | None = None) -> Devices:
-        rows = hosts.fleet.rows(self._part or self._whole)
-        here = slice(None)
-        if trees is not None:
-            (tree,) = trees
-            here = rows.of_tree(tree)
-        return Devices(rows.tree[here], np.maximum(rows.free[here], 0))
-
-
-# --- all hosts at once ----------------------------------------------------------------------------
-
-
-def growth(
-    task: Task, counts: Mapping[str, Integers], devices: Devices, usual: Iterable[Task], parts: int
-) -> Figures:
-    """Return by how much the fragmentation of each host would grow with a task, at least.
-
-    Where a host cannot give the devices of the task, it is all that is free of its devices.
-
-    :param counts: what is free of each class, by host; of those that tasks ask for
-    :param parts: into how many parts a device is divided
-
-    Cost: some passes over the devices for each usual task.
-    """
-    hosts = len(next(iter(counts.values()))) if counts else int(devices.host.max(initial=-1)) + 1
-    at, free = devices.host, devices.free
-    total = _sums(at, free, hosts)
-    grown = np.zeros(len(free) if _takes_part(task, parts) else hosts)
-    where = at if _takes_part(task, parts) else np.arange(hosts)
-    for one in usual:
-        holds = _hold(one, counts, {}, hosts)
-        holds_then = _hold(one, counts, task.counts, hosts)
-        lost = np.where(free < one.each, free, 0)
-        fit = _sums(at, free >= one.each, hosts) if one.each else np.zeros(hosts, dtype=np.int64)
-        before = _fragment(one, holds, fit, total, _sums(at, lost, hosts))
-        if _takes_part(task, parts):
-            left = free - task.each
-            fit_then = fit[at] - (free >= one.each) + (left >= one.each)
-            lost_then = _sums(at, lost, hosts)[at] - lost + np.where(left < one.each, left, 0)
-            after = _fragment(one, holds_then[at], fit_then, total[at] - task.each, lost_then)
-        else:
-            fit_then = fit - (task.devices if one.each else 0)
-            after = _fragment(one, holds_then, fit_then, total - task.parts, _sums(at, lost, hosts))
-        grown += one.weight * (after - before[where])
-    if not _takes_part(task, parts):
-        can = _sums(at, free >= parts, hosts) >= task.devices
-        return np.where(can, grown, total)
-    least = np.full(hosts, np.inf)
-    can = free >= task.each
-    np.minimum.at(least, at[can], grown[can])
-    return np.where(np.isinf(least), total, least)
-
-
-def _takes_part(task: Task, parts: int) -> bool:
-    return task.devices == 1 and task.each < parts
-
-
-def _sums(at: Integers, values: Any, hosts: int) -> Integers:
-    """Return sums of whole numbers by host."""
-    found = np.zeros(hosts, dtype=np.int64)
-    np.add.at(found, at, values)
-    return found
-
-
-def _hold(
-    one: Task, counts: Mapping[str, Integers], less: Mapping[str, int], hosts: int
-) -> Booleans:
-    """Return which hosts have the counts of a task, with less of them free."""
-    found = np.ones(hosts, dtype=np.bool_)
-    for name, amount in one.counts.items():
-        found &= counts[name] - less.get(name, 0) >= amount
-    return found
-
-
-def _fragment(one: Task, holds: Booleans, fit: Integers, total: Integers, lost: Integers) -> Any:
-    """Return the fragments for a task: all that is free, or what is lost to it."""
-    if not one.devices:
-        return total
-    return np.where(holds & (fit >= one.devices), lost, total)
 
 
 # --- one host -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """How much placing a task fragments devices, for many hosts at once.
 
-The definitions are those of :mod:`~resource_objects.scheduler.weighers.fragmentation`. Hosts are
+The definitions are those of :mod:`.fragmentation`. Hosts are
 rows of two arrays: what is free of each count, ``(hosts, classes)``, and what is free of each
 device in parts of one, ``(hosts, devices)``, -1 where a host has fewer.
 """
@@ -8,7 +8,7 @@ device in parts of one, ``(hosts, devices)``, -1 where a host has fewer.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,21 @@ Figures = npt.NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    counts: dict[str, int]
+    """What a usual task asks: counts of the host, and devices, in parts of one.
+
+    ``each`` is how much of one device it takes, ``devices`` of how many it does; 0 for none. Whole
+    devices are taken whole, a part is always of one device.
+    """
+
+    counts: Mapping[str, int]
     each: int
     devices: int
     weight: float = 1.0
+
+    @property
+    def parts(self) -> int:
+        """All that it takes of devices, in parts."""
+        return self.each * self.devices
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -76,9 +87,9 @@ def growth(
     then = counts - less
     if task.devices == 1 and task.each < parts:
         return _of_a_part(task, then, devices, usual, before)
-    is_whole = devices == parts
+    is_whole = devices >= parts
     taken = is_whole & (is_whole.cumsum(1) <= task.devices)
-    after = fragmentation(then, np.where(taken, 0, devices), usual)
+    after = fragmentation(then, devices - taken * parts, usual)
     can = is_whole.sum(1) >= task.devices
     return np.where(can, after - before, np.inf), np.full(len(counts), -1)
 
@@ -94,8 +105,7 @@ def _of_a_part(
     is_enough_then = left >= usual.each
     fit = is_enough.sum(1)[:, None, :] - is_enough + is_enough_then
     lost_then = lost.sum(1)[:, None, :] - lost + np.where(is_enough_then, 0, left)
-    has = (usual.devices > 0) & (then[:, None, :] >= usual.counts).all(2)
-    holds = has[:, None, :] & (fit >= usual.devices)
+    holds = _has_counts(then, usual)[:, None, :] & (fit >= usual.devices)
     total = (free.sum(1) - task.each)[:, None, None]
     after = np.where(holds, lost_then, total) @ usual.weight
     grown = np.where(devices >= task.each, after - before[:, None], np.inf)
@@ -105,7 +115,12 @@ def _of_a_part(
 
 def _holds(counts: Integers, fit: Any, usual: Usual) -> Booleans:
     """Return which hosts can hold which usual tasks; none holds one that asks for no device."""
-    found: Booleans = (
-        (usual.devices > 0) & (fit >= usual.devices) & (counts[:, None, :] >= usual.counts).all(2)
-    )
+    found: Booleans = _has_counts(counts, usual) & (fit >= usual.devices)
+    return found
+
+
+def _has_counts(counts: Integers, usual: Usual) -> Booleans:
+    """Return which hosts have the counts of which usual tasks that ask for devices."""
+    enough = (counts[:, None, :] >= usual.counts) | (usual.counts == 0)  # also where overdrawn
+    found: Booleans = (usual.devices > 0) & enough.all(2)
     return found
