@@ -208,7 +208,7 @@ class _Prepared:
 
     url: str
     tables: tuple[sqlalchemy.Table, ...]  #: referenced ones before those that refer to them
-    rows: dict[str, list[dict[str, Any]]]
+    rows: dict[str, list[tuple[Any, ...]]]
 
     @classmethod
     def of(cls, url: str) -> _Prepared:
@@ -219,29 +219,49 @@ class _Prepared:
             tables = tuple(metadata.sorted_tables)
             return cls(url, tables, {table.name: _rows(connection, table) for table in tables})
 
+    @functools.cached_property
+    def _are_used(self) -> sqlalchemy.Select[Any]:
+        """The query that says of each table whether it has a row.
+
+        It waits for who has a row of it in an open transaction, as the change of that row would.
+        """
+        looks = (
+            sqlalchemy.select(sqlalchemy.literal(1)).select_from(table).with_for_update(read=True)
+            for table in self.tables
+        )
+        return sqlalchemy.select(*map(sqlalchemy.exists, looks))
+
     def restore(self) -> None:
         """Make every table hold exactly the remembered rows again."""
         with connect(make_url(self.url)) as connection:
             if connection.dialect.name == "mysql":  # it checks row by row, also within one table
                 connection.exec_driver_sql("SET foreign_key_checks = 0")
             connection.exec_driver_sql("BEGIN")  # one wait for the disk
+            used = zip(self.tables, connection.execute(self._are_used).one(), strict=True)
             changed = [
                 table
-                for table in self.tables
-                if not self.rows[table.name] or _rows(connection, table) != self.rows[table.name]
+                for table, is_used in used
+                if is_used != bool(rows := self.rows[table.name])
+                or (rows and _rows(connection, table) != rows)
             ]
             for table in reversed(changed):
                 connection.execute(table.delete())
             for table in changed:
-                if self.rows[table.name]:
-                    connection.execute(table.insert(), self.rows[table.name])
+                if rows := self.rows[table.name]:
+                    names = [column.name for column in _kept(table)]
+                    values = [dict(zip(names, row, strict=True)) for row in rows]
+                    connection.execute(table.insert(), values)
             connection.exec_driver_sql("COMMIT")
 
 
-def _rows(connection: sqlalchemy.Connection, table: sqlalchemy.Table) -> list[dict[str, Any]]:
-    kept = [column for column in table.columns if column.computed is None]
-    found = connection.execute(sqlalchemy.select(*kept).order_by(*table.primary_key.columns))
-    return [dict(row) for row in found.mappings()]
+def _rows(connection: sqlalchemy.Connection, table: sqlalchemy.Table) -> list[tuple[Any, ...]]:
+    query = sqlalchemy.select(*_kept(table)).order_by(*table.primary_key.columns)
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def _kept(table: sqlalchemy.Table) -> list[sqlalchemy.Column[Any]]:
+    """Return the columns that are written, and not computed of others."""
+    return [column for column in table.columns if column.computed is None]
 
 
 @contextlib.contextmanager
