@@ -50,6 +50,7 @@ def test_a_sample_is_of_rules_alone_and_the_same_for_a_seed(checkout: Path) -> N
     assert len(mutants.sample(1, 1, checkout)) == 1
 
 
+@pytest.mark.long
 def test_a_mutant_is_killed_by_a_test_that_comes_by_or_is_left(
     checkout: Path, tmp_path: Path
 ) -> None:

@@ -62,6 +62,19 @@ class Module:
         return (node for node in self.tree.body if isinstance(node, ast.ClassDef))
 
 
+def blocks(node: ast.AST) -> list[ast.AST]:
+    """Return the statements right below a node, with the parts of ``try`` and ``match``."""
+    fields = ("body", "orelse", "finalbody", "handlers", "cases")
+    return [child for field in fields for child in getattr(node, field, ())]
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node; the expressions in them are ten times as many."""
+    for child in blocks(node):
+        yield child
+        yield from statements(child)
+
+
 class House:
     """All modules of a checkout, and who imports whom."""
 
@@ -77,7 +90,7 @@ class House:
         self.core = [module for module in self.modules.values() if not module.is_testing]
 
     def _imports(self, module: Module) -> Iterator[str]:
-        for node in ast.walk(module.tree):
+        for node in statements(module.tree):
             for target in self._targets(module, node):
                 if target in self.modules and target != module.name:
                     yield target

@@ -33,6 +33,7 @@ from resource_objects.providers.orders import (
 from resource_objects.testing.conformance.suite import claim, define
 from tests import databases
 from tests.backends.conftest import ask
+from tests.support.lengths import some
 
 T = TypeVar("T")
 
@@ -392,7 +393,7 @@ def all_consumers(
     return found
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=some(range(3)))
 def world(
     ledger: SQLBackend, ledger_url: str, request: pytest.FixtureRequest
 ) -> Iterator[tuple[World, random.Random]]:

@@ -12,25 +12,36 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import IO
 
 from resource_objects.testing.conformance.races import processes
 
+#: What a process is: it is given the arguments, and returns the status that it ends with.
+Main = Callable[[Sequence[str]], int | None]
+
 
 class Program:
-    """A running ``resource-objects``, used as :class:`subprocess.Popen` is."""
+    """A running ``resource-objects``, used as :class:`subprocess.Popen` is.
+
+    :param main: what is run instead of the command
+    """
 
     def __init__(
-        self, argv: Sequence[str], environ: Mapping[str, str], folder: str, interruptible: bool
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        folder: str,
+        interruptible: bool,
+        main: Main | None = None,
     ) -> None:
         context = processes()
         ends = [context.Pipe(duplex=False) for _ in range(2)]
         theirs = [end for _, end in ends]
         self.stdout, self.stderr = (_text(end) for end, _ in ends)
-        given = (*theirs, list(argv), dict(environ), folder, interruptible)
+        given = (*theirs, list(argv), dict(environ), folder, interruptible, main)
         self._process = context.Process(target=_main, args=given)
         self._process.start()
         for end in theirs:
@@ -100,6 +111,7 @@ def _main(
     environ: dict[str, str],
     folder: str,
     interruptible: bool,
+    main: Main | None,
 ) -> None:
     """Be the command."""
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -112,6 +124,8 @@ def _main(
         os.fdopen(number, mode, encoding="utf-8", closefd=False)
         for number, mode in enumerate(("r", "w", "w"))
     )
+    if "PYTHONUNBUFFERED" in environ:
+        sys.stdout.reconfigure(line_buffering=True)
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     warnings.simplefilter("error")
@@ -119,6 +133,7 @@ def _main(
     os.environ.update(environ)
     os.chdir(folder)
     sys.argv = ["resource-objects", *argv]
-    from resource_objects.cli.main import main
+    if main is None:
+        from resource_objects.cli.main import main
 
-    sys.exit(main())
+    sys.exit(main(argv))

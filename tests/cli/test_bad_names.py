@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 import resource_objects as ro
 from resource_objects.providers import partitions
-from tests.cli.conftest import ROOT
+from tests.cli.forked import Program
+from tests.support.patience import until
 
 REFUSED, MISUSED, BUSY = 1, 2, 75
 OPERATION = "7f6f2d6c-5d3d-4c2c-9ad5-3f2c7b0f6b11"
@@ -137,37 +135,17 @@ def test_an_operation_whose_claim_is_given_back_gives_nothing(lab, url: str) -> 
 
 
 @pytest.fixture
-def start(url: str, home) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(url: str, home) -> Iterator[Callable[..., Program]]:
     """Start a command in a process of its own, as it is started at a prompt."""
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from resource_objects.cli.main import main; sys.exit(main())"
-    )
-    started: list[subprocess.Popen[str]] = []
+    environ = {**os.environ, "RESOURCE_OBJECTS_DATABASE": url, "LOGNAME": "ann"}
+    with contextlib.ExitStack() as started:
 
-    def start_it(*argv: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-W", "error", "-c", code, *argv],
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(ROOT),
-                    "RESOURCE_OBJECTS_DATABASE": url,
-                    "LOGNAME": "ann",
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+        def start_it(*argv: str) -> Program:
+            return started.enter_context(
+                contextlib.closing(Program(argv, environ, str(home), interruptible=True))
             )
-        )
-        return started[-1]
 
-    yield start_it
-    for child in started:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        child.communicate()
+        yield start_it
 
 
 def test_two_prologues_of_one_job_at_once_get_one_claim(start, url: str) -> None:
@@ -189,8 +167,8 @@ def test_a_claim_that_waits_and_is_interrupted_leaves_nothing(start, url: str, n
     with ro.connect(url) as ledger:
         ledger.claim("big", {"lab-0": "VCPU=6", "lab-1": "VCPU=8"})
     child = start("-vv", "claim", "x", "VCPU=1", "--wait", "10m", "--env")
-    time.sleep(2)
-    assert child.poll() is None
+    with ro.connect(url) as ledger:
+        until(lambda: list(ledger.waiting()))
     child.send_signal(signal.Signals[name])
     out, err = child.communicate(timeout=60)
     assert (out, "Traceback" in err) == ("", False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import random
 import runpy
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -18,6 +18,7 @@ import sqlalchemy
 import resource_objects as ro
 from resource_objects.host.site import Site, apply_site
 from tests.cli.conftest import ROOT
+from tests.cli.forked import Program
 from tests.cli.test_candidates_page import DOC, commands, undated
 from tests.support import checker, lab_day
 
@@ -106,26 +107,19 @@ def halves_given(url: str) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def people(folder: pathlib.Path) -> Iterator[list[subprocess.Popen[str]]]:
+def people(folder: pathlib.Path) -> Iterator[list[Program]]:
     """Let all people live, in a few processes."""
     names = sorted(PEOPLE)
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.support.lab_day", str(folder), str(n), str(ROUNDS)]
-            + [f"{name}={PEOPLE[name]}" for name in names[n::PROCESSES]],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(PROCESSES)
-    ]
-    try:
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
+    with contextlib.ExitStack() as started:
+        yield [
+            started.enter_context(contextlib.closing(_play(folder, n, names[n::PROCESSES])))
+            for n in range(PROCESSES)
+        ]
+
+
+def _play(folder: pathlib.Path, number: int, names: list[str]) -> Program:
+    argv = [str(folder), str(number), str(ROUNDS), *(f"{name}={PEOPLE[name]}" for name in names)]
+    return Program(argv, os.environ, str(ROOT), interruptible=False, main=lab_day.main)
 
 
 def move_about(cards: lab_day.Cards, chance: random.Random) -> None:

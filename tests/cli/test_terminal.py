@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
@@ -18,6 +19,8 @@ import resource_objects as ro
 from resource_objects.cli import site
 from resource_objects.cli.main import BUILT_IN, main
 from tests.cli.conftest import ROOT
+from tests.cli.forked import Program
+from tests.support.patience import until
 
 HOST = "compute-rack0.example.org"
 GPU = f"{HOST}/0000:3b:00.0"
@@ -347,16 +350,11 @@ def test_an_interrupted_wait_is_one_line_and_leaves_nothing(home, sqlite_url):
     with ro.connect(url) as ledger:
         ledger.sync(ro.Provider("box", "VCPU=1"))
         ledger.claim("first", {"box": "VCPU=1"})
-        code = (
-            "import time; sleep = time.sleep\n"
-            "def told(seconds): print('waits', flush=True); sleep(seconds)\n"
-            "time.sleep = told"
-        )
         argv = ("--database", url, "claim", "second", "VCPU=1", "--wait", "10m")
-        with start(home, code, *argv) as child:
-            assert child.stdout.readline() == "waits\n"
+        with contextlib.closing(Program(argv, os.environ, str(home), interruptible=True)) as child:
+            until(lambda: list(ledger.waiting()))
             child.send_signal(signal.SIGINT)
-            _, err = child.communicate(timeout=60)
+            _, err = child.communicate()
         assert (child.returncode, err) == (130, "resource-objects: interrupted\n")
         assert [one.name for one in ledger.consumers()] == ["first"]
         ledger.release("first")

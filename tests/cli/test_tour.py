@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-import pathlib
 import re
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -19,9 +17,9 @@ from resource_objects.cli import tour
 from resource_objects.cli.base import Command
 from resource_objects.host.facts import MIB, Core, Disk
 from resource_objects.ledger import Ledger
+from tests.cli.forked import Program
 from tests.support.lengths import some
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TAG = re.compile(r"\b(ann|bob)-[0-9a-f]{4}\b")
 
 
@@ -379,19 +377,14 @@ def test_a_call_that_is_interrupted_before_or_after_it_is_done_leaves_no_trace(
     ("number", "status"), some([("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 )
 def test_a_process_that_is_stopped_gives_back_what_it_held(home, url, number, status):
-    child = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "resource_objects", "tour", "--database", url],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=home,
-    )
-    for line in child.stdout:
-        if " holds " in line:  # the first job holds something now
-            child.send_signal(getattr(signal, number))
-            break
-    _, err = child.communicate(timeout=60)
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    argv = ["tour", "--database", url]
+    with contextlib.closing(Program(argv, environ, str(home), interruptible=True)) as child:
+        for line in child.stdout:
+            if " holds " in line:  # the first job holds something now
+                child.send_signal(getattr(signal, number))
+                break
+        _, err = child.communicate()
     told = "resource-objects: interrupted\n" if status == 130 else ""
     assert (child.returncode, err) in [(status, told), (0, "")]  # 0: it was through already
     assert kept(url) == {"providers": [], "consumers": {}}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
-import subprocess
-import sys
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,10 @@ from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.search import Snapshot
+from resource_objects.testing.conformance.races import processes
 from tests import databases
 from tests.ledger.fleet_pictures import picture_of
+from tests.support.patience import PATIENCE
 
 
 class Watched(MemoryBackend):
@@ -329,17 +333,16 @@ def test_one_thread_reads_for_all_who_wait() -> None:
 
 # --- other processes ------------------------------------------------------------------------------
 
-_WRITER = """
-import sys, resource_objects as ro
-with ro.connect(sys.argv[1]) as ledger:
-    for line in sys.stdin:
-        name, host = line.split()
-        if name == "new":
-            ledger.sync(ro.Provider(host, "VCPU=7"))
-        else:
-            ledger.claim(name, {host: "VCPU=2"})
-        print("done", flush=True)
-"""
+
+def _write_what_is_told(url: str, told: Connection) -> None:
+    with ro.connect(url) as ledger, contextlib.suppress(EOFError):
+        while True:
+            name, host = told.recv()
+            if name == "new":
+                ledger.sync(ro.Provider(host, "VCPU=7"))
+            else:
+                ledger.claim(name, {host: "VCPU=2"})
+            told.send("done")
 
 
 @pytest.mark.law(2)
@@ -349,47 +352,47 @@ def test_what_another_process_wrote_is_seen(
     url = prepared_database(SQLBackend.upgrade_database)
     with ro.connect(url) as ledger:
         hosts(ledger).snapshot()
-        with subprocess.Popen(
-            [sys.executable, "-c", _WRITER, url],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as writer:
+        telling, told = Pipe()
+        writer = processes().Process(target=_write_what_is_told, args=(url, told), daemon=True)
+        writer.start()
+        told.close()
 
-            def tell(text: str) -> Snapshot:
-                assert writer.stdin is not None and writer.stdout is not None
-                writer.stdin.write(f"{text}\n")
-                writer.stdin.flush()
-                assert writer.stdout.readline() == "done\n"
-                return ledger.snapshot()
+        def tell(*what: str) -> Snapshot:
+            telling.send(what)
+            assert telling.recv() == "done"
+            return ledger.snapshot()
 
+        with telling:
             for number in range(1, 5):
-                found = tell(f"job-{number} host{number % 3}")
+                found = tell(f"job-{number}", f"host{number % 3}")
                 assert found.used("VCPU") == 2 * number
                 assert found.refreshed.way == "patched"
-            assert tell("new host9").refreshed.way == "replaced"
+            assert tell("new", "host9").refreshed.way == "replaced"
             assert ledger.snapshot().capacity("VCPU") == 3007
+        writer.join()
+        assert writer.exitcode == 0
 
 
-_FORKING = """
-import os, sys, resource_objects as ro
-with ro.connect(sys.argv[1]) as ledger:
-    ledger.sync(ro.Provider("host0", "VCPU=8"))
-    ledger.snapshot()
-    ledger.claim("job", {"host0": "VCPU=1"})
-    with ledger._snapshots._lock:  # as by another thread that makes one
-        child = os.fork()
-        if not child:
-            code = 2
-            try:
-                code = int(ledger.snapshot().used("VCPU") != 1)
-            finally:
-                os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert ledger.snapshot().used("VCPU") == 1
-"""
+def _fork_while_a_snapshot_is_made(url: str) -> None:
+    with ro.connect(url) as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ledger.snapshot()
+        ledger.claim("job", {"host0": "VCPU=1"})
+        with ledger._snapshots._lock:  # as by another thread that makes one
+            child = os.fork()
+            if not child:
+                code = 2
+                try:
+                    code = int(ledger.snapshot().used("VCPU") != 1)
+                finally:
+                    os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert ledger.snapshot().used("VCPU") == 1
 
 
 def test_a_child_does_not_wait_for_who_stayed_in_the_parent(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _FORKING, f"sqlite:///{tmp_path}/ledger.db"]
-    subprocess.run(command, check=True, timeout=60)
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    process = processes().Process(target=_fork_while_a_snapshot_is_made, args=(url,), daemon=True)
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0

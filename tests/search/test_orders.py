@@ -66,11 +66,12 @@ def test_every_order_finds_the_same_hosts_and_the_same_again(compatibility, orde
     assert list(found.explain().by_host()) == list(plain.explain().by_host())
 
 
+@pytest.mark.drawn
 @pytest.mark.law(9)
 @pytest.mark.parametrize("by", ["pack", "spread", "random"])
 @pytest.mark.parametrize("fleet", [device_fleets.fleet, numa_fleets.fleet], ids=["pci", "numa"])
 def test_every_order_finds_the_hosts_of_topologies_and_devices(fleet, by):
-    for seed in range(40):
+    for seed in range(examples(120)):
         ledger, request = fleet(seed)
         kept = ledger.snapshot()
         plain = kept.candidates(request, limit=None)

@@ -131,7 +131,7 @@ def test_asking_leaves_no_trace():
 
 def test_threads_may_share_one():
     snapshot = Snapshot(fleet(200))
-    requests = [Request(f"VCPU={n},PGPU={1 + n % 2}") for n in range(1, 40)]
+    requests = [Request(f"VCPU={n},PGPU={1 + n % 2}") for n in range(1, 20)]
 
     def answer(request):
         found = snapshot.candidates(request)

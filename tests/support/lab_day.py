@@ -1,9 +1,8 @@
 """People of a lab as a process: they claim, use what they are told to have, and give it back.
 
-``python -m tests.support.lab_day FOLDER SEED ROUNDS PERSON=AMOUNTS ...`` plays people who work at
-the same time, by the command alone. Whoever has a card makes a file of it that nobody else can make
-meanwhile, so that the file system, which knows nothing of the ledger, judges whether a card is
-given twice.
+:func:`main` plays people who work at the same time, by the command alone. Whoever has a card makes
+a file of it that nobody else can make meanwhile, so that the file system, which knows nothing of
+the ledger, judges whether a card is given twice.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ import os
 import pathlib
 import random
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from resource_objects.cli.main import main
+from resource_objects.cli.main import main as run
 
 #: Exit status of a claim that others are in the way of.
 BUSY = 75
@@ -70,7 +68,7 @@ def command(*argv: str) -> tuple[int, list[str]]:
     """Run a command in this process; return its status, and the lines it printed."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        status = main(argv)
+        status = run(argv)
     return status, printed.getvalue().splitlines()
 
 
@@ -111,12 +109,9 @@ def play(cards: Cards, wants: dict[str, str], seed: int, rounds: int) -> Iterato
             release(cards, person)
 
 
-def _main(argv: Sequence[str]) -> None:
+def main(argv: Sequence[str]) -> None:
+    """Let people of ``FOLDER SEED ROUNDS PERSON=AMOUNTS ...`` work; print who got something."""
     folder, seed, rounds, *people = argv
     wants = dict(one.split("=", 1) for one in people)
     for person in play(Cards(pathlib.Path(folder)), wants, int(seed), int(rounds)):
         print(person)
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1:])
