@@ -11,6 +11,7 @@ from resource_objects.cli import request_arguments as arguments
 from resource_objects.cli.base import Lister, Many, Misused, Refused, misused, read_input
 
 if TYPE_CHECKING:
+    from resource_objects.requests import Gang
     from resource_objects.scheduler import Destination, Group, Pipeline, RequestSpec
 
 
@@ -28,6 +29,12 @@ class Schedule(Lister):
         parser = super().get_parser(prog_name)
         arguments.add_request(parser)
         add = parser.add_argument
+        add(
+            "--gang",
+            metavar="FILE",
+            help="members that are placed at once, or alternatives of them, in YAML, instead of a "
+            "request; - is standard input. With --claim for CONSUMER/MEMBER",
+        )
         add("--count", metavar="N", type=int, help="so many of it (default: 1)")
         add(
             "--claim",
@@ -82,6 +89,8 @@ class Schedule(Lister):
         from resource_objects.scheduler import Scheduler
 
         said = parsed_args
+        if said.gang is not None:
+            return self.columns, self._gang(said)
         with misused():
             spec, order = _spec(said), arguments.parse_order(said)
             pipeline = _pipeline(said)
@@ -106,6 +115,30 @@ class Schedule(Lister):
             self.app.stderr.write(f"no host for {consumer}\n")
         return self.columns, [_row(one) for one in found]
 
+    def _gang(self, said: argparse.Namespace) -> list[tuple[Any, ...]]:
+        """Place a gang; a row for each member."""
+        from resource_objects.scheduler import Scheduler
+
+        for word in ("AMOUNTS", "--count", "--at-least", "--alternates"):
+            if getattr(said, word.lower().strip("-").replace("-", "_")):
+                raise Misused(f"{word} means nothing beside --gang: members say what they ask")
+        with misused():
+            gangs, order, pipeline = _gangs(said.gang), arguments.parse_order(said), _pipeline(said)
+            words = _words(said)
+        with self.open_ledger() as ledger:
+            scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
+            try:
+                with misused():
+                    placed = scheduler.place_gang(gangs, said.claim, seed=said.seed, **words)
+            except exceptions.NoCandidates as refusal:
+                what, *reasons = str(refusal).splitlines()
+                raise Refused(what.removesuffix(":"), reasons) from refusal
+        prefix = "" if said.claim is None else f"{said.claim}/"
+        return [
+            (f"{prefix}{name}", one.host, ", ".join(map(str, one.allocations)), Many([]))
+            for name, one in placed.fit.candidates.items()
+        ]
+
 
 def _row(one: Destination) -> tuple[Any, ...]:
     others = Many([other.host for other in one.alternates])
@@ -115,18 +148,32 @@ def _row(one: Destination) -> tuple[Any, ...]:
 def _spec(said: argparse.Namespace) -> RequestSpec:
     from resource_objects.scheduler import RequestSpec
 
-    return RequestSpec(
-        arguments.parse_request(said).request,
-        project=said.project,
-        user=said.user,
-        zone=said.zone,
-        only=said.only or None,
-        forced=said.force,
-        ignored=said.ignore,
-        image_traits=said.image_trait,
-        extra_specs=dict(_pair("--extra-spec", text) for text in said.extra_spec),
-        group=_group(said),
-    )
+    return RequestSpec(arguments.parse_request(said).request, **_words(said))
+
+
+def _words(said: argparse.Namespace) -> dict[str, Any]:
+    """Return who asks, and for where."""
+    return {
+        "project": said.project,
+        "user": said.user,
+        "zone": said.zone,
+        "only": said.only or None,
+        "forced": said.force,
+        "ignored": said.ignore,
+        "image_traits": said.image_trait,
+        "extra_specs": dict(_pair("--extra-spec", text) for text in said.extra_spec),
+        "group": _group(said),
+    }
+
+
+def _gangs(name: str) -> list[Gang]:
+    """Return the gangs of a file, in the order of preference."""
+    from resource_objects.requests import Gang
+
+    found = _yaml("--gang", name)
+    if isinstance(found, dict) and "alternatives" in found and len(found) == 1:
+        found = found["alternatives"]
+    return [Gang.from_dict(one) for one in (found if isinstance(found, list) else [found])]
 
 
 def _group(said: argparse.Namespace) -> Group | None:
@@ -184,16 +231,21 @@ def _figure(text: str, multiplier: str) -> float:
 
 
 def _settings(name: str) -> dict[str, Any]:
-    import yaml
-
-    try:
-        found = yaml.safe_load(read_input(name))  # type: ignore[no-untyped-call]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        told = " ".join(str(error).split())
-        raise exceptions.InvalidText(f"--settings {name}", told, "YAML") from error
+    found = _yaml("--settings", name)
     if not isinstance(found, dict):
         raise exceptions.InvalidText(f"--settings {name}", found, "filters and weighers, by name")
     return found
+
+
+def _yaml(what: str, name: str) -> Any:
+    """Return what a file says, in YAML."""
+    import yaml
+
+    try:
+        return yaml.safe_load(read_input(name))  # type: ignore[no-untyped-call]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        told = " ".join(str(error).split())
+        raise exceptions.InvalidText(f"{what} {name}", told, "YAML") from error
 
 
 class ListFilters(Lister):

@@ -10,7 +10,8 @@ from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
-from resource_objects.scheduler.gangs import retried
+from resource_objects.requests import Gang
+from resource_objects.scheduler.gangs import PlacedGang, place_gang, retried
 from resource_objects.scheduler.pipeline import (
     DEFAULT_FILTERS,
     DEFAULT_WEIGHERS,
@@ -23,8 +24,10 @@ from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.weighers.base import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
+from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
+from resource_objects.search.snapshot import DEFAULT_BUDGET
 
 #: So many candidates are at hand beside the best and its alternates, for lost races. They cost
 #: nothing before one is lost.
@@ -167,6 +170,42 @@ class Scheduler:
         if kept is None or now - kept[0] >= self._reports_for:
             kept = self._reports = now, Reports(self._ledger)
         return kept[1]
+
+    def place_gang(
+        self,
+        gangs: Gang | Sequence[Gang],
+        consumers: str | None = None,
+        *,
+        seed: int | None = None,
+        budget: int = DEFAULT_BUDGET,
+        **said: Any,
+    ) -> PlacedGang:
+        """Place a gang, or the first of several that fits, by the filters and the order here.
+
+        Weighers are not asked: which hosts a gang gets follows from all of its members.
+
+        :param consumers, seed, budget: as for :func:`~resource_objects.scheduler.gangs.place_gang`
+        :param said: of every member, as for :class:`RequestSpec`: project, user, zone, ...
+        :raises NoCandidates: if none of them fits, with what each lacks
+        :raises SearchLimitReached: if the budget ends before it is known whether one fits
+        :raises FilterFailed: if a filter failed itself
+        """
+        first = gangs if isinstance(gangs, Gang) else next(iter(gangs), None)
+        filters: tuple[LaysFilter, ...] = ()
+        if first is not None:
+            spec = RequestSpec(first.members[0].request, **said)
+            filters = Asked(self.pipeline, spec, self._told()).filters()
+        owner = {name: said[name] for name in ("project", "user") if said.get(name) is not None}
+        return place_gang(
+            self._ledger,
+            gangs,
+            consumers,
+            order=self._order,
+            seed=seed,
+            budget=budget,
+            filters=filters,
+            **owner,
+        )
 
 
 def _named(given: Iterable[str]) -> tuple[str, ...]:

@@ -103,3 +103,58 @@ def test_words_that_cannot_be(run, lab, words, told):
     done = run("schedule", "VCPU=1", *words)
     assert done.status != 0
     assert told in done.err and len(done.err.splitlines()) == 1
+
+
+GANG = """
+members:
+  worker: {request: "VCPU=3", count: 3}
+  driver: {request: "VCPU=2", at_most: {host: 1}}
+"""
+
+
+def test_a_gang_from_a_file(run, lab, tmp_path):
+    path = tmp_path / "gang.yaml"
+    path.write_text(GANG)
+    found = [
+        ("worker-0", "host0"),
+        ("worker-1", "host0"),
+        ("worker-2", "host1"),
+        ("driver", "host0"),
+    ]
+    assert rows(run, "--gang", str(path)) == found
+    assert not list(lab.consumers())
+    assert rows(run, "--gang", str(path), "--claim", "job", "--project", "p") == [
+        (f"job/{name}", host) for name, host in found
+    ]
+    refused = run("schedule", "--gang", str(path), "--claim", "more")
+    assert refused.status == 1
+    assert "worker asked 3, fits 0 (VCPU asked 9, free 1)" in refused.err
+
+
+def test_alternatives_of_a_gang(run, lab, tmp_path):
+    path = tmp_path / "gang.yaml"
+    path.write_text("""
+alternatives:
+  - members: {worker: {request: "VCPU=8", count: 2}}
+  - members: {worker: {request: "VCPU=4", count: 3}}
+""")
+    assert [host for _, host in rows(run, "--gang", str(path))] == ["host0", "host0", "host1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "told"),
+    [
+        ("members: [1]", [], "{name: what it asks}"),
+        ("members: {a: {request: VCPU=1, near: 1}}", [], "'near'"),
+        ("a: [", [], "expected YAML"),
+        ("[]", [], "at least one gang"),
+        (GANG, ["--count", "2"], "--count means nothing beside --gang"),
+        (GANG, ["VCPU=1"], "AMOUNTS means nothing beside --gang"),
+    ],
+)
+def test_a_gang_with_a_fault_is_told(run, lab, tmp_path, text, words, told):
+    path = tmp_path / "gang.yaml"
+    path.write_text(text)
+    done = run("schedule", "--gang", str(path), *words)
+    assert done.status == 2
+    assert told in done.err

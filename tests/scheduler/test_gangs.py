@@ -10,6 +10,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Gang, Member
+from resource_objects.scheduler import Scheduler
 from resource_objects.scheduler.gangs import levels_of, place_gang
 
 
@@ -110,3 +111,17 @@ def test_gangs_at_once_are_whole_or_not_there(ledger: ro.Ledger) -> None:
     assert len(refused) == 2
     assert len(list(ledger.consumers())) == 8
     assert all(one.free == 0 for one in ledger.usage())
+
+
+def test_a_scheduler_places_a_gang_by_its_filters(ledger: ro.Ledger) -> None:
+    scheduler = Scheduler(ledger, order="spread")
+    placed = scheduler.place_gang(
+        workers(2, together="rack"), "job", ignored=["r0-0", "r0-1"], project="p"
+    )
+    hosts = {one.provider for claim in placed.claims.values() for one in claim.allocations}
+    assert hosts <= {"r1-0", "r1-1"}
+    assert {one.project for one in ledger.consumers()} == {"p"}
+    with pytest.raises(exceptions.NoCandidates):
+        scheduler.place_gang(workers(5), "other", only=["r0-0", "r0-1"])
+    with pytest.raises(exceptions.InvalidRequest, match="at least one gang"):
+        scheduler.place_gang([])
