@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import os_traits
 
 from resource_objects import clock, exceptions
@@ -126,6 +127,14 @@ class DisabledAlone:
     ends: float | None = None
 
 
+#: How full something is: from 0 to 1, more where there is less than asked for.
+Fullness = npt.NDArray[np.float64]
+#: By what hosts are ranked: weights of classes, and what is asked of them.
+Ranking: TypeAlias = "tuple[tuple[tuple[str, float], ...], tuple[tuple[str, int], ...]]"
+#: So many are kept, for as many kinds of requests that come again and again.
+KEPT_RANKINGS = 8
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
     """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
@@ -218,6 +227,52 @@ class Fleet:
                 np.add.at(total, at, column[counts])
             self._totals[resource_class] = frozen(both[0]), frozen(both[1])
         return self._totals[resource_class]
+
+    def fullness(self, weights: Mapping[str, float], asked: Mapping[str, int]) -> Fullness:
+        """Return how full each tree would be with an amount, the mean over classes by weight.
+
+        It is kept, and goes on to the next fleet where only use changes. Cost: some passes over the
+        trees, the first time.
+        """
+        key = tuple(weights.items()), tuple(asked.items())
+        if key not in self._fullness:
+            if len(self._fullness) == KEPT_RANKINGS:
+                self._fullness.clear()
+            self._fullness[key] = frozen(self._full(key, slice(None)))
+        return self._fullness[key]
+
+    def _full(self, key: Ranking, trees: Any) -> Fullness:
+        weights, asked = key[0], dict(key[1])
+        total: Fullness = np.zeros(len(self.hosts))[trees]
+        for name, weight in weights:
+            capacity, free = (one[trees] for one in self.totals(name))
+            used = capacity - free + asked.get(name, 0)
+            part = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
+            total += weight * part
+        total /= sum(weight for _, weight in weights) or 1.0
+        return total
+
+    @functools.cached_property
+    def _fullness(self) -> dict[Ranking, Fullness]:
+        return {}
+
+    def totals_after(self, new: Fleet, numbers: Integers) -> None:
+        """Give a fleet with other figures of use of some inventories what is known of totals."""
+        rows = self.inventories
+        for name, (capacity, free) in list(self._totals.items()):
+            of_class = self.rows(name)
+            first = of_class.first
+            here = numbers[(numbers >= first) & (numbers < first + len(of_class.tree))]
+            here = here[~rows.is_part[here]]
+            if len(here):
+                free = free.copy()
+                np.add.at(free, rows.tree[here], new.inventories.free[here] - rows.free[here])
+            new._totals[name] = capacity, frozen(free)
+        trees = rows.tree[numbers]
+        for key, kept in list(self._fullness.items()):
+            full = kept.copy()
+            full[trees] = new._full(key, trees)
+            new._fullness[key] = frozen(full)
 
     @functools.cached_property
     def _totals(self) -> dict[str, tuple[Integers, Integers]]:

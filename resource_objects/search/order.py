@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
@@ -22,12 +21,10 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import TreeDemand, bits
 from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.equivalence import equivalence
-from resource_objects.search.fleet import Fleet
+from resource_objects.search.fleet import Fleet, Fullness
 
 #: The orders there are.
 ORDERS = ("name", "pack", "spread", "random")
-#: How full something is: from 0 to 1, more where there is less than asked for.
-Fullness = npt.NDArray[np.float64]
 #: What each of some hosts is worth to who places a request, as a scheduler's weighers say it.
 Weigh: TypeAlias = "Callable[[Fleet, Request, Integers], Fullness]"
 #: How many of the best are shuffled where a seed is given and nothing else is said.
@@ -174,10 +171,13 @@ class Preference:
         """Whether who of a host stands first comes first."""
         return self._order.is_plain and self._seed is None
 
-    def trees(self, possible: Integers) -> list[int]:
-        """Return trees in the order in which they are looked at. Cost: a pass over the fleet."""
+    def trees(self, possible: Integers) -> Sequence[int]:
+        """Return trees in the order in which they are looked at.
+
+        Cost: a pass over the fleet; all are only put in order if somebody looks beyond the first.
+        """
         if (self.is_plain and self._order.weigh is None) or not len(possible):
-            return possible.tolist()  # type: ignore[no-any-return]
+            return Ranked(possible[:FIRST].tolist(), len(possible), possible.tolist)
         rng = np.random.default_rng(self._seed or 0)
         keys: list[Any] = [possible]
         if self._order.by == "random":
@@ -188,12 +188,20 @@ class Preference:
             keys.append(-self._order.weigh(self._fleet, self._request, possible))
         if self._worth is not None:
             keys.append(-self._worth_of_trees()[possible])
-        ordered = possible[np.lexsort(keys)]
-        block = self._order.block(self._seed)
-        if block > 1 and self._order.by != "random":
-            places = np.arange(len(ordered)) // min(block, len(ordered))
-            ordered = ordered[np.lexsort((rng.random(len(ordered)), places))]
-        return ordered.tolist()  # type: ignore[no-any-return]
+        block = 1 if self._order.by == "random" else self._order.block(self._seed)
+        luck = rng.random(len(possible)) if block > 1 else None
+
+        def ordered(some: Any) -> list[int]:
+            found = possible[some][np.lexsort([key[some] for key in keys])]
+            if luck is not None:
+                places = np.arange(len(found)) // min(block, len(possible))
+                found = found[np.lexsort((luck[: len(found)], places))]
+            return found.tolist()  # type: ignore[no-any-return]
+
+        best = _first(keys, FIRST)
+        # of the last block that is begun nobody knows yet who is in it
+        count = len(best) // block * block
+        return Ranked(ordered(best)[:count], len(possible), lambda: ordered(slice(None)))
 
     def of_sources(self, demand: TreeDemand, tree: int) -> TreeDemand:
         """Return the same asked with who is preferred first, of the tree itself before pools."""
@@ -249,13 +257,7 @@ class Preference:
 
     def _fullness(self) -> Fullness:
         """Return how full each tree would be with the request, over its classes by weight."""
-        trees = len(self._fleet.hosts)
-        total, weights = np.zeros(trees), self._weights()
-        for name, weight in weights.items():
-            capacity, free = self._fleet.totals(name)
-            used = capacity - free + self._counts.get(name, 0)
-            total += weight * np.divide(used, capacity, out=np.zeros(trees), where=capacity > 0)
-        return total / (sum(weights.values()) or 1.0)
+        return self._fleet.fullness(self._weights(), self._counts)
 
     def _by_provider(self, provider: int) -> float:
         """Return how full a provider is, over the classes that count."""
@@ -287,6 +289,73 @@ class Preference:
 
     def _having(self, trait: str) -> Booleans:
         return self._fleet.having(self._fleet.traits, (trait,))
+
+
+#: So many trees are put in order at first; most searches end long before.
+FIRST = 64
+
+
+def _first(keys: Sequence[Any], count: int) -> Integers:
+    """Return the places of so many lowest values, by several keys of which the last counts most.
+
+    >>> _first([integers([3, 1, 2, 0]), integers([5, 5, 5, 9])], 2).tolist()
+    [1, 2]
+    """
+    key, others = keys[-1], keys[:-1]
+    if len(key) <= count:
+        return np.arange(len(key))
+    if not others:  # places of trees, mostly in order already
+        is_sorted = bool((key[1:] >= key[:-1]).all())
+        return np.arange(count) if is_sorted else np.argpartition(key, count)[:count]
+    most = _lowest(key, count)
+    lower, alike = np.flatnonzero(key < most), np.flatnonzero(key == most)
+    return np.concatenate((lower, alike[_first([k[alike] for k in others], count - len(lower))]))
+
+
+def _lowest(key: Any, count: int) -> Any:
+    """Return the lowest value but so many, less one.
+
+    Most hosts are often alike, and partitioning equal values takes longer than sorting them.
+    """
+    for _ in range(3):
+        least = key.min()
+        alike = int(np.count_nonzero(key == least))
+        if alike >= count:
+            return least
+        key, count = key[key > least], count - alike
+    return np.partition(key, count - 1)[count - 1]
+
+
+class Ranked(Sequence[int]):
+    """Trees in order, of which the first are known; the rest is, when somebody looks there.
+
+    >>> list(Ranked([5, 3], 4, lambda: [5, 3, 9, 1])), Ranked([5], 2, lambda: [5, 4])[1:]
+    ([5, 3, 9, 1], [4])
+    """
+
+    __slots__ = ("_all", "_count", "_known")
+
+    def __init__(self, first: list[int], count: int, every: Callable[[], list[int]]) -> None:
+        self._known = first
+        self._count = count
+        self._all = every
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._every()[index]
+
+    def __iter__(self) -> Iterator[int]:
+        first = self._known
+        yield from first
+        if len(first) < self._count:
+            yield from self._every()[len(first) :]
+
+    def _every(self) -> list[int]:
+        if len(self._known) < self._count:  # two threads may both do it, alike
+            self._known = self._all()
+        return self._known
 
 
 def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:

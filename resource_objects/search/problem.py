@@ -557,7 +557,7 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
         at[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
         first.append(at)
         decides &= at >= 0
-        if is_only is not None:
+        if is_only is not None and not _has_one_each(ask):
             is_only &= _gives_alone(fleet, ask, entries)
         if ask.pooled is not None:
             decides[rows.tree[entries[fleet.is_pool[rows.provider[entries]]]]] = False
@@ -582,6 +582,12 @@ def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
     met[fleet.shares.source] = met[fleet.shares.targets] = True
     found: Booleans = np.logical_or.reduce([met[at] for at in first])
     return found
+
+
+def _has_one_each(ask: FleetDemand) -> bool:
+    """Return whether each tree has one inventory of a class at most, which gives alone."""
+    tree = ask.rows.tree
+    return not ask.is_split and ask.pooled is None and bool((tree[1:] > tree[:-1]).all())
 
 
 def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:

@@ -349,6 +349,7 @@ def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
         units=old.units.after(taken),
         views=_views_after(old, at),
     )
+    old.totals_after(new, numbers)
     if "places_of_holders" in old.__dict__:
         new.__dict__["places_of_holders"] = _holders_after(old, new, at)
     return new

@@ -47,6 +47,8 @@ def picture_of(snapshot: Snapshot) -> dict[str, Any]:
             for kind, parts in fleet.views.parts.items()
         },
         "views": _views(fleet),
+        "totals": {name: [one.tolist() for one in fleet.totals(name)] for name in fleet.classes},
+        "fullness": fleet.fullness({"VCPU": 1.0, "PGPU": 2.0}, {"VCPU": 2}).tolist(),
         "equivalence": [equivalence(fleet).of(fleet, place) for place in providers],
     }
 

@@ -274,3 +274,19 @@ def test_schedulers_that_say_a_seed_want_different_hosts():
     for order in ("pack", "spread"):
         assert {first(order) for _ in range(4)} == {"host00"}  # all but one lose the race
         assert len({first(order, seed) for seed in range(16)}) > 8
+
+
+@pytest.mark.law(9)
+@pytest.mark.parametrize("alike", [1, 3, 50, 400])
+@pytest.mark.parametrize("seed", [None, 5])
+def test_the_first_hosts_are_those_of_all_in_order(alike, seed):
+    hosts = [Provider(f"host{n:03}", {"VCPU": 4 + n % (400 // alike)}) for n in range(400)]
+    snapshot = Snapshot(columns_of(hosts))
+    for order in ("pack", "spread", Order("spread", among=7), "random"):
+        every = [
+            one.host for one in snapshot.candidates("VCPU=2", limit=None, order=order, seed=seed)
+        ]
+        for limit in (1, 20, 63, 64, 65, 100):
+            found = snapshot.candidates("VCPU=2", limit=limit, order=order, seed=seed)
+            assert [one.host for one in found] == every[:limit]
+    assert len(set(every)) == 400

@@ -434,9 +434,10 @@ def tell(draft: Draft, write: Write) -> None:
 
 def cursor_of(state: State) -> Cursor:
     """Return where the feed is."""
+    heads, last = state.heads.get, state.last.get  # each look at a ledger in memory comes here
     return Cursor(
-        tuple(state.heads.get(shard, 0) for shard in range(SHARDS)),
-        tuple(state.last.get(shard, 0) for shard in range(SHARDS)),
+        tuple([heads(shard, 0) for shard in range(SHARDS)]),
+        tuple([last(shard, 0) for shard in range(SHARDS)]),
         state.epoch,
     )
 
