@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -85,8 +85,7 @@ def pack(
     choose = POLICIES[policy](state, np.random.default_rng(seed))
     asked = given = placed = 0
     series: list[tuple[int, int, float]] = []
-    fragmented = state.fragmentation(slice(None))
-    lost = float(fragmented.sum())
+    lost = float(state.fragmented.sum())
     there = trace.gpu_parts
     for job in trace.drawn(load, seed):
         asked += job.gpu_parts
@@ -96,9 +95,7 @@ def pack(
             state.place(job, host, device)
             choose.placed(host)
             given, placed = given + job.gpu_parts, placed + 1
-            (now,) = state.fragmentation(slice(host, host + 1))
-            lost += float(now - fragmented[host])
-            fragmented[host] = now
+            lost += state.growth_of(host)
         series.append((asked, given, lost))
         if progress is not None:
             progress(asked, max(asked, int(load * there)))
@@ -120,6 +117,7 @@ class _State:
         self.largest: Integers = gpus * PARTS // np.maximum(gpus, 1)  #: the most free of one
         self.free: Integers = gpus * PARTS
         self.usual = Usual.of(_usual(trace.jobs), ("cpu", "memory"))
+        self.fragmented = fragmentation(self.counts, self.devices, self.usual)
 
     def able(self, job: TraceJob) -> Integers:
         """Return the hosts that can hold a job."""
@@ -142,9 +140,13 @@ class _State:
         self.largest[host] = here.max()
         self.free[host] -= job.gpu_parts
 
-    def fragmentation(self, hosts: slice) -> Figures:
-        """Return that of some hosts."""
-        return fragmentation(self.counts[hosts], self.devices[hosts], self.usual)
+    def growth_of(self, host: int) -> float:
+        """Work out the fragmentation of a host anew; return by how much it grew."""
+        before = self.fragmented[host]
+        here = slice(host, host + 1)
+        (now,) = fragmentation(self.counts[here], self.devices[here], self.usual)
+        self.fragmented[host] = now
+        return float(now - before)
 
 
 def _usual(jobs: Iterable[TraceJob]) -> list[Task]:
@@ -219,34 +221,38 @@ class _LeastFragmentation:
     def __init__(self, state: _State, chance: np.random.Generator) -> None:
         self._state = state
         self._log: list[int] = []  # hosts, in the order in which something was placed
-        #: by task, growth and GPU of each host, and how much of the log they know
-        self._known: dict[tuple[int, int, int], tuple[Figures, Integers, int]] = {}
+        #: by task, score and GPU of each host, and how much of the log they know
+        self._known: dict[tuple[int, int, int], tuple[Integers, Integers, int]] = {}
 
     def of(self, job: TraceJob, able: Integers) -> tuple[int, int]:
-        grown, device = self._grown(job)
-        # as a score from 0 to 100, rounded down: hosts that are nearly alike are taken in turn, as
-        # in the simulator of the paper; of exact figures the result is a percent worse
-        score = (_SCORES / (1 + np.exp(grown[able] / PARTS))).astype(np.int64)
-        best = int(able[score.argmax()])
+        score, device = self._scores(job)
+        best = int(able[score[able].argmax()])
         return best, int(device[best])
 
-    def _grown(self, job: TraceJob) -> tuple[Figures, Integers]:
+    def _scores(self, job: TraceJob) -> tuple[Integers, Integers]:
+        """Return how good hosts are for a job, from 0 to 100, and by which GPU.
+
+        Scores are rounded down, so that hosts which are nearly alike are taken in turn, as in the
+        simulator of the paper; of exact figures the result is a percent worse.
+        """
         key = job.cpu_milli, job.gpus, job.gpu_milli
         state = self._state
-        hosts = np.arange(len(state.counts))
         if key in self._known:
-            grown, device, at = self._known[key]
-            hosts = np.unique(np.array(self._log[at:], dtype=np.int64))
+            score, device, at = self._known[key]
+            hosts = np.array([*set(self._log[at:])], dtype=np.int64)
         else:
-            grown, device = np.empty(len(hosts)), np.full(len(hosts), -1)
+            hosts = np.arange(len(state.counts))
+            score, device = np.zeros_like(hosts), np.full(len(hosts), -1)
         if len(hosts):
             task = Task({"cpu": job.cpu_milli}, job.gpu_milli, job.gpus)
-            less: Any = np.array([job.cpu_milli, 0])
-            grown[hosts], device[hosts] = growth(
-                task, less, state.counts[hosts], state.devices[hosts], state.usual, PARTS
+            less = np.array([job.cpu_milli, 0])
+            grown, device[hosts] = growth(
+                *(task, less, state.counts[hosts], state.devices[hosts], state.usual, PARTS),
+                before=state.fragmented[hosts],
             )
-        self._known[key] = grown, device, len(self._log)
-        return grown, device
+            score[hosts] = _SCORES / (1 + np.exp(grown / PARTS))
+        self._known[key] = score, device, len(self._log)
+        return score, device
 
     def placed(self, host: int) -> None:
         self._log.append(host)

@@ -73,7 +73,13 @@ def fragmentation(counts: Integers, devices: Integers, usual: Usual) -> Figures:
 
 
 def growth(
-    task: Task, less: Integers, counts: Integers, devices: Integers, usual: Usual, parts: int
+    task: Task,
+    less: Integers,
+    counts: Integers,
+    devices: Integers,
+    usual: Usual,
+    parts: int,
+    before: Figures | None = None,
 ) -> tuple[Figures, Integers]:
     """Return by how much the fragmentation of each host grows with a task, and by which device.
 
@@ -82,8 +88,10 @@ def growth(
 
     :param less: what the task takes of each count
     :param parts: into how many parts a device is divided
+    :param before: the fragmentation of each host, where it is known
     """
-    before = fragmentation(counts, devices, usual)
+    if before is None:
+        before = fragmentation(counts, devices, usual)
     then = counts - less
     if task.devices == 1 and task.each < parts:
         return _of_a_part(task, then, devices, usual, before)
