@@ -187,7 +187,7 @@ class Definitions:
             )
 
         # who changed what it holds between the two reads; who does so later, the write sees
-        return self._store.again(attempt, exceptions.StaleConsumer)
+        return self._store.retries.again(attempt, exceptions.StaleConsumer)
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)

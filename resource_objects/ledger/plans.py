@@ -66,7 +66,7 @@ class Plans:
         if not isinstance(reshape, Reshape):
             raise exceptions.InvalidField("reshape", reshape, "a Reshape")
         if dry_run:
-            return self._store.again(lambda: self._tried(reshape), *FASTER)
+            return self._store.retries.again(lambda: self._tried(reshape), *FASTER)
         subject = reshape.subject
         doing, done = self._store.begin(operation, "reshape", subject)
         if done is not None:
@@ -78,7 +78,7 @@ class Plans:
                 self._carry_out(plan, columns, doing, "reshape", subject)
             return plan
 
-        return self._store.again(attempt, *FASTER)
+        return self._store.retries.again(attempt, *FASTER)
 
     def audit(self, now: datetime.datetime | None, older_than: datetime.timedelta | None) -> Audit:
         at = self._store.now_or(now)

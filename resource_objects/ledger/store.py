@@ -84,6 +84,22 @@ class RetryPolicy:
             expected = "seconds above 0, at most a day"
             raise exceptions.InvalidField("RetryPolicy.lease", self.lease, expected)
 
+    def again(
+        self, attempt: Callable[[], _T], *faster: type[exceptions.ResourceObjectsError]
+    ) -> _T:
+        """Attempt something that reads and then writes, again if somebody wrote in between.
+
+        :param faster: the errors that tell that somebody did
+        """
+        tries = self.definitions
+        while True:
+            try:
+                return attempt()
+            except faster:
+                if tries <= 0:
+                    raise
+                tries -= 1
+
     def pause(self, tried: int) -> None:
         """Wait before something is tried again that was tried so often.
 
@@ -215,22 +231,6 @@ class Store:
     ) -> tuple[ConsumerRecord, ...]:
         """Write orders alone, that rely on no definition."""
         return self.backend.commit(Write(doing, kind, subject, orders=tuple(orders)))
-
-    def again(
-        self, attempt: Callable[[], _T], *faster: type[exceptions.ResourceObjectsError]
-    ) -> _T:
-        """Attempt something that reads and then writes, again if somebody wrote in between.
-
-        :param faster: the errors that tell that somebody did
-        """
-        tries = self.retries.definitions
-        while True:
-            try:
-                return attempt()
-            except faster:
-                if tries <= 0:
-                    raise
-                tries -= 1
 
 
 def pages_of(

@@ -323,6 +323,22 @@ def test_what_somebody_else_confirmed_runs_and_stays(lab: ro.Ledger) -> None:
     assert not holdings(lab)
 
 
+def test_a_confirmation_whose_answer_is_lost_may_be_given_back(
+    lab: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirm = ro.Ledger.confirm
+
+    def lost(self: ro.Ledger, *args: Any, **how: Any) -> None:
+        confirm(self, *args, **how)
+        raise exceptions.DatabaseUnavailable("the answer is lost")
+
+    with pytest.raises(exceptions.DatabaseUnavailable):  # noqa: SIM117
+        with tracker(lab).claim("vm", "box-0", "VCPU=1") as claim:
+            monkeypatch.setattr(ro.Ledger, "confirm", lost)
+            claim.confirm()
+    assert not holdings(lab)
+
+
 def test_a_claim_with_other_units_or_a_later_end_is_the_same(lab: ro.Ledger) -> None:
     asked = "DISK_GB=10,NUMA_TOPOLOGY=1:dedicated=2"
     old = tracker(lab).claim("vm", "box-0", asked, expires_in=HALF_HOUR)

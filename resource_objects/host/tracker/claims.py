@@ -24,7 +24,7 @@ from resource_objects.host.tracker.asked import (
     with_overhead,
 )
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.moves import Moves, Records, Revertible, again
+from resource_objects.host.tracker.moves import Moves, Records, Revertible
 from resource_objects.ledger.feed import snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
@@ -124,8 +124,12 @@ class HostClaim(Revertible):
             raise exceptions.ConsumerNotFound(
                 self.consumer, f"by this claim, which is {self.state}"
             )
-        self.claim = self._claims.moves.confirm_claim(self.claim)
-        self.state = ClaimState.CONFIRMED
+        before, self.state = self.state, ClaimState.CONFIRMED  # also if the answer is lost
+        try:
+            self.claim = self._claims.moves.confirm_claim(self.claim)
+        except (exceptions.ConsumerNotFound, exceptions.StaleConsumer):
+            self.state = before
+            raise
 
     def revert(self) -> None:
         """Give back what is held here; if a move led here, it is reverted. Once is enough.
@@ -181,7 +185,7 @@ class HostClaims:
         faster = exceptions.ConsumerNotFound, exceptions.StaleConsumer  # between two looks
         with self.moves.writing(name, host):
             claimed = functools.partial(self._claimed, name, host, asked, said)
-            return self._made(host, again(self._ledger, claimed, *faster))
+            return self._made(host, self._ledger.retries.again(claimed, *faster))
 
     def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
         take = functools.partial(self._ledger.claim, name, **said)

@@ -25,7 +25,7 @@ import functools
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import Asked, unassigned
@@ -64,7 +64,6 @@ class Place(Protocol):
 Records: TypeAlias = Callable[..., contextlib.AbstractContextManager[None]]
 
 _Hosts: TypeAlias = Callable[[Claim], tuple[str, ...]]
-_T = TypeVar("_T")
 
 
 class MigrationKind(enum.StrEnum):
@@ -291,7 +290,7 @@ class Moves:
                 return move
 
         with self.writing(consumer, *([] if host is None else [host])):
-            return again(self._ledger, attempt, exceptions.StaleConsumer)
+            return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
 
     def _begin(
         self,
@@ -479,7 +478,9 @@ class Moves:
             end(move)
             return dataclasses.replace(move, state=state)
 
-        return again(self._ledger, attempt, exceptions.StaleConsumer, exceptions.OperationConflict)
+        return self._ledger.retries.again(
+            attempt, exceptions.StaleConsumer, exceptions.OperationConflict
+        )
 
     def _found(self, consumer: str, migration: str) -> tuple[Migration | None, Mapping[str, Claim]]:
         """Return a move as it stands, None if nobody knows of it; and what is held, by name.
@@ -565,7 +566,7 @@ class Moves:
             return next((one for one in claims if one.consumer == consumer), claims[0])
 
         with self.writing(consumer):
-            return again(self._ledger, attempt, exceptions.StaleConsumer)
+            return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
 
     def give_back(self, made: Claim, *, is_confirmed: bool = False) -> None:
         """Give back a claim that somebody made, if the consumer has it; a move to it is reverted.
@@ -593,7 +594,7 @@ class Moves:
                 self._ledger.apply(Plan(orders=(_release(claim),)))
 
         with self.writing(consumer):
-            again(self._ledger, attempt, exceptions.StaleConsumer)
+            self._ledger.retries.again(attempt, exceptions.StaleConsumer)
 
     def confirm_claim(self, made: Claim) -> Claim:
         """Confirm a claim that somebody made, if the consumer has it.
@@ -611,7 +612,7 @@ class Moves:
                 raise exceptions.StaleConsumer(consumer, f"it holds {claim.amounts} by another")
             return self._ledger.confirm(consumer, claim=claim.id, generation=claim.generation)
 
-        return again(self._ledger, attempt, exceptions.StaleConsumer)
+        return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
 
     def _as_made(self, made: Claim, claim: Claim | None) -> Claim | None:
         """Return what a consumer has of a claim that somebody made; None: it was given back.
@@ -741,21 +742,6 @@ class Moves:
             made[1],
             self,
         )
-
-
-def again(ledger: Ledger, attempt: Callable[[], _T], *faster: type[Exception]) -> _T:
-    """Attempt something that reads and then writes, again if somebody wrote in between.
-
-    :param faster: the errors that tell that somebody did
-    """
-    tries = ledger.retries.definitions
-    while True:
-        try:
-            return attempt()
-        except faster:
-            if tries <= 0:
-                raise
-            tries -= 1
 
 
 def _kind_of(leaving: Claim) -> MigrationKind | None:
