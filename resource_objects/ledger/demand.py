@@ -322,12 +322,12 @@ def _requested(located: Iterable[_Given], counted: Iterable[_Given]) -> Request 
     taken = {o.resource_class: o.amount for o in located if not o.amount.is_negative}
     if not taken:
         return None
-    requested = Amounts(taken)
-    within = {name for amount in requested.values() for name in amount.located}
+    within = {name for amount in taken.values() for name in amount.located}
     for one in counted:
         if one.resource_class not in within and not one.amount.is_negative:
-            requested += Amounts({one.resource_class: one.amount})
-    return Request(requested)
+            before = taken.get(one.resource_class)
+            taken[one.resource_class] = one.amount if before is None else before + one.amount
+    return Request(taken)
 
 
 def merged_request(before: Request | None, more: Request, goes: Collection[str] = ()) -> Request:

@@ -233,12 +233,14 @@ class _Placing:
         self._ground = ground
         self._views = views
         self._layout = views.layout
+        self._left = 0  #: how many demands are placed after this one
         self._disabled = _disabled(kept) if in_service else ()
 
     def every(
         self, demands: Mapping[str, Demand], leaving: Collection[str]
     ) -> Mapping[str, Demand]:
         """Return demands placed, one beside the other."""
+        self._left = sum(bool(demand.located) for demand in demands.values())
         return {
             name: self.demand(demand, name if name in leaving else None)
             if demand.located
@@ -248,6 +250,7 @@ class _Placing:
 
     def demand(self, demand: Demand, leaving: str | None) -> Demand:
         """Return a demand placed; the next one is placed beside it."""
+        self._left -= 1
         uses = list(demand.uses)
         required = dict(demand.required)
         by_host: dict[str, list[LocatedDemand]] = defaultdict(list)
@@ -288,24 +291,23 @@ class _Placing:
 
     def _check_apart(self, one: LocatedDemand, view: LocatedView, demand: Demand) -> None:
         """Refuse to change a part's counts in the write that changes the amount over it."""
-        names = {spot.uuid: spot.name for spot in view.spots}
         for use in demand.uses:
-            is_part = use.provider_uuid in names  # else it is of another tree
+            is_part = use.provider_uuid in view.places  # else it is of another tree
             if is_part and use.key in self._layout.kept_as[one.resource_class]:
                 raise exceptions.InvalidAmount(
-                    f"{use.resource_class} of {names[use.provider_uuid]}",
+                    f"{use.resource_class} of {view.spots[view.places[use.provider_uuid]].name}",
                     use.amount,
                     f"nothing beside {one.resource_class}, which says what of it is taken",
                 )
 
     def _check_elsewhere(self, view: LocatedView, uses: Collection[Use]) -> None:
         """Refuse a unit that is still held as a unit of another part, which it was before."""
+        wanted = {unit for use in uses if use.amount > 0 for unit in use.units}
+        held = [row for row in zip(*self._ground.units, strict=True) if row[1] in wanted]
+        if not held:
+            return
         spots = {spot.number: spot.uuid for spot in view.spots}
-        taken = {
-            unit: (spots[number], who)
-            for number, unit, _, who in zip(*self._ground.units, strict=True)
-            if number in spots
-        }
+        taken = {unit: (spots[number], who) for number, unit, _, who in held if number in spots}
         reasons = [
             _unit_taken(use, unit, view.host, taken[unit][1])
             for use in uses
@@ -338,7 +340,7 @@ class _Placing:
                 self._take_assigned(amount, views[name])
             return {**gives, **amounts}
         found = self._fitted(amounts, every, held, leaving)
-        for name, amount in found.items():
+        for name, amount in found.items() if self._left else ():
             views[name].inventory.take(amount)
         return {**gives, **found}
 

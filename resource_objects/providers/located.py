@@ -55,7 +55,8 @@ class LocatedView:
     host: str  #: name of the root
     inventory: Located[Amount]
     spots: tuple[Spot, ...]
-    classes: frozenset[str] = frozenset()  #: those that its parts are kept as
+    classes: frozenset[str]  #: those that its parts are kept as
+    places: Mapping[str, int]  #: of the spots, by uuid
 
     def fit(self, amount: Amount, within: Collection[int] | None = None) -> Amount:
         """Return the assigned amount: where it would go.
@@ -135,7 +136,7 @@ class LocatedView:
         :param near: the host cells there are, and those that who holds it has beside it
         :raises ForeignAmount: if ``amount`` cannot take that
         """
-        places = {spot.uuid: place for place, spot in enumerate(self.spots)}
+        places = self.places
         records: dict[int, list[AmountRecord]] = defaultdict(list)
         for one in held:
             if one.provider_uuid in places:
@@ -216,7 +217,9 @@ class LocatedViews:
             every = range(len(spread.spots))
             parts = [spread.part(place, self._use, used, out) for place in every]
             made = spread.gathered(parts, spread.room(self._use, used))
-        return LocatedView(spread.resource, spread.host, made, spread.spots, spread.classes)
+        return LocatedView(
+            spread.resource, spread.host, made, spread.spots, spread.classes, spread.places
+        )
 
     def _kept(self, spread: _Spread) -> Located[Amount] | None:
         """Return an inventory made of the one that was kept last; None where none can be kept.
@@ -559,6 +562,7 @@ class _Spread:
         self.host = host
         self.spots = spots
         self.classes = classes
+        self.places = {spot.uuid: place for place, spot in enumerate(spots)}
         self.kept: _Kept | None = None
         self._parts = parts
         self._draws = list(dict.fromkeys(drawn for part in parts for drawn in part.shares))

@@ -86,7 +86,7 @@ def pose(
         allowed = sum(1 << place for place, cell in enumerate(cells) if cell.facts.id in ids)
     choices = {
         need: [
-            choose_cell(cell, need, bounds[place]) if allowed >> place & 1 else None
+            _choice(cell, need, bounds[place]) if allowed >> place & 1 else None
             for place, cell in enumerate(cells)
         ]
         for need in dict.fromkeys(needs)
@@ -106,6 +106,23 @@ def pose(
         networks,
         context.near,
     )
+
+
+#: How many different needs a host cell remembers the answer for.
+_REMEMBERED = 64
+
+
+def _choice(cell: Cell, need: CellDemand, bounds: Bounds) -> CellChoice | None:
+    """Return how a guest cell would be on a host cell; without bounds, what was found before."""
+    if bounds is not NO_BOUNDS:
+        return choose_cell(cell, need, bounds)
+    known = cell.choices
+    if need not in known:
+        if len(known) >= _REMEMBERED:
+            known = cell.choices = {}  # not one by one: other threads may read it
+        known[need] = choose_cell(cell, need, bounds)
+    found: CellChoice | None = known[need]
+    return found
 
 
 def _pull(context: Context) -> Mapping[int, int]:

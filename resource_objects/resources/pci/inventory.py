@@ -107,6 +107,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     def _after_copy(self) -> None:
         self._made: DeviceGroups | None = None
+        self._places: dict[str, int] | None = None  # of the parts, by the address of each device
         self._undo: tuple[Any, ...] | None = None  # devices, usage and what was taken before
 
     def withhold(self, withheld: Withheld) -> None:
@@ -316,7 +317,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     def _renew(self, devices: tuple[Device, ...]) -> None:
         self._store("devices", devices)
-        self._made = None
+        self._made = self._places = None
 
     def allocate(self, assigned: abstract.Amount) -> None:
         """Say that claimed devices are in use now.
@@ -422,7 +423,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             return None
         shelf = self._known.with_uses(changed)
         found = self._copied(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
-        found._made = shelf
+        found._made, found._places = shelf, self._places
         return found
 
     def part_ids(self) -> tuple[int, ...]:
@@ -514,7 +515,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         self, assigned: abstract.Amount
     ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each part: the part's place, and records."""
-        return storage.to_allocations(self.devices, given(assigned))
+        if self._places is None:
+            self._places = {
+                device.address: place for place, own in enumerate(self._by_part) for device in own
+            }
+        return storage.to_allocations(self._places, given(assigned))
 
     def from_allocations(
         self,

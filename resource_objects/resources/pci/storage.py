@@ -396,22 +396,21 @@ def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
 
 
 def to_allocations(
-    devices: Sequence[Device], amount: PCIAmount
+    places: Mapping[str, int], amount: PCIAmount
 ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
     """Return what an assigned amount takes of each part, by the part's place.
 
+    :param places: the place of the part of each device, by address
     :raises NotAssigned: if it does not say which devices
     :raises ForeignAmount: if one is not here
     """
     if not amount.placed:
         raise exceptions.NotAssigned("devices", str(amount), "assigned ones, as fit() returns")
-    known = {device.address: device for device in devices}
-    places = {name: place for place, name in enumerate(by_part(devices))}
     taken: dict[int, list[PlacedDevice]] = defaultdict(list)
     for one in amount.placed:
-        if one.address not in known:
+        if one.address not in places:
             raise exceptions.ForeignAmount("device", one.address, "one of these devices")
-        taken[places[part_name(known[one.address])]].append(one)
+        taken[places[one.address]].append(one)
     return allocations_of(amount, ((place, _counts(taken[place])) for place in sorted(taken)))
 
 
