@@ -21,6 +21,7 @@ from resource_objects.providers.located import (
     fit_jointly,
 )
 from resource_objects.resources import Amount, resource
+from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.numa.host import Cell
 from resource_objects.resources.pci import DeviceUse, PCIInventory
@@ -278,6 +279,22 @@ def test_a_view_shares_what_nothing_else_is_used_of() -> None:
         False,
         True,
     ]
+
+
+def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(NUMATopologyInventory, "with_use", Located.with_use)
+    kept = KeptLayouts()
+    with ro.connect("memory://") as ledger:
+        ledger.sync(lab())
+        for number in range(3):
+            columns = ledger.backend.read("host0")
+            [root] = {*columns.providers.root_id}
+            assert told(kept.views(columns), root) == told(LocatedViews(columns), root)
+            ledger.claim(f"c{number}", {"host0": ASKED[0]})
+        layout = kept.views(columns).layout
+    assert layout.spread(root, TOPOLOGY).kept is None is not layout.spread(root, DEVICES).kept
 
 
 def test_another_definition_is_laid_out_anew() -> None:

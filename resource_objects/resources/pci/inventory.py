@@ -107,7 +107,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     def _after_copy(self) -> None:
         self._made: DeviceGroups | None = None
-        self._places: dict[str, int] | None = None  # of the parts, by the address of each device
+        self._places: Mapping[str, int] | None = None
         self._undo: tuple[Any, ...] | None = None  # devices, usage and what was taken before
 
     def withhold(self, withheld: Withheld) -> None:
@@ -423,7 +423,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             return None
         shelf = self._known.with_uses(changed)
         found = self._copied(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
-        found._made, found._places = shelf, self._places
+        found._made, found._places = shelf, self._place_of
         return found
 
     def part_ids(self) -> tuple[int, ...]:
@@ -434,6 +434,14 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def _by_part(self) -> Sequence[Sequence[Device]]:
         """The devices of each part, in their order."""
         return list(storage.by_part(self.devices).values())
+
+    @property
+    def _place_of(self) -> Mapping[str, int]:
+        """The place of the part of each device, by address."""
+        if self._places is None:
+            parts = enumerate(self._by_part)
+            self._places = {device.address: place for place, own in parts for device in own}
+        return self._places
 
     def _addresses(self, ids: Collection[int]) -> frozenset[str]:
         every = self._by_part
@@ -515,11 +523,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         self, assigned: abstract.Amount
     ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each part: the part's place, and records."""
-        if self._places is None:
-            self._places = {
-                device.address: place for place, own in enumerate(self._by_part) for device in own
-            }
-        return storage.to_allocations(self._places, given(assigned))
+        return storage.to_allocations(self._place_of, given(assigned))
 
     def from_allocations(
         self,
