@@ -22,7 +22,7 @@ from resource_objects.providers.located import (
 )
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.located import Located
-from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, problem
 from resource_objects.resources.numa.host import Cell
 from resource_objects.resources.pci import DeviceUse, PCIInventory
 from resource_objects.resources.records import KeptPart
@@ -221,7 +221,8 @@ def state_of(inventory: Any) -> Any:
     if isinstance(inventory, PCIInventory):
         shelf = inventory._known
         return [tuple(free) for free in shelf.free], shelf.uses
-    return [tuple(getattr(cell, name) for name in Cell.__slots__) for cell in inventory._working]
+    said = [name for name in Cell.__slots__ if name != "choices"]
+    return [tuple(getattr(cell, name) for name in said) for cell in inventory._working]
 
 
 def test_devices_are_made_of_the_changed_part_where_a_unit_is_one_of_it() -> None:
@@ -295,6 +296,19 @@ def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
             ledger.claim(f"c{number}", {"host0": ASKED[0]})
         layout = kept.views(columns).layout
     assert layout.spread(root, TOPOLOGY).kept is None is not layout.spread(root, DEVICES).kept
+
+
+def test_host_cells_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problem, "_REMEMBERED", 2)
+    parts = [
+        KeptPart(one.inventory.to_records(), one.inventory.describe()) for one in CELLS.parts()
+    ]
+    first: Any = resource(TOPOLOGY).from_parts(parts)
+    kept = first.with_use(parts, parts, {})
+    for count in (1, 2, 3, 4, 1):
+        asked = ro.numa(dedicated=count)
+        assert kept.fit(asked) == CELLS.fit(asked)
+        assert all(len(cell.choices) <= 2 for cell in kept._working)
 
 
 def test_another_definition_is_laid_out_anew() -> None:

@@ -320,8 +320,8 @@ class Cell:
     loose: int
     memory_used: int
     pages_used: Mapping[int, int]
-    #: what guest cells would take of it, by what they ask: most cells stay from claim to claim
-    choices: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    #: What guest cells would take of it, by what they ask; None where nobody asks twice.
+    choices: dict[Any, Any] | None = None
 
     @property
     def free_cpus(self) -> int:

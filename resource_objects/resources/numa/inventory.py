@@ -299,6 +299,9 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         usage, working = list(self.usage), list(self._working)
         for number, used in storage.usage_changed(self.cells, before, parts):
             usage[number], working[number] = used, cell_of(working[number].facts, used)
+        for cell in working:  # most cells stay as they are from claim to claim
+            if cell.choices is None:
+                cell.choices = {}
         found = self._copied(usage=tuple(usage), room=fields.FrozenDict(room))
         found._made = working
         return found

@@ -114,9 +114,9 @@ _REMEMBERED = 64
 
 def _choice(cell: Cell, need: CellDemand, bounds: Bounds) -> CellChoice | None:
     """Return how a guest cell would be on a host cell; without bounds, what was found before."""
-    if bounds is not NO_BOUNDS:
-        return choose_cell(cell, need, bounds)
     known = cell.choices
+    if known is None or bounds is not NO_BOUNDS:
+        return choose_cell(cell, need, bounds)
     if need not in known:
         if len(known) >= _REMEMBERED:
             known = cell.choices = {}  # not one by one: other threads may read it
