@@ -676,7 +676,7 @@ class KeptLayouts:
     Threads may share it: what is in it does not change, and is put in and taken out whole.
     """
 
-    #: of so many providers together; a tree of a host takes some 2 KB for each
+    #: Of so many providers together, which take some 2 to 3 KB each.
     MOST = 8192
 
     def __init__(self) -> None:
