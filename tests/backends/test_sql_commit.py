@@ -237,11 +237,12 @@ def test_statements_of_a_gang_do_not_grow_with_it(counted: SQLBackend, count: Co
         ledger.sync(host_of(name, cells(), DISK_GB=100))
     for kind in kinds:
         found = []
-        for size in (2, 6):
+        for size in (2, 2, 6):
             wanted = {f"job-{n}": {f"host{n % 2}": kind} for n in range(size)}
             found.append(count.of(lambda wanted=wanted: ledger.claim_all(wanted)))
             ledger.release_all(wanted)
-        assert found[0] == found[1], count.texts
+        first, *again = found  # the first look at hosts reads what they are too
+        assert first >= again[0] == again[1], count.texts
 
 
 def test_a_replacement_writes_that_there_is_no_request(ledger: SQLBackend, ledger_url: str) -> None:
