@@ -66,7 +66,7 @@ _PARTS = {
     "SQLAlchemy": "import sqlalchemy, sqlalchemy.dialects.sqlite.pysqlite",
     "oslo.versionedobjects, without a bus": "import resource_objects._ovo",
     "cliff": "import cliff.app, cliff.lister, cliff.show",
-    "oslo.db, which imports the ORM": "import oslo_db.sqlalchemy.engines",
+    "oslo.db": "import oslo_db.exception, oslo_db.sqlalchemy.exc_filters",
     "what is ours": "import resource_objects.cli.main, resource_objects.ledger, "
     "resource_objects.backends.sql.backend",
 }

@@ -45,6 +45,7 @@ HEAVY_FOR_READING = [
     "psutil",
     "rich",
     "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.orm",
 ]
 
 USAGE = """

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import sqlalchemy as sa
-from oslo_db.sqlalchemy import engines, exc_filters
+from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.pool import NullPool, Pool, QueuePool
 
@@ -681,6 +681,8 @@ _KEEPALIVES = {
 
 
 def _server_engine(address: Address, **options: Any) -> Engine:
+    from oslo_db.sqlalchemy import engines  # which imports the ORM: a file does without
+
     engine: Engine = engines.create_engine(
         # oslo.db looks there, and says utf8 if it finds nothing
         address.url.set(query={"charset": "utf8mb4"} if address.kind == "mysql" else {}),
