@@ -358,6 +358,12 @@ class Maybe(FormattableColumn[Any]):
         return "" if self._value is None else str(self._value)
 
 
+class Figure(Maybe):
+    """A number that may be missing, on the right of its column as other numbers are."""
+
+    is_figure = True  #: :mod:`resource_objects.cli.fitting` asks
+
+
 class Age(FormattableColumn[Any]):
     """How long something has been, or is to come: ``(time, now)``; the time for programs.
 

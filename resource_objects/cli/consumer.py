@@ -14,6 +14,7 @@ from resource_objects.cli.base import (
     Command,
     Dicts,
     Drawing,
+    Figure,
     Lister,
     Many,
     Maybe,
@@ -509,7 +510,7 @@ class ShowTotals(Lister):
             rows += [(*key, 0, 0) for key in bounds if key not in used]
         rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
         return self.columns, [
-            (Maybe(row[0]), *row[1:], *map(Maybe, bounds.get(row[:2], (None, None))))
+            (Maybe(row[0]), *row[1:], *map(Figure, bounds.get(row[:2], (None, None))))
             for row in rows
         ]
 

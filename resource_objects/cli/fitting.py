@@ -31,6 +31,7 @@ class FittingTable(TableFormatter):
 
     def __init__(self, width: int | None) -> None:
         self._width = width
+        self._figures: list[str] = []
 
     def emit_list(
         self,
@@ -47,7 +48,17 @@ class FittingTable(TableFormatter):
             self._write_blocks(column_names, texts, stdout)
             return
         shown = [list(map(_shown, *pair)) for pair in zip(rows, fitted, strict=True)]
+        cells = zip(column_names, rows[0] if rows else (), strict=False)
+        self._figures = [name for name, cell in cells if getattr(cell, "is_figure", False)]
         super().emit_list(column_names, shown, stdout, _any_width(parsed_args))
+
+    def add_rows(
+        self, table: Any, column_names: Sequence[str], data: Iterable[Sequence[Any]]
+    ) -> None:
+        """Add rows; figures go to the right, as cliff does it with plain numbers."""
+        super().add_rows(table, column_names, data)
+        for name in self._figures:
+            table.align[name] = "r"
 
     def emit_one(
         self,

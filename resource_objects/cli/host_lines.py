@@ -155,6 +155,8 @@ def host_lines(
     told = [(host, words_of_host(host)) for host in hosts]
     labels = [_label(host, notes.get(host.host)) for host in hosts]
     label = max(map(len, labels), default=0)
+    if width is not None and label > width // 2:
+        label = 0  # else no figure would be seen
     cells = [
         {
             said[one.resource_class]: class_text(one, said[one.resource_class])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Command, Lister, add_actor, add_name
+from resource_objects.cli.base import Age, Command, Lister, Misused, add_actor, add_name
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -44,16 +44,22 @@ def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> argparse.Arg
     return add_actor(parser)
 
 
+_DEVICE = "such as host0/0000:3b:00.0; or the name of its provider, such as lab-0/gpu3"
+
+
 def _device_of(ledger: Ledger, device: str) -> tuple[str, str | None]:
     """Return the provider of a device that is named HOST/ADDRESS, and the unit that is meant alone.
 
-    That is a function that is split off another one; any other device has a provider of its own.
+    That is a function that is split off another one; any other device has a provider of its own. A
+    GPU that a site's file names is one too, by a name that is no address.
     """
     from resource_objects.host.status import read_devices
 
     host, slash, address = device.rpartition("/")
     if not slash or not host:
-        raise exceptions.InvalidInput("device", device, "HOST/ADDRESS")
+        raise exceptions.InvalidInput("device", device, "HOST/ADDRESS, or the name of its provider")
+    if ledger.backend.uuids([device]):
+        return device, None
     (found,) = read_devices(ledger, host)
     one = found.find(address)
     return one.provider, None if one.device.parent is None else one.device.address
@@ -69,7 +75,7 @@ class _OutOfService:
         """Add the argument that says which one."""
         if not self.of_device:
             return add_name(parser)
-        parser.add_argument("name", metavar="HOST/ADDRESS", help="such as host0/0000:3b:00.0")
+        parser.add_argument("name", metavar="HOST/ADDRESS", help=_DEVICE)
         return parser
 
     def meant(self, ledger: Ledger, said: str) -> tuple[str, str | None]:
@@ -146,18 +152,20 @@ def _drained(
     """Disable a provider, and return who is there."""
     with command.open_ledger(parsed_args.actor) as ledger:
         name, unit = meant(ledger, parsed_args.name)
-        found = ledger.drain(
-            name,
-            unit=unit,
-            reason=parsed_args.reason,
-            until=_until(ledger, parsed_args.until),
-        )
+        reason, until = parsed_args.reason, _until(ledger, parsed_args.until)
+        try:
+            found = ledger.drain(name, unit=unit, reason=reason, until=until)
+        except exceptions.InvalidField as error:
+            if reason is not None:
+                raise
+            raise Misused(f"{parsed_args.name} is in service: say why with --reason") from error
+        now = ledger.now()
     what = "" if found.unit is None else f"{found.unit} "
     command.app.stderr.write(f"{found.provider}: {what}{found.disabled or 'enabled'}\n")
     return command.columns, [
         (
             one.name,
-            one.claim.created_at.isoformat(timespec="seconds"),
+            Age((one.claim.created_at, now)),
             ", ".join(f"{amounts} of {name}" for name, amounts in one.claim.by_provider().items()),
         )
         for one in found

@@ -8,10 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
 from resource_objects import exceptions
-from resource_objects.cli.base import Lister, Maybe, ShowOne, age_text, duration, misused
+from resource_objects.cli.base import Figure, Lister, Maybe, ShowOne, age_text, duration, misused
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -132,7 +130,7 @@ def _local(when: datetime.datetime) -> str:
     return f"{when.astimezone():%Y-%m-%d %H:%M}"
 
 
-class Seconds(FormattableColumn[Any]):
+class Seconds(Figure):
     """Microseconds, as seconds."""
 
     def human_readable(self) -> str:
@@ -145,7 +143,7 @@ class Seconds(FormattableColumn[Any]):
         return float(self._value / 1_000_000) if rest else int(whole)
 
 
-class Hours(FormattableColumn[Any]):
+class Hours(Figure):
     """Microseconds, as hours."""
 
     def human_readable(self) -> str:

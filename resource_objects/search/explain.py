@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.names import natural_order
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Condition, Cut, Partial
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -90,8 +91,12 @@ class Explanation:
             return "there are no hosts"
         return "\n".join([*self._refused(), *self._open()]) or "no host was left out"
 
+    def _naturally(self, trees: Iterable[int]) -> list[int]:
+        """Return trees as people list machines: ``lab-2`` before ``lab-10``."""
+        return sorted(trees, key=lambda tree: natural_order(self._hosts[tree]))
+
     def _refused(self) -> Iterator[str]:
-        refused = self._outcome.refused.tolist()
+        refused = self._naturally(self._outcome.refused.tolist())
         for tree in refused[:SHOWN_HOSTS]:
             yield _line(self._hosts[tree], self._of_tree(tree))
         rest = refused[SHOWN_HOSTS:]
@@ -101,7 +106,7 @@ class Explanation:
             yield f"and {_more(len(rest))}: {', '.join(f'{name} {n}' for name, n in told)}"
 
     def _open(self) -> Iterator[str]:
-        undecided = self._outcome.undecided
+        undecided = self._naturally(self._outcome.undecided)
         for tree in undecided[:SHOWN_HOSTS]:
             budget = self._outcome.budget
             yield f"{self._hosts[tree]}: undecided, the budget of {budget} steps ran out"

@@ -60,6 +60,21 @@ def test_a_line_is_as_wide_as_may_be(lab, width):
     assert lines[2].endswith("more")
 
 
+def test_on_a_narrow_terminal_figures_stand_right_behind_the_name(lab, sqlite_url):
+    lab("host", "disable", "lab-10", "--reason", "fan")
+    lines = lab("usage", "hosts", "--max-width", "24").lines
+    assert lines[1] == "lab-2  GPU 0/4  CPU 0..."
+    assert all(len(line) <= 24 for line in lines)
+
+
+def test_figures_stand_below_each_other_also_where_some_may_be_missing(lab):
+    lines = lab("usage", "total").lines
+    ends = {
+        line.rstrip("| ").rindex(line.split()[-2]) + len(line.split()[-2]) for line in lines[3:-1]
+    }
+    assert len(lines) > 6 and len(ends) == 1
+
+
 def test_one_user_s_and_one_s_own(lab):
     assert [line.split()[0] for line in lab("usage", "hosts", "--mine").lines] == ["lab-0"]
     (line,) = lab("usage", "hosts", "--user", "bob").lines

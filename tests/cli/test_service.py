@@ -80,6 +80,17 @@ def test_what_is_no_device_is_not_disabled(lab) -> None:
         assert lab("device", "disable", bad, "--reason", "link").status == 1
 
 
+def test_a_device_that_is_a_provider_by_its_own_name_is_one_too(lab, url: str) -> None:
+    """As a site's file names its GPUs."""
+    gpu = "host9/gpu0"
+    with _open(url) as ledger:
+        ledger.sync(ro.Provider("host9", "VCPU=1", children=[ro.Provider(gpu, "PGPU=1")]))
+    said = lab("device", "disable", gpu, "--reason", "ecc", "--actor", "me").out
+    assert said.startswith(f"{gpu}: disabled ") and said.endswith("by me: ecc\n")
+    assert lab("device", "drain", gpu).status == 0
+    assert lab("device", "enable", gpu).out == f"{gpu}: enabled\n"
+
+
 def test_the_devices_of_a_disabled_host_are_told_with_it(lab) -> None:
     lab("host", "disable", "host0", "--reason", "fan", "--actor", "me")
     rows = json.loads(lab("device", "list", "-f", "json").out)
@@ -102,7 +113,9 @@ def test_an_end_is_a_time_from_now_or_a_moment(lab, url: str, until: str) -> Non
 
 
 def test_drain_says_why_only_where_it_is_not_known(lab) -> None:
-    assert lab("provider", "drain", "host1").status == 1
+    refused = lab("provider", "drain", "host1")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err == "resource-objects: host1 is in service: say why with --reason\n"
     assert lab("provider", "drain", "host1", "--reason", "fan").status == 0
     assert lab("provider", "drain", "host1").status == 0
     assert lab("provider", "disable", "host1").status == 2  # without a reason

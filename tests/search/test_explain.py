@@ -294,6 +294,13 @@ def test_what_is_about_the_host_or_all_groups_is_counted_by_its_rule():
     assert told(hosts, of_root)[-1] == f"and 5 more hosts: root_trait_missing {A} 5"
 
 
+def test_hosts_are_told_in_natural_order():
+    hosts = [host(f"lab-{number}") for number in (10, 9, 2, 1)]
+    assert [line.partition(":")[0] for line in told(hosts, "VCPU=65")] == [
+        *("lab-1", "lab-2", "lab-9", "lab-10"),
+    ]
+
+
 def test_all_reasons_are_there_however_many_hosts():
     hosts = [host(f"host{n:03}") for n in range(100)]
     explanation = explained(hosts, "VCPU=65")
