@@ -47,7 +47,10 @@ from resource_objects.resources.located import Located, cell_map_of, dependent_u
 
 #: What a write decides again on what is kept then, and refuses with who has it.
 _DECIDED_BY_THE_WRITE = frozenset(
-    {Rule.CAPACITY, Rule.MAX_UNIT, Rule.UNIT_TAKEN, Rule.USED_BELOW_ZERO, Rule.NO_INVENTORY}
+    {
+        *(Rule.CAPACITY, Rule.LIMIT, Rule.MAX_UNIT),
+        *(Rule.UNIT_TAKEN, Rule.USED_BELOW_ZERO, Rule.NO_INVENTORY),
+    }
 )
 
 #: How many units are named at most where one is not found.
@@ -137,27 +140,26 @@ class Placer:
         ground = without_consumers(columns, *leaving) if leaving else columns
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
-        limited = _held_back(columns, limits) if limits else {}
         may_override = overrides and bool(ground.disabled or ground.disabled_units.provider_id)
-        ways = [(limited, True), *([(limited, False)] if may_override else [])]
-        if limited:
-            ways.append(({}, not may_override))
-        for held_back, in_service in ways[:-1]:
+        ways = [(limits, True), *([(limits, False)] if may_override else [])]
+        if limits:
+            ways.append((UNLIMITED, not may_override))
+        for within, in_service in ways[:-1]:
             with contextlib.suppress(exceptions.CapacityException):
-                return self._placing(columns, ground, held_back, in_service).every(demands, leaving)
+                return self._placing(columns, ground, within, in_service).every(demands, leaving)
         return self._placing(columns, ground, *ways[-1]).every(demands, leaving)
 
     def _placing(
         self,
         columns: Columns,
         ground: Columns,
-        held_back: Mapping[tuple[int, str], int],
+        limits: Totals,
         in_service: bool,
     ) -> _Placing:
         # what those have who leave may stay with them
         counts, out = free_of(disabled_units(columns) if in_service else {})
-        counts.update(held_back)
-        views = self._layouts.views(ground, counts, out)
+        limited = _held_back(columns, limits, counts) if limits else {}
+        views = self._layouts.views(ground, counts, out, limited)
         return _Placing(columns, ground, views, in_service)
 
     def with_units(self, demand: Demand, consumer: str) -> Demand:
@@ -203,16 +205,21 @@ def _disabled(columns: Columns) -> Collection[int]:
     return ends_of(dict(zip(given.provider_id, given.parent_id, strict=True)), disabled).keys()
 
 
-def _held_back(columns: Columns, limits: Totals) -> dict[tuple[int, str], int]:
-    """Return how much of the capacity of inventories is beyond limits."""
+def _held_back(
+    columns: Columns, limits: Totals, out: Mapping[tuple[int, str], int]
+) -> dict[tuple[int, str], int]:
+    """Return how much of the capacity of inventories is beyond limits.
+
+    :param out: how much of it is out of service
+    """
     uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
     table = columns.inventories
     rows = zip(table.provider_id, table.resource_class, table.capacity, strict=True)
     found = ((n, name, capacity, limits.get((uuids[n], name))) for n, name, capacity in rows)
     return {
-        (number, name): capacity - total
+        (number, name): left - total
         for number, name, capacity, total in found
-        if total is not None and total < capacity
+        if total is not None and total < (left := capacity - out.get((number, name), 0))
     }
 
 

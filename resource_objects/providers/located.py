@@ -156,18 +156,21 @@ class LocatedViews:
         columns: Columns,
         held_back: Mapping[tuple[int, str], int] = fields.FrozenDict(),
         out: Mapping[int, Collection[str]] = fields.FrozenDict(),
+        limited: Mapping[tuple[int, str], int] = fields.FrozenDict(),
         layout: Layout | None = None,
     ) -> None:
         """:param held_back: how much of some inventories counts as in use besides, by the
-        provider's number and class, as a limit holds it back
+        provider's number and class
 
         :param out: units that are not given, by the provider's number; ``held_back`` counts them
+        :param limited: how much a limit holds back of some inventories, as for ``held_back``
         :param layout: of the same definition, if there is one: with what was gathered of it before
         """
         self.layout = layout or Layout(columns)
         self._keeps = layout is not None
         self._held_back = held_back
         self._out = out
+        self._limited = limited
         self._use = _Use(columns)
         self._since: tuple[_Use, tuple[list[int], set[int]]] | None = None
         self._views: dict[tuple[int, str], LocatedView] = {}
@@ -200,22 +203,32 @@ class LocatedViews:
         kind: str,
         used: Mapping[tuple[int, str], int],
         out: Mapping[int, Collection[str]] = fields.FrozenDict(),
+        limited: Mapping[tuple[int, str], int] = fields.FrozenDict(),
     ) -> LocatedView:
         """Return the inventory over a tree that has some, with more of it in use.
 
         :param used: how much more, by the provider's number and class, through shares too
         :param out: units that are not given, by the provider's number; ``used`` counts them
+        :param limited: how much a limit holds back besides
         """
-        out = out or self._out
+        out, limited = out or self._out, limited or self._limited
         if self._held_back:
             back = Counter(self._held_back)
             back.update(used)
             used = back
         spread = self.layout.spread(root, kind)
-        made = self._kept(spread) if self._keeps and not used and not out else None
+        is_plain = not (used or out or limited)
+        made = self._kept(spread) if self._keeps and is_plain else None
         if made is None:
             every = range(len(spread.spots))
             parts = [spread.part(place, self._use, used, out) for place in every]
+            if limited:
+                used = Counter(used)
+                used.update(limited)
+                parts = [
+                    dataclasses.replace(spread.part(place, self._use, used, out), unlimited=part)
+                    for place, part in enumerate(parts)
+                ]
             made = spread.gathered(parts, spread.room(self._use, used))
         return LocatedView(
             spread.resource, spread.host, made, spread.spots, spread.classes, spread.places
@@ -696,6 +709,7 @@ class KeptLayouts:
         columns: Columns,
         held_back: Mapping[tuple[int, str], int] = fields.FrozenDict(),
         out: Mapping[int, Collection[str]] = fields.FrozenDict(),
+        limited: Mapping[tuple[int, str], int] = fields.FrozenDict(),
     ) -> LocatedViews:
         """Return the views over the trees of some columns, as :class:`LocatedViews` makes them."""
         given = columns.providers
@@ -708,7 +722,7 @@ class KeptLayouts:
             if self._count > self.MOST:
                 self._layouts, self._count = {}, len(given.uuid)
             layout = self._layouts[key] = Layout(definition_of(columns))
-        return LocatedViews(columns, held_back, out, layout)
+        return LocatedViews(columns, held_back, out, limited, layout)
 
 
 # --- several amounts at once ----------------------------------------------------------------------

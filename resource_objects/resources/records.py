@@ -107,6 +107,9 @@ class KeptPart:
     ``units`` are those taken, by class; ``traits`` those of its provider; ``left`` is what its
     shares leave, by its own class: less than one, and something else has used it up. ``out`` are
     units that are not to be given, though nobody has them; ``records`` count these as used.
+    Under a limit ``records`` count what it holds back as used too, and ``left`` leaves it out:
+    ``unlimited`` is the part without that, for who has units with an identity. A limit bounds how
+    many are used, it does not say which.
     """
 
     records: tuple[InventoryRecord, ...]
@@ -115,3 +118,4 @@ class KeptPart:
     traits: frozenset[str] | None = None
     left: Mapping[str, int] = dataclasses.field(default_factory=dict)
     out: frozenset[str] = frozenset()
+    unlimited: KeptPart | None = None

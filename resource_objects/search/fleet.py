@@ -501,7 +501,8 @@ def with_capacity(
 
     :param numbers: of the inventories, each once
     :param capacity: what they have then, parallel to these
-    :param out: which units of a tree are not given, by the place of the provider
+    :param out: which units of a tree are not given, by the place of the provider, and are the
+        reason for that; None: it is a limit
     :param changed: other fields
 
     Cost: some passes over the inventories.
@@ -514,7 +515,8 @@ def with_capacity(
     rows = dataclasses.replace(kept, capacity=frozen(every), free=frozen(free), high=frozen(high))
     views = old.views
     if views:
-        views = views.holding_back(_held_back(old, numbers, capacity), out)
+        back = _held_back(old, numbers, capacity)
+        views = views.under_limits(back) if out is None else views.without_units(out, back)
     return with_figures(old, rows, views=views, **changed)
 
 

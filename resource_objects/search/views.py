@@ -66,12 +66,20 @@ HeldBack: TypeAlias = Callable[[int], Mapping[tuple[int, str], int]]
 UnitsOut: TypeAlias = Callable[[int], Mapping[int, frozenset[str]]]
 
 
+def _nothing_back(tree: int) -> Mapping[tuple[int, str], int]:
+    return {}
+
+
+def _nothing_out(tree: int) -> Mapping[int, frozenset[str]]:
+    return {}
+
+
 class Views:
     """The inventories that lie over trees. False if there are none."""
 
     __slots__ = (
-        *("__dict__", "_changed", "_held_back", "_keys", "_out", "_source", "_tree", "_views"),
-        "parts",
+        *("__dict__", "_before", "_changed", "_held_back", "_keys", "_limited", "_out"),
+        *("_source", "_tree", "_views", "parts"),
     )
 
     def __init__(self, columns: Columns, place: PlaceIndex, tree: Integers, keys: Keys) -> None:
@@ -95,10 +103,13 @@ class Views:
         #: sources of trees that were read again, by the key of the root, which is at 0 there
         self._changed: Overlay[int, _Source] = Overlay({})
         self._views: dict[tuple[int, str], View] = {}
-        #: what counts as in use of a tree besides, and the views without that; None: nothing does
-        self._held_back: tuple[HeldBack, Views] | None = None
-        #: which units of a tree are not given; None: all are. What is held back counts them
-        self._out: UnitsOut | None = None
+        #: the views without what is held back here; None: nothing is
+        self._before: Views | None = None
+        #: which units of a tree are not given, and how many that are
+        self._out: UnitsOut = _nothing_out
+        self._held_back: HeldBack = _nothing_back
+        #: how much limits hold back of a tree
+        self._limited: HeldBack = _nothing_back
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -147,10 +158,9 @@ class Views:
 
         A part of it may be of another tree, where the fleet is cut at a provider below the root.
         """
-        if (tree, kind) not in self._views and self._held_back is not None:
-            held_back, others = self._held_back
-            view = others.of_tree(kind, tree)
-            if view is None or not held_back(tree):
+        if (tree, kind) not in self._views and self._before is not None:
+            view = self._before.of_tree(kind, tree)
+            if view is None or not (self._held_back(tree) or self._limited(tree)):
                 return view
             self._views[tree, kind] = self.beside(view, {})
         if (tree, kind) not in self._views:
@@ -168,38 +178,46 @@ class Views:
     def beside(self, view: View, used: Mapping[tuple[int, str], int]) -> View:
         """Return a view with more in use, by the provider's place and class, through shares too."""
         source, moved = self._source_of(view.tree)
-        back = self._held_back[0](view.tree) if self._held_back is not None else {}
-        more = {
-            (int(source.number[place - moved]), name): count
-            for (place, name), count in back.items()
-        }
-        for (place, name), count in used.items():
-            key = int(source.number[place - moved]), name
-            more[key] = more.get(key, 0) + count
-        gone = {} if self._out is None else self._out(view.tree)
+
+        def numbered(counts: Mapping[tuple[int, str], int]) -> Counter[tuple[int, str]]:
+            rows = ((int(source.number[p - moved]), name, n) for (p, name), n in counts.items())
+            return Counter({(number, name): count for number, name, count in rows})
+
+        more = numbered(self._held_back(view.tree))
+        more.update(numbered(used))
+        gone = self._out(view.tree)
         out = {int(source.number[place - moved]): units for place, units in gone.items()}
-        found = source.located.beside(view.root, view.kind, more, out)
+        limited = numbered(self._limited(view.tree))
+        found = source.located.beside(view.root, view.kind, more, out, limited)
         return self._view(view.root, view.kind, found, view.tree)
 
-    def holding_back(self, back: HeldBack, out: UnitsOut | None = None) -> Views:
-        """Return them with more of some inventories counted as in use, as a limit holds it back.
+    def without_units(self, out: UnitsOut, counts: HeldBack) -> Views:
+        """Return them as if some units were not there.
 
-        It is of these inventories alone, not of what they use too; what is held back here already
-        stays so.
-
-        :param back: how much of a tree, by the place of the provider and the class
-        :param out: which units of a tree are not given; what is held back counts them
+        :param out: which units of a tree
+        :param counts: how many of a tree that are
         """
-        before = None if self._held_back is None else self._held_back[0]
+        found = self._holding_back()
+        found._out, found._held_back = out, counts
+        return found
 
-        def both(tree: int) -> Mapping[tuple[int, str], int]:
-            counts = Counter(before(tree) if before is not None else {})
-            counts.update(back(tree))
-            return counts
+    def under_limits(self, held_back: HeldBack) -> Views:
+        """Return them with less of some inventories to be had, whichever units these are.
 
+        It is of these inventories alone, not of what they use too; units that are not given here
+        stay so.
+
+        :param held_back: how much of a tree limits hold back
+        """
+        found = self._holding_back()
+        found._limited = held_back
+        return found
+
+    def _holding_back(self) -> Views:
         found = self._like(self.parts, self._tree, self._keys, {})
-        found._held_back = (back if before is None else both), self
-        found._out = out or self._out
+        found._before = self
+        found._out, found._held_back = self._out, self._held_back
+        found._limited = self._limited
         return found
 
     def _view(self, root: int, kind: str, found: LocatedView, tree: int) -> View:
@@ -233,7 +251,7 @@ class Views:
                 touched[int(self._keys.at[start])] = source.after(start - moved, end - moved, some)
         if not touched:
             return self
-        assert self._held_back is None, "what is taken is taken of all there is"
+        assert self._before is None, "what is taken is taken of all there is"
         return self._like(self.parts, self._tree, self._keys, touched)
 
     def changed(self, new: Views, trees: Sequence[int]) -> Views:
@@ -278,7 +296,8 @@ class Views:
         found = object.__new__(Views)
         found.parts, found._tree, found._keys = parts, tree, keys
         found._source, found._changed = self._source, self._changed.with_(changed)
-        found._views, found._held_back, found._out = {}, None, None
+        found._views, found._before, found._out = {}, None, _nothing_out
+        found._held_back = found._limited = _nothing_back
         return found
 
     def _sources(self) -> dict[int, _Source]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.providers import Provider
 from resource_objects.providers.partitions import thousandths
 from resource_objects.testing.conformance.suite import host_of
+from tests.ledger.device_hosts import CARD, FUNCTION, card, chosen, functions, raw
+from tests.ledger.device_hosts import host_of as device_host
 from tests.ledger.numa_hosts import cells
 
 #: A way to take: given a ledger, a consumer that holds a CPU of host1, what to take and limits.
@@ -225,3 +228,71 @@ def test_a_limit_of_a_device_binds_its_parts(ledger: ro.Ledger) -> None:
     half = ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=500")
     claim = ledger.claim("job", half, limits={"host0/gpu0": "CUSTOM_PGPU_THOUSANDTHS=499"})
     assert list(claim.by_provider()) == ["host0/gpu1"]
+
+
+# --- devices ---
+
+
+def card_of(functions: int) -> ro.Provider:
+    """Return a host with a card that can be had whole, and functions split off it."""
+    return device_host(card(0x3B, functions))
+
+
+@pytest.mark.law(5, 6)
+@pytest.mark.parametrize("held", [(), (1,), (0, 2)])
+@pytest.mark.parametrize("total", [0, 1, 2, 3])
+def test_a_limit_says_how_many_devices_and_not_which(
+    ledger: ro.Ledger, held: tuple[int, ...], total: int
+) -> None:
+    host, every = card_of(3), functions(0x3B)
+    ledger.sync(host)
+    where = f"host0/{next(card(0x3B)).address}"
+    for number in held:
+        ledger.claim(f"before-{number}", [raw(where, FUNCTION, every[number])])
+    limits = {where: f"{FUNCTION}={total}"}
+    for count in (1, 2, 3):
+        for named in itertools.combinations(range(3), count):
+            text = "/".join(f"address={every[number]}" for number in named)
+            asked = f"DEVICES={text}"
+            fits = len(held) + count <= total and not set(named).intersection(held)
+            found = ledger.snapshot().candidates(asked, limits=limits)
+            assert bool(found) == fits, asked
+            if fits:
+                assert chosen(found[0]).addresses == tuple(every[number] for number in named)
+                ledger.claim("job", {"host0": asked}, limits=limits)
+                ledger.release("job")
+            else:
+                with pytest.raises(exceptions.CapacityException):
+                    ledger.claim("job", {"host0": asked}, limits=limits)
+    more = ledger.snapshot().candidates(f"DEVICES=3*{FUNCTION}", limits=limits)
+    if total < 3:
+        [reason] = more.explain().reasons
+        figures = reason.rule, reason.requested, reason.bound, reason.used
+        assert figures == (Rule.LIMIT, 3, total, len(held))
+        assert reason.holders == tuple((f"before-{number}", 1) for number in held)
+
+
+@pytest.mark.law(5)
+def test_a_limit_on_a_card_leaves_its_functions(ledger: ro.Ledger) -> None:
+    ledger.sync(card_of(2))
+    where = f"host0/{next(card(0x3B)).address}"
+    limits = {where: f"{CARD}=0"}
+    assert not ledger.snapshot().candidates(f"DEVICES={CARD}", limits=limits)
+    for asked in (f"DEVICES=2*{FUNCTION}", f"{FUNCTION}=2"):
+        found = ledger.snapshot().candidates(asked, limits=limits)
+        ledger.claim("job", found, limits=limits)
+        ledger.release("job")
+
+
+@pytest.mark.law(5)
+def test_a_limit_and_what_is_out_of_service_count_once(url: str) -> None:
+    with ro.connect(url, actor="admin") as ledger:
+        ledger.sync(card_of(3))
+        where, every = f"host0/{next(card(0x3B)).address}", functions(0x3B)
+        ledger.disable(where, unit=every[0], reason="link")
+        limits = {where: f"{FUNCTION}=2"}
+        asked = f"DEVICES=2*{FUNCTION}"
+        for found in ({"host0": asked}, ledger.snapshot().candidates(asked, limits=limits)):
+            claim = ledger.claim("job", found, limits=limits)
+            assert claim.allocations[0].units == every[1:]
+            ledger.release("job")

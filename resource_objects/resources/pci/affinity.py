@@ -39,10 +39,11 @@ class RequestedDevices:
         self._shelf = shelf
         self._cells = cells
         self._within = within
-        self._demands = demands_of(shelf, amount)
+        self._asked = demands_of(shelf, amount)
         self._budget = Budget(DECISION)
         self._met: dict[frozenset[int], bool] = {}
-        self._free = lay(shelf, self._demands, None, within).free
+        laid = lay(shelf, self._asked, None, within)
+        self._free, self._demands = laid.free, laid.demands
         #: how many devices that would do are at each host cell
         self.counts: Mapping[int, int] = self._counted()
 
@@ -161,7 +162,7 @@ class RequestedDevices:
         return -1 if node is None else node
 
     def _problem(self, chosen: frozenset[int]) -> DeviceProblem:
-        return lay(self._shelf, self._demands, ChosenCells(self._cells, chosen), self._within)
+        return lay(self._shelf, self._asked, ChosenCells(self._cells, chosen), self._within)
 
 
 class AssignedDevices:

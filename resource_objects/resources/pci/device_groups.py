@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from resource_objects.fields import FrozenDict
 from resource_objects.resources.pci.amount import DeviceRequest
 from resource_objects.resources.pci.device import (
     ALLOCATED,
@@ -39,6 +40,35 @@ class Withheld(NamedTuple):
     """What nobody is given though nobody has it, beside what devices say themselves."""
 
     out: frozenset[str] = frozenset()  #: out of service, by address
+    #: how many of the free ones stay so under a limit, whichever these are, by part and class;
+    #: more than there are where more are used than it allows
+    spare: Mapping[tuple[str, str], int] = FrozenDict()
+    #: of which of these the limit is one of something that they use up
+    shared: frozenset[tuple[str, str]] = frozenset()
+
+
+class Bound(NamedTuple):
+    """Devices of one class of a part, of which a limit lets no more than so many be used."""
+
+    resource_class: str
+    every: frozenset[str]  #: that could be had if nobody had any
+    free: frozenset[str]
+    limit: int
+    is_shared: bool  #: the limit is one of something that they use up
+
+    @property
+    def used(self) -> int:
+        """How many somebody has."""
+        return len(self.every) - len(self.free)
+
+    @property
+    def most(self) -> int:
+        """How many of the free ones may be taken; less than none where too many are used."""
+        return self.limit - self.used
+
+    def open_of(self, free: Iterable[Any]) -> int:
+        """Return how many of some devices it binds that are free."""
+        return sum(one in self.free for one in free)
 
 
 #: Whatever nobody has is given.
@@ -90,6 +120,10 @@ class DeviceGroups:
         :param within: addresses that may be used, None for all
         """
         return sum(map(self.size, groups))
+
+    def bounds(self) -> Sequence[Bound]:
+        """Return what limits bind; each device is of one of them at most."""
+        return ()
 
     def serving(self, request: DeviceRequest, provider: str | None = None) -> tuple[int, ...]:
         """Return the groups of which a request may have some, be they free or not."""
@@ -193,6 +227,27 @@ class Devices(DeviceGroups):
             group in groups and (within is None or address in within) and not self._is_lost(address)
             for address, group in self.group_of.items()
         )
+
+    def bounds(self) -> Sequence[Bound]:
+        """Return what limits bind; each device is of one of them at most."""
+        found: list[Bound] = []
+        for (part, name), spare in self.withheld.spare.items():
+            every = frozenset(one for one in self._of(part, name) if not self._is_lost(one))
+            free = frozenset(filter(self.is_free, every))
+            is_shared = (part, name) in self.withheld.shared
+            found.append(Bound(name, every, free, len(every) - spare, is_shared))
+        return found
+
+    def beside(self, device: Device) -> Sequence[str]:
+        """Return the devices that a limit on a device binds too; none where there is no limit."""
+        part, name = device.parent or device.address, device.resource_class
+        return self._of(part, name) if (part, name) in self.withheld.spare else ()
+
+    def _of(self, part: str, name: str) -> list[str]:
+        """Return the devices of a class that one provider keeps."""
+        own = (part, *self.split.get(part, ()))
+        known = self.devices
+        return [one for one in own if one in known and known[one].resource_class == name]
 
     def _is_lost(self, address: str) -> bool:
         """Return whether nobody could have a device though nobody had any: it is spent, or out."""

@@ -10,7 +10,12 @@ from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import ChosenCells
-from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
+from resource_objects.resources.pci.amount import (
+    DeviceRequest,
+    DeviceSpec,
+    PCIAmount,
+    PlacedDevice,
+)
 from resource_objects.resources.pci.device import (
     LEGACY,
     PF,
@@ -19,7 +24,7 @@ from resource_objects.resources.pci.device import (
     SOCKET,
     Device,
 )
-from resource_objects.resources.pci.device_groups import DeviceGroups, Devices
+from resource_objects.resources.pci.device_groups import Bound, DeviceGroups, Devices
 
 
 def place(
@@ -52,8 +57,8 @@ def names_addresses(amount: PCIAmount) -> bool:
 def _chosen(shelf: Devices, problem: DeviceProblem, given: Given) -> list[Device]:
     """Return the devices that are taken, by address: of each group the first ones."""
     counts: dict[int, int] = {}
-    for has in given:
-        for group, count in has.items():
+    for demand, has in zip(problem.demands, given, strict=True):
+        for group, count in has.items() if demand.request != _NOBODY else ():
             counts[group] = counts.get(group, 0) + count
     found: list[str] = []
     for group, count in counts.items():
@@ -136,6 +141,12 @@ class DeviceDemand(NamedTuple):
     serving: tuple[int, ...]  #: groups of which it may have some, wherever they are
 
 
+#: In the place of a request: devices that a limit leaves free are demanded by nobody.
+_NOBODY = -1
+#: How near they have to be.
+_ANYWHERE = DeviceRequest([DeviceSpec()], affinity=PREFERRED)
+
+
 class DeviceProblem(NamedTuple):
     """Demands laid over a shelf; groups are by their number."""
 
@@ -169,16 +180,54 @@ def lay(
     where: ChosenCells | None,
     within: Collection[str] | None = None,
 ) -> DeviceProblem:
-    """Return demands laid over a shelf.
+    """Return demands laid over a shelf; what a limit leaves free of it is demanded too, last.
 
     :param where: the host cells there are, and those that are chosen; None if nobody asks for any
     :param within: addresses that may be used, None for all
     """
+    bounds = shelf.bounds()
+    if bounds:
+        return _lay_bounded(shelf, demands, where, within, bounds)
+    return _lay(shelf, demands, where, within, within)
+
+
+def _lay_bounded(
+    shelf: DeviceGroups,
+    demands: Sequence[DeviceDemand],
+    where: ChosenCells | None,
+    within: Collection[str] | None,
+    bounds: Sequence[Bound],
+) -> DeviceProblem:
+    """Return demands laid over a shelf under limits.
+
+    Where none of some devices may be taken they are not there; else nobody demands so many of them
+    as have to stay free, and so has those that are of least use to the others.
+    """
+    every = {address for some in shelf.free for address in some}
+    usable = every if within is None else every.intersection(within)
+    found = list(demands)
+    for bound in bounds:
+        if bound.most <= 0:
+            usable = usable - bound.free
+        elif bound.most < len(bound.free) and not usable.isdisjoint(bound.free):
+            groups = [n for n, free in enumerate(shelf.free) if not bound.free.isdisjoint(free)]
+            spare = len(bound.free) - bound.most
+            found.append(DeviceDemand(_NOBODY, _ANYWHERE, spare, tuple(groups)))
+    return _lay(shelf, found, where, usable, within)
+
+
+def _lay(
+    shelf: DeviceGroups,
+    demands: Sequence[DeviceDemand],
+    where: ChosenCells | None,
+    usable: Collection[str] | None,
+    within: Collection[str] | None,
+) -> DeviceProblem:
     wanted = {group for demand in demands for group in demand.serving}
     free: dict[int, Sequence[Any]] = {group: shelf.free[group] for group in wanted}
-    if within is not None:
+    if usable is not None:
         free = {
-            group: [address for address in some if address in within]
+            group: [address for address in some if address in usable]
             for group, some in free.items()
         }
     may = [_ranked(shelf, demand, free, where) for demand in demands]
@@ -523,13 +572,27 @@ ANY_CLASS = "DEVICES"
 
 def reasons(problem: DeviceProblem, where: ChosenCells | None) -> tuple[Reason, ...]:
     """Return what stands against an amount that cannot be met."""
-    found = [reason for demand in problem.demands for reason in _alone(problem, demand, where)]
+    asked = [demand for demand in problem.demands if demand.request != _NOBODY]
+    found = [reason for demand in asked for reason in _alone(problem, demand, where)]
+    found = found or list(_beyond_limits(problem, asked))
     if found:
-        return tuple(found)
+        return tuple(dict.fromkeys(found))
     flow = relaxed(problem)
-    requested = sum(problem.counts)
+    requested = sum(demand.needed for demand in asked)
     most = requested - sum(flow.missing) - flow.is_complete
     return (Reason(Rule.AT_ONCE, requested, most, 0, ANY_CLASS),)
+
+
+def _beyond_limits(problem: DeviceProblem, asked: Iterable[DeviceDemand]) -> Iterator[Reason]:
+    """Yield limits on devices of which requests that can do with no others ask for too many."""
+    for bound in problem.shelf.bounds():
+        needed = sum(
+            demand.needed
+            for demand in asked
+            if all(bound.free.issuperset(_free(problem, group)) for group in demand.serving)
+        )
+        if needed > max(0, bound.most):
+            yield Reason(Rule.LIMIT, needed, bound.limit, bound.used, bound.resource_class)
 
 
 def _alone(
@@ -543,10 +606,17 @@ def _alone(
     if not any(map(shelf.size, demand.serving)):
         yield Reason(Rule.NO_INVENTORY, demand.needed, 0, 0, name, unit=kind)
         return
-    free = sum(len(problem.free[group]) for group in demand.serving)
-    if free < demand.needed:
+    free = [one for group in demand.serving for one in _free(problem, group)]
+    tight = [(bound, bound.open_of(free)) for bound in shelf.bounds()]
+    tight = [(bound, some) for bound, some in tight if some > max(0, bound.most)]
+    left = len(free) - sum(some - max(0, bound.most) for bound, some in tight)
+    if left < demand.needed:
+        limits = [(bound, some) for bound, some in tight if not bound.is_shared]
         every = shelf.usable(demand.serving, problem.within)
-        yield Reason(Rule.CAPACITY, demand.needed, every, every - free, name, unit=kind)
+        if limits:
+            yield from _limits(problem, demand, limits, (every, every - len(free)), kind)
+        else:
+            yield Reason(Rule.CAPACITY, demand.needed, every, every - left, name, unit=kind)
         return
     far = rings(demand.wanted.affinity, where)
     near = sum(
@@ -556,3 +626,35 @@ def _alone(
     )
     if near < demand.needed:
         yield Reason(Rule.AFFINITY, demand.needed, near, 0, name, unit=kind)
+
+
+def _limits(
+    problem: DeviceProblem,
+    demand: DeviceDemand,
+    limits: Iterable[tuple[Bound, int]],
+    figures: tuple[int, int],
+    kind: str | None,
+) -> Iterator[Reason]:
+    """Yield the limits that leave too few devices, by class, with all that they bind.
+
+    :param limits: each with how many it binds of those that are free and would do
+    :param figures: how many devices there are that would do, and how many are used
+    """
+    by_class: dict[str, tuple[int, int]] = {}
+    for bound, some in limits:
+        name, own, open_ = bound.resource_class, 0, 0
+        most, used = by_class.get(name, (0, 0))
+        if demand.wanted.resource_class == name:  # the others of the class are told with it
+            most, used = by_class.get(name, figures)
+            usable = problem.within
+            every = bound.every if usable is None else bound.every.intersection(usable)
+            own, open_ = problem.shelf.usable(demand.serving, every), some
+        by_class[name] = most + bound.limit - own, used + bound.used - (own - open_)
+    for name, (most, used) in by_class.items():
+        yield Reason(Rule.LIMIT, demand.needed, most, used, name, unit=kind)
+
+
+def _free(problem: DeviceProblem, group: int) -> Sequence[Any]:
+    """Return what is free of a group, whatever limits say."""
+    some, within = problem.shelf.free[group], problem.within
+    return some if within is None else [one for one in some if one in within]

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.fields import FrozenDict
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.parts import (
     allocations_of,
@@ -205,9 +206,13 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
     seen: set[str] = set()
     taken = units_taken(parts)
     out = frozenset[str]().union(*[part.out for part in parts if part.out])
-    for part in parts:
+    spare: dict[tuple[str, str], int] = {}
+    shared: set[tuple[str, str]] = set()
+    for limited in parts:
+        part = limited.unlimited or limited
         own, withheld = _devices(part.description)
-        if len(own) == 1 and not withheld and _is_idle(part, own[0], taken):
+        is_plain = len(own) == 1 and not withheld and part is limited
+        if is_plain and _is_idle(part, own[0], taken):
             name = part_name(own[0])
             if name not in seen:
                 seen.add(name)
@@ -223,8 +228,14 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
         seen |= names
         _check_figures(part, own)
         devices += _with_traits(own, part.traits)
-        usage += _usage(part, own, dict(withheld), taken).values()
-    return GatheredDevices(devices, usage, Withheld(out))
+        uses = _usage(part, own, dict(withheld), taken)
+        usage += uses.values()
+        if part is not limited:
+            kept_back = dict(_spare(limited, own, uses))
+            itself = {one.resource_class for one in {*limited.records} - {*part.records}}
+            shared |= {key for key in kept_back if key[1] not in itself}
+            spare |= kept_back
+    return GatheredDevices(devices, usage, Withheld(out, FrozenDict(spare), frozenset(shared)))
 
 
 def usage_changed(
@@ -377,9 +388,27 @@ def _used_up(
     no more are given out than they leave.
     """
     free = [one.address for one in devices if one.resource_class == name and _is_free(one, uses)]
+    return free[max(0, _left(part, name, len(free))) :]
+
+
+def _spare(
+    part: KeptPart, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield how many of the free devices of each class have to stay so, where some have.
+
+    :param part: with what a limit holds back of it
+    """
+    free = Counter(one.resource_class for one in devices if _is_free(one, uses))
+    for name, count in free.items():
+        spare = count - _left(part, name, count)
+        if spare:
+            yield (part_name(devices[0]), name), spare
+
+
+def _left(part: KeptPart, name: str, free: int) -> int:
+    """Return how many of the free devices of a class its figures leave; less than none, too."""
     figures = (one.capacity - one.used for one in part.records if one.resource_class == name)
-    left = max(0, min(*figures, part.left.get(name, len(free)), len(free)))
-    return free[left:]
+    return min(*figures, part.left.get(name, free), free)
 
 
 def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
@@ -535,7 +564,7 @@ def _counted(
 
 
 #: The rules that fail because somebody has devices.
-_BY_OTHERS = frozenset({Rule.CAPACITY, Rule.AFFINITY, Rule.AT_ONCE})
+_BY_OTHERS = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.AFFINITY, Rule.AT_ONCE})
 
 
 def some_units(
@@ -585,19 +614,24 @@ def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> frozens
     if reason.rule not in _BY_OTHERS:
         return frozenset()
     meant = [request for request in amount.requests if _is_about(reason, request)]
-    return frozenset(
-        unit
+    every = [
+        device
         for device in shelf.devices.values()
         if any(request.matches(device) for request in meant)
-        for unit in _held(shelf, device)
-    )
+    ]
+    if reason.rule is Rule.LIMIT:
+        others = dict.fromkeys(one for device in every for one in shelf.beside(device))
+        every += [shelf.devices[address] for address in others]
+    return frozenset(unit for device in every for unit in _held(shelf, device))
 
 
 def _is_about(reason: Reason, request: DeviceRequest) -> bool:
     if reason.rule is Rule.AT_ONCE:
         return reason.resource == ANY_CLASS
-    kind = request.kinds
-    is_class = reason.resource == (request.resource_class or ANY_CLASS)
+    kind, name = request.kinds, request.resource_class
+    if reason.rule is Rule.LIMIT and name is None:
+        return reason.unit in (None, kind)
+    is_class = reason.resource == (name or ANY_CLASS)
     return is_class and reason.unit in (None, kind)
 
 

@@ -43,6 +43,7 @@ def check_assigned(
     found = _not_held(shelf, amount) if amount.gives_back else _not_free(shelf, amount)
     reasons = [*found]
     if not amount.gives_back:
+        reasons += _beyond_limits(shelf, amount)
         reasons += _too_far(amount, where)
         if within is not None:
             out = [device for device in amount.placed if device.address not in within]
@@ -81,6 +82,13 @@ def _not_free(shelf: Devices, amount: PCIAmount) -> Iterator[Reason]:
         own = shelf.devices[device.address]
         if not shelf.is_free(device.address) or own.parent in taken:
             yield Reason(Rule.UNIT_TAKEN, 1, 0, 1, device.resource_class, unit=device.address)
+
+
+def _beyond_limits(shelf: Devices, amount: PCIAmount) -> Iterator[Reason]:
+    for bound in shelf.bounds():
+        own = [one for one in amount.placed if one.address in bound.free]
+        if own and len(own) > bound.most:
+            yield Reason(Rule.LIMIT, len(own), bound.limit, bound.used, bound.resource_class)
 
 
 def _not_held(shelf: Devices, amount: PCIAmount) -> Iterator[Reason]:

@@ -443,6 +443,9 @@ class Unplaced:
             return reason
         demand = next((one for one in self._every if _is_about(one, reason)), self._demand)
         view = demand.view
+        shared = self._of_limit_shared(demand, reason)
+        if shared is not None:
+            return shared
         units = view.located.blocking_units(demand.ask.amount, reason)
         if units:
             place = dict(zip(view.located.spots, view.places, strict=True))
@@ -478,6 +481,33 @@ class Unplaced:
         return dataclasses.replace(
             self._of_inventory(reason, target), holders=fleet.holders([target])
         )
+
+    def _of_limit_shared(self, demand: LocatedTreeDemand, reason: Reason) -> Reason | None:
+        """Return the limit of what a device uses up, if that leaves none of its class."""
+        fleet, name = self._fleet, reason.resource or ""
+        if not fleet.limited or reason.rule is not Rule.CAPACITY or reason.cell is not None:
+            return None
+        found: list[tuple[int, int]] = []
+        for place in demand.view.places:
+            number = fleet.number(place, name)
+            if number is not None and fleet.left(number) > 0:
+                found += [
+                    (target, factor)
+                    for target, factor in fleet.shares.of(number)
+                    if target in fleet.limited and fleet.left(target) < factor
+                ]
+        if not found:
+            return None
+        target, factor = max(found, key=lambda one: (fleet.left(one[0]) / one[1], -one[0]))
+        place = int(fleet.inventories.provider[target])
+        told = dataclasses.replace(
+            self._of_inventory(reason, target),
+            requested=reason.requested * factor,
+            resource=fleet.class_of(target),
+            where=fleet.names[place],
+            unit=None,
+        )
+        return dataclasses.replace(told, holders=fleet.holders([target]))
 
     def _of_inventory(self, reason: Reason, number: int) -> Reason:
         """Return a reason with the figures of an inventory: its capacity, or the limit of it."""

@@ -502,7 +502,9 @@ class DisabledUnitRules(Kit):
         disable(backend, here, unit=_WHOLE)
         with pytest.raises(ProviderDisabled, match=_WHOLE):
             order(backend, _claim_of("job-1", Use(here, CARD, 1, (_WHOLE, *_PARTS[:3]))))
-        short, out = _lacking(backend, Use(here, CARD, 1))
+        with pytest.raises(ProviderDisabled) as refused:  # there is no other
+            order(backend, _claim_of("job-1", Use(here, CARD, 1)))
+        short, out = refused.value.reasons
         assert (short.bound, short.used, out.unit) == (0, 0, _WHOLE)
         _take_units(backend, "job-1", here, *_PARTS[:3])
 
