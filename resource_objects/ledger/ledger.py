@@ -283,10 +283,11 @@ class Ledger:
 
         No search finds it from now on, and no claim that is committed after this returns takes of
         it (``ProviderDisabled``), unless it says ``override_disabled``. What is held there stays
-        held: it can be confirmed, renewed, released and moved away. It stays so across syncs. Said
-        again it gets the new reason and end, and is out of service since when it was. The actor of
-        the ledger is kept as who did it. Cost: a read and one write of all inventories of the tree
-        that are concerned.
+        held: it can be confirmed, renewed, released and moved away. It stays so across syncs, also
+        if it goes and comes back: until then its host shows it, and ``enable(host, unit=name)``
+        forgets it. Said again it gets the new reason and end, and is out of service since when it
+        was. The actor of the ledger is kept as who did it. Cost: a read and one write of all
+        inventories of the tree that are concerned.
 
         :param provider: name or uuid: of a host, of a device (``host0/0000:81:00.0``: with the
             functions split off it), of a pool

@@ -9,6 +9,11 @@ while its card goes on. Nobody is given such a unit while it is free; who asks f
 less of its class, and who asks for the physical function that it is split off finds that one used
 up. It is known by its provider and address, so it stays where the device goes away and comes back.
 
+What goes while it is out of service is so again when it comes back below the same host: a provider
+under its name, a device at its address. Until then its host keeps it, as a unit of that name or
+address, of which nobody is given any: lists show it there, and to enable that unit of the host
+forgets it for good. What goes with its host is forgotten.
+
 Placement's users know it as the trait ``COMPUTE_STATUS_DISABLED`` of the compute node, which
 :func:`~resource_objects.search.fleet_build.read` and the lists derive; it is never kept.
 """

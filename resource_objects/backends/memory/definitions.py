@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from resource_objects import exceptions
 from resource_objects import names as shapes
@@ -23,6 +23,7 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
 )
 from resource_objects.providers.listing import ListedName
+from resource_objects.providers.located import classes_of_units
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import ConsumerRecord, Key, NameAction, NameChange, NameKind
 from resource_objects.providers.provider import check_shares
@@ -41,6 +42,7 @@ def begin_definitions(draft: Draft, changes: DefinitionChanges) -> None:
     for removal in changes.removals:
         _at_generation(draft, removal.uuid, removal.name, removal.generation)
     _check_above(draft, changes)
+    _give_back_disabled(draft, changes)
     replace_shares(draft, _sharing(changes))
     tell_moved(draft, moving)
     for uuid in (*known, *(created.uuid for created in changes.creates)):
@@ -59,8 +61,12 @@ def end_definitions(draft: Draft, changes: DefinitionChanges) -> None:
         for name in update.removed:
             gone[kept.uuid, name] = exceptions.InventoryInUse(kept.name, name)
     _drop_rows(draft, gone)
+    leaving = {removal.uuid for removal in changes.removals}
     for removal in changes.removals:
-        _remove(draft, draft.providers[removal.uuid])
+        kept = draft.providers[removal.uuid]
+        _keep_disabled(draft, kept, removal.name, leaving)
+        _remove(draft, kept)
+    _give_back_disabled(draft, changes)
     check_trees(draft, _reshared(draft, changes))
     _set_names(draft)
 
@@ -268,6 +274,38 @@ def _remove(draft: Draft, kept: ProviderRow) -> None:
         draft.disabled_units.put(kept.uuid, unit, None)
     if draft.statistics.get(kept.uuid) is not None:
         draft.statistics.put(kept.uuid, None)
+
+
+def _keep_disabled(draft: Draft, kept: ProviderRow, name: str, leaving: Collection[str]) -> None:
+    """Keep at its host what is out of service of a provider that goes."""
+    host = draft.top(kept.uuid).uuid
+    if host in leaving:
+        return
+    facts = draft.disabled.get(kept.uuid)
+    if facts is not None:
+        draft.disabled_units.put(host, name, facts)
+    for unit, one in draft.disabled_units.get(kept.uuid).items():
+        draft.disabled_units.put(host, unit, one)
+
+
+def _give_back_disabled(draft: Draft, changes: DefinitionChanges) -> None:
+    """Put out of service what came back, and was so when it went."""
+    if not (draft.disabled_units.kept or draft.disabled_units.changed):
+        return
+    for one in changes.creates:
+        host = draft.top(one.uuid).uuid
+        facts = draft.disabled_units.one(host, one.name)
+        if facts is not None and host != one.uuid:
+            draft.disabled.put(one.uuid, facts)
+            draft.disabled_units.put(host, one.name, None)
+    changed = [update.definition for update in changes.updates if update.kinds_changed]
+    for one in (*changes.creates, *changed):
+        host = draft.top(one.uuid).uuid
+        kept = draft.disabled_units.get(host) if host != one.uuid else {}
+        devices = classes_of_units((kind.resource_class, kind.body) for kind in one.kinds)
+        for unit in kept.keys() & devices:
+            draft.disabled_units.put(one.uuid, unit, kept[unit])
+            draft.disabled_units.put(host, unit, None)
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
     ShareRecord,
 )
+from resource_objects.providers.located import classes_of_units
 from resource_objects.providers.provider import check_shares
 from resource_objects.resources.records import InventoryRecord
 
@@ -85,7 +86,7 @@ class Definition:
         self._set_members()
         self._set_kinds()
         if self._may_inherit():
-            disabled.inherit(self._connection, self._providers.roots.values())
+            self._inherit()
 
     def remove(self) -> None:
         """Remove inventories and providers that go, which nobody may use (see the contract)."""
@@ -96,6 +97,10 @@ class Definition:
         staying = {number: count for number, count in writes.items() if number not in set(numbers)}
         self._providers.count_writes(staying)
         if gone:
+            of, roots = self._providers.numbers, self._providers.roots
+            left = {of[uuid]: (roots[uuid], name) for uuid, name in gone.items()}
+            if disabled.keep(self._connection, left):
+                self._inherit()
             forget_members(self._connection, numbers)
             names.drop_kinds(self._connection, numbers)
             self._providers.remove(gone)
@@ -235,9 +240,24 @@ class Definition:
 
     def _may_inherit(self) -> bool:
         """Return whether inventories may be below others than before, or be new."""
-        if self._changes.creates or any(update.changed for update in self._changes.updates):
+        if self._changes.creates:
+            return True
+        if any(update.changed or update.kinds_changed for update in self._changes.updates):
             return True
         return any(self._providers.is_moved(u.definition) for u in self._changes.updates)
+
+    def _inherit(self) -> None:
+        """Give what came, or is elsewhere now, what is out of service of it or above it."""
+        providers, changes = self._providers, self._changes
+        numbers, roots = providers.numbers, providers.roots
+        changed = [one.definition for one in changes.updates if one.kinds_changed]
+        made = {numbers[one.uuid]: (roots[one.uuid], one.name) for one in changes.creates}
+        devices = {
+            numbers[one.uuid]: (roots[one.uuid], units)
+            for one in (*changes.creates, *changed)
+            if (units := classes_of_units((kind.resource_class, kind.body) for kind in one.kinds))
+        }
+        disabled.inherit(self._connection, roots.values(), made, devices)
 
     def _set_members(self) -> None:
         numbers, changes = self._providers.numbers, self._changes

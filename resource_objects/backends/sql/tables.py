@@ -218,6 +218,7 @@ inventories = _table(
 
 #: Devices that are out of service alone: units of the provider that keeps them, by address, as in
 #: ``allocation_units``. A row stays where its device goes away, and says nothing until it is back.
+#: Where the provider goes, it is the host's until then; so is one for the provider, by its name.
 disabled_units = _table(
     "disabled_units",
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),

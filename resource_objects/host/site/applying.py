@@ -32,6 +32,7 @@ from resource_objects.providers.definition import (
     merge_changes,
 )
 from resource_objects.providers.disabled import Disabled, DisableOrder
+from resource_objects.providers.located import disabled_units
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.row_diff import kept_definitions
 
@@ -110,9 +111,10 @@ def export_site(
             raise exceptions.ProviderNotFound(key)
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
     out = {uuid[number]: one for number, one in columns.disabled.items()}
-    units: dict[str, dict[str, Disabled]] = defaultdict(dict)
-    for number, unit, one in zip(*columns.disabled_units, strict=True):
-        units[uuid[number]][unit] = one
+    units = {
+        uuid[number]: {one.unit: one.disabled for one in some}
+        for number, some in disabled_units(columns).items()
+    }
     definitions = (one.definition for one in kept_definitions(columns).values())
     return Site.of_definitions(Writer(definitions, out, units), progress)
 
@@ -314,17 +316,17 @@ class _Comparer:
         called = dict(zip(given.provider_id, given.name, strict=True))
         out = {called[number]: one for number, one in columns.disabled.items()}
         out_alone: dict[str, dict[str, Disabled]] = defaultdict(dict)
-        for number, unit, facts in zip(*columns.disabled_units, strict=True):
-            out_alone[called[number]][unit] = facts
+        for number, alone in disabled_units(columns).items():  # of what is gone a file says nothing
+            out_alone[called[number]] = {one.unit: one.disabled for one in alone}
         every = (*wanted.values(), *(one for some in units.values() for one in some.values()))
         now = self._ledger.now() if any(one.until is not None for one in every) else None
         for name, said in wanted.items():
             outage = said if now is None else said.at(now)
             if outage != Outage.of(out.get(name)):
                 yield DisableOrder(uuids[name], outage.reason, outage.until)
-        for name, alone in units.items():
-            for unit in sorted({*alone, *out_alone[name]}):
-                outage = alone.get(unit, Outage())
+        for name, said_alone in units.items():
+            for unit in sorted({*said_alone, *out_alone[name]}):
+                outage = said_alone.get(unit, Outage())
                 outage = outage if now is None else outage.at(now)
                 if outage != Outage.of(out_alone[name].get(unit)):
                     yield DisableOrder(uuids[name], outage.reason, outage.until, unit)

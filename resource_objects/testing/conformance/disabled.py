@@ -33,6 +33,7 @@ from resource_objects.testing.conformance.suite import (
     order,
     picture,
     release,
+    remove,
     write_of,
 )
 
@@ -577,18 +578,53 @@ class DisabledUnitRules(Kit):
         define(backend, _card_host(3))
         assert _lacking(backend, Use(here, FUNCTION, 3))[1].unit == _PARTS[2]
         enable(backend, here, unit=_PARTS[2])
-        define(backend, Provider("host0", "VCPU=8"))  # with its card it goes
+        define(backend, Provider("host0", "VCPU=8"))
         define(backend, _card_host(3))
         assert picture(backend).disabled_units == {}
 
-    def test_with_its_provider_it_is_forgotten(
+    def test_a_card_that_comes_back_is_still_out_of_service(
         self, backend: Backend, card: dict[str, str]
     ) -> None:
+        host = card["host0"]
         disable(backend, card[_AT], unit=_PARTS[2])
-        define(backend, Provider("host0", "VCPU=8"))
+        disable(backend, card[_AT], "link")
+        said = _units_of(backend)[_PARTS[2]]
+        without = Provider("host0", "VCPU=8")
+        define(backend, without)
+        [listed] = backend.list_providers(ProviderFilter(names=frozenset(["host0"])), 2)
+        assert set(listed.disabled_units) == {_AT, _PARTS[2]}  # shown wherever the host is
+        assert listed.disabled_units[_PARTS[2]] == said
+        order(backend, ConsumerOrder.claim("job-1", (Use(host, "VCPU", 8),)))  # nobody lacks it
         card = define(backend, _card_host(3))
-        assert picture(backend).disabled_units == {}
-        _take_units(backend, "job-1", card[_AT], *_PARTS[:3])
+        assert _units_of(backend) == {_PARTS[2]: said}
+        assert _of(backend, "host0") is None and _of(backend, _AT) is not None
+        with pytest.raises(ProviderDisabled):
+            _take_units(backend, "job-2", card[_AT], _PARTS[0])
+        enable(backend, card[_AT])
+        with pytest.raises(ProviderDisabled):
+            _take_units(backend, "job-2", card[_AT], _PARTS[2])
+        _lacking(backend, Use(card[_AT], FUNCTION, 3))
+        define(backend, without)
+        define(backend, _card_host(2))  # the function comes later than its card
+        define(backend, _card_host(3))
+        assert _units_of(backend) == {_PARTS[2]: said}
+
+    def test_what_went_is_forgotten_when_it_is_enabled_or_goes_with_its_host(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        without, more = Provider("host0", "VCPU=8"), (_AT, _PARTS[2])
+        for forget in (True, False):
+            disable(backend, card[_AT], unit=_PARTS[2])
+            disable(backend, card[_AT])
+            host = define(backend, without)["host0"]
+            for unit in more if forget else ():
+                enable(backend, host, unit=unit)
+            if not forget:
+                remove(backend, "host0")
+            card = define(backend, _card_host(3))
+            assert picture(backend).disabled_units == {} and _of(backend, _AT) is None
+            _take_units(backend, f"job-{forget}", card[_AT], *_PARTS[:3])
+            release(backend, f"job-{forget}")
 
     def test_one_write_may_disable_several_devices(
         self, backend: Backend, card: dict[str, str]
