@@ -166,12 +166,17 @@ class DisabledChange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DisabledUnit:
-    """A unit that is out of service alone: of which class it is, why, and whether it is free."""
+    """A unit that is out of service alone: of which class it is, why, and whether it is free.
+
+    One that ``is_withheld`` (it is spent, or gone) is given to nobody anyway: it is no part of the
+    capacity, and so it is not free either.
+    """
 
     unit: str
     resource_class: str
     disabled: Disabled
     is_free: bool
+    is_withheld: bool = False
 
 
 def ends_of(

@@ -26,7 +26,7 @@ from resource_objects.providers.definition import (
     kept_of,
 )
 from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
-from resource_objects.providers.located import classes_of_units
+from resource_objects.providers.located import classes_of_units, disabled_of
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
@@ -283,17 +283,18 @@ def _units_by_uuid(columns: Columns) -> dict[str, dict[str, Disabled]]:
 def _disabled_units(
     wanted: _Definitions, columns: Columns, uuids: Iterable[str]
 ) -> dict[str, list[DisabledUnit]]:
-    taken = {unit for unit, _ in _taken(columns)}
+    taken: dict[str, set[str]] = defaultdict(set)
+    for (uuid, unit), _ in _taken(columns):
+        taken[uuid].add(unit)
     out = _units_by_uuid(columns)
-    found: dict[str, list[DisabledUnit]] = {}
-    for uuid in uuids:
-        classes = _classes_of(wanted[uuid])
-        found[uuid] = [
-            DisabledUnit(unit, classes[unit], facts, (uuid, unit) not in taken)
-            for unit, facts in out[uuid].items()
-            if unit in classes
-        ]
-    return found
+    return {
+        uuid: disabled_of(
+            ((kind.resource_class, kind.body) for kind in wanted[uuid].kinds),
+            out[uuid].items(),
+            taken[uuid],
+        )
+        for uuid in uuids
+    }
 
 
 def _classes_of(definition: ProviderDefinition) -> dict[str, str]:

@@ -22,7 +22,7 @@ from resource_objects.providers.definition import (
     KeptDefinitions,
     ProviderDefinition,
 )
-from resource_objects.providers.disabled import DisabledUnit
+from resource_objects.providers.disabled import Disabled, DisabledUnit
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
 from resource_objects.resources.context import ChosenCells, Context
@@ -299,24 +299,55 @@ def classes_of_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
+def disabled_of(
+    kinds: Iterable[tuple[str, str]],
+    disabled: Iterable[tuple[str, Disabled]],
+    taken: Collection[str],
+) -> list[DisabledUnit]:
+    """Return the units that are disabled alone at one provider, of those that are there.
+
+    :param kinds: the structured resources that it keeps, each with its description
+    :param disabled: what is kept of units, also of those that are gone
+    :param taken: its units that somebody has
+    """
+    kept = list(kinds)
+    classes = classes_of_units(kept)
+    withheld: set[str] = set()
+    for kind, body in kept if classes else ():
+        made = resource(kind).inventory_kind
+        if body and issubclass(made, Identified):
+            withheld.update(made.withheld_of_description(body))
+    return [
+        DisabledUnit(
+            unit,
+            classes[unit],
+            facts,
+            is_free=unit not in taken and unit not in withheld,
+            is_withheld=unit in withheld,
+        )
+        for unit, facts in disabled
+        if unit in classes
+    ]
+
+
 def disabled_units(columns: Columns) -> dict[int, tuple[DisabledUnit, ...]]:
     """Return the units that are disabled alone, by provider, of those that are there.
 
     Cost: nothing where nothing is; else linear in the rows.
     """
-    table = columns.disabled_units
-    if not table.provider_id:
+    if not columns.disabled_units.provider_id:
         return {}
     kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
         kinds[number].append((kind, body))
-    taken = {(number, unit) for number, unit, _, _ in zip(*columns.units, strict=True)}
-    found: dict[int, list[DisabledUnit]] = defaultdict(list)
-    for number, unit, facts in zip(*table, strict=True):
-        name = classes_of_units(kinds[number]).get(unit)
-        if name is not None:
-            found[number].append(DisabledUnit(unit, name, facts, (number, unit) not in taken))
-    return {number: tuple(some) for number, some in found.items()}
+    taken: dict[int, set[str]] = defaultdict(set)
+    for number, unit, _, _ in zip(*columns.units, strict=True):
+        taken[number].add(unit)
+    out: dict[int, list[tuple[str, Disabled]]] = defaultdict(list)
+    for number, unit, facts in zip(*columns.disabled_units, strict=True):
+        out[number].append((unit, facts))
+    found = {n: tuple(disabled_of(kinds[n], some, taken[n])) for n, some in out.items()}
+    return {number: some for number, some in found.items() if some}
 
 
 def free_of(disabled: Mapping[int, Iterable[DisabledUnit]]) -> tuple[_Counts, dict[int, set[str]]]:

@@ -354,7 +354,8 @@ def _left_free(
     taken = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.taken}
     found: dict[Key, list[Unit]] = defaultdict(list)
     for unit, one in units.items():
-        if (one.is_free or unit in given) and unit not in taken:
+        is_free = one.is_free or (unit in given and not one.is_withheld)
+        if is_free and unit not in taken:
             found[unit[0], one.resource_class].append(unit)
     return found
 

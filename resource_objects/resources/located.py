@@ -294,6 +294,11 @@ class Identified(_Kind):
         """
         return _NO_CLASSES
 
+    @classmethod
+    def withheld_of_description(cls, description: str) -> Collection[str]:
+        """Return which of these units nobody is given, as the figures of the part say too."""
+        return ()
+
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:
     """Return the host cells that an inventory has, None if its kind has none."""

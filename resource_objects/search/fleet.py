@@ -118,13 +118,15 @@ class DisabledPlace:
 class DisabledAlone:
     """A unit that is out of service alone, what it is counted as, and when that ends.
 
-    ``ends`` is as for :class:`DisabledPlace`.
+    ``ends`` is as for :class:`DisabledPlace`. One that ``is_withheld`` is spent, or gone: its class
+    does not count it anyway.
     """
 
     unit: str
     resource_class: str
     facts: Disabled
     ends: float | None = None
+    is_withheld: bool = False
 
 
 #: How full something is: from 0 to 1, more where there is less than asked for.
@@ -185,7 +187,10 @@ class Fleet:
 
     @functools.cached_property
     def _units_out(self) -> list[tuple[float | None, Fleet]]:
-        """The fleet without the units that are out of service alone, and until when it is so."""
+        """What :meth:`in_force` found last: until when, and the fleet without units that are out.
+
+        Empty before. It is not shared by the fleets that come of this one, whose figures are other.
+        """
         return []
 
     def providers_in_force(self) -> Fleet:
@@ -552,7 +557,7 @@ def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
         left[place] = here
         ends += [one.ends for one in here if one.ends is not None]
         taken = {row[0] for row in fleet.units.of_provider(place)}
-        free = [one for one in here if one.unit not in taken]
+        free = [one for one in here if one.unit not in taken and not one.is_withheld]
         for one in free:
             number = fleet.number(place, one.resource_class)
             if number is not None:

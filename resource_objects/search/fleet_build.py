@@ -119,7 +119,11 @@ def _disabled_units(
     return {
         at: tuple(
             fleet.DisabledAlone(
-                one.unit, one.resource_class, one.disabled, _end(columns, one.disabled, began)
+                one.unit,
+                one.resource_class,
+                one.disabled,
+                _end(columns, one.disabled, began),
+                one.is_withheld,
             )
             for one in some
         )

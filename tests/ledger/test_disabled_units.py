@@ -17,7 +17,8 @@ from resource_objects.exceptions import ProviderDisabled, Rule
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.plan import Plan
-from tests.ledger.device_hosts import raw
+from resource_objects.resources.pci import DeviceUse
+from tests.ledger.device_hosts import gpu, raw
 from tests.support.lengths import examples
 
 VF, NIC, GPU = "SRIOV_NET_VF", "CUSTOM_NIC", "PGPU"
@@ -307,3 +308,19 @@ def test_a_device_that_is_all_of_its_provider_is_out_too(ledger: ro.Ledger) -> N
     assert not ledger.snapshot(at="other").candidates("DEVICES=PGPU")
     with pytest.raises(exceptions.CapacityException):
         ledger.claim("more", {"other": "DEVICES=PGPU"})
+
+
+def test_a_device_that_is_spent_and_disabled_is_missed_once(url: str) -> None:
+    devices = [gpu(1, one_time_use=True), gpu(2)]
+    address = devices[0].address
+    host = ro.Provider("host", "VCPU=8")
+    spent = [DeviceUse(address, "spent")]
+    host.add_parts("DEVICES", ro.PCIInventory(devices, usage=spent))
+    with ro.connect(url, actor="admin") as made:
+        made.sync(host)
+        made.disable(f"host/{address}", unit=address, reason="link")
+        made.claim("job", made.snapshot().candidates("PGPU=1"))
+        for asked in ("PGPU=1", "DEVICES=PGPU"):
+            short, out = made.snapshot().candidates(asked).explain().reasons
+            assert (short.bound, short.used, short.holders) == (1, 1, (("job", 1),))
+            assert out.unit == address

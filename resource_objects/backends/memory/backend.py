@@ -48,7 +48,7 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.located import classes_of_units
+from resource_objects.providers.located import classes_of_units, disabled_of
 from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
@@ -514,15 +514,14 @@ def _out_of_service(draft: Draft, uuids: Iterable[str]) -> dict[str, Disabled]:
 
 
 def _disabled_units(draft: Draft, uuids: Iterable[str]) -> dict[str, list[DisabledUnit]]:
-    found: dict[str, list[DisabledUnit]] = {}
-    for uuid in uuids:
-        classes = _classes_of(draft.providers[uuid])
-        found[uuid] = [
-            DisabledUnit(unit, classes[unit], facts, draft.units.one(uuid, unit) is None)
-            for unit, facts in draft.disabled_units.get(uuid).items()
-            if unit in classes
-        ]
-    return found
+    return {
+        uuid: disabled_of(
+            ((kind.resource_class, kind.body) for kind in draft.providers[uuid].kinds),
+            draft.disabled_units.get(uuid).items(),
+            draft.units.get(uuid),
+        )
+        for uuid in uuids
+    }
 
 
 def _holders(draft: Draft, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:

@@ -41,7 +41,7 @@ from resource_objects.providers.disabled import (
     DisableOrder,
     ends_of,
 )
-from resource_objects.providers.located import classes_of_units
+from resource_objects.providers.located import classes_of_units, disabled_of
 from resource_objects.providers.orders import Write
 
 _providers = tables.resource_providers.c
@@ -283,11 +283,16 @@ def unit_rows(connection: Connection, providers: Iterable[int]) -> list[Sequence
 
 def _classes(connection: Connection, uuids: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return the class of each unit of some providers that can be disabled alone."""
+    return {uuid: classes_of_units(some) for uuid, some in _kinds_of(connection, uuids).items()}
+
+
+def _kinds_of(connection: Connection, uuids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return the structured resources that some providers keep, each with its description."""
     kinds: dict[str, list[tuple[str, str]]] = {}
     for part in chunks(sorted(uuids)):
         for uuid, kind, body in _KINDS_OF.rows(connection, uuids=part):
             kinds.setdefault(uuid, []).append((kind, body or ""))
-    return {uuid: classes_of_units(some) for uuid, some in kinds.items()}
+    return kinds
 
 
 def disabled_units(connection: Connection, uuids: Collection[str]) -> dict[str, list[DisabledUnit]]:
@@ -295,14 +300,20 @@ def disabled_units(connection: Connection, uuids: Collection[str]) -> dict[str, 
 
     Also those whose time is over. Cost: two statements.
     """
-    classes = _classes(connection, uuids)
-    found: dict[str, list[DisabledUnit]] = {}
+    kinds = _kinds_of(connection, uuids)
+    out: dict[str, list[tuple[str, Disabled]]] = {}
+    taken: dict[str, set[str]] = {}
     for part in chunks(sorted(uuids)):
         for uuid, unit, taker, *facts in _UNITS_OF.rows(connection, uuids=part):
-            name, said = classes.get(uuid, {}).get(unit), _kept(facts)
-            if name is not None and said is not None:
-                found.setdefault(uuid, []).append(DisabledUnit(unit, name, said, taker is None))
-    return found
+            said = _kept(facts)
+            if said is not None:
+                out.setdefault(uuid, []).append((unit, said))
+            if taker is not None:
+                taken.setdefault(uuid, set()).add(unit)
+    return {
+        uuid: disabled_of(kinds.get(uuid, ()), some, taken.get(uuid, ()))
+        for uuid, some in out.items()
+    }
 
 
 def _columns(connection: Connection, said: Disabled | None) -> dict[str, Any]:

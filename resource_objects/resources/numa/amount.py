@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import InvalidAmount, NotAssigned
-from resource_objects.fields import MAX_FIGURE
+from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
 from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, format_cpus, mask_of
@@ -127,7 +127,7 @@ class NUMATopologyAmount(abstract.Amount):
             "PCPU": dedicated,
             "MEMORY_MB": self.memory_mb,
         }
-        return {name: count for name, count in counts.items() if count}
+        return FrozenDict({name: count for name, count in counts.items() if count})
 
     @functools.cached_property
     def of_host(self) -> Mapping[str, int]:
@@ -143,7 +143,7 @@ class NUMATopologyAmount(abstract.Amount):
             counts["MEMORY_MB"] = sum(g.memory_mb for g, p in pairs if p.page_size_kib is None)
         elif self.page_size not in ("", SMALL):
             counts.pop("MEMORY_MB", None)
-        return {name: count for name, count in counts.items() if count}
+        return FrozenDict({name: count for name, count in counts.items() if count})
 
     @functools.cached_property
     def said(self) -> Mapping[str, int]:
@@ -151,7 +151,7 @@ class NUMATopologyAmount(abstract.Amount):
         counts = self.located
         if self.page_size in ("", SMALL):
             return counts
-        return {name: count for name, count in counts.items() if name != "MEMORY_MB"}
+        return FrozenDict({name: n for name, n in counts.items() if name != "MEMORY_MB"})
 
     def with_beside(self, classes: Collection[str]) -> Self:
         """Return this where these classes are counted beside it."""

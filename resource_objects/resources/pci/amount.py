@@ -106,12 +106,12 @@ class PCIAmount(abstract.Amount):
     def located(self) -> Mapping[str, int]:
         """The counts that it stands for, by class, as far as the class is known."""
         if self.placed:
-            return Counter(device.resource_class for device in self.placed)
+            return fields.FrozenDict(Counter(device.resource_class for device in self.placed))
         counts: Counter[str] = Counter()
         for request in self.requests:
             if request.resource_class is not None:
                 counts[request.resource_class] += request.count
-        return counts
+        return fields.FrozenDict(counts)
 
     @property
     def pieces(self) -> int:

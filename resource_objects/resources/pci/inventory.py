@@ -511,6 +511,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         """Return ``{address: resource class}`` of the devices of a part, by its description."""
         return storage.units_of(description)
 
+    @classmethod
+    def withheld_of_description(cls, description: str) -> Collection[str]:
+        """Return the addresses of the devices that are gone or spent."""
+        return storage.withheld_of(description)
+
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how many devices there are of each class, and how many are taken."""
         return storage.to_records(self.devices, self.usage)

@@ -311,6 +311,14 @@ def units_of(description: str) -> dict[str, str]:
         return {}
 
 
+def withheld_of(description: str) -> frozenset[str]:
+    """Return the devices of a description that are gone or spent; none of one that is none."""
+    try:
+        return frozenset(address for address, _ in _devices(description)[1])
+    except exceptions.InvalidInventory:
+        return frozenset()
+
+
 def node_of(description: str) -> int | None:
     """Return the host cell that all devices of a description are next to, None if nobody says."""
     try:

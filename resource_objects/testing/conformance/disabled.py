@@ -341,16 +341,21 @@ class DisabledRules(Kit):
                 claim(backend, "job-1", {uuid: asked})
         claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
 
-    def test_it_goes_with_its_provider(self, backend: Backend, names: dict[str, str]) -> None:
+    def test_it_comes_back_with_its_provider(self, backend: Backend, names: dict[str, str]) -> None:
         disable(backend, names["host0/gpu0"])
-        tree = kept(backend, "host0")
-        gone = tree.children[0]
-        tree.update(children=tree.children[1:])
-        define(backend, tree)
-        tree = kept(backend, "host0")
-        tree.update(children=(*tree.children, Provider(gone.name, "PGPU=1", uuid=gone.uuid)))
-        names = define(backend, tree)
-        assert _of(backend, "host0/gpu0") is None
+        said = _of(backend, "host0/gpu0")
+        for uuid in (names["host0/gpu0"], None):  # whatever its uuid is then
+            tree = kept(backend, "host0")
+            tree.update(children=tree.children[1:])
+            define(backend, tree)
+            tree = kept(backend, "host0")
+            again = Provider("host0/gpu0", "PGPU=1", uuid=uuid)
+            tree.update(children=(again, *tree.children))
+            names = define(backend, tree)
+            assert _of(backend, "host0/gpu0") == said
+            with pytest.raises(ProviderDisabled):
+                claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        enable(backend, names["host0/gpu0"])
         claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
 
     def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
