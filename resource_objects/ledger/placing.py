@@ -381,7 +381,7 @@ class _Placing:
             return fit_jointly(amounts, views, within, held=held)
         except exceptions.CapacityException as refusal:
             told = [views[name] for name in amounts]
-            found = with_holders(refusal, told, self._ground, amounts)
+            found = with_holders(refusal, told, self._ground, amounts, within)
             reasons = (*found.reasons, *disabled)
             raise exceptions.CapacityException.of(reasons) from refusal
 

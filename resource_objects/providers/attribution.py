@@ -37,6 +37,7 @@ def with_holders(
     located: LocatedView | Collection[LocatedView],
     columns: Columns,
     refused: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
+    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]
 ) -> CapacityException:
     """Return a refusal of ``located`` whose reasons name the host, and who holds what is missing.
 
@@ -47,6 +48,7 @@ def with_holders(
     :param located: what was asked, all of one tree
     :param columns: those that the view was made of
     :param refused: what was refused, by resource: units that are in the way are named then
+    :param within: by resource, places of the spots that may be used; absent is all
     """
     views = [located] if isinstance(located, LocatedView) else list(located)
     out = {
@@ -57,13 +59,13 @@ def with_holders(
     lacking: dict[Reason, None] = {}
     for reason in refusal.reasons:
         view = _about(reason, views)
-        amount = refused.get(view.resource.name)
-        units = {} if amount is None else view.blocking_units(amount, reason)
+        amount, some = refused.get(view.resource.name), within.get(view.resource.name)
+        units = {} if amount is None else view.blocking_units(amount, reason, some)
         held: dict[int, frozenset[str]] = {}
-        for spot, some in sorted(units.items()):
+        for spot, lacked in sorted(units.items()):
             disabled = out.get(spot.number, {})
-            held[spot.number] = some.difference(disabled)
-            for unit in sorted(some.intersection(disabled)):
+            held[spot.number] = lacked.difference(disabled)
+            for unit in sorted(lacked.intersection(disabled)):
                 lacking[unit_disabled(unit, disabled[unit], spot.name)] = None
         reasons[_attributed(reason, view, columns, held)] = None
     return CapacityException.of([*reasons, *lacking])

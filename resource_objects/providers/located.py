@@ -95,12 +95,23 @@ class LocatedView:
         """Return whether a reason may be about this, rather than another resource of the tree."""
         return reason.resource == self.resource.name or reason.resource in self.classes
 
-    def blocking_units(self, amount: Amount, reason: Reason) -> dict[Spot, frozenset[str]]:
-        """Return the units that somebody has and a refused amount would need, by provider."""
+    def blocking_units(
+        self, amount: Amount, reason: Reason, within: Collection[int] | None = None
+    ) -> dict[Spot, frozenset[str]]:
+        """Return the units that somebody has and a refused amount would need, by provider.
+
+        Those that are out of service are among them.
+
+        :param within: places of the spots that may be used, None for all
+        """
         if not isinstance(self.inventory, Identified) or not self.is_about(reason):
             return {}
         found = self.inventory.blocking_units(amount, reason)
-        return {self.spots[place]: units for place, units in found.items()}
+        return {
+            self.spots[place]: units
+            for place, units in found.items()
+            if within is None or place in within
+        }
 
     def taken(self, assigned: Amount) -> Iterator[tuple[Spot, AmountRecord]]:
         """Yield what an assigned amount takes of each provider; negative if it gives back."""

@@ -416,7 +416,7 @@ class Unplaced:
         try:
             Placing(self._every).try_fit(within)
         except exceptions.CapacityException as refusal:
-            return [self._told(reason) for reason in refusal.reasons]
+            return [self._told(reason, within) for reason in refusal.reasons]
         except exceptions.ForeignAmount:
             return [self.made(Rule.FOREIGN)]
         except exceptions.InvalidInventory:
@@ -437,20 +437,23 @@ class Unplaced:
         flags = [flags[here] for flags in ask.is_barred]
         return excluded(ask.barriers, flags, ask.count, ask.resource_class, self._host)
 
-    def _told(self, reason: Reason) -> Reason:
-        """Return a reason with who holds what is missing."""
+    def _told(self, reason: Reason, within: Sequence[int]) -> Reason:
+        """Return a reason with who holds what is missing, of the parts that may be used."""
         if reason.resource is None:
             return reason
-        demand = next((one for one in self._every if _is_about(one, reason)), self._demand)
+        every = list(zip(self._every, within, strict=True))
+        demand, parts = next((one for one in every if _is_about(one[0], reason)), every[0])
         view = demand.view
         shared = self._of_limit_shared(demand, reason)
         if shared is not None:
             return shared
-        units = view.located.blocking_units(demand.ask.amount, reason)
+        units = view.located.blocking_units(demand.ask.amount, reason, demand.spots(parts))
         if units:
             place = dict(zip(view.located.spots, view.places, strict=True))
-            found = self._fleet.who_has({place[spot]: some for spot, some in units.items()})
-            return dataclasses.replace(reason, holders=found)
+            held = {
+                place[spot]: self._in_service(place[spot], some) for spot, some in units.items()
+            }
+            return dataclasses.replace(reason, holders=self._fleet.who_has(held))
         if reason.rule not in _BY_OTHERS:
             return reason
         spot = view.located.spot_of(reason)
@@ -466,6 +469,14 @@ class Unplaced:
         if number in self._fleet.limited and reason.rule is Rule.CAPACITY:
             reason = self._of_inventory(reason, number)
         return dataclasses.replace(reason, holders=self._fleet.holders([number]))
+
+    def _in_service(self, place: int, units: frozenset[str]) -> frozenset[str]:
+        """Return units of a provider without those that nobody has since they are disabled."""
+        disabled = self._fleet.disabled_units.get(place)
+        if not disabled:
+            return units
+        taken = {row[0] for row in self._fleet.units.of_provider(place)}
+        return units - ({one.unit for one in disabled} - taken)
 
     def _of_host(self, demand: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
         """Return what the host as a whole has left, with its own figures."""
