@@ -234,7 +234,8 @@ def test_the_record_is_kept_right_for_those_who_still_read_it(ledger: ro.Ledger)
     ledger.release("vm-1")
     ledger.claim("vm-9", {"host1": "VCPU=1"})
     changed = adopter.write_back("host1")
-    assert changed == {"vcpus_used": 6, "memory_mb_used": 8192, "local_gb_used": 20}
+    used = {"vcpus_used": 6, "memory_mb_used": 8192, "local_gb_used": 20}
+    assert changed == {**used, "free_ram_mb": 8192, "free_disk_gb": 80}
     assert ComputeNode.read(records.read("host1")).vcpus_used == 6
     assert adopter.write_back("host1") == {}
 
@@ -468,3 +469,16 @@ def test_a_plan_of_a_host_that_nobody_knows_says_so(ledger: ro.Ledger) -> None:
     tracker = ResourceTracker(ledger, Agent(host1=HAS), records=Rows())
     with pytest.raises(exceptions.ProviderNotFound, match="host1"):
         tracker.plan("vm", "host1", "VCPU=1")
+
+
+def test_the_record_has_the_totals_of_the_ledger_too(ledger: ro.Ledger) -> None:
+    """A host that its driver says to be larger than its record did is so for old readers too."""
+    records = Rows(host1=row(vcpus_used=2))
+    driver = Agent(host1="VCPU=16,MEMORY_MB=32768,DISK_GB=50")
+    ResourceTracker(ledger, driver, records=records).update_available_resource()
+    now = records.rows["host1"]
+    assert (now["vcpus"], now["memory_mb"], now["local_gb"]) == (16, 32768, 50)
+    assert (now["vcpus_used"], now["memory_mb_used"], now["free_ram_mb"]) == (2, 12288, 20480)
+    records.writes.clear()
+    ResourceTracker(ledger, driver, records=records).update_available_resource()
+    assert not records.writes

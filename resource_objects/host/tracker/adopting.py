@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resource_objects import exceptions, names
-from resource_objects.host.columns import units
+from resource_objects.host.columns import DERIVED, units
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.ledger import connect
 from resource_objects.providers import Claim, Provider, decision, diff
@@ -169,14 +169,17 @@ class Adopter:
         """Bring the record of a host up to what the ledger says; return the columns that changed.
 
         Columns that the record has not are left out. A host that has no record, or is not adopted,
-        is left alone. Cost: a read of both.
+        is left alone. Cost: a read of the record, and two of the host.
         """
         with self._alone_at(host):
             record = self._records.read(host) if host in self._adopted else None
             if record is None:
                 return {}
             node = ComputeNode.read(record).bind(self._ledger, provider=host)
-            columns = {name: now for name, now in node.changes().items() if name in node.row}
+            node.reload()  # what the record says otherwise is nothing to be written to the ledger
+            # what is derived of others is a column too, though a node keeps none
+            has = record if isinstance(record, Mapping) else {*node.row, *DERIVED}
+            columns = {name: now for name, now in node.changes().items() if name in has}
             if columns:
                 self._records.write(host, columns)
             return columns
