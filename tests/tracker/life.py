@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import resource_objects as ro
-from resource_objects.host.tracker import Driver, FindingKind, ResourceTracker
+from resource_objects.host.tracker import Driver, FindingKind, HostReport, ResourceTracker
 from resource_objects.providers import Provider
+from resource_objects.providers.reshape import Move
 from resource_objects.resources.pci import DEVICES, devices
 
 HOSTS = ("a", "b")
 CONSUMERS = ("vm-1", "vm-2", "vm-3", "vm-4")
 K = FindingKind
 
-_hosts = st.sampled_from(HOSTS)
-_consumers = st.sampled_from(CONSUMERS)
-_few = st.integers(0, 3)
+hosts = st.sampled_from(HOSTS)
+consumers = st.sampled_from(CONSUMERS)
+few = st.integers(0, 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ def _word(cpus: int, fpgas: int, gpus: set[int]) -> Word:
     return Word(tuple(counts.items()), frozenset(gpus))
 
 
-_words = st.builds(_word, cpus=st.integers(1, 6), fpgas=_few, gpus=st.sets(_few))
+words = st.builds(_word, cpus=st.integers(1, 6), fpgas=few, gpus=st.sets(few))
 
 
 class Scripted(Driver):
@@ -59,16 +60,21 @@ class Scripted(Driver):
             raise OSError(f"{host} does not answer")
         return self.words[host]
 
-    def update_provider_tree(self, tree: Provider, available: Any) -> None:
+    def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:
         others = [child for child in tree.children if DEVICES not in child.inventories]
         tree.update(inventories=ro.Inventories(dict(available.counts)), children=others)
         found = [_gpu(place) for place in sorted(available.gpus)]
         if found:
             tree.add_parts(DEVICES, ro.PCIInventory(found))
+        return None
 
 
 def _gpu(place: int) -> ro.Device:
     return ro.Device(f"0000:{place:02x}:00.0", "10de", "2330", resource_class="PGPU")
+
+
+#: Who holds something: ``(host, {class: amount}, places of GPUs)``.
+Held: TypeAlias = tuple[str, dict[str, int], frozenset[int]]
 
 
 @dataclasses.dataclass
@@ -78,6 +84,7 @@ class Kept:
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     gpus: dict[int, bool] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
+    is_of_record: bool = False  #: adopted, and not looked at since
 
 
 @dataclasses.dataclass
@@ -95,14 +102,13 @@ class Life(RuleBasedStateMachine):
 
     opened: ClassVar[Callable[[], tuple[ro.Ledger, ro.Ledger, str]]]
 
-    @initialize(words=st.lists(_words, max_size=3))
+    @initialize(words=st.lists(words, max_size=3))
     def begin(self, words: list[Word]) -> None:
         self.ledger, self.other, self.prefix = type(self).opened()
-        self.driver = Scripted()
         self.told: list[str] = []
         self.kept: dict[str, Kept] = {}
-        #: ``{consumer: (host, {class: amount}, places of GPUs)}``
-        self.held: dict[str, tuple[str, dict[str, int], frozenset[int]]] = {}
+        self.held: dict[str, Held] = {}
+        self.driver = self.driver_of()
         self.restart()
         self.driver.words = dict(zip(map(self.name, HOSTS), words, strict=False))
         self.look()
@@ -116,20 +122,42 @@ class Life(RuleBasedStateMachine):
     def name(self, short: str) -> str:
         return f"{self.prefix}{short}"
 
+    # --- what a life of more has otherwise ---
+
+    def driver_of(self) -> Scripted:
+        return Scripted()
+
+    def tracker_of(self, told: Callable[[HostReport], object]) -> ResourceTracker:
+        return ResourceTracker(self.ledger, self.driver, on_change=told)
+
+    def write_first(self, host: str) -> None:
+        """Account for what comes before a host is looked at or claimed of."""
+
+    def removed(self, host: str) -> None:
+        """Account for a host that is gone, beside that."""
+
+    def place_of(self, host: str, resource_class: str) -> str:
+        """Return the provider at which a host counts a class."""
+        return host
+
+    def holders(self) -> list[str]:
+        """Return the names of all who may hold something."""
+        return list(map(self.name, CONSUMERS))
+
     # --- what the driver says ---
 
-    @rule(host=_hosts, word=_words)
+    @rule(host=hosts, word=words)
     def say(self, host: str, word: Word) -> None:
         self.driver.words[self.name(host)] = word
 
-    @rule(host=_hosts, change=st.sampled_from([-3, -2, -1, 1]), fpgas=st.integers(0, 1))
+    @rule(host=hosts, change=st.sampled_from([-3, -2, -1, 1]), fpgas=st.integers(0, 1))
     def say_less_or_more(self, host: str, change: int, fpgas: int) -> None:
         word = self.driver.words.get(self.name(host))
         if word is not None:
             cpus = max(1, dict(word.counts)["VCPU"] + change)
             self.say(host, _word(cpus, fpgas, set(word.gpus)))
 
-    @rule(host=_hosts, how=st.sampled_from(["raises", "negative", "not named"]))
+    @rule(host=hosts, how=st.sampled_from(["raises", "negative", "not named"]))
     def go_wrong(self, host: str, how: str) -> None:
         name = self.name(host)
         if how == "raises":
@@ -139,7 +167,7 @@ class Life(RuleBasedStateMachine):
         else:
             self.driver.words.pop(name, None)
 
-    @rule(host=_hosts, place=_few)
+    @rule(host=hosts, place=few)
     def plug(self, host: str, place: int) -> None:
         word = self.driver.words.get(self.name(host))
         if word is not None:
@@ -151,9 +179,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.seen: dict[str, Seen] = {}
-        self.tracker = ResourceTracker(
-            self.ledger, self.driver, on_change=lambda report: self.told.append(report.host)
-        )
+        self.tracker = self.tracker_of(lambda report: self.told.append(report.host))
 
     @rule()
     def look(self) -> None:
@@ -161,6 +187,7 @@ class Life(RuleBasedStateMachine):
         changed = set()
         self.seen = {host: seen for host, seen in self.seen.items() if host in self.driver.words}
         for host, word in self.driver.words.items():
+            self.write_first(host)
             before = str(self.kept.get(host))
             expected[host] = self._look_at(host, word)
             if str(self.kept.get(host)) != before:
@@ -176,21 +203,20 @@ class Life(RuleBasedStateMachine):
         assert again.changed == ()
         assert [str(one) for one in again.findings] == [str(one) for one in report.findings]
 
-    @rule(host=_hosts, cpus=_few, gpus=st.integers(0, 2))
+    @rule(host=hosts, cpus=few, gpus=st.integers(0, 2))
     def claim_next(self, host: str, cpus: int, gpus: int) -> None:
         """Claim for the first who holds nothing."""
         free = [consumer for consumer in CONSUMERS if self.name(consumer) not in self.held]
         for consumer in free[:1]:
             self.claim(host, consumer, cpus, 0, gpus)
 
-    @rule(host=_hosts, consumer=_consumers, cpus=_few, fpgas=st.integers(0, 1), gpus=_few)
+    @rule(host=hosts, consumer=consumers, cpus=few, fpgas=st.integers(0, 1), gpus=few)
     def claim(self, host: str, consumer: str, cpus: int, fpgas: int, gpus: int) -> None:
         host, consumer = self.name(host), self.name(consumer)
-        asked = {"VCPU": cpus, "CUSTOM_FPGA": fpgas}
-        asked = {name: amount for name, amount in asked.items() if amount}
-        if not asked and not gpus:
+        asked, wanted = self.asked(cpus, fpgas, gpus)
+        if not wanted:
             return
-        wanted = {**asked, **({"DEVICES": devices("PGPU", gpus)} if gpus else {})}
+        self.write_first(host)
         held = self.held.get(consumer)
         if held is None:
             can = host in self.kept and self._fits(host, asked, gpus)
@@ -202,17 +228,27 @@ class Life(RuleBasedStateMachine):
             assert not can
             return
         assert can
-        units = (unit for one in self.ledger.held(consumer).allocations for unit in one.units)
-        self.held[consumer] = (host, asked, frozenset(int(unit[5:7], 16) for unit in units))
+        self.held[consumer] = (host, asked, self.gpus_of(consumer))
 
-    @rule(consumer=_consumers)
+    def asked(self, cpus: int, fpgas: int, gpus: int) -> tuple[dict[str, int], dict[str, Any]]:
+        """Return what is asked as counts alone, and with devices."""
+        counts = {"VCPU": cpus, "CUSTOM_FPGA": fpgas}
+        asked = {name: amount for name, amount in counts.items() if amount}
+        return asked, {**asked, **({"DEVICES": devices("PGPU", gpus)} if gpus else {})}
+
+    def gpus_of(self, consumer: str) -> frozenset[int]:
+        """Return the places of the GPUs that a consumer holds, as the ledger says."""
+        units = (unit for one in self.ledger.held(consumer).allocations for unit in one.units)
+        return frozenset(int(unit[5:7], 16) for unit in units)
+
+    @rule(consumer=consumers)
     def release(self, consumer: str) -> None:
         consumer = self.name(consumer)
         if self.held.pop(consumer, None) is None:
             return
         self.ledger.release(consumer)
 
-    @rule(host=_hosts)
+    @rule(host=hosts)
     def remove(self, host: str) -> None:
         host = self.name(host)
         is_held = any(where == host for where, _, _ in self.held.values())
@@ -225,10 +261,11 @@ class Life(RuleBasedStateMachine):
             raise AssertionError(f"{host} was removed")
         self.tracker.remove(host)
         del self.kept[host]
+        self.removed(host)
 
     # --- what somebody else does ---
 
-    @rule(host=_hosts, traits=st.sets(st.sampled_from(["CUSTOM_A", "CUSTOM_B"])))
+    @rule(host=hosts, traits=st.sets(st.sampled_from(["CUSTOM_A", "CUSTOM_B"])))
     def set_traits(self, host: str, traits: set[str]) -> None:
         kept = self.kept.get(self.name(host))
         if kept is not None and kept.traits != traits:
@@ -236,19 +273,21 @@ class Life(RuleBasedStateMachine):
             kept.traits = frozenset(traits)
             self._touched(host)
 
-    @rule(host=_hosts)
+    @rule(host=hosts)
     def undo(self, host: str) -> None:
         """Do what a second tracker does: undo what the first one said, whenever it did."""
         for _ in range(2):
             self.set_by_hand(host, 7)
             self.look()
 
-    @rule(host=_hosts, cpus=st.integers(1, 2))
+    @rule(host=hosts, cpus=st.integers(1, 2))
     def set_by_hand(self, host: str, cpus: int) -> None:
         kept = self.kept.get(self.name(host))
         if kept is not None and kept.counts["VCPU"] != cpus:
             kept.counts["VCPU"] = cpus
-            self.other.change(self.name(host), inventories=kept.counts)
+            at = self.name(host)
+            own = {n: total for n, total in kept.counts.items() if self.place_of(at, n) == at}
+            self.other.change(at, inventories=own)
             self._touched(host)
 
     def _touched(self, host: str) -> None:
@@ -315,14 +354,14 @@ class Life(RuleBasedStateMachine):
             name = tree.name
             kept, used, taken = self.kept[name], self._used(name), self._taken(name)
             usage = self.ledger.usage(name)
-            own = [one for one in usage if one.provider == name]
+            own = [one for one in usage if one.provider == self.place_of(name, one.resource_class)]
             gpus = {int(one.provider[-7:-5], 16): one for one in usage if one not in own}
             assert {one.resource_class: one.total for one in own} == kept.counts
             assert {one.resource_class: one.used for one in own if one.used} == used
             assert {place: bool(one.reserved) for place, one in gpus.items()} == kept.gpus
             assert {place for place, one in gpus.items() if one.used} == taken
             assert tree.traits == kept.traits
-        holding = self.ledger.consumers(name=list(map(self.name, CONSUMERS)))
+        holding = self.ledger.consumers(name=self.holders())
         assert {one.name for one in holding} == self.held.keys()
 
 

@@ -16,6 +16,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from tests import databases
 from tests.support.lengths import examples
 from tests.tracker.life import life
+from tests.tracker.whole_life import WholeLife
 
 _LESS = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much]
 
@@ -47,6 +48,22 @@ def test_life_in_a_database(prepared_database: Callable[[databases.Prepare], str
         return agent, other, f"run{next(numbers)}-"
 
     hypothesis.stateful.run_state_machine_as_test(life(opened), settings=_settings(30, 12))
+
+
+@pytest.mark.drawn
+def test_a_whole_life(everywhere_url: str) -> None:
+    """With moves, adoption and reshapes, on every backend."""
+    numbers = itertools.count()
+
+    def opened() -> tuple[ro.Ledger, ro.Ledger, str]:
+        if everywhere_url == "memory://":
+            backend = MemoryBackend()
+            return ro.Ledger(backend, actor="agent"), ro.Ledger(backend, actor="other"), ""
+        agent, other = (ro.connect(everywhere_url, actor=who) for who in ("agent", "other"))
+        return agent, other, f"run{next(numbers)}-"
+
+    machine = life(opened, WholeLife)
+    hypothesis.stateful.run_state_machine_as_test(machine, settings=_settings(40, 20))
 
 
 @pytest.mark.long
