@@ -18,7 +18,7 @@ import dataclasses
 import datetime
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
@@ -31,7 +31,7 @@ from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
-from resource_objects.resources import Amounts
+from resource_objects.resources import Amount, Amounts
 from resource_objects.search.candidates import Candidate, Candidates
 
 if TYPE_CHECKING:
@@ -228,9 +228,9 @@ class Queue:
         """Return what is waited for: of any tree, of that of a search, or of those named."""
         if isinstance(found, Candidates):
             root = None if found.at is None else self._root(found.at)
-            asked = _counts(found.request.resources)
+            asked = self._counts(found.request.resources, found.at)
             return tuple(Awaited(name, amount, root) for name, amount in asked.items())
-        each = [_by_provider(demand) for demand in demands]
+        each = [self._by_provider(demand) for demand in demands]
         roots = self._roots({uuid for one in each for uuid, _ in one})
         most: dict[tuple[str, str | None], int] = {}
         for one in each:
@@ -241,6 +241,49 @@ class Queue:
             for key, amount in total.items():
                 most[key] = max(amount, most.get(key, 0))
         return tuple(Awaited(name, amount, root) for (name, root), amount in most.items())
+
+    def _counts(self, asked: Amounts, at: str | None) -> dict[str, int]:
+        """Return amounts as counts by class.
+
+        What says where is counted in the classes beside it, as far as these are asked for.
+        """
+        found: dict[str, int] = {}
+        for kind, amount in asked.by_name():
+            if not amount.locates:
+                for record in amount.to_records(kind):
+                    known = found.get(record.resource_class, 0)
+                    found[record.resource_class] = known + record.amount
+        beside = frozenset(found)
+        for kind, amount in asked.by_name():
+            for name, count in self._located(kind, amount, at).items():
+                if name not in beside:
+                    found[name] = found.get(name, 0) + count
+        return found
+
+    def _by_provider(self, demand: Demand) -> dict[tuple[str, str], int]:
+        """Return what a demand takes as counts, by provider (uuid) and class."""
+        found: dict[tuple[str, str], int] = {}
+        located = (
+            (one.host, name, count)
+            for one in demand.located
+            for name, count in self._located(one.resource_class, one.amount, one.host).items()
+        )
+        counted = ((use.provider_uuid, use.resource_class, use.amount) for use in demand.uses)
+        for uuid, name, amount in (*counted, *located):
+            found[uuid, name] = found.get((uuid, name), 0) + amount
+        return found
+
+    def _located(self, kind: str, amount: Amount, at: str | None) -> Mapping[str, int]:
+        """Return what an amount that says where stands for, by class; of others nothing.
+
+        Where it says no class, such as a device by its address, it may be any that there is. Cost:
+        then a read of what is there.
+        """
+        if amount.located or not amount.locates:
+            return amount.located
+        columns = self._store.backend.read(*([] if at is None else [at]), allocations=False)
+        classes = (some for _, name, some, _ in zip(*columns.kinds, strict=True) if name == kind)
+        return {name: amount.pieces for some in classes for name in some} or {kind: amount.pieces}
 
     def _root(self, at: str) -> str:
         """Return the uuid of the root of a provider's tree.
@@ -336,27 +379,3 @@ def _is_final(refusal: exceptions.CapacityException) -> bool:
     return isinstance(refusal, _FINAL) or any(
         reason.rule in _BOUNDS and reason.requested > reason.bound for reason in refusal.reasons
     )
-
-
-def _counts(asked: Amounts) -> dict[str, int]:
-    """Return amounts as counts by class; what says where is counted in other classes beside it."""
-    found: dict[str, int] = {}
-    for kind, amount in asked.by_name():
-        if not amount.locates:
-            for record in amount.to_records(kind):
-                found[record.resource_class] = found.get(record.resource_class, 0) + record.amount
-    return found
-
-
-def _by_provider(demand: Demand) -> dict[tuple[str, str], int]:
-    """Return what a demand takes as counts, by provider (uuid) and class."""
-    found: dict[tuple[str, str], int] = {}
-    located = (
-        (one.host, name, count)
-        for one in demand.located
-        for name, count in one.amount.located.items()
-    )
-    counted = ((use.provider_uuid, use.resource_class, use.amount) for use in demand.uses)
-    for uuid, name, amount in (*counted, *located):
-        found[uuid, name] = found.get((uuid, name), 0) + amount
-    return found

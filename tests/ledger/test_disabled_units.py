@@ -17,6 +17,7 @@ from resource_objects.exceptions import ProviderDisabled, Rule
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.waiting import Awaited, WaitOrder
 from resource_objects.resources.pci import DeviceUse
 from tests.ledger.device_hosts import gpu, raw
 from tests.support.lengths import examples
@@ -127,6 +128,21 @@ def test_who_lacks_it_waits_for_the_others(ledger: ro.Ledger) -> None:
         ledger.claim("job", {"host": f"DEVICES=3*{VF}"}, wait=datetime.timedelta(days=1))
     with pytest.raises(ProviderDisabled, match=f"{ONE} disabled"):
         ledger.claim("job", [raw(AT, VF, ONE)], wait=datetime.timedelta(days=1))
+
+
+@pytest.mark.parametrize("asked", [f"DEVICES={VF}", f"DEVICES=address={TWO}", f"{VF}=1"])
+def test_who_asks_for_a_device_waits_in_line(ledger: ro.Ledger, asked: str) -> None:
+    ledger.claim("ann", {"host": f"DEVICES=3*{VF}"})
+    order = WaitOrder("first", (Awaited(VF, 1),))
+    ledger.backend.wait(order)
+    ways = [ledger.snapshot().candidates(asked), {"host": asked}]
+    for found in ways if asked.startswith("DEVICES") else ways[:1]:
+        with pytest.raises(exceptions.WaitTimedOut) as over:
+            ledger.claim("job", found, wait=datetime.timedelta(milliseconds=1))
+        assert over.value.ahead == ("first",)
+    ledger.backend.leave(order.entry)
+    ledger.release("ann")
+    ledger.claim("job", ways[0], wait=datetime.timedelta(days=1))
 
 
 def test_expired_claims_give_way_to_who_lacks_it(ledger: ro.Ledger) -> None:

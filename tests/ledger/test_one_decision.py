@@ -230,7 +230,7 @@ def test_search_and_claim_agree_and_tell_what_stood_in_the_way(
     numbers = itertools.count()
     with opened(kind, scratch) as ledger:
 
-        @settings(max_examples=examples(400))
+        @settings(max_examples=examples(200))
         @given(case=cases())
         def each(case: Case) -> None:
             check(case, ledger, numbers)
