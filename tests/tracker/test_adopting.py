@@ -458,6 +458,9 @@ def test_a_plan_of_a_host_that_only_its_record_knows_reads_and_the_take_adopts(
     assert ledger.feed.cursor() == cursor and not records.writes
     planned.take(project="p")
     assert ledger.provider("host1").adopted_at is not None
+    if is_there:
+        assert _right(ledger, records)
+        assert int(records.rows["host1"]["vcpus_used"]) == 7
     taken = ledger.held("vm-9")
     assert planned.found is not None and taken.project == "p"
     assert [(a.provider, a.units) for a in taken.allocations] == [
