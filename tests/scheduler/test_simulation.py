@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.scheduler.simulation import (
     POLICIES,
     Trace,
@@ -28,6 +29,7 @@ from resource_objects.scheduler.simulation import (
 )
 from resource_objects.scheduler.simulation.trace import CPU, GPU, GPU_PART, MEMORY, PARTS
 from resource_objects.scheduler.weighers.fragments import Task, Usual, fragmentation, growth
+from tests import databases
 from tests.support.patience import until
 
 _DATA = Path(__file__).resolve().parents[3] / "shared/data/alibaba-gpu-v2023"
@@ -252,16 +254,36 @@ def _play(url: str, trace: Trace, processes: int, kills: int) -> dict[int, tuple
     return {number: tuple(rest) for number, *rest in told}
 
 
-def test_processes_that_die_lose_and_double_nothing(sqlite_url: Callable[[str], str]) -> None:
-    url = sqlite_url("trace.db")
-    trace = Trace.generated(hosts=4, jobs=40, seed=6)
+def _check_deaths(url: str, jobs: int, processes: int, kills: int) -> int:
+    """Play a trace with processes that die; return how many races were lost."""
+    trace = Trace.generated(hosts=4, jobs=jobs, seed=6)
     with ro.connect(url) as ledger:
         put_hosts(ledger, trace)
-        told = _play(url, trace, processes=2, kills=2)
-        assert sum(placed + refused for placed, refused, _ in told.values()) == 40
+        told = _play(url, trace, processes, kills)
+        assert sum(placed + refused for placed, refused, _ in told.values()) == jobs
         assert not list(ledger.consumers())
         assert all(one.used == 0 for one in ledger.usage())
         assert not ledger.audit().findings
+    return sum(lost for _, _, lost in told.values())
+
+
+@pytest.mark.law(4)
+def test_processes_that_die_lose_and_double_nothing(sqlite_url: Callable[[str], str]) -> None:
+    _check_deaths(sqlite_url("trace.db"), jobs=40, processes=2, kills=2)
+
+
+@pytest.mark.long
+@pytest.mark.law(4)
+@pytest.mark.parametrize(
+    "database_kind",
+    [pytest.param(kind, marks=pytest.mark.backend(kind)) for kind in databases.KINDS],
+    indirect=True,
+)
+def test_processes_that_die_lose_and_double_nothing_on_any_database(
+    database_kind: str, database_url: str
+) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _check_deaths(database_url, jobs=60, processes=3, kills=4)
 
 
 def test_several_processes_share_a_trace(sqlite_url: Callable[[str], str]) -> None:
