@@ -2,11 +2,11 @@
 
 ``python -m benchmarks`` takes some seconds, and writes ``benchmarks/results/benchmarks.json``.
 Figures are of one noisy machine: believe the ratios. Only where they are named with ``--only``
-run ``placement``, ``candidates`` (both with Placement installed), ``growth`` and ``schedulers``,
-which take minutes, ``gangs`` and ``prompt``, which take one, ``jobs`` and ``refreshes``, which
-older versions can run too, and ``numa``, ``pci`` and ``tracker``, which have a peer where Nova is
-installed; these write a file only where ``--write`` names one. ``--against REVISION`` measures this
-checkout and an older one in turn instead, see :mod:`benchmarks.against`.
+run ``placement``, ``candidates`` (both with Placement installed), ``growth``, ``schedulers`` and
+``scheduling``, which take minutes, ``gangs`` and ``prompt``, which take one, ``jobs`` and
+``refreshes``, which older versions can run too, and ``numa``, ``pci`` and ``tracker``, which have a
+peer where Nova is installed; these write a file only where ``--write`` names one. ``--against
+REVISION`` measures this checkout and an older one in turn instead, see :mod:`benchmarks.against`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTS = ("algebra", "objects", "imports", "ledgers")
 #: Parts with a peer: ``tox -e placement``, ``tox -e nova``.
 PEERS = ("placement", "candidates", "numa", "pci", "tracker")
 #: Parts that take minutes, or are for ``--against``.
-LONG = ("growth", "schedulers", "jobs", "refreshes", "prompt", "gangs")
+LONG = ("growth", "schedulers", "scheduling", "jobs", "refreshes", "prompt", "gangs")
 RESULTS = pathlib.Path(__file__).parent / "results"
 _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
 #: Told where they are installed.

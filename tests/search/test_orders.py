@@ -286,7 +286,7 @@ def test_the_first_hosts_are_those_of_all_in_order(alike, seed):
         every = [
             one.host for one in snapshot.candidates("VCPU=2", limit=None, order=order, seed=seed)
         ]
+        assert len(set(every)) == 400
         for limit in (1, 20, 63, 64, 65, 100):
             found = snapshot.candidates("VCPU=2", limit=limit, order=order, seed=seed)
             assert [one.host for one in found] == every[:limit]
-    assert len(set(every)) == 400
