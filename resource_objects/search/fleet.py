@@ -135,6 +135,8 @@ Fullness = npt.NDArray[np.float64]
 Ranking: TypeAlias = "tuple[tuple[tuple[str, float], ...], tuple[tuple[str, int], ...]]"
 #: So many are kept, for as many kinds of requests that come again and again.
 KEPT_RANKINGS = 8
+#: Of more trees that were touched since, everything is worked out anew.
+MOST_TOUCHED = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -221,67 +223,74 @@ class Fleet:
         """Return how much of a class each tree has, and how much could be taken of it.
 
         What is used elsewhere because of shares is not free here either. Cost: a pass over the
-        class, once.
+        class the first time; it goes on to the next fleet where only use changes.
         """
-        if resource_class not in self._totals:  # two threads may both do it, alike
+        (capacity, free), touched = self._totals.get(resource_class, (_NO_TOTALS, ()))
+        if capacity is _NO_TOTALS[0]:
             rows, trees = self.rows(resource_class), len(self.hosts)
             counts = ~rows.is_part
-            at = rows.tree[counts]
-            both = (np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64))
-            for total, column in zip(both, (rows.capacity, rows.free), strict=True):
-                np.add.at(total, at, column[counts])
-            self._totals[resource_class] = frozen(both[0]), frozen(both[1])
-        return self._totals[resource_class]
+            capacity, free = np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64)
+            np.add.at(capacity, rows.tree[counts], rows.capacity[counts])
+            np.add.at(free, rows.tree[counts], rows.free[counts])
+        elif touched:
+            rows, free = self.rows(resource_class), free.copy()
+            for tree in touched:
+                here = rows.of_tree(tree)
+                free[tree] = rows.free[here][~rows.is_part[here]].sum()
+        else:
+            return capacity, free
+        found = frozen(capacity), frozen(free)
+        self._totals[resource_class] = found, ()  # two threads may both do it, alike
+        return found
 
     def fullness(self, weights: Mapping[str, float], asked: Mapping[str, int]) -> Fullness:
         """Return how full each tree would be with an amount, the mean over classes by weight.
 
-        It is kept, and goes on to the next fleet where only use changes. Cost: some passes over the
-        trees, the first time.
+        Cost: some passes over the trees the first time; it goes on like :meth:`totals`.
         """
         key = tuple(weights.items()), tuple(asked.items())
-        if key not in self._fullness:
-            if len(self._fullness) == KEPT_RANKINGS:
+        full, touched = self._fullness.get(key, (None, ()))
+        if full is None:
+            full = self._full(key, slice(None))
+            if len(self._fullness) >= KEPT_RANKINGS:
                 self._fullness.clear()
-            self._fullness[key] = frozen(self._full(key, slice(None)))
-        return self._fullness[key]
+        elif touched:
+            full = full.copy()
+            full[list(touched)] = self._full(key, list(touched))
+        else:
+            return full
+        self._fullness[key] = frozen(full), ()
+        return full
 
     def _full(self, key: Ranking, trees: Any) -> Fullness:
         weights, asked = key[0], dict(key[1])
-        total: Fullness = np.zeros(len(self.hosts))[trees]
+        parts: list[Any] = []
         for name, weight in weights:
             capacity, free = (one[trees] for one in self.totals(name))
             used = capacity - free + asked.get(name, 0)
             part = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
-            total += weight * part
-        total /= sum(weight for _, weight in weights) or 1.0
+            parts.append(weight * part)
+        total: Fullness = sum(parts) / (sum(weight for _, weight in weights) or 1.0)
         return total
 
     @functools.cached_property
-    def _fullness(self) -> dict[Ranking, Fullness]:
+    def _totals(self) -> dict[str, tuple[tuple[Integers, Integers], tuple[int, ...]]]:
+        """Totals by class, each with the trees that were touched since they were worked out."""
         return {}
-
-    def totals_after(self, new: Fleet, numbers: Integers) -> None:
-        """Give a fleet with other figures of use of some inventories what is known of totals."""
-        rows = self.inventories
-        for name, (capacity, free) in list(self._totals.items()):
-            of_class = self.rows(name)
-            first = of_class.first
-            here = numbers[(numbers >= first) & (numbers < first + len(of_class.tree))]
-            here = here[~rows.is_part[here]]
-            if len(here):
-                free = free.copy()
-                np.add.at(free, rows.tree[here], new.inventories.free[here] - rows.free[here])
-            new._totals[name] = capacity, frozen(free)
-        trees = rows.tree[numbers]
-        for key, kept in list(self._fullness.items()):
-            full = kept.copy()
-            full[trees] = new._full(key, trees)
-            new._fullness[key] = frozen(full)
 
     @functools.cached_property
-    def _totals(self) -> dict[str, tuple[Integers, Integers]]:
+    def _fullness(self) -> dict[Ranking, tuple[Fullness, tuple[int, ...]]]:
+        """How full trees are by ranking, each with the trees that were touched since."""
         return {}
+
+    def pass_on(self, new: Fleet, numbers: Integers) -> None:
+        """Let a fleet with other use of some inventories begin with what is worked out of this."""
+        trees = tuple(dict.fromkeys(self.inventories.tree[numbers].tolist()))
+        pairs: Any = ((self._totals, new._totals), (self._fullness, new._fullness))
+        for known, begun in pairs:
+            for key, (value, touched) in list(known.items()):
+                if len(touched) + len(trees) <= MOST_TOUCHED:
+                    begun[key] = value, (*touched, *trees)
 
     def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
         """Return which providers have one of some traits, or are in one of some aggregates."""
@@ -579,6 +588,7 @@ def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
 
 _NO_FIGURES: Integers = frozen(integers(()))
 _NO_FLAGS: Booleans = frozen(np.zeros(0, dtype=np.bool_))
+_NO_TOTALS = (_NO_FIGURES, _NO_FIGURES)
 _NO_COLUMNS: dict[str, Any] = {
     one: _NO_FLAGS if one.startswith("is_") else _NO_FIGURES for one in CLASS_COLUMNS
 }

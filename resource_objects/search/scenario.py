@@ -2,8 +2,9 @@
 
 A scenario is a chain of pictures. Each change makes the next one of the last: three columns of
 figures are copied, and the rows of the trees that it touches, when somebody looks; everything else
-belongs to all of them (copy on write). So the snapshot it was forked from stays as it is, what was
-found in an earlier picture stays true of that one, and to undo is to go back to it, exactly.
+belongs to all of them (copy on write). So the snapshot it was forked from stays as it is, and what
+was found in an earlier picture stays true of that one. To undo is to make the opposite change,
+which is exact: all of it is counted in integers.
 
 What may be taken is settled by the decision of every write,
 :mod:`~resource_objects.providers.settle`.
@@ -50,9 +51,12 @@ P = TypeVar("P", bound=Picture)
 
 
 class _Step(NamedTuple):
-    """What a change replaced: the picture, and what its consumer held."""
+    """What was changed: where and by whom, and what the consumer held before.
 
-    fleet: Fleet
+    Not the picture before it: pictures that nobody looks at any more would fill the memory.
+    """
+
+    uses: list[tuple[int, int, Change]]
     consumer: str
     held: ConsumerRecord | None
 
@@ -165,8 +169,10 @@ class Scenario(Generic[P]):
         """
         if not self._steps:
             raise exceptions.InvalidField("undo", "nothing", "a change that was made before")
-        self._fleet, consumer, self._held[consumer] = self._steps.pop()
+        uses, consumer, self._held[consumer] = self._steps.pop()
         self._picture = None
+        back = [(number, place, _inverse(change)) for number, place, change in uses]
+        self._fleet = used_since(self._fleet, back) if self._steps else self._origin
 
     def __len__(self) -> int:
         """Return how many changes were made that are not undone."""
@@ -200,7 +206,7 @@ class Scenario(Generic[P]):
         (outcome,) = settled.consumers
         at = fleet.place_by_key
         uses = [(numbers[one.key], at[one.key[0]], one) for one in outcome.changes]
-        self._steps.append(_Step(fleet, name, before))
+        self._steps.append(_Step(uses, name, before))
         self._fleet, self._picture = used_since(fleet, uses), None
         self._held[name] = None if outcome.is_gone else outcome.claim
 
@@ -292,6 +298,10 @@ class Scenario(Generic[P]):
         return found
 
 
+def _inverse(one: Change) -> Change:
+    return Change(one.consumer, one.key, one.after, one.before, one.given, one.taken)
+
+
 def _ways(found: Any) -> Iterator[Sequence[Allocation]]:
     """Yield the ways that something found says, in its order."""
     if isinstance(found, Candidate):
@@ -349,7 +359,7 @@ def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
         units=old.units.after(taken),
         views=_views_after(old, at),
     )
-    old.totals_after(new, numbers)
+    old.pass_on(new, numbers)
     if "places_of_holders" in old.__dict__:
         new.__dict__["places_of_holders"] = _holders_after(old, new, at)
     return new
