@@ -299,7 +299,7 @@ class _Run:
         for place, one in enumerate(found):
             try:
                 found[place] = self._confirmed(one, confirm, place)
-            except exceptions.ResourceObjectsError:
+            except BaseException:  # whatever it is: nobody keeps a part of them
                 self._give_back(found, but=one.consumer)
                 raise
         return self._selection(found, consumers, least)
@@ -317,7 +317,7 @@ class _Run:
                 found.append(one if confirm is None else self._confirmed(one, confirm, number))
             except NoCandidates as error:
                 refusal, why = error, candidates.explain()
-            except exceptions.ResourceObjectsError:
+            except BaseException:
                 self._give_back(found)
                 raise
         if refusal is not None and len(found) < least:

@@ -203,6 +203,20 @@ def test_where_every_host_refuses_nothing_is_held_and_all_said_why(lab):
         assert lab.snapshot().used("VCPU") == 0
 
 
+@pytest.mark.law(2)
+@pytest.mark.parametrize("at_least", [None, 1])
+def test_where_asking_a_host_fails_nothing_is_held(lab, at_least):
+    def confirm(destination):
+        if destination.consumer == "b":
+            raise ConnectionError("no answer")
+
+    with pytest.raises(ConnectionError):
+        Scheduler(lab).select_destinations(
+            "VCPU=5", consumers=["a", "b"], at_least=at_least, confirm=confirm
+        )
+    assert lab.snapshot().used("VCPU") == 0
+
+
 # --- filters --------------------------------------------------------------------------------------
 
 
