@@ -1,8 +1,8 @@
 """Drift: what the ledger says is used of a host, against who really runs there.
 
 A ledger is never computed anew from what runs: that would hide who leaks. What differs is told,
-with a plan that would mend it; who decides that it is right applies the plan, which does nothing if
-somebody changed a consumer since.
+with a plan that would mend it; who decides that it is right applies the plan, which is refused as a
+whole if one of its consumers was changed since.
 
 ==================  ===============================================================================
 an orphan           holds something of a host and does not run there

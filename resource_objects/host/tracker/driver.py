@@ -128,6 +128,8 @@ class Driver(abc.ABC):
         """Return who runs on a host: ``{consumer: amounts}``; None where that is not known.
 
         The amounts are all that a consumer takes, its overhead too; None: only who it is counts.
+        Who is migrated live may be named at both hosts. It is asked for twice where somebody seems
+        to have drifted.
         """
         return None
 

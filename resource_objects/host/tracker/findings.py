@@ -1,4 +1,4 @@
-"""What one look at the hosts found: what changed, what is wrong and where."""
+"""What a look at the hosts did and found: what changed, what is wrong and where."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from resource_objects.providers.usage import InventoryUsage
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong with a host. If it is what the host has, the ledger keeps it as it was before.
+    """What is wrong with a host, or worth telling of it.
 
-    What is about a consumer is drift, which is looked for apart (:mod:`.drift`).
+    Where it says so, or is about something beside what the host has, the host is in step all the
+    same; else the ledger keeps it as it was. ``ORPHAN``, ``UNKNOWN_CONSUMER``, ``ELSEWHERE`` and
+    ``DIFFERS`` are drift: they are about a consumer, looked for apart (:mod:`.drift`), and in no
+    report of a look.
     """
 
     #: Less is there than is used. That is written as it is: who holds what, the finding says.
@@ -64,6 +67,16 @@ class FindingKind(enum.StrEnum):
     #: The ledger refused it for another reason; ``error`` is that.
     REFUSED = "refused"
 
+
+#: Those that say that nothing was heard of the host that the ledger keeps.
+_SILENT = frozenset(
+    {
+        FindingKind.DRIVER_FAILED,
+        FindingKind.OF_ANOTHER,
+        FindingKind.REPLACED,
+        FindingKind.UNKNOWN_HOST,
+    }
+)
 
 #: What an error is a sign of, the first that fits.
 _SIGN_OF: tuple[tuple[type[Exception], FindingKind], ...] = (
@@ -147,6 +160,17 @@ class HostReport:
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.findings)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the driver answered for the host, and it is the one that the ledger keeps.
+
+        >>> HostReport("box", findings=(Finding("box", FindingKind.OVER_CAPACITY),)).is_heard
+        True
+        >>> HostReport("box", findings=(Finding("box", FindingKind.DRIVER_FAILED),)).is_heard
+        False
+        """
+        return not any(finding.kind in _SILENT for finding in self.findings)
 
     def __str__(self) -> str:
         lines = [str(self.changes)] if self.changes else []

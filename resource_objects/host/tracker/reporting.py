@@ -21,27 +21,6 @@ if TYPE_CHECKING:
 #: Hosts report no more often than this.
 LEAST = datetime.timedelta(minutes=1)
 
-#: Findings that say that nothing was heard of the host that the ledger keeps.
-_SILENT = frozenset(
-    {
-        FindingKind.DRIVER_FAILED,
-        FindingKind.OF_ANOTHER,
-        FindingKind.REPLACED,
-        FindingKind.UNKNOWN_HOST,
-    }
-)
-
-
-def is_heard(findings: Iterable[Finding]) -> bool:
-    """Return whether the driver answered for a host, and it is the one that the ledger keeps.
-
-    >>> is_heard([Finding("box", FindingKind.OVER_CAPACITY)])
-    True
-    >>> is_heard([Finding("box", FindingKind.DRIVER_FAILED)])
-    False
-    """
-    return not any(finding.kind in _SILENT for finding in findings)
-
 
 class Reporting:
     """Tells the statistics of the hosts of a driver, and that these are heard of.

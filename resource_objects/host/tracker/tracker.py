@@ -20,7 +20,7 @@ from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.moves import Migration, MigrationKind, migration_id
 from resource_objects.host.tracker.reconcile import Reconciler
-from resource_objects.host.tracker.reporting import Reporting, is_heard
+from resource_objects.host.tracker.reporting import Reporting
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
 from resource_objects.providers.plan import Plan
@@ -190,7 +190,7 @@ class ResourceTracker:
 
     def _tell(self, hosts: list[str], done: dict[str, HostReport], *, all_of_them: bool) -> None:
         """Tell the statistics of the hosts that answered, and that they did."""
-        heard = [host for host in hosts if host not in done or is_heard(done[host].findings)]
+        heard = [host for host in hosts if host not in done or done[host].is_heard]
         for finding in self._reporting.tell(heard, all_of_them=all_of_them):
             done[finding.host] = _with(done.get(finding.host), finding.host, finding)
 
@@ -246,11 +246,12 @@ class ResourceTracker:
         """Return what differs between who holds something of hosts and who runs there.
 
         Nothing is changed: ``ledger.apply`` of its plan mends it, if somebody decides so. Cost: a
-        read of the hosts, and one of the consumers.
+        read of the hosts; if somebody has drifted another one of these consumers, and the driver
+        is asked again.
 
         :param hosts: only these; by default all that the driver names
         :param older_than: a claim that is not confirmed is on its way, and no drift, unless it is
-            older than this; None: however old it is
+            older than this; None: it is none however old it is
         :raises LedgerError: if the ledger cannot be reached
         """
         named = self._reconciler.named() if not hosts else dict.fromkeys(hosts)
