@@ -383,7 +383,7 @@ class ResourceObject(ovo.VersionedObject):
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin._prepare(self._context)
-        for name, value in self._set_fields():
+        for name, value in self._set_fields().items():
             if type(value) not in _fast.ATOMS:  # asked here, for a call of deepcopy costs more
                 value = copy.deepcopy(value, memo)
             object.__setattr__(twin, f"_obj_{name}", value)
@@ -419,11 +419,14 @@ class ResourceObject(ovo.VersionedObject):
         """Pickle everything but the context, which belongs to a process."""
         return {**self.__dict__, "_context": None}
 
-    def _set_fields(self) -> Iterator[tuple[str, Any]]:
+    def _set_fields(self) -> dict[str, Any]:
+        """Return the values of the fields that are set, by name."""
+        found: dict[str, Any] = {}
         for name in self.fields:
             value = getattr(self, f"_obj_{name}", _MISSING)
             if value is not _MISSING:
-                yield name, value
+                found[name] = value
+        return found
 
     if typing.TYPE_CHECKING:  # of values alone, see _OF_FROZEN
 
@@ -435,7 +438,7 @@ class ResourceObject(ovo.VersionedObject):
         def _altered(self, **changes: Any) -> Self: ...
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self._set_fields())
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self._set_fields().items())
         return f"{type(self).__name__}({shown})"
 
 
@@ -458,7 +461,7 @@ def _shown(value: Any) -> str:
 def _replace(self: _O, **changes: Any) -> _O:
     """Return a value like this one but for ``changes``."""
     twin = type(self).__new__(type(self))
-    twin._fill({**dict(self._set_fields()), **changes})
+    twin._fill({**self._set_fields(), **changes})
     return twin
 
 
@@ -482,7 +485,7 @@ def _altered(self: _O, **changes: Any) -> _O:
     """Return a value like this one but for ``changes``, which are as for ``_as_kept``."""
     kind: Any = type(self)
     if not _fast.ENABLED:
-        return self._as_kept(**{**dict(self._set_fields()), **changes})
+        return self._as_kept(**{**self._set_fields(), **changes})
     made: _O = kind.__new__(kind)
     kept = self.__dict__
     for name, attribute in _storage(kind):
@@ -529,7 +532,7 @@ def _itself(self: _O, *memo: Any) -> _O:
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:
-    return _rebuild, (type(self), dict(self._set_fields()))
+    return _rebuild, (type(self), self._set_fields())
 
 
 def _rebuild(cls: type[_O], values: dict[str, Any]) -> _O:

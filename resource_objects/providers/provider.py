@@ -306,7 +306,7 @@ class Provider(base.ResourceObject):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):
             return NotImplemented
-        return dict(self._set_fields()) == dict(other._set_fields())
+        return self._set_fields() == other._set_fields()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 

@@ -192,7 +192,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             if own is None or type(own) is not type(inventory):
                 own = inventory.obj_clone()
             elif own is not inventory:
-                for field, value in inventory._set_fields():
+                for field, value in inventory._set_fields().items():
                     object.__setattr__(own, f"_obj_{field}", value)
                 own._after_copy()
                 own._reset_to(set(inventory._changed_fields))
