@@ -511,7 +511,7 @@ def commit_write(
     disabled.carry_out(connection, write, held, now, told)
     records = ()
     if write.orders:
-        records = _carry_out(connection, write, number, told, records_use)
+        records = _carry_out(connection, write, number, told, records_use, now)
     else:
         operations.record_operation(connection, write, number, now)
     if definition is not None:
@@ -557,14 +557,22 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
 
 
 def _carry_out(
-    connection: Connection, write: Write, number: int, told: feed.FeedRows, records_use: int
+    connection: Connection,
+    write: Write,
+    number: int,
+    told: feed.FeedRows,
+    records_use: int,
+    now: datetime.datetime | None = None,
 ) -> tuple[ConsumerRecord, ...]:
-    """Carry out the orders of a write; return what became of each consumer."""
+    """Carry out the orders of a write; return what became of each consumer.
+
+    :param now: the time of the database, where the age of the operation was judged by it already
+    """
     at = Places()
     kept: dict[str, ConsumerRow] = {}
     if not _is_one_claim(write):
         kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
-    settlement = _settlement(connection, write, kept, at)
+    settlement = _settlement(connection, write, kept, at, now)
     assert at.now is not None, "it is read with the places"
     operations.record_operation(connection, write, number, at.now)
     nets = _nets(settlement, at)
@@ -629,7 +637,11 @@ def _is_alone(write: Write) -> bool:
 
 
 def _settlement(
-    connection: Connection, write: Write, kept: Mapping[str, ConsumerRow], at: Places
+    connection: Connection,
+    write: Write,
+    kept: Mapping[str, ConsumerRow],
+    at: Places,
+    now: datetime.datetime | None,
 ) -> Settlement:
     """Lock the inventories concerned and decide."""
     records = {name: one.record for name, one in kept.items()}
@@ -641,7 +653,7 @@ def _settlement(
     places.find_places(connection, at, keys)
     if at.now is None:
         at.now = now_of(connection)
-    if _is_alone(write):  # else it was looked at before definitions were
+    if now is None:  # else it was looked at before definitions were
         _check_age(connection, write, at.now)
     try:
         return decide(connection, write.orders, records, at, at.now, write.limits)

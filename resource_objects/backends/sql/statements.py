@@ -110,7 +110,9 @@ class Statement:
         if dialect.name == "postgresql":  # by position, as names would be those of other parts too
             positional: Any = type(dialect)
             dialect = positional(paramstyle="format")
-        visitors.traverse(core, {}, {"bindparam": _may_come_later})
+        for part in visitors.iterate(core):
+            if isinstance(part, sa.BindParameter):
+                part.required = False  # all values are given when it is run
         compiled: Any = core.compile(
             dialect=dialect,
             column_keys=self._columns,
@@ -121,23 +123,17 @@ class Statement:
         if names is None:  # PyMySQL's, by name
             names = [name for name in _BY_NAME.findall(text) if name]
             text = _BY_NAME.sub(lambda mark: "%s" if mark[1] else mark[0], text)
-        order = [_place_in_list(name) for name in names]
+        # SQLAlchemy counts those of a list from one
+        order = [
+            f"{found[1]}_{int(found[2]) - 1}" if (found := _IN_LIST.fullmatch(name)) else name
+            for name in names
+        ]
         read: Callable[[Values], Sequence[Any]]
         if len(order) > 1:
             read = operator.itemgetter(*order)
         else:  # which gives one value by itself, not in a row
             read = lambda values: tuple([values[name] for name in order])  # noqa: E731
         return text, (lambda values: read({**fixed, **values})) if fixed else read
-
-
-def _may_come_later(parameter: Any) -> None:
-    parameter.required = False  # all values are given when it is run
-
-
-def _place_in_list(name: str) -> str:
-    """Return the name of a value: SQLAlchemy counts those of a list from one."""
-    match = _IN_LIST.fullmatch(name)
-    return name if match is None else f"{match[1]}_{int(match[2]) - 1}"
 
 
 class Insert:
@@ -262,7 +258,7 @@ class Sized:
 @functools.lru_cache(maxsize=64)
 def _places(name: str, length: int) -> tuple[str, ...]:
     """Return the names of the values of a list."""
-    return tuple(f"{name}_{position}" for position in range(length))
+    return tuple([f"{name}_{position}" for position in range(length)])
 
 
 def listed(column: sa.ColumnElement[Any], name: str, length: int) -> sa.ColumnElement[bool]:
