@@ -48,8 +48,8 @@ _NAME = sa.String(255)
 #: A name that lists are in the order of, or that is found by its beginning: PostgreSQL's own order
 #: is that of some language.
 _SORTED_NAME = _NAME.with_variant(sa.String(255, collation="C"), "postgresql")
-#: On PostgreSQL its own type: a claim of two classes then takes 1,270 bytes there, with indexes,
-#: where 36 characters took 1,403, and is as fast. MariaDB's type is not used: oslo.db knows its
+#: On PostgreSQL its own type: a claim of two classes then took 1,270 bytes there, with indexes,
+#: where 36 characters took 1,403, and was as fast. MariaDB's type is not used: oslo.db knows its
 #: dialect by MySQL's name alone, which has none, and a dump of one can be read by the other so.
 _UUID = sa.String(36).with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
