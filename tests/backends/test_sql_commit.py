@@ -245,6 +245,29 @@ def test_statements_of_a_gang_do_not_grow_with_it(counted: SQLBackend, count: Co
         assert first >= again[0] == again[1], count.texts
 
 
+def test_a_claim_of_cells_reads_of_a_host_it_knows_what_is_used_alone(
+    counted: SQLBackend, count: Count
+) -> None:
+    """What the host is was read once, and its definition stands; who holds what nobody asks."""
+    ledger, another = Ledger(counted), Ledger(counted)
+    ledger.sync(host_of("host0", cells(), DISK_GB=100))
+    asked = {"host0": "NUMA_TOPOLOGY=1:dedicated=1"}
+    defined = {"structures", "resource_provider_traits", "resource_provider_aggregates"}
+
+    def read(claiming: Ledger) -> set[str]:
+        """Return which of these tables a claim reads."""
+        count.of(lambda: claiming.claim("job", asked))
+        claiming.release("job")
+        return {name for name in defined for text in count.texts if f"FROM {name}" in text}
+
+    assert [read(ledger), read(ledger), read(another), read(another)] == [defined, set()] * 2
+    count.of(lambda: ledger.claim("job", asked))
+    assert not any("FROM allocations" in text for text in count.texts)
+    another.sync(host_of("host0", cells(), DISK_GB=101))
+    ledger.release("job")
+    assert [read(ledger), read(ledger)] == [defined, set()]
+
+
 def test_a_replacement_writes_that_there_is_no_request(ledger: SQLBackend, ledger_url: str) -> None:
     names = define(ledger, host())
     places = {n: (Use(names["host0"], "VCPU", n),) for n in (1, 2)}
