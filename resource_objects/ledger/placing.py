@@ -271,9 +271,7 @@ class _Placing:
                 changes = views[name].deltas(amount)
                 self._check_elsewhere(views[name], changes)
                 uses += changes
-                required.update(
-                    (spot.uuid, self._layout.generations[spot.number]) for spot in views[name].spots
-                )
+                required.update(views[name].generations)
         return dataclasses.replace(
             demand, uses=tuple(uses), located=(), required=tuple(required.items())
         )

@@ -57,6 +57,7 @@ class LocatedView:
     spots: tuple[Spot, ...]
     classes: frozenset[str]  #: those that its parts are kept as
     places: Mapping[str, int]  #: of the spots, by uuid
+    generations: Mapping[str, int]  #: of the providers that keep parts, by uuid
 
     def fit(self, amount: Amount, within: Collection[int] | None = None) -> Amount:
         """Return the assigned amount: where it would go.
@@ -242,7 +243,13 @@ class LocatedViews:
                 ]
             made = spread.gathered(parts, spread.room(self._use, used))
         return LocatedView(
-            spread.resource, spread.host, made, spread.spots, spread.classes, spread.places
+            spread.resource,
+            spread.host,
+            made,
+            spread.spots,
+            spread.classes,
+            spread.places,
+            spread.generations,
         )
 
     def _kept(self, spread: _Spread) -> Located[Amount] | None:
@@ -437,12 +444,16 @@ class Layout:
                 tuple(spots[at] for at in order),
                 frozenset(self._classes[key]),
                 [self._part(*self.parts[key][at]) for at in order],
+                {spot.uuid: self._generation_of(spot) for spot in spots},
             )
         return found
 
     def _spot(self, number: int) -> Spot:
         given, row = self.columns.providers, self._row_of[number]
         return Spot(given.uuid[row], given.name[row], number)
+
+    def _generation_of(self, spot: Spot) -> int:
+        return self.columns.providers.generation[self._row_of[spot.number]]
 
     def _part(self, number: int, body: str) -> _DefinedPart:
         inventories, shares = self.columns.inventories, self.columns.shares
@@ -474,12 +485,6 @@ class Layout:
         return dict(
             zip(self.columns.providers.uuid, self.columns.providers.provider_id, strict=True)
         )
-
-    @functools.cached_property
-    def generations(self) -> Mapping[int, int]:
-        """The generation of each provider, by number."""
-        given = self.columns.providers
-        return dict(zip(given.provider_id, given.generation, strict=True))
 
     @functools.cached_property
     def kept_as(self) -> Mapping[str, Collection[Key]]:
@@ -612,11 +617,13 @@ class _Spread:
         spots: tuple[Spot, ...],
         classes: frozenset[str],
         parts: Sequence[_DefinedPart],
+        generations: Mapping[str, int],
     ) -> None:
         self.resource = kind
         self.host = host
         self.spots = spots
         self.classes = classes
+        self.generations = generations
         self.places = {spot.uuid: place for place, spot in enumerate(spots)}
         self.kept: _Kept | None = None
         self._parts = parts
