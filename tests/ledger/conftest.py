@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 import resource_objects as ro
+from resource_objects.providers.columns import Columns
 from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.numa_hosts import cells
 
@@ -28,6 +29,16 @@ def numa_ledger(ledger: ro.Ledger) -> ro.Ledger:
     for name in ("host0", "host1"):
         ledger.sync(host_of(name, cells(), DISK_GB=100))
     return ledger
+
+
+def around_reads(
+    monkeypatch: pytest.MonkeyPatch,
+    ledger: ro.Ledger,
+    wrap: Callable[[Callable[..., Columns]], Callable[..., Columns]],
+) -> None:
+    """Wrap the methods that read trees, for the first time and again."""
+    for name in ("read", "read_again"):
+        monkeypatch.setattr(ledger.backend, name, wrap(getattr(ledger.backend, name)))
 
 
 def by_consumer(claims: Iterable[ro.Claim]) -> dict[str, ro.Claim]:

@@ -3,6 +3,7 @@ and those that who asks for a count gets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
+from tests.ledger.conftest import around_reads
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -211,13 +213,15 @@ def test_a_claim_that_touches_no_device_reads_no_tree(
 ) -> None:
     found = lab.snapshot().candidates("PGPU=1")
     log: list[tuple[str, ...]] = []
-    read = lab.backend.read
 
-    def reading(*trees: str, **how: Any) -> Columns:
-        log.append(trees)
-        return read(*trees, **how)
+    def wrap(read: Callable[..., Columns]) -> Callable[..., Columns]:
+        def reading(*trees: Any, **how: Any) -> Columns:
+            log.append(trees)
+            return read(*trees, **how)
 
-    monkeypatch.setattr(lab.backend, "read", reading)
+        return reading
+
+    around_reads(monkeypatch, lab, wrap)
     lab.claim("one", found)
     lab.claim("two", {"host0": "VCPU=1"})
     lab.claim("three", {"host0/0000:5e:00.0": "PGPU=1"})

@@ -20,7 +20,7 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.testing.conformance.suite import host_of
-from tests.ledger.conftest import by_consumer
+from tests.ledger.conftest import around_reads, by_consumer
 from tests.ledger.numa_hosts import TOPOLOGY, cells, topology, used
 from tests.resources.numa.hosts import located, shown
 from tests.support.lengths import examples
@@ -304,19 +304,21 @@ def between(
     """A function that lets something happen after each read, before what it was read for."""
 
     def let(steps: Iterator[Callable[[], object]]) -> list[int]:
-        read, reads = numa_ledger.backend.read, [0]
+        reads, in_step = [0], [False]
 
-        def reading(*trees: str, **how: Any) -> Any:
-            columns = read(*trees, **how)
-            reads[0] += 1
-            step = next(steps, None)
-            if step is not None:
-                monkeypatch.setattr(numa_ledger.backend, "read", read)
-                step()
-                monkeypatch.setattr(numa_ledger.backend, "read", reading)
-            return columns
+        def wrap(read: Callable[..., Any]) -> Callable[..., Any]:
+            def reading(*trees: Any, **how: Any) -> Any:
+                columns = read(*trees, **how)
+                if not in_step[0]:
+                    reads[0] += 1
+                    in_step[0] = True
+                    next(steps, lambda: None)()
+                    in_step[0] = False
+                return columns
 
-        monkeypatch.setattr(numa_ledger.backend, "read", reading)
+            return reading
+
+        around_reads(monkeypatch, numa_ledger, wrap)
         return reads
 
     return let
@@ -351,16 +353,19 @@ def test_how_often_is_the_retry_policys(url: str, monkeypatch: pytest.MonkeyPatc
     policy = RetryPolicy(fits=2, sleep=slept.append)
     with ro.connect(url, retries=policy) as ledger:
         ledger.sync(host_of("host0", cells()))
-        read, count = ledger.backend.read, iter(range(100))
+        count = iter(range(100))
 
-        def reading(*trees: str, **how: Any) -> Any:
-            columns = read(*trees, **how)
-            number = next(count)
-            if number < 3:
-                ledger.backend.commit(_theft(ledger, number))
-            return columns
+        def wrap(read: Callable[..., Any]) -> Callable[..., Any]:
+            def reading(*trees: Any, **how: Any) -> Any:
+                columns = read(*trees, **how)
+                number = next(count)
+                if number < 3:
+                    ledger.backend.commit(_theft(ledger, number))
+                return columns
 
-        monkeypatch.setattr(ledger.backend, "read", reading)
+            return reading
+
+        around_reads(monkeypatch, ledger, wrap)
         with pytest.raises(exceptions.UnitTaken, match="thief-2 holds 1"):
             ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=1"})
     assert len(slept) == 2

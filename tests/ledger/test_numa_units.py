@@ -11,6 +11,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.testing.conformance.suite import host_of
+from tests.ledger.conftest import around_reads
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, topology, used
 from tests.resources.numa.hosts import located
 
@@ -224,19 +225,23 @@ def test_other_hosts_name_their_units_as_they_like(ledger: ro.Ledger) -> None:
 @pytest.fixture
 def reads(numa_ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What is read of trees; after each read what is put in the list first happens."""
-    read, log = numa_ledger.backend.read, list[Any]()
+    log, in_step = list[Any](), [False]
 
-    def reading(*trees: str, **how: Any) -> Any:
-        columns = read(*trees, **how)
-        if log and callable(log[0]):
-            step = log.pop(0)
-            monkeypatch.setattr(numa_ledger.backend, "read", read)
-            step()
-            monkeypatch.setattr(numa_ledger.backend, "read", reading)
-        log.append(trees)
-        return columns
+    def wrap(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*trees: Any, **how: Any) -> Any:
+            columns = read(*trees, **how)
+            if in_step[0]:
+                return columns
+            if log and callable(log[0]):
+                in_step[0] = True
+                log.pop(0)()
+                in_step[0] = False
+            log.append(trees)
+            return columns
 
-    monkeypatch.setattr(numa_ledger.backend, "read", reading)
+        return reading
+
+    around_reads(monkeypatch, numa_ledger, wrap)
     yield log
 
 
