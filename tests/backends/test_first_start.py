@@ -17,7 +17,7 @@ from resource_objects.testing.conformance.suite import claim, define, host
 from tests.backends.conftest import ask
 from tests.support import checker
 
-_WORKERS = 8
+_WORKERS = 5
 
 
 def wait_for_all(gate: Barrier) -> None:

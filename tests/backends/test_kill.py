@@ -32,7 +32,7 @@ from tests.support.writers import (
 )
 
 #: Seconds of each storm on a database: short, and long; minutes are in ``long_kill.py``.
-SHORT, LONG = 2.5, 25.0
+SHORT, LONG = 1.5, 25.0
 
 #: Kinds of writes that a storm makes.
 KINDS = 19
@@ -58,7 +58,7 @@ def _storm(
 def test_nothing_is_over_and_nothing_lost_in_a_short_storm(
     database_kind: str, database_url: str, tmp_path: Path
 ) -> None:
-    report = _storm(SQLBackend, database_url, tmp_path, SHORT, kill_every=0.5)
+    report = _storm(SQLBackend, database_url, tmp_path, SHORT, kill_every=0.3)
     assert not report.problems, report
     assert report.killed and report.acknowledged, report
 

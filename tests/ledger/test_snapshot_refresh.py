@@ -103,13 +103,14 @@ def _walk(opened: Opened, seed: int, steps: int) -> set[str]:
     return machine.ways
 
 
+@pytest.mark.drawn
 @pytest.mark.law(1, 11)
 @pytest.mark.parametrize("seed", some(range(2)))
 def test_a_long_walk_on_a_database(
     prepared_database: Callable[[databases.Prepare], str], seed: int
 ) -> None:
     url = prepared_database(SQLBackend.upgrade_database)
-    ways = _walk(lambda: (ro.connect(url), ro.connect(url)), seed, 40)
+    ways = _walk(lambda: (ro.connect(url), ro.connect(url)), seed, examples(200))
     assert ways == {"read", "patched", "replaced"}
 
 

@@ -18,7 +18,7 @@ from tests.support.killing import all_at_once, deaths
 from tests.tracker.labs import WHOLE, declare, holdings, tracker, used
 
 #: The fast tests kill before one in so many statements, and storm for so many seconds.
-FAST_STEP, FAST_SECONDS, LONG_SECONDS = 7, 1.5, 20.0
+FAST_STEP, FAST_SECONDS, LONG_SECONDS = 9, 1.0, 20.0
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def _claim_all(ledger: ro.Ledger, number: int) -> None:
 
 @pytest.mark.law(1, 2, 4)
 def test_a_host_that_all_claim_of_is_full_and_no_more(shared_url: str) -> None:
-    all_at_once(shared_url, _claim_all, 6)
+    all_at_once(shared_url, _claim_all, 4)
     with ro.connect(shared_url) as ledger:
         taken = used(ledger)
     assert (taken["box-0", "VCPU"], taken["box-0", "PCPU"]) == (4, 4)
