@@ -65,7 +65,7 @@ class RetryPolicy:
     """
 
     searches: int = 1000
-    definitions: int = 5
+    definitions: int = 20
     fits: int = 20
     seconds: float = 30.0
     clock: Callable[[], float] = time.monotonic
