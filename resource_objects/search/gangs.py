@@ -79,6 +79,9 @@ class GangFit:
     ...     claims = ledger.claim_all(fit.candidates)
     >>> for claim in claims:
     ...     print(claim)
+    worker-0 holds VCPU=2 of host0
+    worker-1 holds VCPU=2 of host0
+    worker-2 holds VCPU=2 of host1
     >>> print(snapshot.fit_gang(Gang([Member("worker", "VCPU=3", count=3)])))
     worker asked 3, fits 2 (VCPU asked 9, free 8)
     """

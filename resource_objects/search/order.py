@@ -298,6 +298,7 @@ FIRST = 64
 def _first(keys: Sequence[Any], count: int) -> Integers:
     """Return the places of so many lowest values, by several keys of which the last counts most.
 
+    >>> from resource_objects.search.arrays import integers
     >>> _first([integers([3, 1, 2, 0]), integers([5, 5, 5, 9])], 2).tolist()
     [1, 2]
     """

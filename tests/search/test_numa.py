@@ -445,7 +445,7 @@ def test_no_view_is_gathered_of_trees_that_cannot(monkeypatch):
     real = LocatedViews.beside
 
     def beside(self, root, kind, used):
-        gathered.append(self._spot(root).name)
+        gathered.append(self.layout.spread(root, kind).spots[0].name.partition("/")[0])
         return real(self, root, kind, used)
 
     monkeypatch.setattr(LocatedViews, "beside", beside)
