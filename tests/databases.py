@@ -220,7 +220,7 @@ class _Prepared:
             return cls(url, tables, {table.name: _rows(connection, table) for table in tables})
 
     @functools.cached_property
-    def _are_used(self) -> sqlalchemy.Select[Any]:
+    def _are_used(self) -> sqlalchemy.Select[*tuple[Any, ...]]:
         """The query that says of each table whether it has a row.
 
         It waits for who has a row of it in an open transaction, as the change of that row would.

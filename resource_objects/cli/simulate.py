@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,8 @@ class Simulate(Lister):
 class SimulateReplay(Lister):
     """Let the jobs of a trace come and go on a ledger, as fast as it can.
 
-    Its hosts are written first. Everything that the jobs held is given back at the end.
+    Its hosts are written first. A job that ends gives back what it held; one without an end keeps
+    it.
     """
 
     columns = ("Process", "Placed", "Refused", "Released", "Lost races", "Jobs per second")
@@ -110,6 +112,7 @@ class SimulateReplay(Lister):
         add_trace(parser)
         add = parser.add_argument
         add("--order", default="pack", help="hosts taken first: name, pack, spread or random")
+        add("--name", help="of a replay that was ended, to go on with it; else a new one")
         add("--processes", type=int, default=1, help="so many share the jobs (1)")
         return parser
 
@@ -119,17 +122,20 @@ class SimulateReplay(Lister):
         from resource_objects.scheduler.simulation import plots
 
         trace, order = trace_of(parsed_args), parsed_args.order
+        name = parsed_args.name or uuid.uuid4().hex
         if parsed_args.plot and parsed_args.processes > 1:
             raise Misused("--plot: what several processes hold is not drawn; say one")
         with self.open_ledger() as ledger, Bar("replay") as bar, misused():
             simulation.put_hosts(ledger, trace)
             if parsed_args.processes == 1:
-                done = [simulation.replay(ledger, trace, order=order, progress=bar.tell)]
+                done = [simulation.replay(ledger, trace, order=order, name=name, progress=bar.tell)]
         if parsed_args.processes != 1:
             with misused():
                 url = database_url(self.app.options.database, os.environ)
                 processes = parsed_args.processes
-                done = list(simulation.replay_by_processes(url, trace, processes, order=order))
+                done = list(
+                    simulation.replay_by_processes(url, trace, processes, order=order, name=name)
+                )
         if parsed_args.plot:
             plots.plot_replay(done[0], trace.gpu_parts, parsed_args.plot)
         return self.columns, [

@@ -86,11 +86,15 @@ class AllOrNone:
         """Learn from a refusal; return what else may be taken together, None if nothing."""
         if not self.is_open:
             return None
-        if columns is not None:
+        if not self._looked:  # once: what refusals teach after that is not to be forgotten
+            if columns is None:
+                columns = self._backend.read(*self.places, allocations=bool(self._leaving))
             self._look(columns)
-        elif not self._looked:
-            self._look(self._backend.read(*self.places, allocations=bool(self._leaving)))
-        return self._pick() if self._learn(lost) else None
+        before = self._picked
+        picked = self._pick() if self._learn(lost) else None
+        if picked is None or all(picked[name] is way for name, way in before.items()):
+            return None  # the same again would be refused again
+        return picked
 
     def _look(self, columns: Columns) -> None:
         """Note what is free, and what uses what, of the trees of all :attr:`places`."""
@@ -144,9 +148,17 @@ class AllOrNone:
         use nothing of each other stand apart, mostly those of each host: what each such part can
         hold is decided by itself, and dealt out then.
         """
+        # what is still to be placed uses nothing yet: who places it says whether it fits
+        picked = {
+            name: way
+            for name, ways in self._left.items()
+            for way in reversed(ways)
+            if not uses[id(way)] and not _units(way)
+        }
         kinds: dict[Hashable, list[str]] = {}
         for name, ways in self._left.items():
-            kinds.setdefault(tuple((way.uses, way.located) for way in ways), []).append(name)
+            if name not in picked:
+                kinds.setdefault(tuple((way.uses, way.located) for way in ways), []).append(name)
         every = [self._left[names[0]] for names in kinds.values()]
         need = tuple(map(len, kinds.values()))
         if _too_many(every, need, taken, uses):
@@ -157,7 +169,6 @@ class AllOrNone:
         dealt = deal(root, need, budget)
         if dealt is None:
             return None
-        picked: dict[str, Demand] = {}
         waiting = [iter(names) for names in kinds.values()]
         for number, portion in dealt.items():
             for kind, way in parts[int(number)].holding(portion):
@@ -178,10 +189,11 @@ class AllOrNone:
         if where is None or reason.resource is None:
             return False
         if reason.rule is Rule.UNIT_TAKEN and reason.unit is not None:
+            naming = sum((where, reason.unit) in _units(way) for way in self._picked.values())
             if any(holder in self._left for holder, _ in reason.holders):
-                return True  # of one of them, who would hold it then: no two pick it any more
+                return naming > 1  # of one of them: no two pick it any more, where ways name it
             self._gone.add((where, reason.unit))
-            return any((where, reason.unit) in _units(way) for way in self._picked.values())
+            return naming > 0
         key = where, reason.resource
         if reason.rule in UNIT_RULES:
             return self._drop_amounts(key, reason.requested)

@@ -237,9 +237,12 @@ class Definitions:
     def _define(
         self, doing: Operation, kind: str, subject: str, compare: Callable[[], Comparison]
     ) -> SyncResult:
-        tries = self._store.retries.definitions
+        retries = self._store.retries
+        tries = None
         while True:
             found = compare()
+            if tries is None:  # who claims of what moves is faster, too, and may do so all the time
+                tries = max(retries.definitions, retries.fits if found.moves else 0)
             changes = merge_changes(subject, found.changes)
             if not changes and not found.reported and not found.disabling:
                 return SyncResult.of(found.changes)

@@ -56,7 +56,8 @@ class RetryPolicy:
     between; before each it waits a short time at random, growing to a quarter of a second, for the
     same reason. ``definitions``: how many times anything that reads and then writes is done again
     after somebody wrote in between: ``sync`` and all that changes definitions compare again,
-    ``reshape`` is worked out again, ``adjust``, ``move``, ``swap`` and ``renew`` read the consumer
+    ``reshape`` is worked out again (as often as ``fits``, if that is more: whoever claims of what
+    moves is in its way, too), ``adjust``, ``move``, ``swap`` and ``renew`` read the consumer
     again. ``apply`` is not tried again: its plan holds for what it was made from. ``lease``: for
     how many seconds a claim that waits stays in the queue without renewing, by the clock of the
     ledger; it renews at each third of it, and the time it waits for goes by ``clock``.
@@ -65,7 +66,7 @@ class RetryPolicy:
     """
 
     searches: int = 1000
-    definitions: int = 20
+    definitions: int = 5
     fits: int = 20
     seconds: float = 30.0
     clock: Callable[[], float] = time.monotonic
@@ -85,13 +86,17 @@ class RetryPolicy:
             raise exceptions.InvalidField("RetryPolicy.lease", self.lease, expected)
 
     def again(
-        self, attempt: Callable[[], _T], *faster: type[exceptions.ResourceObjectsError]
+        self,
+        attempt: Callable[[], _T],
+        *faster: type[exceptions.ResourceObjectsError],
+        tries: int | None = None,
     ) -> _T:
         """Attempt something that reads and then writes, again if somebody wrote in between.
 
         :param faster: the errors that tell that somebody did
+        :param tries: how many times again; None: ``definitions``
         """
-        tries = self.definitions
+        tries = self.definitions if tries is None else tries
         while True:
             try:
                 return attempt()

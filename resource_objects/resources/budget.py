@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from resource_objects.exceptions import SearchLimitReached
 
-#: How many steps one decision on an inventory may take: some tens of milliseconds.
+#: How many steps one decision on an inventory may take: some tens of milliseconds, where cells and
+#: devices depend on each other about a second.
 DECISION = 10_000
 
 

@@ -24,6 +24,7 @@ from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.weighers.base import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
+from resource_objects.search.candidates import Chosen
 from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
@@ -330,7 +331,13 @@ class _Run:
 
         def claimed(snapshot: Snapshot) -> list[Destination]:
             plan = self._plan(snapshot.fork(), consumers)
-            claims = self._ledger.claim_all(plan)
+            wanted: Mapping[str, Any] = plan
+            said = self._whose
+            if self._spec.group is not None:  # another candidate might be beside the wrong members
+                wanted = {name: Chosen(found[0], found.request) for name, found in plan.items()}
+                limits = None if self._asked is None else self._asked.limits(snapshot.fleet)
+                said = {**said, "unchanged": True, "limits": limits}
+            claims = self._ledger.claim_all(wanted, **said)
             return [
                 self._destination(claim, found, snapshot.fleet)
                 for claim, found in zip(claims, plan.values(), strict=True)
@@ -352,7 +359,7 @@ class _Run:
 
     def _claim(self, consumer: str, found: Candidates) -> Destination:
         """Claim what was found; after lost races the ledger searches again, with the filters."""
-        claim = self._ledger.claim(consumer, found)
+        claim = self._ledger.claim(consumer, found, **self._whose)
         return self._destination(claim, found, self._ledger.snapshot().fleet)
 
     def _confirmed(self, one: Destination, confirm: Confirm, number: int) -> Destination:
@@ -372,10 +379,25 @@ class _Run:
             else:
                 return one
 
+    @property
+    def _whose(self) -> dict[str, Any]:
+        """Whose the claims are, as far as the request says."""
+        said = {"project": self._spec.project, "user": self._spec.user}
+        return {name: value for name, value in said.items() if value is not None}
+
     def _give_back(self, found: Iterable[Destination], but: str | None = None) -> None:
+        """Release what was claimed, all of it whatever one release comes to."""
+        errors: list[exceptions.ResourceObjectsError] = []
         for one in found:
             if one.consumer != but:
-                self._ledger.release(one.consumer)
+                try:
+                    self._ledger.release(one.consumer)
+                except exceptions.ConsumerNotFound:
+                    continue  # the host has released it already
+                except exceptions.ResourceObjectsError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     # --- searching ---
 

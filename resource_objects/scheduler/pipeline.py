@@ -85,12 +85,18 @@ class Pipeline:
             may be a multiplier alone, and have one as ``multiplier``
         :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request goes
             on without it, and the answer says so
+        :raises DuplicateKey: for two filters of one name
         :raises PluginError: for a name that is not installed, or that cannot be used
         :raises InvalidField: for settings that it does not take, or another policy
         """
         if on_error not in POLICIES:
             raise exceptions.InvalidField("on_error", on_error, f"one of {', '.join(POLICIES)}")
-        given = {one.name: one for one in map(_filter, _entries(filters))}
+        given: dict[str, NamedFilter] = {}
+        for one in map(_filter, _entries(filters)):
+            if one.name in given:
+                expected = "each name once; NamedFilter(name, filter) gives one another name"
+                raise exceptions.DuplicateKey("filters", one.name, expected)
+            given[one.name] = one
         always = [given.get(name) or _filter((name, {})) for name in ALWAYS]
         made = (*always, *(one for name, one in given.items() if name not in ALWAYS))
         return cls(made, tuple(map(_weigher, _entries(weighers))), on_error)
@@ -200,7 +206,13 @@ class Asked:
         self, name: str, filter_: LimitingFilter, hosts: HostStates
     ) -> Mapping[str, Integers]:
         try:
-            return filter_.limits(hosts, self._spec)
+            found = filter_.limits(hosts, self._spec)
+            most = {kind: np.asarray(bound, dtype=np.int64) for kind, bound in found.items()}
+            for kind, bound in most.items():
+                if bound.shape != (len(hosts),):
+                    expected = f"{len(hosts)} numbers"
+                    raise exceptions.InvalidField(f"limits of {kind}", bound.shape, expected)
+            return most
         except Exception as error:  # a bound that is not known must not be none
             raise exceptions.FilterFailed(name, None, error) from error
 

@@ -84,7 +84,8 @@ def _kind(names: tuple[str, ...], like: Member, problem: Problem, supply: Supply
             np.minimum(most, supply.of(name) // total, out=most)
     for ask in problem.demands:
         if not ask.is_split and ask.pooled is None:
-            each = np.where(ask.own.allowed, ask.rows.free // ask.amount, 0).clip(0)
+            gives = ask.own.allowed & ask.gives_all
+            each = np.where(gives, ask.rows.free // ask.amount, 0).clip(0)
             given = np.bincount(ask.rows.tree, each, minlength=len(most)).astype(np.int64)
             np.minimum(most, given, out=most)
     return Kind(names, like, problem, totals, most, direct(problem, True, of_each=True))
@@ -183,15 +184,21 @@ def places_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Integ
 def within_each_other(some: Iterable[BindingSet], hosts: int) -> list[BindingSet]:
     """Return sets, the largest first, each with the smallest around it.
 
-    A set that crosses another is left out, where it is not of a level.
+    A set that crosses another is left out, where it is not of a level: what a pool has is looked at
+    again when it is taken.
 
     :raises InvalidRequest: if places of levels cross
     """
+    some = list(some)
     owner = np.full(hosts, -1)
     found: list[BindingSet] = []
     for one in sorted(some, key=lambda each: -len(each.trees)):
         around = np.unique(owner[one.trees])
         if len(around) > 1:
+            pools = {n for n in around.tolist() if n >= 0 and not found[n].is_of_level}
+            if one.is_of_level and pools:
+                names = {id(found[n].trees) for n in pools}
+                return within_each_other([s for s in some if id(s.trees) not in names], hosts)
             if one.is_of_level:
                 crossed = f"{one.name} across {found[int(around[-1])].name}"
                 raise exceptions.InvalidRequest(

@@ -347,14 +347,31 @@ class _Fitting:
             self.held[tree, one] = held
 
     def _hold(self, tree: int, portion: Portion) -> _Given | None:
-        """Return how one host can hold a portion, None if it cannot: all ways are tried."""
+        """Return how one host can hold a portion, None if it cannot: all ways are tried.
+
+        Of an amount that says where it goes, such as a topology, a search finds one way beside what
+        is taken, so which member comes first matters; if no order does, that is no no.
+
+        :raises SearchLimitReached: if it is not known
+        """
+        asked = [kind for kind, count in enumerate(portion) if count]
+        if not any(self.kinds[kind].problem.located for kind in asked):
+            return self._held_in(tree, portion, asked)
+        for order in itertools.permutations(asked):
+            found = self._held_in(tree, portion, order)
+            if found is not None:
+                return found
+        raise SearchLimitReached(self.budget.allowed)
+
+    def _held_in(self, tree: int, portion: Portion, order: Sequence[int]) -> _Given | None:
+        """Return how one host can hold a portion, the kinds taken in an order."""
         given: _Given = [[] for _ in self.kinds]
 
         def expand(left: Portion) -> Iterator[Portion | Solution[_Given]]:
             if not any(left):
                 yield Solution([list(some) for some in given])
                 return
-            number = next(k for k, count in enumerate(left) if count)
+            number = next(kind for kind in order if left[kind])
             for one in self._ways(self._laid_now(self.kinds[number]), tree):
                 if self._take(one):
                     given[number].append(one)

@@ -14,6 +14,7 @@ def picture_of(snapshot: Snapshot) -> dict[str, Any]:
     """Return everything that a search can see of a snapshot, field by field."""
     fleet = snapshot._fleet
     providers = range(len(fleet.names))
+    alike = [equivalence(fleet).of(fleet, place) for place in providers]
     return {
         **_providers(fleet),
         "inventories": _columns(fleet.inventories),
@@ -49,7 +50,8 @@ def picture_of(snapshot: Snapshot) -> dict[str, Any]:
         "views": _views(fleet),
         "totals": {name: [one.tolist() for one in fleet.totals(name)] for name in fleet.classes},
         "fullness": fleet.fullness({"VCPU": 1.0, "PGPU": 2.0}, {"VCPU": 2}).tolist(),
-        "equivalence": [equivalence(fleet).of(fleet, place) for place in providers],
+        # numbers are given in the order in which somebody asks: what counts is who has the same
+        "equivalence": [alike.index(one) for one in alike],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import event, given
@@ -15,6 +16,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import all_or_none
 from resource_objects.resources import IntegerAmount
 from tests.ledger.conftest import by_consumer
+from tests.ledger.test_disabled_units import VF, host_of, units_of
 
 #: A way to take something: ``(host, class, amount)`` each.
 Way = tuple[tuple[str, str, int], ...]
@@ -162,3 +164,70 @@ def test_a_gang_is_taken_if_and_only_if_some_choice_fits(world: World) -> None:
             ledger.claim_all(found)
         assert refused.value.reasons
         assert not list(ledger.consumers())
+
+
+# --- beside what is still to be placed, and what is learned -------------------------------------
+
+
+@pytest.fixture
+def cells_beside(numa_ledger: ro.Ledger) -> ro.Ledger:
+    numa_ledger.sync(ro.Provider("p1", "VCPU=1,PGPU=1"), ro.Provider("p2", "VCPU=1"))
+    return numa_ledger
+
+
+LOCATED = {"host0": {"NUMA_TOPOLOGY": ro.numa(1, dedicated=2)}}
+
+
+def test_who_is_still_to_be_placed_is_beside_a_search_of_all_choices(
+    cells_beside: ro.Ledger,
+) -> None:
+    snapshot = cells_beside.snapshot()
+    wanted = {
+        "cells": LOCATED,
+        "any": [candidate((("p1", "VCPU", 1),)), candidate((("p2", "VCPU", 1),))],
+        "both": snapshot.candidates("VCPU=1,PGPU=1"),
+    }
+    claims = by_consumer(cells_beside.claim_all(wanted))
+    assert places(claims["any"]) == ["p2"]
+    assert set(places(claims["both"])) == {"p1"}
+
+
+def test_who_is_still_to_be_placed_does_not_hide_a_refusal(cells_beside: ro.Ledger) -> None:
+    ways = [candidate((("p1", "VCPU", 1),)), candidate((("p2", "VCPU", 1),))]
+    cells_beside.claim("full", {"p1": "VCPU=1", "p2": "VCPU=1"})
+    with pytest.raises(exceptions.CapacityException):
+        cells_beside.claim_all({"cells": LOCATED, "any": ways})
+
+
+def test_two_that_want_one_unit_are_refused_and_not_tried_for_ever(
+    cells_beside: ro.Ledger,
+) -> None:
+    cells_beside.claim("z", LOCATED)
+    got = cells_beside.assigned("z")["host0"]
+    cells_beside.release("z")
+    ways = [candidate((("p1", "VCPU", 1),)), candidate((("p2", "VCPU", 1),))]
+    with pytest.raises(exceptions.CapacityException):
+        cells_beside.claim_all({"a": {"host0": got}, "b": {"host0": got}, "c": ways})
+
+
+def test_what_a_refusal_teaches_is_not_forgotten(
+    cells_beside: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units that are out of service alone are free by the figures that are read."""
+    ways = []
+    for name in ("h1", "h2"):
+        cells_beside.sync(host_of(name, [1]))
+        card, function = units_of(0, 1)
+        cells_beside.disable(f"{name}/{card}", unit=function, reason="link")
+        ways.append(candidate(((f"{name}/{card}", VF, 1),)))
+    seen: list[object] = []
+    commit = cells_beside.backend.commit
+
+    def counted(write: Any) -> Any:
+        seen.append(write)
+        assert len(seen) < 20, "it is tried for ever"
+        return commit(write)
+
+    monkeypatch.setattr(cells_beside.backend, "commit", counted)
+    with pytest.raises(exceptions.CapacityException):
+        cells_beside.claim_all({"cells": LOCATED, "vf": ways})

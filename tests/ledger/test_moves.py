@@ -587,7 +587,7 @@ def test_who_changes_the_tree_meanwhile_is_not_overwritten(
 
 
 def test_it_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ro.connect(retries=RetryPolicy(definitions=2)) as ledger:
+    with ro.connect(retries=RetryPolicy(definitions=2, fits=2)) as ledger:
         glommed(ledger)
         tries = []
 
@@ -718,4 +718,4 @@ def test_who_is_killed_has_moved_everything_or_nothing(url: str) -> None:
         (who, place.replace("gpu2", "gpu0").replace("gpu3", "gpu1"), kind): amount
         for (who, place, kind), amount in after.items()
     }
-    all_or_nothing(url, _nested, held, after, every=1 if examples(100) == 100 else 5)
+    all_or_nothing(url, _nested, held, after, every=1 if examples(100) == 100 else 9)

@@ -443,3 +443,26 @@ def test_add_parts_shares_only_what_the_host_has() -> None:
     assert [str(share) for part in parts for share in part.shares] == [
         "PCPU uses 1 PCPU of host0"
     ] * 2
+
+
+def test_a_host_that_is_made_again_by_its_uuid_is_looked_at_anew(ledger: ro.Ledger) -> None:
+    """What is kept of a definition is of that host, not of its name, uuid and generation."""
+
+    def machine(cpus: range) -> ro.Provider:
+        inventory = ro.NUMATopologyInventory([ro.HostCell(0, dedicated=cpus, memory_mb=4096)])
+        made = host_of("machine", inventory)
+        made.uuid = "5d2c7d2e-6a39-4c8b-9a83-6a1f9c3f3b10"
+        made.children[0].uuid = "0f6d0b5c-87f5-4b6e-8d52-7b6c0a9f3a11"
+        return made
+
+    asked = {"machine": {"NUMA_TOPOLOGY": ro.numa(1, dedicated=2)}}
+    ledger.sync(machine(range(4)))
+    for name in ("a", "b"):  # the second one decides on what was kept
+        ledger.claim(name, asked)
+    ledger.release_all(["a", "b"])
+    ledger.remove("machine")
+    ledger.sync(machine(range(8, 12)))
+    claim = ledger.claim("c", asked)
+    units = {unit for one in claim.allocations for unit in one.units}
+    assert units == {"cpu8", "cpu9"}
+    assert not ledger.audit()

@@ -9,7 +9,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
-from resource_objects.scheduler import Group, RequestSpec, Scheduler
+from resource_objects.scheduler import Group, Pipeline, RequestSpec, Scheduler
 
 WEIGHERS = {"free": {"VCPU": 1}}
 
@@ -337,3 +337,39 @@ def test_a_group_and_a_specification_that_cannot_be():
     ):
         with pytest.raises(exceptions.InvalidInput):
             wrong()
+
+
+def test_whose_it_is_goes_to_the_claim():
+    with ro.connect() as ledger:
+        ledger.sync(ro.Provider("h0", "VCPU=8"))
+        spec = RequestSpec("VCPU=1", project="lab", user="ann")
+        Scheduler(ledger).select_destinations(spec, consumers=["one"])
+        Scheduler(ledger).select_destinations(spec, consumers=["two", "three"])
+        assert {(one.project, one.user) for one in ledger.consumers()} == {("lab", "ann")}
+
+
+def test_members_that_have_to_be_apart_are_so_after_a_lost_race(monkeypatch):
+    with ro.connect() as ledger:
+        ledger.sync(
+            ro.Provider("h0", "VCPU=4"), ro.Provider("h1", "VCPU=8"), ro.Provider("h2", "VCPU=8")
+        )
+        claim_all, seen = ledger.claim_all, []
+
+        def faster(*args, **said):
+            if not seen:
+                seen.append(ledger.claim("faster", {"h0": "VCPU=4"}))
+            return claim_all(*args, **said)
+
+        monkeypatch.setattr(ledger, "claim_all", faster)
+        spec = RequestSpec("VCPU=4", group=Group("g", "anti-affinity"))
+        found = Scheduler(ledger).select_destinations(spec, consumers=["a", "b"])
+        assert sorted(one.host for one in found) == ["h1", "h2"]
+
+
+def test_two_filters_of_one_name_are_refused():
+    class Quiet:
+        def refuses(self, host, spec):
+            return None
+
+    with pytest.raises(exceptions.DuplicateKey, match="Quiet"):
+        Pipeline.of([Quiet(), Quiet()])

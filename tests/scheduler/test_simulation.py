@@ -213,6 +213,14 @@ def test_nothing_to_pack_is_said(tmp_path: Path) -> None:
         pack(trace, "fgd")
     with pytest.raises(exceptions.InvalidField, match="one of random, best-fit, fgd"):
         pack(trace, "worst")
+    trace = Trace.generated(hosts=1, jobs=9)
+    for load in (0, -1, float("nan"), float("inf"), "1"):
+        with pytest.raises(exceptions.InvalidField, match="load"):
+            pack(trace, load=load)
+    with pytest.raises(exceptions.InvalidField, match="seed"):
+        pack(trace, seed=-1)
+    with pytest.raises(exceptions.InvalidTrace, match="no GPUs"):
+        pack(Trace((), ()))
 
 
 # --- on a ledger --------------------------------------------------------------------------------
@@ -269,7 +277,7 @@ def _check_deaths(url: str, jobs: int, processes: int, kills: int) -> int:
 
 @pytest.mark.law(4)
 def test_processes_that_die_lose_and_double_nothing(sqlite_url: Callable[[str], str]) -> None:
-    _check_deaths(sqlite_url("trace.db"), jobs=40, processes=2, kills=2)
+    _check_deaths(sqlite_url("trace.db"), jobs=24, processes=2, kills=1)
 
 
 @pytest.mark.long
@@ -286,6 +294,7 @@ def test_processes_that_die_lose_and_double_nothing_on_any_database(
     _check_deaths(database_url, jobs=60, processes=3, kills=4)
 
 
+@pytest.mark.long
 def test_several_processes_share_a_trace(sqlite_url: Callable[[str], str]) -> None:
     url = sqlite_url("shared.db")
     trace = Trace.generated(hosts=3, jobs=20, seed=6)
@@ -294,8 +303,14 @@ def test_several_processes_share_a_trace(sqlite_url: Callable[[str], str]) -> No
         done = replay_by_processes(url, trace, 2)
         assert [one.placed + one.refused for one in done] == [10, 10]
         assert not list(ledger.consumers())
+
+
+def test_a_share_that_is_none_is_refused() -> None:
+    trace = Trace.generated(hosts=1, jobs=1)
     with pytest.raises(exceptions.InvalidField, match="processes"):
-        replay_by_processes(url, trace, 0)
+        replay_by_processes("memory://", trace, 0)
+    with ro.connect() as ledger, pytest.raises(exceptions.InvalidField, match="share"):
+        replay(ledger, trace, share=(2, 2))
 
 
 # --- pictures -----------------------------------------------------------------------------------

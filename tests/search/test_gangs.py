@@ -15,6 +15,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Gang, Member
 from resource_objects.search.gangs import GangFit
+from resource_objects.testing.conformance.suite import host_of
 
 LEVELS = {"rack": ("r0", "r1"), "row": ("w0",)}
 
@@ -149,6 +150,43 @@ def test_the_power_of_a_rack_bounds_its_hosts(ledger: ro.Ledger) -> None:
     assert Counter(name[:2] for name in hosts_of(fit).values()) == {"r0": 1, "r1": 3}
     ledger.claim_all(fit.candidates)
     assert "CUSTOM_WATT" in str(fit_of(ledger, Gang([worker])))
+
+
+def test_what_one_provider_cannot_give_is_not_counted(ledger: ro.Ledger) -> None:
+    made = ro.Provider("h0", "MEMORY_MB=1")
+    made.add("h0/a", "VCPU=4")
+    made.add("h0/b", "VCPU=8:max_unit=1")
+    ledger.sync(made)
+    worker = Member("worker", "VCPU=2", count=2)
+    ledger.claim_all(fit_of(ledger, Gang([worker])).candidates)
+    assert not fit_of(ledger, Gang([worker]))
+
+
+def test_a_pool_across_racks_does_not_forbid_them(ledger: ro.Ledger) -> None:
+    for rack in ("r0", "r1"):
+        ledger.sync(*(host(f"{rack}-{n}", "VCPU=4", rack) for n in range(3)))
+    ledger.sync(ro.Provider("power", {"CUSTOM_WATT": 100}))
+    ledger.pools.share("power", hosts=["r0-0", "r0-1", "r1-0", "r1-1"])
+    gang = Gang([Member("worker", "VCPU=1,CUSTOM_WATT=10", count=2)], at_most={"rack": 1})
+    fit = fit_of(ledger, gang)
+    assert {name[:2] for name in hosts_of(fit).values()} == {"r0", "r1"}
+    ledger.claim_all(fit.candidates)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_topology_that_hides_another_is_no_sure_no(ledger: ro.Ledger, first: int) -> None:
+    """Of cells of 4 and 2 CPUs, who wants 2 must leave the larger one to who wants 4."""
+    cells = [
+        ro.HostCell(0, dedicated=range(4), memory_mb=4096),
+        ro.HostCell(1, dedicated=range(4, 6), memory_mb=4096),
+    ]
+    ledger.sync(host_of("h0", ro.NUMATopologyInventory(cells)))
+    members = [
+        Member(name, ro.Request({"NUMA_TOPOLOGY": ro.numa(1, dedicated=cpus)}))
+        for name, cpus in (("a", 2), ("b", 4))
+    ]
+    fit = fit_of(ledger, Gang([members[first], members[1 - first]]))
+    ledger.claim_all(fit.candidates)
 
 
 # --- bad input ----------------------------------------------------------------------------------

@@ -120,20 +120,21 @@ def is_long(item: pytest.Item, embedded: Collection[str]) -> bool:
     if item.get_closest_marker("long") is not None:
         return True
     holds_law = item.get_closest_marker("law") is not None
-    if getattr(getattr(item, "cls", None), "backend_name", None) in _SERVERS:
-        return not holds_law
+    of_kit = getattr(getattr(item, "cls", None), "backend_name", None)
+    if of_kit in _SERVERS:
+        return not (holds_law and of_kit == _in_turn(item.name))
     kind = _kind(item)
     if kind not in _SERVERS or _test(item) not in embedded:
         return False
-    return not (holds_law and kind == _server_in_turn(item, kind))
+    return not (holds_law and kind == _in_turn(item.nodeid.replace(kind, "")))
 
 
-def _server_in_turn(item: pytest.Item, kind: str) -> str:
+def _in_turn(name: str) -> str:
     """Return the server on which the fast command runs a test, of those that are run on each.
 
-    Runs of it with other parameters may be on the other one.
+    :param name: of the test; runs of it with other parameters may be on the other one
     """
-    return _SERVERS[zlib.crc32(item.nodeid.replace(kind, "").encode()) % len(_SERVERS)]
+    return _SERVERS[zlib.crc32(name.encode()) % len(_SERVERS)]
 
 
 def _draws(item: pytest.Item) -> bool:

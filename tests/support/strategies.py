@@ -12,9 +12,6 @@ Names: :func:`resource_class_names`, :func:`trait_names`,
 Requests: :func:`requests` makes any, of groups of counted amounts with all their conditions,
 :func:`queries` those that Placement's query string can say. What they are about is a
 :class:`Vocabulary`: names of the test's own make them ask for what its providers have.
-
-    >>> print(find(requests(), lambda request: len(request.named) == 1))
-    VCPU=1; 0: VCPU=1
 """
 
 from __future__ import annotations

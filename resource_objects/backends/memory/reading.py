@@ -53,9 +53,11 @@ def read_use(state: State, before: Columns) -> Columns | None:
     """Return trees with what is used of them now; None if one of them is defined anew."""
     given = before.providers
     kept: list[ProviderRow] = []
-    for uuid, generation in zip(given.uuid, given.generation, strict=True):
+    rows_before = zip(given.provider_id, given.uuid, given.generation, strict=True)
+    for number, uuid, generation in rows_before:
         one = state.providers.get(uuid)
-        if one is None or one.generation != generation:
+        # one that was removed and made again has its generations once more, but another number
+        if one is None or (one.number, one.generation) != (number, generation):
             return None
         kept.append(one)
     rows, disabled = state.rows, state.disabled_now()

@@ -36,6 +36,8 @@ from resource_objects.search.arrays import Integers
 
 #: Tasks are usual that make up so much of a trace, the most frequent first.
 USUAL = 0.95
+#: Jobs for more than so many times all GPUs say nothing new.
+MOST_LOAD = 1000
 #: The best score of a host.
 _SCORES = 100
 
@@ -71,6 +73,7 @@ def pack(
 
     :param progress: called after each job with how much was asked for, and of how much
     :raises InvalidTrace: if there is nothing to place, or no place
+    :raises InvalidField: for a policy, seed or load that is none
 
     >>> trace = Trace.generated(hosts=20, jobs=500, seed=7)
     >>> for policy in ("random", "best-fit", "fgd"):
@@ -81,6 +84,11 @@ def pack(
     """
     if policy not in POLICIES:
         raise exceptions.InvalidField("policy", policy, f"one of {', '.join(POLICIES)}")
+    if type(seed) is not int or seed < 0:
+        raise exceptions.InvalidField("seed", seed, "an integer of 0 or more")
+    if not isinstance(load, int | float) or not 0 < load <= MOST_LOAD:
+        raise exceptions.InvalidField("load", load, f"a number above 0, at most {MOST_LOAD}")
+    trace.check_gpus()
     state = _State(trace)
     choose = POLICIES[policy](state, np.random.default_rng(seed))
     asked = given = placed = 0

@@ -72,7 +72,8 @@ def replay(
 
     :param order: in which hosts are taken, as for ``snapshot.candidates``
     :param share: ``(number, processes)``: only every so many-th job, from that number on
-    :param name: of this replay, in operation ids: another name is another replay
+    :param name: of this replay, in operation ids. The same again on the same ledger repeats what
+        was done, as a process that died has to; another replay needs another name
     :param progress: called after each job that came with how many did, and of how many
     :raises InvalidField: for a share that is none
 

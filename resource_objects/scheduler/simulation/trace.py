@@ -125,14 +125,21 @@ class Trace:
             made.append(TraceHost(f"host-{number:04}", cpus * 1000, cpus * 6144, gpus))
         return cls(made, [_made_job(number, chance) for number in range(jobs)])
 
+    def check_gpus(self) -> None:
+        """Raise if there is nothing to place, or no place.
+
+        :raises InvalidTrace: if no host has a GPU, or no job asks for one
+        """
+        if not self.gpu_parts or not any(job.gpu_parts for job in self.jobs):
+            raise exceptions.InvalidTrace("trace", "no GPUs", "hosts with GPUs, and jobs for them")
+
     def drawn(self, load: float, seed: int) -> Iterator[TraceJob]:
         """Yield jobs drawn at random, with repetition, until they ask for ``load`` of all GPUs.
 
         :raises InvalidTrace: if no host has a GPU, or no job asks for one
         """
+        self.check_gpus()
         there = self.gpu_parts
-        if not there or not any(job.gpu_parts for job in self.jobs):
-            raise exceptions.InvalidTrace("trace", "no GPUs", "hosts with GPUs, and jobs for them")
         chance, asked = random.Random(seed), 0
         while asked < load * there:
             job = self.jobs[chance.randrange(len(self.jobs))]
@@ -202,6 +209,8 @@ def _job(row: Mapping[str, str], at: str) -> TraceJob:
     if (gpus > 1 and milli != PARTS) or bool(gpus) != bool(milli):
         told = f"{gpus} GPUs of {milli} thousandths"
         raise exceptions.InvalidTrace(at, told, "whole GPUs, or a part of one")
+    if not any(_number(row, name, at) for name in ("cpu_milli", "memory_mib", "num_gpu")):
+        raise exceptions.InvalidTrace(at, row["name"], "a job that asks for something")
     created = _moment(row, "creation_time", at)
     deleted = _moment(row, "deletion_time", at)
     if created is not None and deleted is not None and deleted < created:

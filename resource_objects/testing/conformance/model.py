@@ -93,6 +93,7 @@ class Model:
         self.consumers: dict[str, Holder] = {}
         self.above: dict[str, str] = {}  #: the parent of each provider that has one
         self.disabled: set[str] = set()
+        self.away: set[str] = set()  #: went while they were disabled, and are so when they return
 
     # --- what follows from what is held ---
 
@@ -153,8 +154,13 @@ class Model:
                     raise ExpectedRefusal(exceptions.InventoryInUse)
         for name in gone:
             self.places.pop(name, None)
+            if name in self.disabled and name in self.above:
+                self.away.add(name)
             self.disabled.discard(name)
+        self.away = {name for name in self.away if self.above[name] not in gone}
         self.places.update(tree)
+        self.disabled |= self.away & set(tree)
+        self.away -= set(tree)
         here = set(tree) | gone
         kept = {source: of for source, of in self.shares.items() if source[0] not in here}
         self.shares = {**kept, **shares}
@@ -184,6 +190,7 @@ class Model:
         used = {key: self.used(key) for key in self._keys()}
         try:
             changes = [change for step in steps for change in self._carry_out(step)]
+            self._check_known(changes)
             self._check_disabled(steps, before, used)
             self._check_totals(changes, used, limits)
             self._check_units(steps, before)
@@ -271,15 +278,17 @@ class Model:
         if grown or any(key in out and (key[0], unit) not in given for key, unit in taken):
             raise ExpectedRefusal(exceptions.ProviderDisabled)
 
+    def _check_known(self, changes: list[tuple[str, Key, int, int]]) -> None:
+        for _, key, _, _ in changes:
+            if key[0] not in self.places:
+                raise ExpectedRefusal(exceptions.ProviderNotFound)
+
     def _check_totals(
         self,
         changes: list[tuple[str, Key, int, int]],
         before: dict[Key, int],
         limits: dict[Key, int],
     ) -> None:
-        for _, key, _, _ in changes:
-            if key[0] not in self.places:
-                raise ExpectedRefusal(exceptions.ProviderNotFound)
         culprits = set()
         for _, key, had, has in changes:
             if has < 0 or (has > had and not self._keeps_unit_rules(key, has)):
