@@ -620,9 +620,10 @@ class CapacityException(ResourceObjectsError):
         """
         found = tuple(reasons)
         rules = {reason.rule for reason in found}
-        full = (one for one in found if one.rule is Rule.CAPACITY)
-        if rules == {Rule.DISABLED} or (Rule.DISABLED in rules and any(o.bound <= 0 for o in full)):
-            return ProviderDisabled(found)
+        if Rule.DISABLED in rules:
+            full = (one for one in found if one.rule is Rule.CAPACITY)
+            if len(rules) == 1 or any(one.bound <= 0 for one in full):
+                return ProviderDisabled(found)
         if rules and rules <= UNIT_RULES:
             return UnitRuleViolated(found)
         if rules == {Rule.NO_INVENTORY}:

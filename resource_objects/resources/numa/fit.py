@@ -87,6 +87,8 @@ def _decide(problem: CellProblem) -> list[int] | None:
     """Return a place for each guest cell, None if there is no way."""
     if problem.room is not None and is_short(problem):
         return None
+    if not all(map(any, problem.choices.values())):
+        return None  # before cells are ranked: mostly it is no because of one kind of guest cell
     ranking = _ranking(problem)
     budget = Budget(DECISION)
     if draw_varies(problem):
