@@ -447,10 +447,6 @@ class RequestGroup(base.ResourceObject, frozen=True):
         )
         return sum(map(len, said))
 
-    def is_like(self, other: RequestGroup) -> bool:
-        """Return whether another group asks for the same under the same conditions."""
-        return self.replace(suffix="") == other.replace(suffix="")
-
     def _validate(self) -> None:
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
             raise exceptions.InvalidRequest(

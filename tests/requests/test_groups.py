@@ -70,12 +70,6 @@ def test_groups_of_a_request():
     assert FULL.isolates and not Request("VCPU=1").isolates
 
 
-def test_groups_are_alike_whatever_they_are_called():
-    one, other = (RequestGroup("PGPU=1", suffix=suffix) for suffix in "ab")
-    assert one.is_like(other) and one != other
-    assert not one.is_like(RequestGroup("PGPU=1", suffix="b", required=["CUSTOM_A"]))
-
-
 def test_only_named_groups_may_ask():
     assert str(Request(groups=[RequestGroup("PGPU=1", suffix="1")])) == "1: PGPU=1"
 

@@ -364,10 +364,6 @@ class Cell:
         """MiB of ordinary memory left that is given out once."""
         return self.facts.ordinary_mb - self.memory_used
 
-    def free_pages(self, size_kib: int) -> int:
-        """How many huge pages of a size are left; 0 if there are none."""
-        return dict(self.facts.huge).get(size_kib, 0) - self.pages_used.get(size_kib, 0)
-
     @property
     def available_mb(self) -> int:
         """MiB left in pages of any size, for orders."""

@@ -486,13 +486,3 @@ class DeviceRequest(base.ResourceObject, frozen=True):
             raise exceptions.InvalidAmount(
                 "providers of a device request", self.providers, f"one for each of {self.count}"
             )
-
-
-def _given_request(value: Any) -> DeviceRequest:
-    """Return a device request as it is.
-
-    :raises InvalidAmount: if it is something else
-    """
-    if not isinstance(value, DeviceRequest):
-        raise exceptions.InvalidAmount("device request", value, "a DeviceRequest")
-    return value

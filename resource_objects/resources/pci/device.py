@@ -298,26 +298,6 @@ def tag_matches(has: str, wanted: str) -> bool:
         return False
 
 
-def set_of(what: str, given: Any, expected: str) -> frozenset[Any]:
-    """Return some things as a set.
-
-    :raises InvalidInput: for what is no collection of such, or longer than any machine has
-
-    >>> set_of("chosen", 3, "ids of host cells")
-    Traceback (most recent call last):
-    resource_objects.exceptions.InvalidInput: chosen: got 3, expected ids of host cells
-    """
-    if isinstance(given, frozenset):
-        return given
-    found = listed(given)
-    try:
-        if isinstance(found, list):
-            return frozenset(found)
-    except TypeError:  # they cannot be in a set
-        pass
-    raise exceptions.InvalidInput(what, given, expected)
-
-
 def listed(given: Any) -> Any:
     """Return what can be gone through as a list; what cannot stays, for its field to refuse.
 
