@@ -41,6 +41,7 @@ class Kind:
     """Members alike, over the fleet."""
 
     names: tuple[str, ...]
+    members: tuple[str, ...]  #: what the members are called of which there may be several
     like: Member  #: one of them
     problem: Problem
     totals: Mapping[str, int]  #: how much of each class one of them uses in all
@@ -50,27 +51,26 @@ class Kind:
     @property
     def label(self) -> str:
         """What people call them."""
-        return ", ".join(dict.fromkeys(name.rpartition("-")[0] or name for name in self.names))
+        return ", ".join(self.members)
 
 
-def kinds_of(gang: Gang, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> list[Kind]:
-    """Return the kinds of members of a gang. Cost: some passes over the fleet for each."""
-    names: dict[Hashable, list[str]] = defaultdict(list)
-    like: dict[Hashable, Member] = {}
+def kinds_of(gang: Gang, supply: Supply, filters: Sequence[LaysFilter] = ()) -> list[Kind]:
+    """Return the kinds of members of a gang. Cost: some passes over the fleet for each.
+
+    :param supply: of the fleet
+    """
+    alike: dict[Hashable, list[Member]] = defaultdict(list)
     for one in gang.members:
         is_bound = bool(one.at_most) or one.together is not None  # to each other, not to others
-        key = one.request, one.name if is_bound else None
-        names[key] += one.names
-        like.setdefault(key, one)
-    supply = Supply(fleet)
+        alike[one.request, one.name if is_bound else None].append(one)
     return [
-        _kind(tuple(names[key]), one, lay(one.request, fleet, filters), supply)
-        for key, one in like.items()
+        _kind(some, lay(some[0].request, supply.fleet, filters), supply) for some in alike.values()
     ]
 
 
-def _kind(names: tuple[str, ...], like: Member, problem: Problem, supply: Supply) -> Kind:
-    fleet = problem.fleet
+def _kind(alike: Sequence[Member], problem: Problem, supply: Supply) -> Kind:
+    fleet, like = problem.fleet, alike[0]
+    names = tuple(name for one in alike for name in one.names)
     totals = {
         name: int(amount.value)
         for name, amount in like.request.resources.by_name()
@@ -88,14 +88,16 @@ def _kind(names: tuple[str, ...], like: Member, problem: Problem, supply: Supply
             each = np.where(gives, ask.rows.free // ask.amount, 0).clip(0)
             given = np.bincount(ask.rows.tree, each, minlength=len(most)).astype(np.int64)
             np.minimum(most, given, out=most)
-    return Kind(names, like, problem, totals, most, direct(problem, True, of_each=True))
+    members = tuple(one.name for one in alike)
+    found = direct(problem, True, of_each=True)
+    return Kind(names, members, like, problem, totals, most, found)
 
 
 class Supply:
     """What is free of each class to the trees of a fleet, with what pools have for them."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+        self.fleet = fleet
         self._own: dict[str, Integers] = {}
         self._all: dict[str, Integers] = {}
         self._pools: dict[str, list[tuple[Integers, int]]] = {}
@@ -117,10 +119,10 @@ class Supply:
     def own(self, name: str) -> Integers:
         """Return by tree what it has of a class itself, its pools not among it."""
         if name not in self._own:
-            rows = self._fleet.rows(name)
-            some = counted(self._fleet, rows) & ~self._fleet.is_pool[rows.provider]
+            rows = self.fleet.rows(name)
+            some = counted(self.fleet, rows) & ~self.fleet.is_pool[rows.provider]
             free = np.where(some, rows.free, 0).clip(0)
-            found = np.zeros(len(self._fleet.hosts), dtype=np.int64)
+            found = np.zeros(len(self.fleet.hosts), dtype=np.int64)
             np.add.at(found, rows.tree, free)
             self._own[name] = found
         return self._own[name]
@@ -128,7 +130,7 @@ class Supply:
     def pools(self, name: str) -> list[tuple[Integers, int]]:
         """Return of each pool of a class the trees that are linked to it, and what is free."""
         if name not in self._pools:
-            fleet, rows = self._fleet, self._fleet.rows(name)
+            fleet, rows = self.fleet, self.fleet.rows(name)
             found = self._pools[name] = []
             entries = np.flatnonzero(fleet.is_pool[rows.provider]) if fleet.pools else ()
             for entry in map(int, entries):
@@ -221,9 +223,9 @@ class GangFleet:
     ) -> None:
         self.gang = gang
         self.fleet = fleet
-        self.kinds = kinds_of(gang, fleet, filters)
-        self.need: Portion = tuple(len(kind.names) for kind in self.kinds)
         self.supply = Supply(fleet)
+        self.kinds = kinds_of(gang, self.supply, filters)
+        self.need: Portion = tuple(len(kind.names) for kind in self.kinds)
         #: by level, the hosts of each place
         self.places = {level: places_of_level(levels, level, fleet) for level in gang.levels}
         #: the classes that are asked for
@@ -233,6 +235,7 @@ class GangFleet:
             dict.fromkeys((*gang.at_most, *(name for k in self.kinds for name in k.like.at_most)))
         )
         self._refused: dict[int, list[Portion]] = defaultdict(list)
+        self._links_of: dict[str, Integers] = {}
         every = np.ones(len(fleet.hosts), dtype=np.bool_)
         self._sets(every)  # which refuses places of levels that cross
 
@@ -308,17 +311,18 @@ class GangFleet:
         for name in self.classes:
             weights = tuple(kind.totals.get(name, 0) for kind in self.kinds)
             for trees, free in self.supply.pools(name):
-                if not self.supply.own(name)[trees].any() and self._is_only_pool(name, trees):
+                if not self.supply.own(name)[trees].any() and self._links(name)[trees].max() == 1:
                     found.append(BindingSet(name, trees, None, (Bound(weights, free),)))
         here = [dataclasses.replace(one, trees=one.trees[within[one.trees]]) for one in found]
         return within_each_other((one for one in here if len(one.trees)), len(within))
 
-    def _is_only_pool(self, name: str, trees: Integers) -> bool:
-        """Return whether hosts are linked to one pool of a class, not to several."""
-        links = np.zeros(len(self.fleet.hosts), dtype=np.int64)
-        for linked, _ in self.supply.pools(name):
-            links[linked] += 1
-        return bool((links[trees] == 1).all())
+    def _links(self, name: str) -> Integers:
+        """Return to how many pools of a class each host is linked."""
+        if name not in self._links_of:
+            found = self._links_of[name] = np.zeros(len(self.fleet.hosts), dtype=np.int64)
+            for linked, _ in self.supply.pools(name):
+                found[linked] += 1
+        return self._links_of[name]
 
     def _portions(self, most: Portion, tree: int, budget: Budget) -> tuple[Portion, ...]:
         """Return the largest portions that a host may hold, by what is known of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers import given
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
-from resource_objects.providers.orders import Totals
 from resource_objects.requests import Gang, Request
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
@@ -23,11 +22,13 @@ from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.gangs import GangFit, fit_gang
 from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.limits import uuids_in
 from resource_objects.search.order import Options, Order, check_seed
 from resource_objects.search.scenario import Scenario
+
+if TYPE_CHECKING:
+    from resource_objects.search.gangs import GangFit
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
 DEFAULT_LIMIT = 10
@@ -192,14 +193,14 @@ class Snapshot:
             limits of one
         """
         wanted = Request.of(request)
-        options = Options(
+        options = self._options(
             None if limit is None else _check("limit", limit),
             semantics_of(wanted).per_host if per_host is None else _check("per_host", per_host),
-            Order.of(order),
-            check_seed(seed),
-            _check("budget", budget),
-            self._limited(limits),
-            tuple(filters),
+            order=order,
+            seed=seed,
+            budget=budget,
+            limits=limits,
+            filters=filters,
         )
         return search.search(self._fleet.in_force(), wanted, options, at=self.at)
 
@@ -237,19 +238,34 @@ class Snapshot:
             levels that do not lie within each other
         :raises SearchLimitReached: if the budget ends before it is known
         """
-        options = Options(
-            None,
-            1,
-            Order.of(order),
-            check_seed(seed),
-            _check("budget", budget),
-            self._limited(limits),
-            tuple(filters),
+        from resource_objects.search.gangs import fit_gang  # most who search place no gang
+
+        options = self._options(
+            None, 1, order=order, seed=seed, budget=budget, limits=limits, filters=filters
         )
         return fit_gang(self.fork(), gang, levels, options)
 
-    def _limited(self, limits: given.Limited) -> Totals:
-        return given.of_uuids(given.limits(limits), partial(uuids_in, self._fleet))
+    def _options(
+        self,
+        limit: int | None,
+        per_host: int | None,
+        *,
+        order: Order | str,
+        seed: int | None,
+        budget: int,
+        limits: given.Limited,
+        filters: Iterable[LaysFilter],
+    ) -> Options:
+        """Return how a search is made, of what was given for it."""
+        return Options(
+            limit,
+            per_host,
+            Order.of(order),
+            check_seed(seed),
+            _check("budget", budget),
+            given.of_uuids(given.limits(limits), partial(uuids_in, self._fleet)),
+            tuple(filters),
+        )
 
     def fork(self) -> Scenario[Self]:
         """Return a scenario that begins as this snapshot: in it one may try things.

@@ -189,6 +189,15 @@ def test_a_topology_that_hides_another_is_no_sure_no(ledger: ro.Ledger, first: i
     ledger.claim_all(fit.candidates)
 
 
+def test_members_are_told_by_the_names_they_have(ledger: ro.Ledger) -> None:
+    """A name may have a dash itself; members alike are told together."""
+    ledger.sync(host("h", "VCPU=4"))
+    members = [Member("train-driver", "VCPU=3"), Member("b-9", "VCPU=3", count=2)]
+    assert str(fit_of(ledger, Gang(members))) == (
+        "train-driver, b-9 asked 3, fits 1 (VCPU asked 9, free 4)"
+    )
+
+
 # --- bad input ----------------------------------------------------------------------------------
 
 
