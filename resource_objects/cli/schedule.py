@@ -113,6 +113,8 @@ class Schedule(Lister):
                 raise Refused(what, [first, *reasons]) from refusal
         for consumer in found.missing:
             self.app.stderr.write(f"no host for {consumer}\n")
+        for name, why in found.skipped.items():
+            self.app.stderr.write(f"{name}: {why}\n")
         return self.columns, [_row(one) for one in found]
 
     def _gang(self, said: argparse.Namespace) -> list[tuple[Any, ...]]:
@@ -249,9 +251,12 @@ def _yaml(what: str, name: str) -> Any:
 
 
 class ListFilters(Lister):
-    """List the filters that are installed, and why one cannot be used."""
+    """List the filters that are installed, and why one cannot be used.
 
-    columns = ("name", "asked", "description", "problem")
+    Some ask nothing without settings, or cannot be made without any: that is said, too.
+    """
+
+    columns = ("name", "asked", "description", "without_settings", "problem")
 
     def take_action(
         self, parsed_args: argparse.Namespace
@@ -265,9 +270,12 @@ class ListFilters(Lister):
 
 
 class ListWeighers(Lister):
-    """List the weighers that are installed, and why one cannot be used."""
+    """List the weighers that are installed, and why one cannot be used.
 
-    columns = ("name", "asked", "description", "problem")
+    Some weigh all hosts alike without settings, or cannot be made without any: that is said, too.
+    """
+
+    columns = ("name", "asked", "description", "without_settings", "problem")
 
     def take_action(
         self, parsed_args: argparse.Namespace
@@ -281,11 +289,25 @@ class ListWeighers(Lister):
 
 def _installed(namespace: str, asked: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for name in plugins.names(namespace):
-        told = problem = ""
+        told = without = problem = ""
         try:
             kind = plugins.load(namespace, name)
         except exceptions.PluginError as error:
             problem = error.reason
         else:
             told = (kind.__doc__ or "").strip().partition("\n")[0]
-        yield name, asked.get(name, ""), told, problem
+            without = _without_settings(namespace, name)
+        yield name, asked.get(name, ""), told, without, problem
+
+
+def _without_settings(namespace: str, name: str) -> str:
+    """Return what becomes of a filter or weigher that is named without settings."""
+    from resource_objects.scheduler.pipeline import FILTERS, Pipeline
+
+    try:
+        made = Pipeline.of([name], ()) if namespace == FILTERS else Pipeline.of((), [name])
+    except exceptions.InvalidInput:
+        return "cannot be made"
+    except exceptions.PluginError as error:
+        return error.reason
+    return made.idle.get(name, "")

@@ -29,8 +29,9 @@ host stands in the explanation beside everything else, and holds for a search th
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
     from resource_objects.scheduler.driver import Destination as Destination
@@ -58,9 +59,4 @@ __all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazily(globals(), _HOME)

@@ -63,8 +63,9 @@ class Selection(Sequence[Destination]):
     """What a scheduler selected: destinations, in the order of the consumers.
 
     ``missing`` are the consumers that found none, where fewer were allowed; ``explanation`` says
-    why the hosts that were left out last were. ``skipped`` are the filters that failed and were
-    left out by the policy of the scheduler, with why; ``refused`` the hosts that had the last word.
+    why the hosts that were left out last were. ``skipped`` are, with why, the filters that failed
+    and were left out by the policy of the scheduler, and the filters and weighers that were named
+    and do nothing as they are set; ``refused`` are the hosts that had the last word.
     """
 
     destinations: tuple[Destination, ...]
@@ -270,9 +271,8 @@ class _Run:
     def planned(self, count: int, least: int) -> Selection:
         """Return where so many would go; nothing is claimed."""
         snapshot = self._ledger.snapshot()
-        holders = {name for name, _ in snapshot.fleet.places_of_holders.items()}
         called = [str(one) for one in range(1, count + 1)]
-        while not holders.isdisjoint(called):
+        while any(map(snapshot.fleet.places_of_holders.get, called)):
             called = [f"new-{one}" for one in called]
         self._belong(called)
         scenario, found = snapshot.fork(), list[Destination]()
@@ -436,7 +436,14 @@ class _Run:
 
     def _none(self, consumer: str, why: Explanation, placed: int, asked: int) -> NoCandidates:
         beside = f", {placed} of {asked} could be placed" if asked > 1 else ""
-        return NoCandidates(f"no host for {consumer}{beside}", why, why.reasons)
+        skipped = f" (skipped: {', '.join(self._skipped)})" if self._skipped else ""
+        return NoCandidates(f"no host for {consumer}{beside}{skipped}", why, why.reasons)
+
+    @property
+    def _skipped(self) -> dict[str, str]:
+        """Why filters and weighers were not asked, or asked nothing, by their names."""
+        failed = {} if self._asked is None else self._asked.skipped
+        return {**self._pipeline.idle, **failed}
 
     def _selection(
         self,
@@ -451,8 +458,7 @@ class _Run:
         if len(found) < least:
             assert why is not None, "somebody found none"
             raise self._none(missing[0], why, len(found), len(consumers))
-        skipped = {} if self._asked is None else dict(self._asked.skipped)
-        return Selection(tuple(found), missing, why, skipped, dict(self._refused))
+        return Selection(tuple(found), missing, why, self._skipped, dict(self._refused))
 
 
 def _limits_of(host: str, found: Candidates, fleet: Fleet) -> dict[str, int]:

@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from resource_objects import exceptions, plugins
+from resource_objects.fields import FrozenDict
 from resource_objects.requests import Request
 from resource_objects.scheduler.filters.base import (
     POLICIES,
+    Filter,
     FilterCondition,
     LimitingFilter,
     NamedFilter,
@@ -24,7 +26,7 @@ from resource_objects.scheduler.filters.base import (
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates
-from resource_objects.scheduler.weighers.base import NamedWeigher, weigh
+from resource_objects.scheduler.weighers.base import NamedWeigher, Weigher, weigh
 from resource_objects.search.arrays import Integers
 from resource_objects.search.conditions.base import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet
@@ -67,6 +69,8 @@ class Pipeline:
     filters: tuple[NamedFilter, ...]
     weighers: tuple[NamedWeigher, ...] = ()
     on_error: str = "fail"
+    #: why some that were named do nothing, by their names: as they are set, they ask nothing
+    idle: Mapping[str, str] = FrozenDict()
 
     @classmethod
     def of(
@@ -97,9 +101,21 @@ class Pipeline:
                 expected = "each name once; NamedFilter(name, filter) gives one another name"
                 raise exceptions.DuplicateKey("filters", one.name, expected)
             given[one.name] = one
+        weighing = tuple(map(_weigher, _entries(weighers)))
+        idle = {one.name: IDLE_FILTER for one in given.values() if is_idle(one.filter)}
+        idle |= {one.name: IDLE_WEIGHER for one in weighing if is_idle(one.weigher)}
         always = [given.get(name) or _filter((name, {})) for name in ALWAYS]
         made = (*always, *(one for name, one in given.items() if name not in ALWAYS))
-        return cls(made, tuple(map(_weigher, _entries(weighers))), on_error)
+        return cls(made, weighing, on_error, FrozenDict(idle))
+
+
+#: What is said of those that do nothing as they are set.
+IDLE_FILTER, IDLE_WEIGHER = "asks nothing as it is set", "weighs all hosts alike as it is set"
+
+
+def is_idle(one: Filter | Weigher) -> bool:
+    """Return whether a filter or weigher says that it does nothing as it is set."""
+    return getattr(one, "is_idle", False) is True
 
 
 def _entries(given: Filters) -> Iterable[tuple[Any, Any]]:
@@ -116,7 +132,7 @@ def _filter(entry: tuple[Any, Any]) -> NamedFilter:
     if isinstance(what, NamedFilter):
         return what
     if isinstance(what, str):
-        return NamedFilter(what, _made(FILTERS, what, settings, "refuses"))
+        return NamedFilter(what, _made(FILTERS, what, settings, Filter))
     _require(what, "refuses")
     return NamedFilter(type(what).__name__, what)
 
@@ -129,22 +145,15 @@ def _weigher(entry: tuple[Any, Any]) -> NamedWeigher:
     said = {"multiplier": settings} if is_multiplier else dict(_mapping(what, settings))
     multiplier = said.pop("multiplier", 1.0)
     if isinstance(what, str):
-        return NamedWeigher(what, _made(WEIGHERS, what, said, "weigh"), multiplier)
+        return NamedWeigher(what, _made(WEIGHERS, what, said, Weigher), multiplier)
     _require(what, "weigh")
     return NamedWeigher(type(what).__name__, what, multiplier)
 
 
-def _made(namespace: str, name: str, settings: Any, method: str) -> Any:
+def _made(namespace: str, name: str, settings: Any, kind: type[Any]) -> Any:
     """Return the filter or weigher of a name, made with settings."""
-    kind = plugins.load(namespace, name)
-    settings = _mapping(name, settings)
-    try:
-        made = kind(**settings) if callable(kind) else kind
-    except TypeError as error:
-        raise exceptions.InvalidField(f"settings of {name}", settings, str(error)) from error
-    if not callable(getattr(made, method, None)):
-        raise exceptions.PluginError(namespace, name, f"it has no method {method}()")
-    return made
+    what = kind.__name__.lower()
+    return plugins.make(namespace, name, kind, dict(_mapping(name, settings)), what=what)
 
 
 def _mapping(name: object, settings: Any) -> Mapping[str, Any]:

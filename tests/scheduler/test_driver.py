@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 import resource_objects as ro
@@ -281,6 +282,87 @@ def test_a_filter_that_fails_is_named_and_fails_the_request_or_is_skipped_aloud(
     assert list(found.skipped) == [name]
 
 
+class BrokenOn(Picky):
+    """Refuses the first host, and fails on the others."""
+
+    def refuses(self, host, spec):
+        if host.name != self.name:
+            raise ValueError("no such figure")
+        return "is the first"
+
+
+def test_of_a_filter_that_is_skipped_no_refusal_stands(lab):
+    """It failed after it had refused a host, which it would have been left out of then."""
+    scheduler = Scheduler(lab, filters=[BrokenOn("host0")], on_error="skip")
+    found = scheduler.select_destinations("VCPU=5", 3, consumers=["a", "b", "c"])
+    assert hosts(found) == ["host0", "host1", "host2"]
+    assert found.skipped == {"BrokenOn": "BrokenOn failed on host1: ValueError: no such figure"}
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        scheduler.select_destinations("VCPU=9")
+    assert str(refused.value).splitlines() == [
+        "no host for 1 (skipped: BrokenOn): host0: VCPU asked 9, free 3 of 8 (a holds 5)",
+        "host1: VCPU asked 9, free 3 of 8 (b holds 5)",
+        "host2: VCPU asked 9, free 3 of 8 (c holds 5)",
+    ]
+
+
+class Wordless(Picky):
+    """Refuses a host where all are asked at once, and fails where it is to say why."""
+
+    def refuses(self, host, spec):
+        raise ValueError("no words")
+
+    def passing(self, hosts, spec):
+        return np.array([host.name != self.name for host in hosts.values()])
+
+
+def test_a_filter_that_fails_to_say_why_it_refused_at_once_says_that(lab):
+    spec = RequestSpec("VCPU=5", only=["host1"])
+    with pytest.raises(
+        exceptions.FilterFailed, match="Wordless failed on host1: ValueError: no words"
+    ):
+        Scheduler(lab, filters=[Wordless("host1")]).select_destinations(spec)
+    scheduler = Scheduler(lab, filters=[Wordless("host1")], on_error="skip")
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        scheduler.select_destinations(spec)
+    assert "host1: is refused, and it failed to say why (Wordless)" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "set_"),
+    [
+        ("tenants", {"tenants": {"r0": ["p"]}}),
+        ("isolated", {"traits": {"r0": ["HW_CPU_X86_AVX2"]}}),
+        ("aggregate_ratios", {"ratios": {"r0": {"VCPU": "0.5"}}}),
+        ("statistics", {"conditions": {"load": "<= 3"}}),
+    ],
+)
+def test_a_filter_that_is_named_and_asks_nothing_is_told(lab, name, set_):
+    found = Scheduler(lab, filters=[name]).select_destinations("VCPU=1")
+    assert found.skipped == {name: "asks nothing as it is set"}
+    with pytest.raises(exceptions.NoCandidates, match=rf"^no host for 1 \(skipped: {name}\): "):
+        Scheduler(lab, filters=[name]).select_destinations("VCPU=9")
+    assert not Pipeline.of({name: set_}).idle
+
+
+@pytest.mark.parametrize(
+    ("name", "set_"),
+    [
+        ("free", {"VCPU": 1}),
+        ("statistics", {"weights": {"load": 1}}),
+        ("traits", {"HW_CPU_X86_AVX2": 1}),
+    ],
+)
+def test_a_weigher_that_is_named_and_weighs_all_alike_is_told(lab, name, set_):
+    found = Scheduler(lab, weighers=[name]).select_destinations("VCPU=1")
+    assert found.skipped == {name: "weighs all hosts alike as it is set"}
+    assert not Pipeline.of((), {name: set_}).idle
+
+
+def test_what_is_always_asked_and_what_asks_nothing_by_the_request_is_not_told(lab):
+    assert Scheduler(lab).select_destinations("VCPU=1").skipped == {}
+
+
 def test_who_forces_hosts_is_asked_by_no_other_filter_but_has_to_fit(lab):
     scheduler = Scheduler(lab, filters=[Picky("host1")])
     assert hosts(scheduler.select_destinations(RequestSpec("VCPU=1", forced=["host1"]))) == [
@@ -294,7 +376,7 @@ def test_who_forces_hosts_is_asked_by_no_other_filter_but_has_to_fit(lab):
     ("arguments", "named"),
     [
         ({"filters": ["nobody"]}, "no such plug-in; installed: "),
-        ({"filters": {"hosts": {"size": 3}}}, "settings of hosts"),
+        ({"filters": {"hosts": {"size": 3}}}, "options of filter hosts"),
         ({"filters": {"hosts": 3}}, "settings of hosts"),
         ({"filters": "hosts"}, "a list of names"),
         ({"filters": [Picky]}, "refuses"),

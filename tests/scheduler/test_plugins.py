@@ -57,7 +57,7 @@ json.dump([refusal(filters=["site_broken"]), refusal(weighers=["site_nothing"])]
     )
     assert said == [
         "ModuleNotFoundError: No module named 'a_library_that_is_not_installed'",
-        "it has no method weigh()",
+        "it is a IntegerResource, not callable",
     ]
 
 
@@ -83,3 +83,18 @@ json.dump(told, sys.stdout)
     broken = "No module named 'a_library_that_is_not_installed'"
     assert broken in said["filters"]["site_broken"]["problem"]
     assert "site_oldest" in said["weighers"]
+    without = {
+        one["name"]: one["without_settings"]
+        for some in said.values()
+        for one in some.values()
+        if one["without_settings"]
+    }
+    assert without == {
+        "aggregate_ratios": "asks nothing as it is set",
+        "isolated": "asks nothing as it is set",
+        "tenants": "asks nothing as it is set",
+        "fragmentation": "cannot be made",
+        "free": "weighs all hosts alike as it is set",
+        "statistics": "weighs all hosts alike as it is set",
+        "traits": "weighs all hosts alike as it is set",
+    }

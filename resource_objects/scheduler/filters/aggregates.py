@@ -73,6 +73,11 @@ class Tenants:
         self._tenants = _sets("tenants", tenants)
         self._confined = confined
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no aggregate is kept for anybody."""
+        return not self._tenants
+
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return for whom a host is kept, or that a project has hosts of its own."""
         theirs, project = host.aggregates & self._tenants.keys(), spec.project
@@ -107,6 +112,11 @@ class Isolated:
     def __init__(self, traits: Mapping[str, Iterable[str]] | None = None) -> None:
         given = _sets("traits", traits)
         self._traits = {name: known_traits(some) for name, some in given.items()}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no aggregate is kept for who asks for traits."""
+        return not any(self._traits.values())
 
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return what a host is kept for."""
@@ -187,6 +197,11 @@ class AggregateRatios:
                 names.resource_class_name(kind): to_millionths(to_ratio(ratio))
                 for kind, ratio in by_class.items()
             }
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no ratio is said."""
+        return not any(self._ratios.values())
 
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return None: what does not fit under a limit the search refuses."""

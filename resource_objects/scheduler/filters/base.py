@@ -20,8 +20,12 @@ from resource_objects.search.conditions.base import Cut, Partial
 POLICIES = ("fail", "skip")
 
 
+@runtime_checkable
 class Filter(Protocol):
-    """What hosts have to meet. It changes nothing, and says the same of the same."""
+    """What hosts have to meet. It changes nothing, and says the same of the same.
+
+    One that asks nothing as it is set may say so, by ``is_idle``: who names it is then told.
+    """
 
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return why a host is refused, in words that follow its name; None if it is not."""
@@ -56,7 +60,11 @@ class NamedFilter:
 
 
 class FilterCondition:
-    """A filter as a condition of the search, for one request over one fleet."""
+    """A filter as a condition of the search, for one request over one fleet.
+
+    One that fails on some host, where that lets it be skipped, passes all hosts: none of what it
+    refused before stands.
+    """
 
     rule = Rule.FILTER
 
@@ -67,7 +75,8 @@ class FilterCondition:
         spec: RequestSpec,
         failures: dict[str, str] | None,
     ) -> None:
-        """:param failures: notes why filters were skipped; None: a filter that fails raises"""
+        """:param failures: notes why filters were skipped; None: a filter that fails raises. One
+        that is in it already is skipped"""
         self.name = named.name
         self._filter = named.filter
         self._hosts = hosts
@@ -75,18 +84,22 @@ class FilterCondition:
         self._failures = failures
         self._told: dict[int, str | None] = {}
         self._passing: Booleans | None = None
-        if isinstance(named.filter, ColumnarFilter):
+        if failures is not None and named.name in failures:
+            self._passing = hosts.all()
+        elif isinstance(named.filter, ColumnarFilter):
             self._passing = self._asked(named.filter)
 
     def mask(self) -> Booleans:
         """Return which hosts it passes; all, where it is only asked host by host."""
-        return np.ones(len(self._hosts), dtype=np.bool_) if self._passing is None else self._passing
+        return self._hosts.all() if self._passing is None else self._passing
 
     def among(self, trees: Integers) -> Booleans:
         """Return which of some hosts it passes."""
-        if self._passing is not None:
-            return self._passing[trees]
-        return np.array([self.holds(tree) for tree in trees.tolist()], dtype=np.bool_)
+        if self._passing is None:
+            passing = np.array([self._why(tree) is None for tree in trees.tolist()], dtype=np.bool_)
+            if self._passing is None:  # else it failed on one of them
+                return passing
+        return self._passing[trees]
 
     def cuts(self) -> Iterator[Cut]:
         """Yield one cut."""
@@ -97,14 +110,20 @@ class FilterCondition:
         return bool(self._passing[tree]) if self._passing is not None else self._why(tree) is None
 
     def reasons(self, host: Partial) -> list[Reason]:
-        """Return why it does not."""
+        """Return why it does not.
+
+        Cost: where it may be skipped, and is only asked host by host, it is asked of all hosts.
+        """
+        if self._failures is not None:  # on whichever host it fails, it refuses none
+            self.among(np.arange(len(self._hosts)))
         if self.holds(host.tree):
             return []
-        why = self._why(host.tree)
-        if why is None:
+        where, why = self._hosts.hosts[host.tree], self._why(host.tree)
+        if why is None and self._failures is None:
             told = "it passes the host, but not where it is asked of all hosts at once"
-            raise FilterFailed(self.name, self._hosts.hosts[host.tree], told)
-        where = self._hosts.hosts[host.tree]
+            raise FilterFailed(self.name, where, told)
+        if why is None:
+            why = "is refused, and it failed to say why"
         return [Reason(self.rule, 1, 0, 0, where=where, unit=why, filter=self.name)]
 
     def _why(self, tree: int) -> str | None:
@@ -124,17 +143,17 @@ class FilterCondition:
             return None
         return why
 
-    def _asked(self, columnar: ColumnarFilter) -> Booleans | None:
+    def _asked(self, columnar: ColumnarFilter) -> Booleans:
         try:
             found: Any = columnar.passing(self._hosts, self._spec)
         except Exception as error:
             self._failed(None, error)
-            return np.ones(len(self._hosts), dtype=np.bool_)
+            return self._hosts.all()
         is_mask = isinstance(found, np.ndarray) and found.dtype == np.bool_
         if not is_mask or found.shape != (len(self._hosts),):
             expected = f"an array of {len(self._hosts)} booleans"
             self._failed(None, exceptions.InvalidField("passing", found, expected))
-            return np.ones(len(self._hosts), dtype=np.bool_)
+            return self._hosts.all()
         passing: Booleans = found
         return passing
 
@@ -143,3 +162,5 @@ class FilterCondition:
         if self._failures is None:
             raise failed from error
         self._failures.setdefault(self.name, str(failed))
+        if self._passing is None:
+            self._passing = self._hosts.all()

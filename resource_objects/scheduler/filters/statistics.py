@@ -41,6 +41,11 @@ class Statistics:
         }
         self._passes = _policy(unknown) == "pass"
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no condition."""
+        return not self._conditions
+
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return which statistic of a host is not as it has to be."""
         for name, condition in self._conditions.items():

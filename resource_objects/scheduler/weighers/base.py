@@ -28,8 +28,12 @@ from resource_objects.search.fleet import Fleet
 MOST = 1e9
 
 
+@runtime_checkable
 class Weigher(Protocol):
-    """How good hosts are. It changes nothing, and says the same of the same."""
+    """How good hosts are. It changes nothing, and says the same of the same.
+
+    One that weighs all hosts alike as it is set may say so, by ``is_idle``: who names it is told.
+    """
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return how good a host is: the higher, the better."""

@@ -33,6 +33,11 @@ class FreeResources:
             for name, weight in {**(given or {}), **weights}.items()
         }
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no class has a weight."""
+        return not any(self._weights.values())
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return what is free of a host, as a part of the most that any has."""
         total = 0.0

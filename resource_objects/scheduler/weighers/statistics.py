@@ -38,6 +38,11 @@ class Statistics:
         }
         self._missing = math.nan if missing is None else finite("missing", missing)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no statistic has a weight."""
+        return not any(self._weights.values())
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the sum for a host; NaN if one is missing that has to be there."""
         total = 0.0

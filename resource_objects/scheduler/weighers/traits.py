@@ -28,6 +28,11 @@ class PreferredTraits:
         known_traits(list(every))
         self._worth = {name: finite(f"worth of {name}", value) for name, value in every.items()}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no trait is worth anything."""
+        return not any(self._worth.values())
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return what the traits of a host are worth."""
         return sum(worth for name, worth in self._worth.items() if name in host.traits)
