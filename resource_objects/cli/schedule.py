@@ -292,11 +292,10 @@ def _installed(namespace: str, asked: Mapping[str, str]) -> Iterator[tuple[str, 
         told = without = problem = ""
         try:
             kind = plugins.load(namespace, name)
-        except exceptions.PluginError as error:
-            problem = error.reason
-        else:
             told = (kind.__doc__ or "").strip().partition("\n")[0]
             without = _without_settings(namespace, name)
+        except exceptions.PluginError as error:
+            problem = error.reason
         yield name, asked.get(name, ""), told, without, problem
 
 
@@ -308,6 +307,4 @@ def _without_settings(namespace: str, name: str) -> str:
         made = Pipeline.of([name], ()) if namespace == FILTERS else Pipeline.of((), [name])
     except exceptions.InvalidInput:
         return "cannot be made"
-    except exceptions.PluginError as error:
-        return error.reason
     return made.idle.get(name, "")

@@ -436,8 +436,9 @@ class _Run:
 
     def _none(self, consumer: str, why: Explanation, placed: int, asked: int) -> NoCandidates:
         beside = f", {placed} of {asked} could be placed" if asked > 1 else ""
+        reasons = why.reasons  # for these filters are asked, too, and may fail
         skipped = f" (skipped: {', '.join(self._skipped)})" if self._skipped else ""
-        return NoCandidates(f"no host for {consumer}{beside}{skipped}", why, why.reasons)
+        return NoCandidates(f"no host for {consumer}{beside}{skipped}", why, reasons)
 
     @property
     def _skipped(self) -> dict[str, str]:

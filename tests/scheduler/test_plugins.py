@@ -84,17 +84,20 @@ json.dump(told, sys.stdout)
     assert broken in said["filters"]["site_broken"]["problem"]
     assert "site_oldest" in said["weighers"]
     without = {
-        one["name"]: one["without_settings"]
-        for some in said.values()
+        (command, one["name"]): one["without_settings"]
+        for command, some in said.items()
         for one in some.values()
         if one["without_settings"]
     }
     assert without == {
-        "aggregate_ratios": "asks nothing as it is set",
-        "isolated": "asks nothing as it is set",
-        "tenants": "asks nothing as it is set",
-        "fragmentation": "cannot be made",
-        "free": "weighs all hosts alike as it is set",
-        "statistics": "weighs all hosts alike as it is set",
-        "traits": "weighs all hosts alike as it is set",
+        **{
+            ("filters", name): "asks nothing as it is set"
+            for name in ("aggregate_ratios", "isolated", "statistics", "tenants")
+        },
+        **{
+            ("weighers", name): "weighs all hosts alike as it is set"
+            for name in ("free", "statistics", "traits")
+        },
+        ("weighers", "fragmentation"): "cannot be made",
     }
+    assert said["weighers"]["site_nothing"]["problem"] == "it is a IntegerResource, not callable"
