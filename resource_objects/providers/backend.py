@@ -24,7 +24,8 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   refused (``OperationConflict``);
 * definitions change only at the generation they were compared with; orders neither look at nor
   change it, unless the write demands it (``Write.unchanged``). A rename moves all whose definition
-  says the name to their next generation;
+  says the name to another generation. None is given twice, nor to a provider that is made again
+  with its uuid;
 * shares stay within their tree, of something else, and flat
   (:func:`~resource_objects.providers.provider.check_shares`), whoever states them;
 * the change feed tells every write, in the order of its shard, as soon as it can be read;

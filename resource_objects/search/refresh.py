@@ -247,7 +247,7 @@ def _rows_of(new: Rows, places: Integers) -> dict[int, tuple[Row, ...]]:
 def _same(old: Fleet, new: Fleet, places: Integers, trees: Integers) -> Integers | None:
     """Return the old numbers of the new inventories, None if the definitions differ.
 
-    Generations alone would not do: somebody may have removed a provider and made it again.
+    Generations alone would not do: columns that no ledger gave may say one twice.
     """
     if len(places) != len(new.names):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import itertools
@@ -190,24 +191,35 @@ def test_an_interrupt_at_any_instruction_is_whole_or_nothing(
     write: Callable[[Backend], Any], apart: int, near: int
 ) -> None:
     ledger = _small_ledger()
-    before = picture(ledger)
+    before = _picture(ledger)
     write(ledger)
-    after, told = picture(ledger), ledger.cursor()
+    after, told = _picture(ledger), ledger.cursor()
     names = {name: provider.uuid for name, provider in after.providers.items()}
     assert after != before
     interrupts, seen = _Interrupts(write), []
     for instruction in interrupts.some(apart, near):
         interrupted = interrupts.ledger(instruction)
         assert interrupted is not None
-        found = picture(interrupted)  # which checks that what is used is what is held
+        found = _picture(interrupted)  # which checks that what is used is what is held
         assert found in (before, after)
         seen.append(found == after)
         assert _held(interrupted) == found.allocations
         outcome = write(interrupted)
-        assert picture(interrupted) == after and write(interrupted) == outcome
+        assert _picture(interrupted) == after and write(interrupted) == outcome
         assert interrupted.uuids([*before.providers, *after.providers]) == names
         assert interrupted.cursor().heads == told.heads
     assert seen == sorted(seen) and {*seen} == {False, True}
+
+
+def _picture(ledger: Backend) -> Any:
+    """Return a picture where a generation says whether it is new: each write has one of its own."""
+    first = {one.generation for one in picture(_small_ledger()).providers.values()}
+    found = picture(ledger)
+    providers = {
+        name: dataclasses.replace(one, generation=int(one.generation not in first))
+        for name, one in found.providers.items()
+    }
+    return dataclasses.replace(found, providers=providers)
 
 
 def _held(ledger: Backend) -> dict[tuple[str, str, str], int]:

@@ -115,6 +115,7 @@ def _create(draft: Draft, wanted: ProviderDefinition) -> None:
         wanted.aggregates or frozenset(),
         tuple(dict.fromkeys(record.resource_class for record in wanted.inventories)),
         wanted.kinds,
+        draft.number,
     )
     _put_provider(draft, kept, wanted.inventories)
     _adopt(draft, kept, None, wanted.parent_uuid)
@@ -135,7 +136,7 @@ def _update(draft: Draft, update: ProviderUpdate) -> None:
         traits=(kept.traits | update.traits_added) - update.traits_removed,
         aggregates=(kept.aggregates | update.aggregates_added) - update.aggregates_removed,
         kinds=wanted.kinds if update.kinds_changed else kept.kinds,
-        generation=update.generation + 1,
+        generation=draft.number,
     )
     _put_provider(draft, now, update.changed)
     _adopt(draft, now, kept.parent_uuid, wanted.parent_uuid)

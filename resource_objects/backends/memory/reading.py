@@ -53,11 +53,9 @@ def read_use(state: State, before: Columns) -> Columns | None:
     """Return trees with what is used of them now; None if one of them is defined anew."""
     given = before.providers
     kept: list[ProviderRow] = []
-    rows_before = zip(given.provider_id, given.uuid, given.generation, strict=True)
-    for number, uuid, generation in rows_before:
+    for uuid, generation in zip(given.uuid, given.generation, strict=True):
         one = state.providers.get(uuid)
-        # one that was removed and made again has its generations once more, but another number
-        if one is None or (one.number, one.generation) != (number, generation):
+        if one is None or one.generation != generation:
             return None
         kept.append(one)
     rows, disabled = state.rows, state.disabled_now()

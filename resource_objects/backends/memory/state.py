@@ -26,7 +26,11 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderRow:
-    """A provider as kept. ``classes`` are those of its inventories, in the order they came."""
+    """A provider as kept. ``classes`` are those of its inventories, in the order they came.
+
+    ``generation`` is the number of the write that defined it last: none is given again, also not to
+    a provider that is made again with its uuid.
+    """
 
     number: int
     uuid: str
@@ -344,8 +348,8 @@ class Draft:
         return found
 
     def bumped(self, kept: ProviderRow) -> ProviderRow:
-        """Return a provider at the generation after the one it was at: one write, one step."""
-        return dataclasses.replace(kept, generation=self.providers.kept[kept.uuid].generation + 1)
+        """Return a provider at the generation of this write."""
+        return dataclasses.replace(kept, generation=self.number)
 
     def rename(self, kept: ProviderRow) -> None:
         """Put a provider whose definition says another name now at its next generation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import random
 import uuid as uuids
 from typing import Any
 
@@ -30,6 +31,7 @@ from resource_objects.testing.conformance.requirements import Requirement, requi
 from resource_objects.testing.conformance.suite import (
     AGGREGATE,
     CLASS,
+    TRAIT,
     Kit,
     a_later_moment,
     adjust,
@@ -846,6 +848,32 @@ class DescriptionRules(Kit):
         order(backend, *wanted, unchanged=unchanged[:1])
         define(backend, Provider("row", "VCPU=1"))
         order(backend, ConsumerOrder.release("job"), unchanged=unchanged[:1])
+
+    @law(2)
+    def test_no_generation_comes_twice(self, backend: Backend) -> None:
+        """Nor to a provider that is made again with its uuid: what was read was another."""
+        uuid, chance, seen = str(uuids.uuid4()), random.Random(7), list[int]()
+        job = ConsumerOrder.claim("job", deltas({uuid: "VCPU=1"}))
+
+        def note() -> None:
+            generation = picture(backend).providers["host0"].generation
+            assert generation not in seen
+            for before in seen:
+                with pytest.raises(exceptions.StaleDefinition):
+                    order(backend, job, unchanged=((uuid, before),))
+            seen.append(generation)
+
+        for cpus in (8, 16, 24):
+            for more in range(chance.randint(1, 3)):
+                tree = Provider("host0", f"VCPU={cpus + more}", traits=["CUSTOM_A"], uuid=uuid)
+                define(backend, tree)
+                note()
+            for one, other in ("AB", "BA"):
+                change_names(backend, rename(TRAIT, f"CUSTOM_{one}", f"CUSTOM_{other}"))
+                note()
+            order(backend, job, unchanged=((uuid, seen[-1]),))
+            release(backend, "job")
+            remove(backend, "host0")
 
     def test_what_is_gone_is_not_unchanged(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
