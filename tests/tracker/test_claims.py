@@ -542,6 +542,86 @@ def test_a_plan_is_taken_under_the_limits_that_a_claim_has(lab: ro.Ledger) -> No
     assert planned.claim is not None and planned.claim.expires_at is not None
 
 
+@pytest.mark.law(5, 6)
+@pytest.mark.parametrize("overhead", ["", "MEMORY_MB=64"])
+@pytest.mark.parametrize(
+    ("asked", "limits", "told"),
+    [
+        ("VCPU=2", "VCPU=3", "VCPU asked 2, free 1 under the limit of 3"),
+        ("VCPU=2,CUSTOM_FPGA=1", "VCPU=3", "VCPU asked 2, free 1 under the limit of 3"),
+        (
+            ro.Request("VCPU=2").with_group("f", "CUSTOM_FPGA=1", required=["CUSTOM_FAST"]),
+            {"VCPU": 3},
+            "VCPU asked 2, free 1 under the limit of 3",
+        ),
+        (WHOLE, "PCPU=1", "PCPU asked 2, free 1 under the limit of 1"),
+        (WHOLE, "DISK_GB=5", "DISK_GB asked 10, free 5 under the limit of 5"),
+    ],
+    ids=["counts", "child", "conditions", "cpus", "beside"],
+)
+def test_a_plan_is_decided_under_limits_as_a_claim_is(
+    lab: ro.Ledger, asked: Any, limits: Any, told: str, overhead: str
+) -> None:
+    mine = tracker(lab, overhead=overhead)
+    mine.claim("other", "box-0", "VCPU=2")
+    before, refusals = lab.feed.cursor(), []
+    for verb in (mine.plan, mine.claim):
+        with pytest.raises(exceptions.NoCandidates, match=told) as refused:
+            verb("vm", "box-0", asked, limits=limits)
+        refusals.append(refused.value.reasons)
+    assert refusals[0] == refusals[1] and Rule.LIMIT in {one.rule for one in refusals[0]}
+    assert lab.feed.cursor() == before
+    planned = mine.plan("vm", "box-0", asked, limits="VCPU=4,PCPU=2,DISK_GB=10,MEMORY_MB=640")
+    planned.take()
+    assert planned.state is ClaimState.HELD and lab.held("vm") == planned.claim
+
+
+@pytest.mark.law(4)
+def test_what_was_planned_under_limits_is_taken_under_them(lab: ro.Ledger) -> None:
+    mine = tracker(lab)
+    planned = mine.plan("vm", "box-0", "VCPU=2", limits="VCPU=3")
+    mine.claim("faster", "box-0", "VCPU=2")
+    for said in ({}, {"limits": "VCPU=4"}, {"limits": "DISK_GB=5"}):
+        with pytest.raises(exceptions.CapacityException, match="free 1 under the limit of 3"):
+            planned.take(**said)  # type: ignore[typeddict-item]
+    assert used(lab) == {("box-0", "VCPU"): 2}
+    mine.release("faster")
+    with pytest.raises(exceptions.CapacityException, match="free 1 under the limit of 1"):
+        planned.take(limits="VCPU=1")
+    planned.take()
+    assert used(lab) == {("box-0", "VCPU"): 2}
+
+
+def test_a_move_is_placed_within_its_limits_where_there_is_a_place(lab: ro.Ledger) -> None:
+    """Of the host itself; what a child gives is not bounded by them."""
+    mine = tracker(lab)
+    mine.claim("vm", "box-0", "VCPU=1")
+    for kind, to in ((MigrationKind.RESIZE, "box-1"), (MigrationKind.REBUILD, "box-0")):
+        with pytest.raises(exceptions.NoCandidates, match="free 1 under the limit of 1"):
+            mine.move("vm", to, "VCPU=2,CUSTOM_FPGA=1", kind=kind, limits="VCPU=1")
+    mine.move("vm", "box-1", "VCPU=1,CUSTOM_FPGA=2", limits="VCPU=1,CUSTOM_FPGA=0")
+    assert used(lab)["box-1/fpga", "CUSTOM_FPGA"] == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        ("VCPU=-1", exceptions.NegativeAmount),
+        ("VCPU=x", exceptions.InvalidText),
+        ("SPOONS=1", exceptions.UnknownResourceClass),
+        (5, exceptions.InvalidField),
+    ],
+)
+def test_limits_that_are_none_are_refused_by_a_plan_and_a_claim(
+    lab: ro.Ledger, limits: Any, error: type[Exception]
+) -> None:
+    mine = tracker(lab)
+    for verb in (mine.plan, mine.claim):
+        with pytest.raises(error):
+            verb("vm", "box-0", "VCPU=1", limits=limits)
+    assert not used(lab)
+
+
 # --- out of service ---
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.tracker import ClaimState, MigrationKind, MigrationState
+from resource_objects.host.tracker import ClaimState, Migration, MigrationKind, MigrationState
 from resource_objects.host.tracker.moves import migration_id, migration_of
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, box, holdings, tracker, used
@@ -359,6 +359,47 @@ def test_a_move_that_is_begun_again_is_the_same_move(
     again = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
     assert again.state is MigrationState.CONFIRMED
     assert holdings(lab) == before
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize("asked", [SMALL, WHOLE], ids=["counts", "located"])
+@pytest.mark.parametrize(
+    ("kind", "host", "request_"),
+    [
+        (MigrationKind.RESIZE, "box-1", LARGE),
+        (MigrationKind.RESIZE, "box-0", LARGE),
+        (MigrationKind.LIVE_MIGRATION, "box-1", None),
+        (MigrationKind.REBUILD, "box-0", LARGE),
+        (MigrationKind.SHELVE, None, None),
+        (MigrationKind.UNSHELVE, "box-1", LARGE),
+    ],
+)
+def test_whoever_begins_ends_or_repeats_a_move_gets_what_is_equal(
+    lab: ro.Ledger, asked: str, kind: MigrationKind, host: str | None, request_: str | None
+) -> None:
+    def begun(number: str) -> Migration:
+        return tracker(lab).move("vm", host, request_, kind=kind, migration=number)
+
+    for number, verb in (("m", "confirm_move"), ("n", "revert_move")):
+        if kind is not MigrationKind.UNSHELVE:
+            vm(lab, asked=asked)
+        is_over = kind in (MigrationKind.REBUILD, MigrationKind.SHELVE)
+        move = begun(number)
+        assert begun(number) == move
+        if is_over:
+            assert tracker(lab).confirm_move("vm", number) == move
+        else:
+            if kind is not MigrationKind.UNSHELVE:
+                assert tracker(lab).moving("vm") == move and tracker(lab).moves() == (move,)
+                assert move.source == lab.held(migration_of("vm"))
+            ended = getattr(tracker(lab), verb)("vm", number)
+            assert getattr(tracker(lab), verb)("vm", number) == ended == begun(number)
+            assert ended != move and (ended.from_host, ended.to_host) == (
+                move.from_host,
+                move.to_host,
+            )
+        for consumer in holdings(lab):
+            lab.release(consumer)
 
 
 def test_an_agent_that_starts_again_finds_its_moves(lab: ro.Ledger) -> None:

@@ -200,7 +200,7 @@ class WholeLife(Life):
             return
         assert can
         again = self.tracker.move(consumer, host, wanted, migration=number)
-        assert (again.id, again.destination) == (moved.id, moved.destination)
+        assert again == moved == self.tracker.moving(consumer)
         self.held[migration_of(consumer)] = before
         self.held[consumer] = (host, asked, self.gpus_of(consumer))
         if end == "raise":
@@ -214,7 +214,8 @@ class WholeLife(Life):
         """Account for a move that ends; the tracker ends it, unless that happened already."""
         if end != "reverted":
             found = self.tracker.moving(consumer)
-            getattr(self.tracker, f"{end}_move")(consumer, found.id)
+            ended = getattr(self.tracker, f"{end}_move")(consumer, found.id)
+            assert getattr(self.tracker, f"{end}_move")(consumer, found.id) == ended
         source = self.held.pop(migration_of(consumer))
         if end != "confirm":
             self.held[consumer] = source

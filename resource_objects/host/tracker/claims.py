@@ -29,6 +29,9 @@ from resource_objects.ledger.feed import snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
 from resource_objects.providers.disabled import TRAIT
+from resource_objects.providers.given import limits as limits_of
+from resource_objects.providers.given import tighter
+from resource_objects.providers.orders import UNLIMITED
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 from resource_objects.search.candidates import Candidate, Candidates
@@ -100,6 +103,7 @@ class HostClaim(Revertible):
     claim: Claim | None = None
     found: Candidate | None = None
     _asked: Asked | None = dataclasses.field(default=None, repr=False, compare=False)
+    _limits: Any = dataclasses.field(default=None, repr=False, compare=False)  #: of a planned one
 
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
@@ -107,10 +111,11 @@ class HostClaim(Revertible):
     def take(self, **said: Unpack[Said]) -> None:
         """Take what was planned, just so. Once is enough.
 
-        :param said: as for :meth:`.ResourceTracker.claim`
+        :param said: as for :meth:`.ResourceTracker.claim`; limits of the plan bind it besides
         :raises CapacityException: if somebody was faster, with who holds what
         """
         if self.state is ClaimState.PLANNED:
+            said["limits"] = _within(self.host, self._limits, said.get("limits"))
             taken = self._claims.claim(self.consumer, self.host, self._asked, said)
             self.claim, self.amounts, self.state = taken.claim, taken.amounts, taken.state
 
@@ -162,26 +167,30 @@ class HostClaims:
         """Return what is asked by text, amounts, a request, a candidate or a claim."""
         return given if isinstance(given, Asked) else Asked.of(given, self._driver.overhead)
 
-    def plan(self, consumer: str, host: str, given: Any, overrides: bool) -> HostClaim:
+    def plan(self, consumer: str, host: str, given: Any, overrides: bool, limits: Any) -> HostClaim:
         """Return where something would go on a host; nothing is taken."""
         name, asked = names.consumer_name(consumer), self.asked(given)
-        found = asked.found
+        found, within = asked.found, _within(host, limits)
         if found is None:
             with self._seen(host) as ledger:
-                found = self._search(name, ledger.snapshot(at=host), asked, overrides)[0]
+                snapshot = ledger.snapshot(at=host)
+                found = self._search(name, host, snapshot, asked, overrides, within)[0]
                 if ledger is not self._ledger:
                     found = _by_name(found)  # who adopts the host makes its parts
             asked = dataclasses.replace(asked, found=found)
         planned = ClaimState.PLANNED
         chosen = asked.chosen.candidate
-        return HostClaim(self, host, name, chosen.amounts, planned, found=chosen, _asked=asked)
+        amounts = chosen.amounts
+        return HostClaim(
+            self, host, name, amounts, planned, found=chosen, _asked=asked, _limits=within
+        )
 
     def claim(self, consumer: str, host: str, given: Any, given_said: Said) -> HostClaim:
         """Take what is asked of a host, or return the claim that the consumer has for just that."""
         name, asked = names.consumer_name(consumer), self.asked(given)
         said: dict[str, Any] = {**given_said}
-        if said.get("limits") is not None:
-            said["limits"] = {host: said["limits"]}
+        within = _within(host, said.get("limits"))
+        said["limits"] = None if within is None else {host: within}
         faster = exceptions.ConsumerNotFound, exceptions.StaleConsumer  # between two looks
         with self.moves.writing(name, host):
             claimed = functools.partial(self._claimed, name, host, asked, said)
@@ -189,9 +198,9 @@ class HostClaims:
 
     def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
         take = functools.partial(self._ledger.claim, name, **said)
-        overrides = said.get("override_disabled", False)
+        bound = {"overrides": said.get("override_disabled", False), "limits": said["limits"]}
         try:
-            claim = self.place(name, host, asked, take, overrides=overrides)
+            claim = self.place(name, host, asked, take, **bound)
         except (exceptions.CapacityException, exceptions.ConsumerExists) as refusal:
             try:  # what it holds may be all that is in its way
                 held = self._held(name, host, asked, said)
@@ -222,6 +231,7 @@ class HostClaims:
         *,
         replaces: bool = False,
         overrides: bool = False,
+        limits: Any = None,
     ) -> Claim:
         """Take what is asked of a host, all together.
 
@@ -230,6 +240,7 @@ class HostClaims:
 
         :param replaces: whether the consumer gives back what it holds in the same write
         :param overrides: whether it may be of what is out of service
+        :param limits: ``{host: limits}`` that bind what ``take`` takes, None for none
         """
 
         def search() -> Candidates:
@@ -237,7 +248,8 @@ class HostClaims:
                 snapshot = snapshot_without(self._ledger.backend, host, [consumer])
             else:
                 snapshot = self._ledger.snapshot(at=host)
-            return self._search(consumer, snapshot, asked, overrides)
+            within = None if limits is None else limits[host]
+            return self._search(consumer, host, snapshot, asked, overrides, within)
 
         if asked.found is not None:
             if asked.found.host != host:
@@ -255,16 +267,23 @@ class HostClaims:
         return take(search())
 
     def _search(
-        self, consumer: str, snapshot: Snapshot, asked: Asked, overrides: bool
+        self,
+        consumer: str,
+        host: str,
+        snapshot: Snapshot,
+        asked: Asked,
+        overrides: bool,
+        limits: Any,
     ) -> Candidates:
         """Return where it would go on a host, as a snapshot of it says.
 
         :raises NoCandidates: if it goes nowhere, with the reasons
         """
-        found = snapshot.candidates(asked.whole)
+        within = None if limits is None else {host: limits}
+        found = snapshot.candidates(asked.whole, limits=within)
         why = None if found else found.explain()
         if why is not None and overrides and any(one.rule is Rule.DISABLED for one in why.reasons):
-            found = snapshot.candidates(_of_disabled(asked.whole))
+            found = snapshot.candidates(_of_disabled(asked.whole), limits=within)
             why = None if found else found.explain()
         if why is not None:
             raise exceptions.NoCandidates(f"no room for {consumer}", why, why.reasons)
@@ -337,6 +356,13 @@ class HostClaims:
     def _made(self, host: str, claim: Claim) -> HostClaim:
         state = ClaimState.CONFIRMED if claim.state == states.CONFIRMED else ClaimState.HELD
         return HostClaim(self, host, claim.consumer, claim.amounts, state, claim)
+
+
+def _within(host: str, *given: Any) -> dict[str, int] | None:
+    """Return the limits of a host that all of these say; None if they bound nothing."""
+    every = (limits_of({host: one}) for one in given if one is not None)
+    found = functools.reduce(tighter, every, UNLIMITED)
+    return {name: total for (_, name), total in found.items()} or None
 
 
 def _by_name(found: Candidate) -> Candidate:

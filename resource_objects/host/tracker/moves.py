@@ -57,6 +57,7 @@ class Place(Protocol):
         *,
         replaces: bool = False,
         overrides: bool = False,
+        limits: Any = None,
     ) -> Claim: ...
 
 
@@ -64,6 +65,9 @@ class Place(Protocol):
 Records: TypeAlias = Callable[..., contextlib.AbstractContextManager[None]]
 
 _Hosts: TypeAlias = Callable[[Claim], tuple[str, ...]]
+
+#: What a move has at its source and at its destination.
+_Ends: TypeAlias = tuple[Claim | None, Claim | None]
 
 
 class MigrationKind(enum.StrEnum):
@@ -160,9 +164,11 @@ class Revertible(abc.ABC):
 class Migration(Revertible):
     """A move of a consumer: from where, to where, and how it stands.
 
-    ``source`` is the claim that it leaves and ``destination`` the one that it takes, each None
-    where there is none (shelved, unshelved) or nobody knows any more (of a move that ended);
-    ``from_host`` and ``to_host`` are the hosts. ``kind`` is None of one that no tracker began.
+    ``source`` is what its migration holds where it comes from and ``destination`` what the consumer
+    holds where it goes, each None where there is nothing (shelved, unshelved). Of a move that ended
+    that is what the consumer has where it ended, as long as it has that. ``from_host`` and
+    ``to_host`` are the hosts. ``kind`` is None of one that no tracker began. Whoever begins, ends
+    or looks at the same move, at the same moment, gets what is equal.
 
     In a ``with`` statement it is reverted if the block raises.
     """
@@ -305,29 +311,30 @@ class Moves:
         """Do the first step of a move, in one transaction."""
         moved = functools.partial(self._moved, consumer, migration, kind)
         operation = _operation(migration, _Step.BEGIN)
-        overrides = said["override_disabled"]
+        bound = {"overrides": said["override_disabled"], "limits": said["limits"]}
 
         def place(asked: Asked | None, take: Callable[[Any], Claim], **how: Any) -> Claim:
             assert host is not None and asked is not None, "checked"
-            return self._place(consumer, host, asked, take, overrides=overrides, **how)
+            return self._place(consumer, host, asked, take, **bound, **how)
 
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.ConsumerExists(consumer, str(source))
             take = functools.partial(self._ledger.claim, consumer, operation=operation, **said)
-            return moved(MigrationState.MOVING, None, place(asked, take))
+            claim = place(asked, take)
+            return moved(MigrationState.MOVING, None, claim, (None, claim))
         if source is None:
             raise exceptions.ConsumerNotFound(consumer)
         if kind is MigrationKind.SHELVE:
             self._apply([_release(source)], migration, _Step.BEGIN)
-            return moved(MigrationState.CONFIRMED, source, None)
+            return moved(MigrationState.CONFIRMED, None, None, (source, None))
         self._check_hosts(kind, source, host, is_same=asked is None)
         asked = self._wanted(source, asked, kind)
         said = {**said, "generation": source.generation, "operation": operation}
         if kind is MigrationKind.REBUILD:
             take = functools.partial(self._ledger.replace, consumer, **said)
             claim = place(asked, take, replaces=True)
-            return moved(MigrationState.CONFIRMED, source, claim)
+            return moved(MigrationState.CONFIRMED, None, claim, (source, claim))
         take = functools.partial(
             self._ledger.move,
             consumer,
@@ -339,7 +346,8 @@ class Moves:
         claim = place(asked, take)
         if claim.generation == source.generation:  # the source was read when it had begun
             raise exceptions.StaleConsumer(consumer, "another process began this move")
-        return moved(MigrationState.MOVING, source, claim)
+        left = self._left(consumer, migration)
+        return moved(MigrationState.MOVING, left, claim, (left, claim))
 
     def _check_hosts(
         self, kind: MigrationKind, source: Claim, host: str | None, *, is_same: bool
@@ -380,7 +388,9 @@ class Moves:
     ) -> tuple[Migration | None, Claim | None]:
         """Return the move that a migration began already, if it did, and what the consumer has.
 
-        What was asked is compared as long as the consumer is as the first step left it.
+        What was asked is compared as long as the consumer is as the first step left it, or the move
+        goes on. Of a write that others followed a ledger remembers what it changed, not what was
+        asked then.
 
         :raises MoveInProgress: if the consumer moves by another one
         :raises InvalidMove: if it is of another kind, goes elsewhere, or for something else
@@ -408,16 +418,18 @@ class Moves:
     def confirm(self, consumer: str, migration: str) -> Migration:
         """Give back the source, or return the move as it was confirmed."""
 
-        def end(move: Migration) -> None:
+        def end(move: Migration) -> _Ends:
+            destination = move.destination
             if move.source is not None:
                 self._apply([_release(move.source)], migration, _Step.CONFIRM)
-            elif move.destination is not None:  # unshelved
-                self._ledger.confirm(
+            elif destination is not None:  # unshelved
+                destination = self._ledger.confirm(
                     consumer,
-                    claim=move.destination.id,
-                    generation=move.destination.generation,
+                    claim=destination.id,
+                    generation=destination.generation,
                     operation=_operation(migration, _Step.CONFIRM),
                 )
+            return None, destination
 
         with self.writing(consumer):
             move = self._end(consumer, migration, MigrationState.CONFIRMED, end)
@@ -431,7 +443,7 @@ class Moves:
             return self._revert(consumer, migration)
 
     def _revert(self, consumer: str, migration: str) -> Migration:
-        def end(move: Migration) -> None:
+        def end(move: Migration) -> _Ends:
             leaving, claim = move.source, move.destination
             if claim is None:
                 raise exceptions.ConsumerNotFound(consumer, f"{leaving}, which confirms gives back")
@@ -442,7 +454,8 @@ class Moves:
                     consumer, _uses(leaving), request=request, generation=claim.generation
                 )
                 orders = [back, _release(leaving)]
-            self._apply(orders, migration, _Step.REVERT)
+            back_again, *_ = self._apply(orders, migration, _Step.REVERT)
+            return None if leaving is None else back_again, None
 
         move = self._end(consumer, migration, MigrationState.REVERTED, end)
         if move.state is MigrationState.CONFIRMED:
@@ -454,9 +467,9 @@ class Moves:
         consumer: str,
         migration: str,
         state: MigrationState,
-        end: Callable[[Migration], None],
+        end: Callable[[Migration], _Ends],
     ) -> Migration:
-        """Take a step that ends a move, or return the move that is over.
+        """Take a step that ends a move, or return the move that is over: either way the same.
 
         Steps say at which generations they were made; they are made anew if somebody wrote in
         between.
@@ -475,8 +488,8 @@ class Moves:
                 return move
             if other is not None and other.id != migration:
                 raise exceptions.MoveInProgress(consumer, f"by the migration {other.id}")
-            end(move)
-            return dataclasses.replace(move, state=state)
+            source, destination = end(move)
+            return dataclasses.replace(move, state=state, source=source, destination=destination)
 
         return self._ledger.retries.again(
             attempt, exceptions.StaleConsumer, exceptions.OperationConflict
@@ -544,8 +557,15 @@ class Moves:
     def _outcome(self, migration: str, step: _Step) -> Outcome | None:
         return self._ledger.backend.outcome(Operation(_operation(migration, step)))
 
-    def _apply(self, orders: list[ConsumerOrder], migration: str, step: _Step) -> None:
-        self._ledger.apply(Plan(orders=tuple(orders)), operation=_operation(migration, step))
+    def _left(self, consumer: str, migration: str) -> Claim | None:
+        """Return what a move left when it began."""
+        begun, leaving = self._outcome(migration, _Step.BEGIN), migration_of(consumer)
+        told = () if begun is None else begun.claims
+        return next((written_claim_of(one) for one in told if one.consumer == leaving), None)
+
+    def _apply(self, orders: list[ConsumerOrder], migration: str, step: _Step) -> tuple[Claim, ...]:
+        plan = Plan(orders=tuple(orders))
+        return self._ledger.apply(plan, operation=_operation(migration, step))
 
     # --- giving back ---
 
@@ -720,7 +740,7 @@ class Moves:
         state: MigrationState,
         source: Claim | None,
         destination: Claim | None,
-        made: tuple[Claim | None, Claim | None] = (None, None),
+        made: _Ends = (None, None),
         hosts: _Hosts | None = None,
     ) -> Migration:
         """Return a move.

@@ -316,7 +316,13 @@ class ResourceTracker:
     # --- claims ---
 
     def plan(
-        self, consumer: str, host: str, request: Any, *, override_disabled: bool = False
+        self,
+        consumer: str,
+        host: str,
+        request: Any,
+        *,
+        limits: Any = None,
+        override_disabled: bool = False,
     ) -> HostClaim:
         """Return where a request would go on a host; nothing is taken, and nothing written.
 
@@ -325,11 +331,13 @@ class ResourceTracker:
         when it is adopted. Cost: one read of the tree of the host, and a search.
 
         :param request: as for :meth:`claim`
+        :param limits: as for :meth:`claim`; what is planned is taken under them too
         :param override_disabled: True to plan also on what is out of service
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
         :raises ProviderNotFound: if the host is not there, and has no record
         """
-        return self._claims.plan(consumer, names.provider_name(host), request, override_disabled)
+        name = names.provider_name(host)
+        return self._claims.plan(consumer, name, request, override_disabled, limits)
 
     def claim(
         self,
