@@ -252,14 +252,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     err = cast("TextIO", Printable(sys.stderr))
     program = Program(out, err)
     said = list(sys.argv[1:] if argv is None else argv)
-    with (
-        contextlib.redirect_stdout(out),  # argparse writes there
-        contextlib.redirect_stderr(err),
-        collector.seldom(),  # a command builds something, prints it and ends
-    ):
-        status = program.run(said)
     try:
+        with (
+            contextlib.redirect_stdout(out),  # argparse writes there
+            contextlib.redirect_stderr(err),
+            collector.seldom(),  # a command builds something, prints it and ends
+        ):
+            status = program.run(said)
+        if status == INTERRUPTED:
+            _give_up(sys.stdout)  # nobody waits for the rest, and it may be that nobody reads it
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        _give_up(sys.stdout)
+        program.complain("interrupted")
+        return INTERRUPTED
     except BrokenPipeError:
         status = NOBODY_READS
         _give_up(sys.stdout)
@@ -323,8 +329,12 @@ def _prepare_streams() -> None:
 
 def _give_up(stream: TextIO) -> None:
     """Lead a stream nowhere, so that the interpreter's last flush of it is silent."""
+    try:
+        number = stream.fileno()
+    except io.UnsupportedOperation:  # not the process's own
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
+    os.dup2(nowhere, number)
     os.close(nowhere)
 
 

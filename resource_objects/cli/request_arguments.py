@@ -131,14 +131,23 @@ def parse_request(said: argparse.Namespace) -> ParsedQuery:
 
     if said.query is None:
         return query.ParsedQuery(_request(said))
-    for name in _OF_REQUEST:
-        if getattr(said, name):
-            expected = "no other word about what is asked"
-            raise exceptions.InvalidRequest("beside --query", _word(name, said), expected)
+    refuse_words(said, "--query", _OF_REQUEST)
     parsed = query.parse(said.query)
     if said.compatibility == _OURS:
         return query.ParsedQuery(parsed.request.replace(compatibility=None), parsed.limit)
     return parsed
+
+
+def refuse_words(said: argparse.Namespace, beside: str, words: Iterable[str] = ()) -> None:
+    """Refuse words about what is asked, where another word says all of it.
+
+    :param words: those that are refused, as attributes; else all that :func:`add_request` adds
+    :raises InvalidRequest: naming the first that was said
+    """
+    for name in words or (*_OF_REQUEST, "query", "compatibility"):
+        if getattr(said, name):
+            expected = "no other word about what is asked"
+            raise exceptions.InvalidRequest(f"beside {beside}", _word(name, said), expected)
 
 
 def _word(name: str, said: argparse.Namespace) -> str:

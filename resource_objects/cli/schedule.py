@@ -11,6 +11,7 @@ from resource_objects.cli import request_arguments as arguments
 from resource_objects.cli.base import Lister, Many, Misused, Refused, misused, read_input
 
 if TYPE_CHECKING:
+    from resource_objects.host.site.nodes import Node, NodeReader
     from resource_objects.requests import Gang
     from resource_objects.scheduler import Destination, Group, Pipeline, RequestSpec
 
@@ -121,10 +122,11 @@ class Schedule(Lister):
         """Place a gang; a row for each member."""
         from resource_objects.scheduler import Scheduler
 
-        for word in ("AMOUNTS", "--count", "--at-least", "--alternates"):
-            if getattr(said, word.lower().strip("-").replace("-", "_")):
+        for word in ("--count", "--at-least", "--alternates"):
+            if getattr(said, word.strip("-").replace("-", "_")):
                 raise Misused(f"{word} means nothing beside --gang: members say what they ask")
         with misused():
+            arguments.refuse_words(said, "--gang")
             gangs, order, pipeline = _gangs(said.gang), arguments.parse_order(said), _pipeline(said)
             words = _words(said)
         with self.open_ledger() as ledger:
@@ -170,12 +172,22 @@ def _words(said: argparse.Namespace) -> dict[str, Any]:
 
 def _gangs(name: str) -> list[Gang]:
     """Return the gangs of a file, in the order of preference."""
+    nodes, top = _read(name)
+    if top.kind == "map" and [key.value for key in top.value[::2]] == ["alternatives"]:
+        top = top.value[1]
+    return [_gang_of(nodes, one) for one in (top.value if top.kind == "list" else [top])]
+
+
+def _gang_of(nodes: NodeReader, node: Node) -> Gang:
+    """Return one gang; a fault of one member has the line of that."""
     from resource_objects.requests import Gang
 
-    found = _yaml("--gang", name)
-    if isinstance(found, dict) and "alternatives" in found and len(found) == 1:
-        found = found["alternatives"]
-    return [Gang.from_dict(one) for one in (found if isinstance(found, list) else [found])]
+    for key, value in nodes.pairs(node, "a gang: members, together, at_most"):
+        if key.value == "members":
+            for name, asked in nodes.pairs(value, "{name: what it asks}"):
+                alone = {"members": {name.value: nodes.data(asked)}}
+                nodes.checked("", name, lambda _, alone=alone: Gang.from_dict(alone))  # type: ignore[misc]
+    return nodes.checked("", node, lambda _: Gang.from_dict(nodes.data(node)))
 
 
 def _group(said: argparse.Namespace) -> Group | None:
@@ -207,22 +219,17 @@ def _pipeline(said: argparse.Namespace) -> Pipeline:
     """Return what a file says of filters and weighers, and what the words add to it."""
     from resource_objects.scheduler.pipeline import DEFAULT_FILTERS, DEFAULT_WEIGHERS, Pipeline
 
-    settings = {} if said.settings is None else _settings(said.settings)
-    filters = settings.pop("filters", dict.fromkeys(DEFAULT_FILTERS))
-    weighers = settings.pop("weighers", dict.fromkeys(DEFAULT_WEIGHERS))
-    on_error = settings.pop("on_error", "fail")
-    if settings:
-        expected = "filters, weighers and on_error"
-        raise exceptions.InvalidField("--settings", sorted(settings), expected)
-    for name, some in (("filters", filters), ("weighers", weighers)):
-        if not isinstance(some, dict):
-            raise exceptions.InvalidField(name, some, "names with settings below them")
+    settings: dict[str, Any] = {} if said.settings is None else _settings(said.settings)
+    filters = settings.get("filters", dict.fromkeys(DEFAULT_FILTERS))
+    weighers = settings.get("weighers", dict.fromkeys(DEFAULT_WEIGHERS))
     for name in said.filter or ():
         filters.setdefault(name, None)
     for text in said.weigh or ():
         name, _, multiplier = text.partition("=")
-        weighers[name] = {**(weighers.get(name) or {}), "multiplier": _figure(text, multiplier)}
-    return Pipeline.of(filters, weighers, on_error=on_error)
+        had = weighers.get(name)  # settings, or a multiplier alone
+        had = had if isinstance(had, dict) else {}
+        weighers[name] = {**had, "multiplier": _figure(text, multiplier)}
+    return Pipeline.of(filters, weighers, on_error=settings.get("on_error", "fail"))
 
 
 def _figure(text: str, multiplier: str) -> float:
@@ -233,21 +240,33 @@ def _figure(text: str, multiplier: str) -> float:
 
 
 def _settings(name: str) -> dict[str, Any]:
-    found = _yaml("--settings", name)
-    if not isinstance(found, dict):
-        raise exceptions.InvalidText(f"--settings {name}", found, "filters and weighers, by name")
-    return found
+    """Return what a file says of filters, weighers and errors; each fault with its line."""
+    from resource_objects.scheduler.pipeline import Pipeline
+
+    nodes, top = _read(name)
+    said: dict[str, Any] = {}
+    for key, value in nodes.pairs(top, "filters, weighers and on_error"):
+        if key.value == "on_error":
+            said["on_error"] = nodes.text(value)
+            nodes.checked("", value, lambda _: Pipeline.of((), (), on_error=said["on_error"]))
+        elif key.value in ("filters", "weighers"):
+            said[key.value] = entries = {}
+            for entry, below in nodes.pairs(value, "names with settings below them"):
+                entries[entry.value] = alone = nodes.data(below)
+                one = {"filters": (), "weighers": (), key.value: {entry.value: alone}}
+                nodes.checked("", entry, lambda _, one=one: Pipeline.of(**one))  # type: ignore[misc]
+        else:
+            raise nodes.fault(key, "key", key.value, "one of filters, weighers, on_error")
+    return said
 
 
-def _yaml(what: str, name: str) -> Any:
-    """Return what a file says, in YAML."""
-    import yaml
+def _read(name: str) -> tuple[NodeReader, Node]:
+    """Return the values of a file in YAML, and who takes them apart."""
+    from resource_objects.host.site.nodes import NodeReader, read_nodes
 
-    try:
-        return yaml.safe_load(read_input(name))  # type: ignore[no-untyped-call]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        told = " ".join(str(error).split())
-        raise exceptions.InvalidText(f"{what} {name}", told, "YAML") from error
+    file = "standard input" if name == "-" else name
+    text = read_input(name)
+    return NodeReader(file, exceptions.InvalidText), read_nodes(text, file, exceptions.InvalidText)
 
 
 class ListFilters(Lister):

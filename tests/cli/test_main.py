@@ -19,6 +19,7 @@ import resource_objects
 from resource_objects import exceptions, plugins
 from resource_objects.cli import main as program
 from tests.support.lengths import some
+from tests.support.patience import until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEAVY = {
@@ -323,6 +324,49 @@ def test_ctrl_c_in_a_process_is_one_line(home):
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out, err) == (130, b"", b"resource-objects: interrupted\n")
+
+
+@pytest.mark.parametrize("size", [500, 5_000, 50_000_000])
+def test_ctrl_c_while_nobody_reads_the_output_is_one_line(home, size):
+    """A pipe takes 64 KiB; what is left waits in the last flush, or already in the command."""
+    code = (
+        "import signal, sys\n"
+        "from resource_objects.cli import main, base\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Large(base.Command):\n"
+        "    def take_action(self, parsed_args):\n"
+        "        print('begun', file=sys.__stderr__, flush=True)\n"
+        f"        self.say('x' * {size})\n"
+        "main.Commands.find_command = lambda self, argv: (Large, 'large', argv[1:])\n"
+        "sys.exit(main.main(['large']))"
+    )
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    filled = os.write(writer, b"f" * 1_000_000)  # as much as it takes
+    os.set_blocking(writer, True)
+    child = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=home,
+    )
+    os.close(writer)
+    try:
+        assert child.stderr.readline() == b"begun\n"
+        seen = []
+        until(lambda: seen.append(state(child.pid)) or seen[-9:] == ["S"] * 9)  # it sleeps
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+        assert (child.returncode, err) == (130, b"resource-objects: interrupted\n")
+        assert os.read(reader, 1_000_000) == b"f" * filled and os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+
+
+def state(pid: int) -> str:
+    """Return what a process does: R it runs, S it sleeps until something is to be had."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import resource_objects as ro
+from resource_objects.scheduler.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -141,6 +142,51 @@ alternatives:
     assert [host for _, host in rows(run, "--gang", str(path))] == ["host0", "host0", "host1"]
 
 
+def test_a_multiplier_beside_one_of_the_settings_is_the_one(run, lab, tmp_path, monkeypatch):
+    asked = []
+    of = Pipeline.of
+    monkeypatch.setattr(
+        Pipeline, "of", lambda *given, **more: asked.append(of(*given, **more)) or asked[-1]
+    )
+    path = tmp_path / "scheduler.yaml"
+    path.write_text("weighers: {free: 1, devices: {multiplier: 3}}")
+    rows(run, "VCPU=1", "--settings", str(path), "--weigh", "free=2", "--weigh", "devices=-1")
+    assert {one.name: one.multiplier for one in asked[-1].weighers} == {"free": 2, "devices": -1}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "filters:\n  tenants: 5",
+            "scheduler.yaml, line 2, settings of tenants: got 5, expected a map",
+        ),
+        (
+            "weighers:\n  free: {}\n  devices: x",
+            "scheduler.yaml, line 3, settings of devices: got 'x'",
+        ),
+        ("weighers:\n  free: {much: {}}", "scheduler.yaml, line 2, resource class: got 'much'"),
+        ("on_error: never", "scheduler.yaml, line 1, on_error: got 'never', expected one of"),
+        ("filters: {}\nweigher: {}", "scheduler.yaml, line 2, key: got 'weigher', expected one of"),
+        (
+            "filters: [capabilities]",
+            "scheduler.yaml, line 1, value: got 'a list', expected a mapping",
+        ),
+        (
+            "filters: {}\nfilters: {}",
+            "scheduler.yaml, line 2, key: got 'filters', expected each once",
+        ),
+        ("filters:\n  a: [", "expected YAML"),
+    ],
+)
+def test_settings_with_a_fault_are_told_by_their_line(run, lab, tmp_path, text, told):
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(text)
+    done = run("schedule", "VCPU=1", "--settings", str(path), "--weigh", "free=2")
+    assert done.status == 2
+    assert told in done.err and len(done.err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words", "told"),
     [
@@ -149,7 +195,14 @@ alternatives:
         ("a: [", [], "expected YAML"),
         ("[]", [], "at least one gang"),
         (GANG, ["--count", "2"], "--count means nothing beside --gang"),
-        (GANG, ["VCPU=1"], "AMOUNTS means nothing beside --gang"),
+        (GANG, ["VCPU=1"], "beside --gang: got 'VCPU=1', expected no other word"),
+        (GANG, ["--near", "numa"], "beside --gang: got '--near', expected no other word"),
+        (GANG, ["--required", "CUSTOM_X"], "beside --gang: got '--required', expected no other"),
+        (GANG, ["--query", "resources=VCPU:1"], "beside --gang: got '--query', expected no other"),
+        (GANG, ["--compatibility", "ours"], "beside --gang: got '--compatibility', expected no"),
+        ("\nmembers:\n  a: {request: VCPU=1}\n  b: {request: VCPU}", [], "gang.yaml, line 4, "),
+        ("\n- members: {a: {request: VCPU=1}}\n- members: {}", [], "gang.yaml, line 3, gang"),
+        ("members: {a: {request: VCPU=1}}\nmembers: {}", [], "line 2, key: got 'members'"),
     ],
 )
 def test_a_gang_with_a_fault_is_told(run, lab, tmp_path, text, words, told):

@@ -229,9 +229,9 @@ class NodeReader:
         """Return what is read of a value; what is refused of it has its line."""
         try:
             return read(node)
-        except self._refusal:
-            raise
         except InvalidInput as error:
+            if isinstance(error, self._refusal) and error.what.startswith(f"{self._file}, line "):
+                raise
             raise fault_at(self._file, node.line, error, word, self._refusal) from error
 
     def fault(self, node: Node, what: str, value: object, expected: str) -> InvalidInput:
