@@ -150,8 +150,8 @@ def test_a_multiplier_beside_one_of_the_settings_is_the_one(run, lab, tmp_path, 
     )
     path = tmp_path / "scheduler.yaml"
     path.write_text("weighers: {free: 1, devices: {multiplier: 3}}")
-    rows(run, "VCPU=1", "--settings", str(path), "--weigh", "free=2", "--weigh", "devices=-1")
-    assert {one.name: one.multiplier for one in asked[-1].weighers} == {"free": 2, "devices": -1}
+    rows(run, "VCPU=1", "--settings", str(path), "--weigh", "free=2", "--weigh", "devices=0.5")
+    assert {one.name: one.multiplier for one in asked[-1].weighers} == {"free": 2, "devices": 0.5}
 
 
 @pytest.mark.parametrize(
