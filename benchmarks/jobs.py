@@ -78,11 +78,11 @@ def _recording(name: str, urls: Sequence[str], calls: int) -> Iterator[Row]:
     Medians, because who waits for a disk has no best time.
     """
     with ro.connect(urls[0]) as ours, ro.connect(urls[1]) as peer:
-        if not hasattr(ours, "record_use"):  # of an older version
+        if not hasattr(ours, "use_over_time"):  # of an older version
             return
         for ledger in (ours, peer):
             ledger.sync(*(ro.Provider(f"host{number}", PLENTY) for number in range(4)))
-        ours.record_use(datetime.timedelta(days=400))
+        ours.use_over_time.record(datetime.timedelta(days=400))
         clock = time.process_time if urls[0].startswith("memory:") else time.perf_counter
         ways: dict[str, Callable[[ro.Ledger, str], object]] = {
             "claim": lambda ledger, job: ledger.claim(job, {"host0": ASKED}),

@@ -115,7 +115,7 @@ class ShowUsageBetween(Lister):
 def _asked(ledger: Ledger, parsed_args: argparse.Namespace, by: Sequence[str]) -> UseReport:
     now = ledger.now()
     until = parsed_args.until
-    return ledger.usage_between(
+    return ledger.use_over_time.between(
         moment_of("since", parsed_args.since, now),
         None if until is None else moment_of("until", until, now),
         by,
@@ -180,9 +180,9 @@ class RecordUsage(ShowOne):
         """Switch it, if that is asked, and tell what holds."""
         with self.open_ledger() as ledger:
             if parsed_args.off or parsed_args.keep is not None:
-                found = ledger.record_use(parsed_args.keep)
+                found = ledger.use_over_time.record(parsed_args.keep)
             else:
-                found = ledger.use_recording()
+                found = ledger.use_over_time.recording()
         if found is None:
             return self.columns, ("no", Maybe(None), Maybe(None), Maybe(None))
         until = None if found.until is None else _iso(found.until)

@@ -51,7 +51,6 @@ from resource_objects.providers.listing import By, ListedProvider, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
-from resource_objects.providers.use_over_time import UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter
 from resource_objects.resources import Amounts, Inventories
 
@@ -75,7 +74,7 @@ class Ledger:
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
                     :meth:`held`, :meth:`assigned`, :meth:`consumers`, :meth:`usage`,
                     :meth:`totals`, :meth:`now`
-    over time       :meth:`record_use`, :meth:`use_recording`, :meth:`usage_between`
+    over time       :attr:`use_over_time`: ``record``, ``recording``, ``between``
     search          :meth:`snapshot`, then ``candidates``
     plan            :meth:`diff`, :meth:`apply`, :meth:`reshape`, :meth:`audit`
     pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
@@ -100,7 +99,7 @@ class Ledger:
     (another request, or other counts; where it went does not count) it is refused with
     ``OperationConflict``. What was asked is known as long as nobody else wrote the consumer; after
     that the recorded outcome is returned. Those take none that just do the rest when they are
-    called again: :meth:`release_expired`, :meth:`record_use` and ``feed.keep``.
+    called again: :meth:`release_expired`, ``use_over_time.record`` and ``feed.keep``.
     """
 
     def __init__(
@@ -116,13 +115,14 @@ class Ledger:
         self.definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
         self._service = Service(store, reader)
-        self._use_over_time = UseOverTime(store)
         #: what several hosts share
         self.pools = Pools(definitions, reader)
         #: resource classes, traits and aggregates by themselves
         self.names = Names(store)
         #: what was changed
         self.feed = Feed(store)
+        #: who used how much of what between two moments
+        self.use_over_time = UseOverTime(store)
         #: what agents tell of their hosts beside what these have
         self.statistics = Statistics(store)
 
@@ -991,81 +991,6 @@ class Ledger:
             provider=provider,
         )
         return self._reader.totals(by, wanted, limit, after)
-
-    # --- use over time ---
-
-    def record_use(self, keep: datetime.timedelta | None) -> UseRecording | None:
-        """Record from now on who uses how much of what, or no more.
-
-        Off unless somebody switches it on, once for the ledger: every program that uses it obeys
-        from its next write on. What is held now counts from now on; nobody knows the past. Cost:
-        one write that waits for all others, and reads all that is held; from then on an insert for
-        each claim and an update for each release, with PostgreSQL in the statement that is sent
-        anyway.
-
-        :param keep: for how long use is kept after it ended, a day or more; those who write forget
-            what is older. ``feed.keep`` has nothing to do with it. Said again it is changed. None:
-            record no more; what was recorded can be asked for as long as it is kept
-        :returns: what is recorded now; None if it never was
-        :raises InvalidField: if it is no such time
-
-        >>> import resource_objects as ro
-        >>> with ro.connect("memory://") as ledger:
-        ...     ledger.record_use(datetime.timedelta(days=400)).is_on
-        True
-        """
-        return self._use_over_time.record(keep)
-
-    def use_recording(self) -> UseRecording | None:
-        """Return since when use is recorded, and for how long it is kept; None if it never was."""
-        return self._use_over_time.recording()
-
-    def usage_between(
-        self,
-        since: datetime.datetime,
-        until: datetime.datetime | None = None,
-        by: str | Iterable[str] = "user",
-        *,
-        consumer: NamesGiven = None,
-        user: NamesGiven = None,
-        project: NamesGiven = None,
-        resource_class: NamesGiven = None,
-    ) -> UseReport:
-        """Return who used how much of what between two moments, what was given back included.
-
-        A row for each group and class; groups by name, what is of none last. The figures are exact
-        integers, amounts times microseconds; ``row.hours`` is to be shown. What is had now counts
-        until now, a move counts once, and what a consumer holds counts in the classes that its
-        allocations are of: half a GPU of thousandths as 500 of these. While a ``move(leaving=...)``
-        lasts, both of its consumers hold, and both count. A class that was renamed goes by the name
-        that it has, one that was removed by the last it had. Cost: a few small queries and one that
-        the database makes the sums of, of all that was had in between.
-
-        :param since: the first moment
-        :param until: the first moment that does not count any more; None: now
-        :param by: ``consumer``, ``user``, ``project``, several of these, or none; beside the class
-        :param consumer: only of this one, or of one of these
-        :param user, project: the same; None among several stands for not given
-        :param resource_class: only of this class, or of one of these
-        :raises UseNotRecorded: if it is not recorded, or was ended before ``since``; it says how to
-            switch it on
-        :raises InvalidField: if ``until`` is not after ``since``, ``since`` is to come, or it
-            cannot be summed by that; in a
-            database also for a filter of more than 30,000 names
-        :raises ClassNotFound: if a class is not there and never was used
-
-        >>> import resource_objects as ro
-        >>> with ro.connect("memory://") as ledger:
-        ...     begun = ledger.record_use(datetime.timedelta(days=400)).since
-        ...     done = ledger.sync(ro.Provider("host0", "PGPU=4"))
-        ...     done = ledger.claim("job", {"host0": "PGPU=2"}, user="ann")
-        ...     [row] = ledger.usage_between(begun, by="user")
-        ...     print(row.user, row.resource_class, row.microseconds > 0)
-        ann PGPU True
-        """
-        return self._use_over_time.between(
-            since, until, by, consumer, user, project, resource_class
-        )
 
     def now(self) -> datetime.datetime:
         """Return the time of the ledger, by which claims are made and expire: the database's."""

@@ -289,7 +289,7 @@ def consumer_filter(
 def use_filter(
     consumer: NamesGiven, user: NamesGiven, project: NamesGiven, resource_class: NamesGiven
 ) -> UseFilter:
-    """Return the filter of ``ledger.usage_between``, checked."""
+    """Return the filter of ``ledger.use_over_time.between``, checked."""
     return UseFilter(
         consumers=_one_or_several(consumer, names.consumer_name),
         users=_labels("user", user),

@@ -31,7 +31,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 _PER_HOUR = 3_600_000_000
 
 #: How to switch it on, as errors tell it.
-HOW = "switch it on by ledger.record_use() or `resource-objects usage record --keep 400d`"
+HOW = "switch it on by ledger.use_over_time.record() or `resource-objects usage record --keep 400d`"
 
 
 class UseBy(enum.StrEnum):

@@ -187,14 +187,14 @@ def test_an_operation_of_after_the_year_9999_does_not_say_its_time(
 def test_nothing_counts_twice_where_a_clock_goes_back_while_use_is_switched(
     server: ro.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    since = server.record_use(400 * DAY)
+    since = server.use_over_time.record(400 * DAY)
     assert since is not None
     server.claim("job", {"host0": "VCPU=1"})
     with monkeypatch.context() as earlier:
         now_of = use_over_time.now_of
         earlier.setattr(use_over_time, "now_of", lambda connection: now_of(connection) - HOUR)
-        server.record_use(None)
-    again = server.record_use(400 * DAY)
+        server.use_over_time.record(None)
+    again = server.use_over_time.record(400 * DAY)
     assert again is not None
     report = server.backend.use_between(since.since, None, UseFilter(), (UseBy.CONSUMER,))
     [row] = report

@@ -22,7 +22,7 @@ def lab(run, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'lab.db'}"
     with ro.connect(url) as ledger:
         ledger.sync(ro.Provider("lab-0", "PGPU=8,VCPU=64"))
-        ledger.record_use(datetime.timedelta(days=400))
+        ledger.use_over_time.record(datetime.timedelta(days=400))
         ledger.claim("train", {"lab-0": "PGPU=2,VCPU=8"}, user="ann", project="vision")
         now[0] += datetime.timedelta(hours=3)
         ledger.release("train")

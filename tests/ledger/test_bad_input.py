@@ -21,6 +21,7 @@ from resource_objects.ledger.feed import Feed
 from resource_objects.ledger.names import AggregateNames, NameList
 from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.statistics import Statistics
+from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
 from resource_objects.providers.statistics import StatisticType
@@ -120,9 +121,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "usage": {},
     "totals": {},
     "now": {},
-    "record_use": {"keep": datetime.timedelta(days=9)},
-    "use_recording": {},
-    "usage_between": {"since": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)},
+    "use_over_time.record": {"keep": datetime.timedelta(days=9)},
+    "use_over_time.recording": {},
+    "use_over_time.between": {"since": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)},
     "audit": {},
     "snapshot": {},
     "claim": {"consumer": "new", "found": {"host0": "VCPU=1"}},
@@ -165,6 +166,7 @@ MEMBERS: dict[str, type] = {
     "names.classes.": NameList,
     "names.traits.": NameList,
     "names.aggregates.": AggregateNames,
+    "use_over_time.": UseOverTime,
 }
 
 METHODS = {

@@ -43,7 +43,7 @@ def lab(request: pytest.FixtureRequest, time: Time, sqlite_url: Any) -> Any:
     url = "memory://" if request.param == "memory" else sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(*(ro.Provider(f"lab-{n}", "PGPU=8,VCPU=64") for n in range(2)))
-        ledger.record_use(LONG)
+        ledger.use_over_time.record(LONG)
         yield ledger
 
 
@@ -62,13 +62,13 @@ def test_figures_are_amounts_times_the_time_they_were_had(lab: ro.Ledger, time: 
     lab.confirm("job")
     lab.release("job")
     time.passes()
-    [row] = lab.usage_between(START, by=("user", "project"))
+    [row] = lab.use_over_time.between(START, by=("user", "project"))
     assert (row.user, row.project, row.resource_class) == ("ann", "p", GPU)
     assert row.microseconds == 8 * 3600 * 10**6 and row.hours == 8.0
-    assert hours(lab.usage_between(START + 0.5 * HOUR, START + 1.5 * HOUR, by=())) == [
+    assert hours(lab.use_over_time.between(START + 0.5 * HOUR, START + 1.5 * HOUR, by=())) == [
         (None, None, None, GPU, 2.5)
     ]
-    assert not lab.usage_between(START + 3 * HOUR)
+    assert not lab.use_over_time.between(START + 3 * HOUR)
 
 
 def test_a_move_with_the_old_place_left_counts_for_both(lab: ro.Ledger, time: Time) -> None:
@@ -78,7 +78,7 @@ def test_a_move_with_the_old_place_left_counts_for_both(lab: ro.Ledger, time: Ti
     time.passes()
     lab.release("job-leaving")
     time.passes()
-    assert hours(lab.usage_between(START, by="consumer")) == [
+    assert hours(lab.use_over_time.between(START, by="consumer")) == [
         ("job", None, None, GPU, 6.0),
         ("job-leaving", None, None, GPU, 2.0),
     ]
@@ -91,7 +91,9 @@ def test_a_swap_and_a_gang_and_a_release_of_all(lab: ro.Ledger, time: Time) -> N
     time.passes()
     lab.release_all(["a", "b"])
     time.passes()
-    assert [(one.consumer, one.hours) for one in lab.usage_between(START, by="consumer")] == [
+    assert [
+        (one.consumer, one.hours) for one in lab.use_over_time.between(START, by="consumer")
+    ] == [
         ("a", 5.0),
         ("b", 5.0),
     ]
@@ -105,7 +107,7 @@ def test_parts_of_a_device_count_as_their_amounts_say(lab: ro.Ledger, time: Time
     lab.sync(host)
     lab.claim("half", lab.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=500"))
     time.passes()
-    assert hours(lab.usage_between(START, by=())) == [
+    assert hours(lab.use_over_time.between(START, by=())) == [
         (None, None, None, "CUSTOM_PGPU_THOUSANDTHS", 500.0)
     ]
 
@@ -116,7 +118,7 @@ def test_the_unattributed_use_of_a_host_becomes_somebody_s(lab: ro.Ledger, time:
     time.passes()
     lab.attribute("lab-9", "vm", {"lab-9": "VCPU=2"})
     time.passes()
-    used = {one.consumer: one.hours for one in lab.usage_between(START, by="consumer")}
+    used = {one.consumer: one.hours for one in lab.use_over_time.between(START, by="consumer")}
     assert used["vm"] == 2.0 and sum(used.values()) == 12.0
 
 
@@ -125,7 +127,7 @@ def test_an_operation_that_is_repeated_counts_once(lab: ro.Ledger, time: Time) -
     for _ in range(2):
         lab.claim("job", {"lab-0": "PGPU=1"}, operation=operation)
         time.passes()
-    [row] = lab.usage_between(START)
+    [row] = lab.use_over_time.between(START)
     assert row.hours == 2.0
 
 
@@ -134,28 +136,28 @@ def test_the_time_before_and_the_time_forgotten_are_told_as_unknown(
 ) -> None:
     lab.claim("job", {"lab-0": "PGPU=1"})
     time.passes()
-    report = lab.usage_between(START - HOUR)
+    report = lab.use_over_time.between(START - HOUR)
     assert not report.is_complete and report.complete_since == START
-    assert lab.usage_between(START).is_complete
+    assert lab.use_over_time.between(START).is_complete
     time.passes(24 * 500)
-    assert not lab.usage_between(START).is_complete
-    assert lab.usage_between(time.at - LONG).is_complete
+    assert not lab.use_over_time.between(START).is_complete
+    assert lab.use_over_time.between(time.at - LONG).is_complete
 
 
 def test_switched_off_it_says_how_to_switch_it_on(lab: ro.Ledger, time: Time) -> None:
     lab.claim("job", {"lab-0": "PGPU=1"})
     time.passes()
-    off = lab.record_use(None)
-    assert off is not None and not off.is_on and off == lab.use_recording()
+    off = lab.use_over_time.record(None)
+    assert off is not None and not off.is_on and off == lab.use_over_time.recording()
     time.passes()
-    [row] = lab.usage_between(START)
+    [row] = lab.use_over_time.between(START)
     assert row.hours == 1.0
     with pytest.raises(exceptions.UseNotRecorded, match="usage record --keep"):
-        lab.usage_between(START + HOUR)
+        lab.use_over_time.between(START + HOUR)
     with ro.connect() as other:
-        assert other.use_recording() is None and other.record_use(None) is None
-        with pytest.raises(exceptions.UseNotRecorded, match=r"ledger\.record_use"):
-            other.usage_between(START)
+        assert other.use_over_time.recording() is None and other.use_over_time.record(None) is None
+        with pytest.raises(exceptions.UseNotRecorded, match=r"ledger\.use_over_time\.record"):
+            other.use_over_time.between(START)
 
 
 @pytest.mark.parametrize(
@@ -174,21 +176,21 @@ def test_switched_off_it_says_how_to_switch_it_on(lab: ro.Ledger, time: Time) ->
 def test_what_cannot_be_asked(lab: ro.Ledger, time: Time, asked: dict[str, Any], said: str) -> None:
     time.passes()
     with pytest.raises(exceptions.InvalidInput, match=said):
-        lab.usage_between(**asked)
+        lab.use_over_time.between(**asked)
 
 
 @pytest.mark.parametrize("keep", [HOUR, -HOUR, 400, "400d", datetime.timedelta.max])
 def test_how_long_it_cannot_be_kept(lab: ro.Ledger, keep: Any) -> None:
     with pytest.raises(exceptions.InvalidField, match="keep"):
-        lab.record_use(keep)
-    recording = lab.use_recording()
+        lab.use_over_time.record(keep)
+    recording = lab.use_over_time.recording()
     assert recording is not None and recording.keep == LONG
 
 
 def test_a_class_that_nobody_knows(lab: ro.Ledger, time: Time) -> None:
     time.passes()
     with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_NONE"):
-        lab.usage_between(START, resource_class="CUSTOM_NONE")
+        lab.use_over_time.between(START, resource_class="CUSTOM_NONE")
 
 
 # --- the integral ---
@@ -216,13 +218,13 @@ def test_it_is_the_integral_of_what_was_held(
     with pytest.MonkeyPatch.context() as patch, ro.connect() as ledger:
         time = Time(patch)
         ledger.sync(ro.Provider("lab-0", "PGPU=99"), ro.Provider("lab-1", "PGPU=99"))
-        ledger.record_use(LONG)
+        ledger.use_over_time.record(LONG)
         held: dict[str, tuple[str | None, int]] = {}
         lengths: list[tuple[dict[str, tuple[str | None, int]], int]] = []
         for what, job, amount, user, seconds in steps:
             if what == "off_and_on":
-                ledger.record_use(None)
-                ledger.record_use(LONG)
+                ledger.use_over_time.record(None)
+                ledger.use_over_time.record(LONG)
             elif what == "release" and job in held:
                 ledger.release(job)
                 del held[job]
@@ -246,7 +248,7 @@ def test_it_is_the_integral_of_what_was_held(
             second += length
         moments = (START + datetime.timedelta(seconds=one) for one in (first, last))
         time.at += HOUR
-        report = ledger.usage_between(*moments, by=("consumer", "user"))
+        report = ledger.use_over_time.between(*moments, by=("consumer", "user"))
         assert {(row.consumer, row.user): row.microseconds for row in report} == {
             whose: total * 10**6 for whose, total in wanted.items()
         }

@@ -386,7 +386,7 @@ class UseOverTimeRules(Kit):
         claim(backend, "job", {uuid: "VCPU=2,MEMORY_MB=5"}, user="ann")
         release_at = backend.now()
         assert backend.use_recording() is None
-        with pytest.raises(exceptions.UseNotRecorded, match="record_use"):
+        with pytest.raises(exceptions.UseNotRecorded, match=r"use_over_time\.record"):
             backend.use_between(before, None, UseFilter(), ())
         backend.record_use(LONG)
         recording = backend.use_recording()

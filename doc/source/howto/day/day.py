@@ -14,7 +14,7 @@ url, machines, *program = sys.argv[1:]
 hour = datetime.timedelta(hours=1)
 lab = ro.connect(url, actor="admin")
 print(site.apply_site(lab, site.Site.parse(pathlib.Path(machines).read_text(), file=machines)))
-lab.record_use(400 * 24 * hour)
+lab.use_over_time.record(400 * 24 * hour)
 for n in range(19):  # nineteen people want three GPUs, or half a one
     wants = "VCPU=4,CUSTOM_PGPU_HALF=1" if n % 2 else ro.Request("VCPU=16,PGPU=3", near="numa")
     lab.claim(f"job-{n}", lab.snapshot().candidates(wants), user=f"user-{n}", expires_in=8 * hour)
@@ -27,6 +27,6 @@ print(lab.disable("lab-4", reason="fan").disabled)
 for job in lab.drain("lab-0", reason="xid 79"):
     print(lab.move(job.name, lab.snapshot().candidates(job.request)))
 lab.enable("lab-0")
-lab.renew("job-2", expires_in=8 * hour)
+print(lab.renew("job-2", expires_in=8 * hour), *lab.release_expired())
 print(*lab.release_all(["test", *(job.name for job in lab.consumers(user="user-3"))]), sep="\n")
-print(*lab.release_expired(), *lab.usage_between(lab.now() - hour), site.export_site(lab), sep="\n")
+print(*lab.use_over_time.between(lab.now() - hour), site.export_site(lab), sep="\n")
