@@ -268,6 +268,13 @@ class Identified(_Kind):
     def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
         """Return the units that go with each unit of a class: who has the one has them too."""
 
+    def is_asked(self, amount: Amount, unit: str) -> bool:
+        """Return whether an amount asks for what a unit is, or for what it goes with.
+
+        By its kind alone, whoever has it; a kind that does not tell says yes.
+        """
+        return True
+
     @abc.abstractmethod
     def some_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()

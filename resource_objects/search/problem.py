@@ -44,6 +44,7 @@ from resource_objects.search.conditions.base import (
 )
 from resource_objects.search.conditions.contention import Contention
 from resource_objects.search.conditions.disabled import (
+    Counting,
     HostInService,
     PartsInService,
     disabled_for,
@@ -194,11 +195,8 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         of_groups.append(_one_place(near, request, laid, groups))
     of_groups += [] if groups is None else [groups]
     if disabled is not None or fleet.disabled_units:
-        asked = {
-            *request.resources.names(),
-            *(name for one in where for name in one.demand.classes),
-        }
-        of_groups.append(PartsInService(fleet, tuple(sorted(asked))))
+        counting = Counting(fleet, demands, [one.demand for one in where], named.kinds)
+        of_groups.append(PartsInService(fleet, counting))
     return Problem(
         fleet,
         request,

@@ -74,6 +74,46 @@ def test_of_one_device_only_that_one_is_lost(ledger: ro.Ledger) -> None:
         ledger.claim("job-2", ledger.snapshot().candidates("PGPU=1"))
 
 
+GPUS = {"a": 1, "b": 1, "c": 4}
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (ro.Request("PGPU=9"), "abc"),
+        (ro.Request("PGPU=9", required=["CUSTOM_BIG"]), "bc"),
+        (ro.Request("PGPU=9", forbidden=["CUSTOM_BIG"]), "a"),
+        (ro.Request("PGPU=9", member_of=[["fast"]]), "c"),
+        (ro.Request("PGPU=9,VCPU=1", required=["CUSTOM_BIG"]), "bc"),
+        (ro.Request("PGPU=9,VCPU=1", required=["CUSTOM_HOST"]), "abc"),
+        (ro.Request(groups=[ro.RequestGroup("PGPU=3", suffix="_A")]), "c"),
+        (
+            ro.Request(groups=[ro.RequestGroup("PGPU=1", suffix="_A", required=["CUSTOM_BIG"])]),
+            "bc",
+        ),
+        (ro.Request(groups=[ro.RequestGroup("PGPU=1", suffix="_A", required=["CUSTOM_NO"])]), ""),
+        (ro.Request("VCPU=9"), ""),
+    ],
+)
+def test_only_what_would_count_is_told(request_: ro.Request, told: str) -> None:
+    with ro.connect("memory://", actor="admin") as ledger:
+        host = ro.Provider("host", "VCPU=8", traits=["CUSTOM_HOST"])
+        for name, count in GPUS.items():
+            host.add(
+                f"host/{name}",
+                f"PGPU={count}",
+                traits=[] if name == "a" else ["CUSTOM_BIG"],
+                aggregates=["fast"] if name == "c" else [],
+            )
+        ledger.sync(host)
+        for name in GPUS:
+            ledger.disable(f"host/{name}", reason="xid 79")
+        found = ledger.snapshot().candidates(request_)
+        assert not found
+        reasons = [one for one in found.explain().reasons if one.disabled is not None]
+        assert [one.where for one in reasons] == [f"host/{name}" for name in told]
+
+
 def test_a_candidate_of_a_host_that_was_disabled_since_is_passed_over(ledger: ro.Ledger) -> None:
     candidates = ledger.snapshot().candidates("VCPU=1")
     assert candidates[0].host == "host0"

@@ -84,6 +84,29 @@ def test_no_search_finds_it_and_says_why(ledger: ro.Ledger) -> None:
     assert set(two.units) == {ONE, THREE}
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (f"DEVICES=9*{VF}", [ONE, THREE]),
+        (f"DEVICES=9*{GPU}", ["0000:80:00.0"]),
+        (f"DEVICES=2*{NIC}", [ONE, THREE]),
+        (f"DEVICES=address={ONE}", [ONE]),
+        (f"{VF}=9", [ONE, THREE]),
+        (f"{GPU}=2", ["0000:80:00.0"]),
+        ("VCPU=9", []),
+    ],
+)
+def test_only_those_that_would_count_are_told(asked: str, told: Sequence[str]) -> None:
+    with ro.connect("memory://", actor="admin") as made:
+        made.sync(host_of("host", [3], 1))
+        for at, unit in ((AT, ONE), (AT, THREE), ("host/0000:80:00.0", "0000:80:00.0")):
+            made.disable(at, unit=unit, reason="link")
+        found = made.snapshot().candidates(asked)
+        assert not found
+        reasons = found.explain().reasons
+        assert [one.unit for one in reasons if one.rule is Rule.DISABLED] == list(told)
+
+
 def test_what_is_placed_by_the_ledger_avoids_it(ledger: ro.Ledger) -> None:
     ledger.disable(AT, unit=ONE, reason="link")
     [held] = ledger.claim("job", {"host": f"DEVICES=2*{VF}"}).allocations

@@ -475,6 +475,15 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             and (parts := self._known.parts_of(device.address))
         }
 
+    def is_asked(self, amount: abstract.Amount, unit: str) -> bool:
+        """Return whether a device, or the one that it is a part of, is of a kind asked for."""
+        device = self._known.devices.get(unit)
+        if device is None or not isinstance(amount, PCIAmount):
+            return True
+        whole = None if device.parent is None else self._known.devices.get(device.parent)
+        family = [one for one in (device, whole) if one is not None]
+        return any(request.matches(one) for request in amount.requests for one in family)
+
     def some_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:

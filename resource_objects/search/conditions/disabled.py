@@ -10,7 +10,9 @@ is claimed by who overrides it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +20,13 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.decision import unit_disabled
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.requests import Request
-from resource_objects.search.arrays import Booleans
-from resource_objects.search.conditions.base import Cut, Partial, Qualification
-from resource_objects.search.fleet import Fleet
+from resource_objects.resources.located import Identified
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.conditions.base import Cut, Partial, Qualification, met
+from resource_objects.search.conditions.groups import GroupKind
+from resource_objects.search.conditions.located import LocatedFleetDemand
+from resource_objects.search.fleet import ClassRows, DisabledAlone, Fleet
 
 
 def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
@@ -75,12 +81,13 @@ class HostInService:
 class PartsInService:
     """Some of a host, or a pool of its, may be out of service: told where it lacks something.
 
-    That it gives nothing, the conditions on who gives say, and of single devices that are
-    disabled the figures (:meth:`.Fleet.in_force`); nobody is ruled out here.
+    Only of what would count is it told, were it in service (:class:`Counting`). That it gives
+    nothing, the conditions on who gives say, and of single devices that are disabled the figures
+    (:meth:`.Fleet.in_force`); nobody is ruled out here.
     """
 
     fleet: Fleet
-    classes: tuple[str, ...]  #: all that is asked for
+    counting: Counting
 
     rule = Rule.DISABLED
 
@@ -100,13 +107,9 @@ class PartsInService:
         """Return what is disabled of what was asked for, if something else is told already."""
         if not any(host.told.values()):
             return []
-        fleet = self.fleet
-        givers = (
-            giver
-            for giver in (*fleet.of_tree(host.tree), *fleet.pools.of_tree(host.tree))
-            if any(fleet.number(giver, name) is not None for name in self.classes)
-        )
-        found = {place: None for giver in givers for place in fleet.upwards(giver)}
+        fleet, able = self.fleet, self.counting.able
+        givers = (*fleet.of_tree(host.tree), *fleet.pools.of_tree(host.tree))
+        found = {place: None for giver in givers if able[giver] for place in fleet.upwards(giver)}
         told = [_told(fleet, place) for place in found if place in fleet.disabled]
         if fleet.disabled_units:
             told += self._units(host.tree)
@@ -117,11 +120,127 @@ class PartsInService:
         fleet = self.fleet
         for place in fleet.of_tree(tree):
             for one in fleet.disabled_units.get(place, ()):
-                number = fleet.number(place, one.resource_class)
-                used_by = [] if number is None else fleet.shares.into(number)
-                names = {one.resource_class, *(fleet.class_of(source) for source, _ in used_by)}
-                if not names.isdisjoint(self.classes):
+                if self.counting.counts(tree, place, one):
                     yield unit_disabled(one.unit, one.facts, fleet.names[place])
+
+
+class Counting:
+    """What would count for a request, were it in service: who meets all else that is asked of it.
+
+    By the conditions on who gives and by size, which is what there is, not what is free. Told is
+    too much rather than too little: a trait that some class has to answer for is asked of a
+    provider only where no other class of its tree can. Worked out when somebody is refused.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        demands: Sequence[FleetDemand],
+        located: Sequence[LocatedFleetDemand],
+        kinds: Sequence[GroupKind],
+    ) -> None:
+        self._fleet = fleet
+        self._demands = demands
+        self._located = located
+        self._kinds = kinds
+
+    @functools.cached_property
+    def able(self) -> Booleans:
+        """Which providers would give something that is asked for."""
+        fleet = self._fleet
+        found = np.zeros(len(fleet.names), dtype=np.bool_)
+        asked = [self._of_count(one) for one in self._demands]
+        asked += [_of_located(one) for one in self._located]
+        for number, some in enumerate(asked):
+            gives = some.gives
+            for trait, has in enumerate(some.has_required):
+                elsewhere = np.zeros(len(fleet.hosts), dtype=np.bool_)
+                for other in asked[:number] + asked[number + 1 :]:
+                    answers = other.gives & other.has_required[trait]
+                    elsewhere[fleet.tree[other.provider[answers]]] = True
+                gives = gives & (has | elsewhere[fleet.tree[some.provider]])
+            found[some.provider[gives]] = True
+        for kind in self._kinds:
+            found |= self._of_kind(kind)
+        return found
+
+    def counts(self, tree: int, place: int, unit: DisabledAlone) -> bool:
+        """Return whether a device that is out of service alone would count."""
+        fleet = self._fleet
+        if not self.able[place]:
+            return False
+        number = fleet.number(place, unit.resource_class)
+        used_by = [] if number is None else fleet.shares.into(number)
+        names = {unit.resource_class, *(fleet.class_of(source) for source, _ in used_by)}
+        if any(
+            one.resource_class in names and (not one.units or unit.unit in one.units)
+            for one in self._demands
+        ):
+            return True
+        if any(not names.isdisjoint(kind.names) for kind in self._kinds):
+            return True
+        return any(self._is_asked(one, tree, place, unit) for one in self._located)
+
+    def _is_asked(
+        self, one: LocatedFleetDemand, tree: int, place: int, unit: DisabledAlone
+    ) -> bool:
+        view = self._fleet.views.of_tree(one.resource_class, tree)
+        if view is None or place not in view.places:
+            return False
+        inventory = view.located.inventory
+        return not isinstance(inventory, Identified) or inventory.is_asked(one.amount, unit.unit)
+
+    def _of_count(self, one: FleetDemand) -> _Asked:
+        rows = one.rows
+        gives = ~one.rows.is_part & (one.is_device | self._could_give(rows, one.amount))
+        for (rule, _), barred in zip(one.barriers, one.own.is_barred, strict=True):
+            if rule is not Rule.DISABLED:
+                gives &= ~barred
+        if one.pooled is not None:  # to other trees by rules of their own
+            entries = np.asarray(one.pooled.numbers) - rows.first
+            gives[entries] = True
+        return _Asked(rows.provider, gives, one.own.has_required)
+
+    def _of_kind(self, kind: GroupKind) -> Booleans:
+        conditions = [one for one in kind.conditions if one.rule is not Rule.DISABLED]
+        own, pooled = met(conditions, len(self._fleet.names))
+        found = own | pooled
+        for rows, amount in kind.classes:
+            enough = np.zeros_like(found)
+            enough[rows.provider[self._could_give(rows, amount) & ~rows.is_part]] = True
+            found &= enough
+        return found
+
+    def _could_give(self, rows: ClassRows, amount: int) -> Booleans:
+        """Return which inventories are large enough, with what is out of service in them alone."""
+        capacity = rows.capacity.copy()
+        for place, some in self._fleet.disabled_units.items():
+            for one in some:
+                number = self._fleet.number(place, one.resource_class)
+                if number is not None and 0 <= number - rows.first < len(capacity):
+                    capacity[number - rows.first] += 1
+        fits: Booleans = (
+            (rows.min_unit <= amount)
+            & (amount <= np.minimum(capacity, rows.max_unit))
+            & (amount % rows.step_size == 0)
+        )
+        return fits
+
+
+class _Asked(NamedTuple):
+    """Of one class, who could give it: parallel arrays."""
+
+    provider: Integers
+    gives: Booleans
+    has_required: tuple[Booleans, ...]
+
+
+def _of_located(one: LocatedFleetDemand) -> _Asked:
+    gives = np.ones(len(one.parts.provider), dtype=np.bool_)
+    for (rule, _), barred in zip(one.barriers, one.is_barred, strict=True):
+        if rule is not Rule.DISABLED:
+            gives &= ~barred
+    return _Asked(one.parts.provider, gives, one.has_required)
 
 
 def _told(fleet: Fleet, place: int) -> Reason:
