@@ -99,7 +99,7 @@ def most_of(place: Place, need: Portion, kind: int) -> int:
 def _in_turn(place: Place, need: Portion) -> dict[str, Portion] | None:
     """Return what each host gets, the kinds handed out one after the other, None if that fails."""
     hosts = list(_with_bounds(place))
-    room = {id(one): _Room(one, need) for _, above in hosts for one in above}
+    room = {id(one): Room(one, need) for _, above in hosts for one in above}
     able = [sum(any(p[k] for p in host.portions) for host, _ in hosts) for k in range(len(need))]
     given: list[list[int] | None] = [None] * len(hosts)
     for kind in sorted(range(len(need)), key=lambda k: able[k]):
@@ -139,8 +139,8 @@ def _with_bounds(place: Place) -> Iterator[tuple[Place, tuple[Place, ...]]]:
             yield one, above
 
 
-class _Room:
-    """What a place that binds may still get."""
+class Room:
+    """What a place that binds may still get, while members are given to it one after the other."""
 
     __slots__ = ("_bounds", "_left", "_of_each")
 
@@ -149,7 +149,13 @@ class _Room:
         self._bounds = place.bounds
         self._left = [bound.most for bound in place.bounds]
 
+    @property
+    def state(self) -> tuple[int, ...]:
+        """What is left, for who has to tell it from what was left before."""
+        return (*self._of_each, *self._left)
+
     def left(self, kind: int) -> int:
+        """Return how many more of a kind it may get."""
         most = self._of_each[kind]
         for bound, left in zip(self._bounds, self._left, strict=True):
             if bound.weights[kind]:
@@ -157,6 +163,7 @@ class _Room:
         return most
 
     def take(self, kind: int, count: int) -> None:
+        """Give it so many of a kind; fewer than none are given back."""
         self._of_each[kind] -= count
         for number, bound in enumerate(self._bounds):
             self._left[number] -= count * bound.weights[kind]

@@ -2,41 +2,46 @@
 
 Arrays say what each host can hold at most (:mod:`.gang_fleet`), and within that the members are
 dealt out (:mod:`.dealing`); if that cannot be, the gang does not fit, for sure. What was dealt is
-then tried, in a scenario, with the search that finds candidates for one consumer. A host that
-cannot hold what it got, whichever candidates are taken, is bound to what it can hold, and all is
-dealt again: in the end the gang fits, or it does not, or the budget is spent.
+then given by whoever comes first, where counts alone are asked for, and else tried in a scenario,
+with the search that finds candidates for one consumer. A host that cannot hold what it got,
+whichever candidates are taken, is bound to what it can hold, and all is dealt again. Where each
+host can hold what it got, and not all at once, pools are short of something: then all ways of all
+hosts are tried. In the end the gang fits, or it does not, or the budget is spent.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.fields import FrozenDict
+from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests.gang import HOST, Gang
 from resource_objects.resources.budget import Budget
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.candidates import Candidate
-from resource_objects.search.dealing import Place, Portion, deal, most_of
+from resource_objects.search.conditions.located import LocatedFleetDemand, may_hold
+from resource_objects.search.dealing import Portion, deal, most_of
+from resource_objects.search.explain import Explanation, SearchOutcome, Stage
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_fleet import GangFleet, Kind, Levels
+from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
-from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
+from resource_objects.search.tree_search import TreeSearch, Wider
 
 #: More hosts are looked at first than seem to be needed, by this factor and so many.
 _SPARE = 2, 16
-#: Steps of the budget for laying a request over the fleet once more.
-_LAYING = 50
+#: Steps of the budget for laying a request over the fleet once more: so many, and one for each so
+#: many hosts.
+_LAYING = 5, 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,11 +58,16 @@ class Shortage:
     free: int = 0  #: of it, on the hosts that may hold one
     beside: tuple[str, ...] = ()  #: the other members, if it is only beside these that it is short
     at_most: Mapping[str, int] = FrozenDict()  #: by level, the bounds that are in the way
+    stage: Stage | None = None  #: where no host may take one: what of the request left none
+    #: why hosts may not take one of it, worked out when somebody looks
+    explanation: Explanation | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         where = f"{self.level} {self.place}: " if self.level else ""
         beside = f" beside {', '.join(self.beside)}" if self.beside else ""
         what = f"{where}{self.member} asked {self.asked}, fits {self.fits}{beside}"
+        if self.stage is not None:
+            return f"{what} ({self.stage})"
         if self.at_most:
             told = ", ".join(f"at most {most} per {name}" for name, most in self.at_most.items())
             return f"{what} ({told})"
@@ -129,9 +139,17 @@ def fit_gang(scenario: Scenario[Any], gang: Gang, levels: Levels, options: Optio
 
 
 #: By kind, the trees where it may go.
-_Allowed: TypeAlias = tuple[Booleans, ...]
+_Allowed: TypeAlias = tuple[Integers, ...]
 #: By kind, what was found for its members.
 _Given: TypeAlias = list[list[Candidate]]
+
+
+class _Point(NamedTuple):
+    """Where trying all ways has come to."""
+
+    at: int  #: the place of the host among those that are tried
+    kind: int  #: the first kind that this host may still get
+    left: Portion  #: what is still to be placed
 
 
 class _Fitting:
@@ -147,24 +165,37 @@ class _Fitting:
         self.fleet = self._fleet_now()
         self.within = GangFleet(gang, self.fleet, levels, options.filters)
         self.kinds, self.need = self.within.kinds, self.within.need
+        self.is_located = any(kind.problem.located for kind in self.kinds)
         scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
         every = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
-        self.order = self._preference(scarce.problem).trees(every)
+        self.order = integers(list(self._preference(scarce.problem).trees(every)))
         self.rank = np.full(len(self.fleet.hosts), len(self.order))
         self.rank[self.order] = np.arange(len(self.order))
         self.held: dict[tuple[int, Portion], _Given] = {}  # what hosts hold, where that was tried
+        self.laid: dict[int, Problem] = {}  # kinds over the scenario as it is now
 
     def fit(self) -> GangFit:
         """Return where it fits, or what it lacks."""
-        for allowed in self._confinements():
-            given = self._placed(allowed)
+        given = self._fitted(self.need)
+        if given is None:
+            self.budget = Budget(self.options.budget)  # it is known that it does not fit
+            return GangFit(self.gang, {}, tuple(self._shortages()))
+        found: dict[str, Candidate] = {}
+        for kind, some in zip(self.kinds, given, strict=True):
+            found.update(zip(kind.names, some, strict=True))
+        names = (name for one in self.gang.members for name in one.names)
+        return GangFit(self.gang, {name: found[name] for name in names})
+
+    def _fitted(self, need: Portion, around: Integers | None = None) -> _Given | None:
+        """Return candidates by kind for so many of each; None if they cannot be had.
+
+        :param around: only of these hosts; None: of all
+        """
+        for allowed in self._confinements(need, around):
+            given = self._placed(allowed, need)
             if given is not None:
-                found: dict[str, Candidate] = {}
-                for kind, some in zip(self.kinds, given, strict=True):
-                    found.update(zip(kind.names, some, strict=True))
-                names = (name for one in self.gang.members for name in one.names)
-                return GangFit(self.gang, {name: found[name] for name in names})
-        return GangFit(self.gang, {}, tuple(self._shortages()))
+                return given
+        return None
 
     def _fleet_now(self) -> Fleet:
         limits = self.options.limits
@@ -177,98 +208,160 @@ class _Fitting:
 
     # --- where each kind may go ---
 
-    def _confinements(self) -> Iterator[_Allowed]:
+    def _confinements(self, need: Portion, around: Integers | None) -> Iterator[_Allowed]:
         """Yield where each kind may go: one place of a level for those that stay together."""
-        anywhere = self.within.reachable
-        for around in self._roomy(self.gang.together, range(len(self.kinds)), anywhere):
+        anywhere = np.flatnonzero(self.within.reachable) if around is None else around
+        for here in self._roomy(self.gang.together, range(len(need)), anywhere, need):
             each = [
-                self._roomy(kind.like.together, [number], around)
+                self._roomy(kind.like.together, [number], here, need)
                 for number, kind in enumerate(self.kinds)
             ]
             for allowed in itertools.product(*each):
                 self.budget.spend()
                 yield allowed
 
-    def _roomy(self, level: str | None, kinds: Iterable[int], around: Booleans) -> list[Booleans]:
+    def _roomy(
+        self, level: str | None, kinds: Collection[int], around: Integers, need: Portion
+    ) -> Sequence[Integers]:
         """Return the places of a level that may hold all of some kinds, the preferred first.
 
         :param around: only of what is in there
         """
         if level is None:
             return [around]
-        places: Iterable[Integers]
         if level == HOST:
-            enough = [self.kinds[k].most >= self.need[k] for k in kinds]
-            places = np.flatnonzero(np.logical_and.reduce([around, *enough])).reshape(-1, 1)
-        else:
-            every = (trees[around[trees]] for trees in self.within.places[level].values())
-            places = [
-                trees
-                for trees in every
-                if all(self.kinds[k].most[trees].sum() >= self.need[k] for k in kinds)
-            ]
-        masks = []
-        for trees in sorted(places, key=lambda one: int(self.rank[one].min())):
-            mask = np.zeros_like(around)
-            mask[trees] = True
-            masks.append(mask)
-        return masks
+            enough = np.ones(len(around), dtype=np.bool_)
+            for number in kinds:
+                enough &= self.kinds[number].most[around] >= need[number]
+            for name, total in self._totals(kinds, need).items():
+                enough &= self.within.supply.of(name)[around] >= total
+            found = around[enough]
+            return list(found[np.argsort(self.rank[found], kind="stable")].reshape(-1, 1))
+        is_around = np.zeros(len(self.rank), dtype=np.bool_)
+        is_around[around] = True
+        every = (trees[is_around[trees]] for trees in self.within.places[level].values())
+        places = [
+            trees
+            for trees in every
+            if all(self.kinds[k].most[trees].sum() >= need[k] for k in kinds) and len(trees)
+        ]
+        return sorted(places, key=lambda one: int(self.rank[one].min()))
+
+    def _totals(self, kinds: Iterable[int], need: Portion) -> dict[str, int]:
+        """Return how much of each class all of some kinds use."""
+        found: dict[str, int] = {}
+        for number in kinds:
+            for name, total in self.kinds[number].totals.items():
+                found[name] = found.get(name, 0) + total * need[number]
+        return {name: min(total, MAX_AMOUNT) for name, total in found.items()}
 
     # --- dealing, and trying what was dealt ---
 
-    def _placed(self, allowed: _Allowed) -> _Given | None:
+    def _placed(self, allowed: _Allowed, need: Portion) -> _Given | None:
         """Return candidates by kind, None if they cannot be had where each kind may go."""
-        kinds = zip(allowed, self.kinds, strict=True)
-        most = [np.where(mask, kind.most, 0) for mask, kind in kinds]
+        most = [self._most(kind, trees) for kind, trees in zip(self.kinds, allowed, strict=True)]
         can = np.logical_or.reduce([counts > 0 for counts in most])
-        trees = [tree for tree in self.order if can[tree]]
-        looked_at = self._likely(trees, most)
+        trees = self.order[can[self.order]]
+        looked_at = self._likely(trees, most, need)
         while True:
-            root = self.within.root(trees[:looked_at], most, self.budget)
-            dealt = deal(root, self.need, self.budget)
+            root = self.within.root(trees[:looked_at].tolist(), most, self.budget)
+            dealt = deal(root, need, self.budget)
             if dealt is None:
                 if looked_at >= len(trees):
                     return None
                 looked_at = len(trees)
                 continue
-            given = self._tried({int(name): portion for name, portion in dealt.items()})
+            given, has_learned = self._tried({int(name): some for name, some in dealt.items()})
             if given is not None:
                 return given
+            if not has_learned:
+                return self._searched(trees.tolist(), most, need, self.within.rooms(need))
 
-    def _likely(self, trees: Sequence[int], most: Sequence[Integers]) -> int:
+    def _most(self, kind: Kind, trees: Integers) -> Integers:
+        """Return how many of a kind each tree may get, where it may go to some."""
+        found = np.zeros_like(kind.most)
+        found[trees] = kind.most[trees]
+        return found
+
+    def _likely(self, trees: Integers, most: Sequence[Integers], need: Portion) -> int:
         """Return how many trees are likely to be enough."""
         factor, more = _SPARE
         enough = 0
-        for counts, count in zip(most, self.need, strict=True):
-            total = np.cumsum(counts[list(trees)])
+        for counts, count in zip(most, need, strict=True):
+            total = np.cumsum(counts[trees])
             enough = max(enough, int(total.searchsorted(factor * count)))
         return enough + more
 
-    def _tried(self, dealt: Mapping[int, Portion]) -> _Given | None:
-        """Return candidates for what was dealt, None if some host cannot hold what it got.
+    def _tried(self, dealt: Mapping[int, Portion]) -> tuple[_Given | None, bool]:
+        """Return candidates for what was dealt, None if hosts cannot hold it all at once.
 
-        :raises SearchLimitReached: if hosts could hold it by themselves, but not all at once
+        Also returns whether more is known then of what some host can hold.
         """
-        if self._is_counted(dealt):
-            return self._counted(dealt)
+        given = self._counted(dealt)
+        if given is not None and self._pass_filters(given):
+            return self._by_kind(given), False
+        given = {tree: self.held[tree, p] for tree, p in dealt.items() if (tree, p) in self.held}
+        try:
+            for some in given.values():
+                if not all(map(self._take, itertools.chain.from_iterable(some))):
+                    return None, False
+            new = {tree: portion for tree, portion in dealt.items() if tree not in given}
+            found, failed = self._rounds(new)
+        finally:
+            self._undo()
+        given |= found
+        for tree, portion in new.items():
+            if tree not in failed:
+                self.held[tree, portion] = found[tree]
+        for tree, more in failed.items():
+            self._learn(tree, more, new[tree])
+        return None if failed else self._by_kind(given), bool(failed)
+
+    def _by_kind(self, given: Mapping[int, _Given]) -> _Given:
+        return [[one for some in given.values() for one in some[k]] for k in range(len(self.kinds))]
+
+    def _counted(self, dealt: Mapping[int, Portion]) -> dict[int, _Given] | None:
+        """Return candidates of each host, who comes first giving each; None where that fails."""
+        used: dict[int, int] = {}
         given: dict[int, _Given] = {}
         for tree, portion in dealt.items():
-            if (tree, portion) in self.held:
-                given[tree] = self.held[tree, portion]
-                if not all(map(self._take, itertools.chain.from_iterable(given[tree]))):
-                    raise SearchLimitReached(self.budget.allowed)  # pools are short of it together
-        new = {tree: portion for tree, portion in dealt.items() if tree not in given}
-        found, failed = self._rounds(new)
-        given |= found
-        self._undo()
-        for tree, portion in new.items():
-            if tree in failed:
-                self._learn(tree, failed[tree], portion)
-            else:
-                self.held[tree, portion] = given[tree]
-        if failed:
-            return None
-        return [[c for some in given.values() for c in some[k]] for k in range(len(self.kinds))]
+            given[tree] = [[] for _ in portion]
+            for kind, count, some in zip(self.kinds, portion, given[tree], strict=True):
+                for _ in range(count):
+                    found = None if kind.counts is None else kind.counts.take(tree, used)
+                    if found is None:
+                        return None
+                    some.append(found)
+        return given
+
+    def _pass_filters(self, given: Mapping[int, _Given]) -> bool:
+        """Return whether filters pass each host for each of its members, beside those before."""
+        if not self.options.filters:
+            return True
+        left = {tree: [list(some) for some in each] for tree, each in given.items()}
+        try:
+            while left:
+                for number in range(len(self.kinds)):
+                    now = {tree: some[number].pop() for tree, some in left.items() if some[number]}
+                    if not now:
+                        continue
+                    trees = integers(sorted(now))
+                    if len(self.scenario) and not self._are_let_in(number, trees):
+                        return False
+                    if not self._take(*now.values()):
+                        return False
+                left = {tree: some for tree, some in left.items() if any(some)}
+            return True
+        finally:
+            self._undo()
+
+    def _are_let_in(self, number: int, trees: Integers) -> bool:
+        """Return whether filters pass some hosts for a kind, as the scenario is now."""
+        fleet, request = self._fleet_now(), self.kinds[number].like.request
+        return all(
+            bool(laid.mask()[trees].all() and laid.among(trees).all())
+            for laid in (one(fleet, request) for one in self.options.filters)
+        )
 
     def _rounds(self, dealt: Mapping[int, Portion]) -> tuple[dict[int, _Given], dict[int, Portion]]:
         """Take what was dealt in the scenario, one member of each host in each round.
@@ -279,9 +372,9 @@ class _Fitting:
         left = {tree: list(portion) for tree, portion in dealt.items()}
         failed: dict[int, Portion] = {}
         while left:
-            for number, kind in enumerate(self.kinds):
+            for number in range(len(self.kinds)):
                 trees = [tree for tree, counts in left.items() if counts[number]]
-                problem = self._laid_now(kind) if trees else kind.problem
+                problem = self._laid_now(number) if trees else self.kinds[number].problem
                 for tree in trees:
                     found = next(self._ways(problem, tree), None)
                     if found is not None and self._take(found):
@@ -295,47 +388,50 @@ class _Fitting:
             left = {tree: counts for tree, counts in left.items() if any(counts)}
         return given, failed
 
-    def _is_counted(self, dealt: Mapping[int, Portion]) -> bool:
-        """Return whether arrays have decided what was dealt."""
-        found = self.kinds[0].direct
-        if len(self.kinds) > 1 or found is None or self.fleet.pools or self.fleet.shares:
-            return False
-        return found.is_only is not None and bool((found.decides & found.is_only)[[*dealt]].all())
-
-    def _counted(self, dealt: Mapping[int, Portion]) -> _Given:
-        """Return candidates where arrays have decided."""
-        (kind,) = self.kinds
-        assert kind.direct is not None, "arrays have decided"
-        found: list[Candidate] = []
-        for tree, (count,) in dealt.items():
-            found += [counted_candidate(kind.problem, tree, kind.direct.givers(tree))] * count
-        return [found]
-
-    def _laid_now(self, kind: Kind) -> Problem:
+    def _laid_now(self, number: int) -> Problem:
         """Return what a kind asks of the scenario as it is now."""
+        kind = self.kinds[number]
         if not len(self.scenario):
             return kind.problem
-        self.budget.spend(_LAYING)
-        return lay(kind.like.request, self._fleet_now(), self.options.filters)
+        if number not in self.laid:
+            least, hosts = _LAYING
+            self.budget.spend(least + len(self.fleet.hosts) // hosts)
+            self.laid[number] = lay(kind.like.request, self._fleet_now(), self.options.filters)
+        return self.laid[number]
 
-    def _ways(self, problem: Problem, tree: int) -> Iterator[Candidate]:
-        """Yield the candidates of a tree."""
-        search = TreeSearch(problem, tree, self._preference(problem))
-        while (hit := search.next(self.budget, self.budget.left)) is not None:
-            if not isinstance(hit, Wider):
-                yield hit.candidate
+    def _ways(self, problem: Problem, tree: int, *, is_every: bool = False) -> Iterator[Candidate]:
+        """Yield the candidates of a tree.
 
-    def _take(self, found: Candidate) -> bool:
-        """Take a candidate in the scenario; return whether it is free."""
+        :param is_every: also those in which an amount that says where it goes is elsewhere: of
+            what may be on the same parts one way is found
+        """
+        if not problem.is_host[tree] or not all(one.holds(tree) for one in problem.filters):
+            return
+        preference, seen = self._preference(problem), set[Candidate]()
+        parts_of: Iterable[Sequence[int] | None] = [None]
+        if is_every and problem.located and problem.near is None:
+            parts_of = itertools.chain([None], _part_sets(problem, tree))
+        for parts in parts_of:
+            search = TreeSearch(problem, tree, preference, parts=parts)
+            while (hit := search.next(self.budget, self.budget.left)) is not None:
+                if not isinstance(hit, Wider) and (not is_every or hit.candidate not in seen):
+                    seen.add(hit.candidate)
+                    yield hit.candidate
+
+    def _take(self, *found: Candidate) -> bool:
+        """Take candidates in the scenario, all for one consumer; return whether they are free."""
+        allocations = [one for each in found for one in each.allocations]
         try:
-            self.scenario.claim(f"(member {len(self.scenario)})", found)
+            self.scenario.claim(trial_name(len(self.scenario)), allocations)
         except exceptions.CapacityException:
             return False
+        self.laid.clear()
         return True
 
     def _undo(self) -> None:
         while len(self.scenario):
             self.scenario.undo()
+        self.laid.clear()
 
     def _learn(self, tree: int, more: Portion, portion: Portion) -> None:
         """Find out whether a host can hold a portion at all, of which it did not take ``more``."""
@@ -349,87 +445,164 @@ class _Fitting:
     def _hold(self, tree: int, portion: Portion) -> _Given | None:
         """Return how one host can hold a portion, None if it cannot: all ways are tried.
 
-        Of an amount that says where it goes, such as a topology, a search finds one way beside what
-        is taken, so which member comes first matters; if no order does, that is no no.
+        An amount that says where it goes, such as a topology, is tried on each set of parts, and
+        of each set in one way. Where none of these will do, and what its parts have left does not
+        say no, that is no no.
 
         :raises SearchLimitReached: if it is not known
         """
-        asked = [kind for kind, count in enumerate(portion) if count]
-        if not any(self.kinds[kind].problem.located for kind in asked):
-            return self._held_in(tree, portion, asked)
-        for order in itertools.permutations(asked):
-            found = self._held_in(tree, portion, order)
-            if found is not None:
-                return found
-        raise SearchLimitReached(self.budget.allowed)
+        if not self._may_hold(tree, portion):
+            return None
+        found = self._searched([tree], [kind.most for kind in self.kinds], portion)
+        if found is None and any(
+            self.kinds[k].problem.located for k, count in enumerate(portion) if count
+        ):
+            raise SearchLimitReached(self.budget.allowed)
+        return found
 
-    def _held_in(self, tree: int, portion: Portion, order: Sequence[int]) -> _Given | None:
-        """Return how one host can hold a portion, the kinds taken in an order."""
+    def _may_hold(self, tree: int, portion: Portion) -> bool:
+        """Return whether a host has what located amounts of a portion need at least."""
+        by_class: dict[str, list[LocatedFleetDemand]] = {}
+        for kind, count in zip(self.kinds, portion, strict=True):
+            for one in kind.problem.located:
+                by_class.setdefault(one.demand.resource_class, []).extend([one.demand] * count)
+        return all(may_hold(asks, tree, self.budget) for asks in by_class.values() if asks)
+
+    # --- trying all ways ---
+
+    def _searched(
+        self,
+        trees: Sequence[int],
+        most: Sequence[Integers],
+        need: Portion,
+        rooms: Rooms | None = None,
+    ) -> _Given | None:
+        """Return how hosts can hold what is needed, None if they cannot: all ways are tried.
+
+        Host by host, each as much as it can take first.
+
+        :param most: by kind and tree, how many it may get
+        :param rooms: what places may get; None: no place binds
+        """
         given: _Given = [[] for _ in self.kinds]
+        rest = [np.cumsum(counts[trees][::-1])[::-1].tolist() for counts in most]
+        relevant = _Relevant(self.fleet, trees)
 
-        def expand(left: Portion) -> Iterator[Portion | Solution[_Given]]:
+        def expand(point: _Point) -> Iterator[_Point | Solution[_Given]]:
+            at, first, left = point
             if not any(left):
                 yield Solution([list(some) for some in given])
                 return
-            number = next(kind for kind in order if left[kind])
-            for one in self._ways(self._laid_now(self.kinds[number]), tree):
-                if self._take(one):
-                    given[number].append(one)
-                    yield tuple(c - (k == number) for k, c in enumerate(left))
-                    given[number].pop()
-                    self.scenario.undo()
+            if at == len(trees) or any(count > rest[k][at] for k, count in enumerate(left)):
+                return
+            tree = trees[at]
+            for number in range(first, len(left)):
+                has_room = rooms is None or rooms.left(tree, number) > 0
+                if left[number] and most[number][tree] and has_room:
+                    less = tuple(count - (k == number) for k, count in enumerate(left))
+                    # where an amount says where it goes, who comes first matters
+                    point = _Point(at, 0 if self.is_located else number, less)
+                    for one in self._taken_each(tree, number):
+                        given[number].append(one)
+                        if rooms is not None:
+                            rooms.take(tree, number, 1)
+                        yield point
+                        given[number].pop()
+                        if rooms is not None:
+                            rooms.take(tree, number, -1)
+            yield _Point(at + 1, 0, left)
 
-        found = next(solutions(portion, expand, self.budget), None)
-        self._undo()
-        return found
+        def state(point: _Point) -> Hashable:
+            taken = itertools.chain.from_iterable(given)
+            used = relevant.state(self.scenario.snapshot.fleet, point.at, taken)
+            return point, used, None if rooms is None else rooms.state
+
+        try:
+            return next(solutions(_Point(0, 0, need), expand, self.budget, state), None)
+        finally:
+            self._undo()
+
+    def _taken_each(self, tree: int, number: int) -> Iterator[Candidate]:
+        """Yield each way to give one of a kind, taken in the scenario until the next."""
+        for one in self._ways(self._laid_now(number), tree, is_every=self.is_located):
+            if self._take(one):
+                yield one
+                self.scenario.undo()
+                self.laid.clear()
 
     # --- what it lacks ---
 
     def _shortages(self) -> Iterator[Shortage]:
         """Yield what the gang lacks, in the place of its level where most of it fits."""
-        around, place = self._best()
-        most = [np.where(around, kind.most, 0) for kind in self.kinds]
-        root = self.within.root([tree for tree in self.order if around[tree]], most, self.budget)
-        short = [(number, most_of(root, self.need, number)) for number in range(len(self.kinds))]
-        short = [(number, fits) for number, fits in short if fits < self.need[number]]
-        level = self.gang.together if place is not None else None
-        for number, fits in short:
-            one = self._short_of(number, fits, around)
-            yield dataclasses.replace(one, level=level, place=place)
+        every = range(len(self.kinds))
+        anywhere = np.flatnonzero(self.within.reachable)
+        around, place = self._best(self.gang.together, every, anywhere)
+        short = []
+        for number, kind in enumerate(self.kinds):
+            here, name, level = around, place, self.gang.together
+            if kind.like.together is not None:
+                here, name = self._best(kind.like.together, [number], around)
+                level = kind.like.together
+            one = self._short_of(number, here)
+            if one is not None:
+                short.append(dataclasses.replace(one, level=level, place=name))
         if not short:
-            yield dataclasses.replace(self._beside(root), level=level, place=place)
+            beside = self._beside(around)
+            short = [dataclasses.replace(beside, level=self.gang.together, place=place)]
+        yield from short
 
-    def _best(self) -> tuple[Booleans, str | None]:
-        """Return the hosts of the place where most fits, and its name; all where none is asked."""
-        level, anywhere = self.gang.together, self.within.reachable
+    def _best(
+        self, level: str | None, kinds: Collection[int], around: Integers
+    ) -> tuple[Integers, str | None]:
+        """Return the hosts of the place where most of some kinds fits, and its name."""
         if level is None:
-            return anywhere, None
+            return around, None
         if level == HOST:
-            places = {name: np.array([tree]) for tree, name in enumerate(self.fleet.hosts)}
-        else:
-            places = self.within.places[level]
+            most = np.ones(len(around))
+            for number in kinds:
+                part = self.kinds[number].most[around] / self.need[number]
+                np.minimum(most, part, out=most)
+            found = around[[int(most.argmax())]] if len(around) else around
+            return found, self.fleet.hosts[int(found[0])] if len(found) else None
+        is_around = np.zeros(len(self.rank), dtype=np.bool_)
+        is_around[around] = True
+        places = {
+            name: trees[is_around[trees]] for name, trees in self.within.places[level].items()
+        }
 
         def fits(name: str) -> list[float]:
-            each = zip(self.kinds, self.need, strict=True)
-            return sorted(min(1.0, kind.most[places[name]].sum() / count) for kind, count in each)
+            return sorted(
+                min(1.0, self.kinds[k].most[places[name]].sum() / self.need[k]) for k in kinds
+            )
 
         best = max(places, key=fits)
-        found = np.zeros_like(anywhere)
-        found[places[best]] = True
-        return found & anywhere, best
+        return places[best], best
 
-    def _short_of(self, number: int, fits: int, around: Booleans) -> Shortage:
-        """Return what a kind lacks by itself: the class that allows fewest, or a bound."""
+    def _short_of(self, number: int, around: Integers) -> Shortage | None:
+        """Return what a kind lacks by itself: the class that allows fewest, or a bound.
+
+        None if it fits by itself.
+        """
         kind, asked = self.kinds[number], self.need[number]
-        told = Shortage(kind.label, asked, fits)
-        most = np.where(around, kind.most, 0)
-        able = most > 0 if most.any() else around
+        most = [np.zeros_like(one.most) for one in self.kinds]
+        most[number][around] = kind.most[around]
+        trees = self.order[most[number][self.order] > 0]
+        able = most[number] > 0
+        if not able.any():
+            able[around] = True
         supply, each = self.within.supply, kind.totals
         free = {name: supply.together(name, able) for name in each}
         count = {
             name: min(free[name] // total, int((supply.of(name)[able] // total).sum()))
             for name, total in each.items()
         }
+        root = self.within.root(trees.tolist(), most, self.budget)
+        fits = min([most_of(root, self.need, number), *count.values()])
+        if fits >= asked:
+            return None
+        told = Shortage(kind.label, asked, fits, explanation=self._explained(kind))
+        if not kind.most.any() and told.explanation is not None:
+            return dataclasses.replace(told, stage=told.explanation.emptied)
         scarce = min(count, key=lambda name: count[name], default=None)
         if scarce is None or count[scarce] >= asked:
             bounds = FrozenDict({**self.gang.at_most, **kind.like.at_most})
@@ -438,13 +611,66 @@ class _Fitting:
             told, resource=scarce, requested=asked * each[scarce], free=free[scarce]
         )
 
-    def _beside(self, root: Place) -> Shortage:
+    def _explained(self, kind: Kind) -> Explanation:
+        """Return why hosts may not take one of a kind."""
+        refused = np.flatnonzero(kind.problem.is_told & (kind.most == 0))
+        outcome = SearchOutcome(refused, (), 0, self.options.budget)
+        return Explanation(kind.problem, outcome)
+
+    def _beside(self, around: Integers) -> Shortage:
         """Return how many of the most numerous kind fit beside all others."""
         number = max(range(len(self.kinds)), key=lambda k: self.need[k])
         low, high = 0, self.need[number]
         while low + 1 < high:  # so many fit, and so many do not
             count = (low + high) // 2
             need = tuple(count if k == number else n for k, n in enumerate(self.need))
-            low, high = (count, high) if deal(root, need, self.budget) else (low, count)
+            try:
+                does_fit = self._fitted(need, around) is not None
+            except SearchLimitReached:
+                break
+            low, high = (count, high) if does_fit else (low, count)
         others = tuple(kind.label for k, kind in enumerate(self.kinds) if k != number)
         return Shortage(self.kinds[number].label, self.need[number], low, beside=others)
+
+
+def trial_name(number: int) -> str:
+    """Return what a consumer is called for whom members are taken while a gang is fitted.
+
+    Filters that look at who holds something meet these.
+    """
+    return f"(member {number})"
+
+
+class _Relevant:
+    """What of a fleet's use later hosts of a search can see: their own, and that of pools."""
+
+    def __init__(self, fleet: Fleet, trees: Sequence[int]) -> None:
+        self._fleet, self._trees = fleet, trees
+        rows = fleet.inventories
+        at = np.full(len(fleet.hosts), -1)
+        at[list(trees)] = np.arange(len(trees))
+        #: by inventory, the last host that can see it
+        self._last = np.where(fleet.is_pool[rows.provider], len(trees), at[rows.tree])
+        self._known: tuple[int, Integers] = (-1, integers(()))
+
+    def state(self, fleet: Fleet, at: int, taken: Iterable[Candidate]) -> Hashable:
+        """Return what is used there, with the units that say more than a count."""
+        if self._known[0] != at:
+            self._known = at, np.flatnonzero(self._last >= at)
+        host = self._fleet.hosts[self._trees[at]] if at < len(self._trees) else None
+        seen = (one for one in taken if one.host == host or self._fleet.pools)
+        units = sorted((a.provider, u) for one in seen for a in one.allocations for u in a.units)
+        return fleet.inventories.used[self._known[1]].tobytes(), tuple(units)
+
+
+def _part_sets(problem: Problem, tree: int) -> Iterator[tuple[int, ...]]:
+    """Yield for each located amount parts that it may be on, no more than it has pieces."""
+    each = []
+    for one in problem.located_of_tree(tree):
+        parts = [part for part in range(len(one.places)) if one.allowed >> part & 1]
+        most = min(len(parts), one.ask.count)
+        some = itertools.chain.from_iterable(
+            itertools.combinations(parts, size) for size in range(1, most + 1)
+        )
+        each.append([sum(1 << part for part in chosen) for chosen in some])
+    return itertools.product(*each)

@@ -542,7 +542,7 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     Cost: a pass for each class, and each class and trait.
     """
     fleet, asks = problem.fleet, problem.demands
-    if not asks or problem.located or problem.named or problem.near or _gives_units(problem):
+    if not asks or not counts_alone(problem):
         return None
     decides = np.ones(len(problem.is_host), dtype=np.bool_)
     is_only = np.ones_like(decides) if of_each or not is_plain else None
@@ -600,10 +600,12 @@ def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
     return found
 
 
-def _gives_units(problem: Problem) -> bool:
-    """Return whether somebody would have to say which units it takes."""
+def counts_alone(problem: Problem) -> bool:
+    """Return whether counts alone are asked for, and nobody has to say which units it takes."""
+    if problem.located or problem.named or problem.near:
+        return False
     names = {ask.resource_class for ask in problem.demands}
     by_name = (parts for _, parts in problem.fleet.views.devices)
-    return any(ask.units for ask in problem.demands) or any(
-        not names.isdisjoint(shape) for parts in by_name for shape in parts.shapes
+    return not any(ask.units for ask in problem.demands) and all(
+        names.isdisjoint(shape) for parts in by_name for shape in parts.shapes
     )

@@ -58,9 +58,18 @@ class TreeSearch:
     """The search on one tree; it may be left and taken up again."""
 
     def __init__(
-        self, problem: Problem, tree: int, preference: Preference, places: int | None = None
+        self,
+        problem: Problem,
+        tree: int,
+        preference: Preference,
+        places: int | None = None,
+        parts: Sequence[int] | None = None,
     ) -> None:
-        """:param places: of how few places candidates may be, if few are asked for"""
+        """:param places: of how few places candidates may be, if few are asked for
+
+        :param parts: for each located amount, the parts it may be on; None: any. Not for what has
+            to be near
+        """
         self._problem = problem
         self._tree = tree
         self._preference = preference
@@ -68,6 +77,7 @@ class TreeSearch:
         self._has_found = False
         self._seen: set[Hashable] = set()
         self._least = 1 if places is None else places
+        self._parts = parts
         self._ways = self._every()
 
     def next(self, budget: Budget, most: int) -> TreeCandidate | Wider | None:
@@ -88,7 +98,10 @@ class TreeSearch:
             yield from self._by_places(near)
         if near is None or not near.is_required:
             asks = problem.of_tree(self._tree, self._preference)
-            yield from self._within(asks, problem.located_of_tree(self._tree))
+            located = problem.located_of_tree(self._tree)
+            if self._parts is not None:
+                located = [one.among(p) for one, p in zip(located, self._parts, strict=True)]
+            yield from self._within(asks, located)
 
     def _by_places(self, near: Near) -> Iterator[TreeCandidate | Wider]:
         """Yield what few places give, the fewest first."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -14,14 +16,17 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Gang, Member
+from resource_objects.search.conditions.base import Cut
 from resource_objects.search.gangs import GangFit
 from resource_objects.testing.conformance.suite import host_of
 
 LEVELS = {"rack": ("r0", "r1"), "row": ("w0",)}
 
 
-def host(name: str, inventories: str, *aggregates: str, gpus: int = 0) -> ro.Provider:
-    found = ro.Provider(name, inventories, aggregates=list(aggregates))
+def host(
+    name: str, inventories: str, *aggregates: str, gpus: int = 0, traits: Sequence[str] = ()
+) -> ro.Provider:
+    found = ro.Provider(name, inventories, aggregates=list(aggregates), traits=traits)
     for number in range(gpus):
         found.add(f"{name}/gpu{number}", "PGPU=1")
     return found
@@ -198,6 +203,142 @@ def test_members_are_told_by_the_names_they_have(ledger: ro.Ledger) -> None:
     )
 
 
+# --- exact, though hosts share something ---------------------------------------------------------
+
+
+def share(ledger: ro.Ledger, pool: str, inventories: str, *hosts: str) -> None:
+    ledger.sync(ro.Provider(pool, inventories))
+    ledger.pools.share(pool, hosts=list(hosts))
+
+
+def test_who_has_two_pools_leaves_one_to_who_has_no_other(ledger: ro.Ledger) -> None:
+    """The first way of h0 is pool a, which is the only one of h1."""
+    ledger.sync(host("h0", "VCPU=4"), host("h1", "VCPU=4"))
+    share(ledger, "a", "DISK_GB=2", "h0", "h1")
+    share(ledger, "b", "DISK_GB=2", "h0")
+    worker = Member("worker", "VCPU=1,DISK_GB=2", count=2, at_most={"host": 1})
+    fit = fit_of(ledger, Gang([worker]))
+    assert sorted(hosts_of(fit).values()) == ["h0", "h1"]
+    ledger.claim_all(fit.candidates)
+
+
+def test_pools_that_are_short_of_it_together_are_a_no(ledger: ro.Ledger) -> None:
+    """Each host could have what it is dealt; all hosts together have not."""
+    ledger.sync(*(host(f"h{n}", "VCPU=4") for n in range(3)))
+    share(ledger, "a", "DISK_GB=3", "h0", "h1", "h2")
+    share(ledger, "b", "DISK_GB=3", "h0", "h1", "h2")
+    two = Member("worker", "VCPU=1,DISK_GB=2", count=2)
+    ledger.claim_all(fit_of(ledger, Gang([two])).candidates)
+    refused = fit_of(ledger, Gang([Member("worker", "VCPU=1,DISK_GB=1", count=3)]))
+    assert str(refused) == "worker asked 3, fits 2 (DISK_GB asked 3, free 2)"
+    assert not fit_of(ledger, Gang([Member("worker", "VCPU=1,DISK_GB=2")]))
+    with ro.connect("memory://") as other:
+        other.sync(*(host(f"h{n}", "VCPU=4") for n in range(3)))
+        share(other, "a", "DISK_GB=3", "h0", "h1", "h2")
+        share(other, "b", "DISK_GB=3", "h0", "h1", "h2")
+        three = dataclasses.replace(two, count=3)
+        assert str(fit_of(other, Gang([three]))) == "worker asked 3, fits 2"
+
+
+def cells(name: str, *cpus: int) -> ro.Provider:
+    """Return a host with cells of so many dedicated CPUs."""
+    made, first = [], 0
+    for number, count in enumerate(cpus):
+        made.append(ro.HostCell(number, dedicated=range(first, first + count), memory_mb=4096))
+        first += count
+    return host_of(name, ro.NUMATopologyInventory(made))
+
+
+def pinned(name: str, cpus: int, count: int = 1, guest_cells: int = 1) -> Member:
+    asked = ro.numa(guest_cells, dedicated=cpus)
+    return Member(name, ro.Request({"NUMA_TOPOLOGY": asked}), count)
+
+
+def test_a_host_that_plainly_has_no_more_cells_is_a_no(ledger: ro.Ledger) -> None:
+    ledger.sync(cells("h0", 4, 4), cells("h1", 4, 4))
+    fit = fit_of(ledger, Gang([pinned("worker", 4, 4)]))
+    assert Counter(hosts_of(fit).values()) == {"h0": 2, "h1": 2}
+    ledger.claim_all(fit.candidates)
+    with ro.connect("memory://") as other:
+        other.sync(cells("h0", 5, 5), cells("h1", 6))
+        assert str(fit_of(other, Gang([pinned("worker", 4, 4)]))) == (
+            "worker asked 4, fits 3 (PCPU asked 16, free 16)"
+        )
+        assert fit_of(other, Gang([pinned("worker", 4, 3)]))
+
+
+def test_of_what_is_on_two_cells_each_is_counted(ledger: ro.Ledger) -> None:
+    """Cells of 6 and 2 have 8 CPUs, and hold one guest of 2 and 2, not two."""
+    ledger.sync(cells("h0", 6, 2))
+    two = pinned("worker", 4, 2, guest_cells=2)
+    refused = fit_of(ledger, Gang([two]))
+    assert str(refused) == "worker asked 2, fits 1"
+    assert fit_of(ledger, Gang([dataclasses.replace(two, count=1), pinned("b", 4)]))
+
+
+# --- what is told ---------------------------------------------------------------------------------
+
+
+def test_a_trait_that_nobody_has_is_told(ledger: ro.Ledger) -> None:
+    ledger.sync(host("h0", "VCPU=4"), host("h1", "VCPU=4"))
+    asked = ro.Request("VCPU=1", required=["CUSTOM_FAST"])
+    refused = fit_of(ledger, Gang([Member("worker", asked, count=2)]))
+    assert str(refused) == ("worker asked 2, fits 0 (trait missing CUSTOM_FAST: 2 -> 0 hosts)")
+    (shortage,) = refused.shortages
+    assert shortage.explanation is not None
+    assert (
+        str(shortage.explanation).splitlines()[0]
+        == "h0: VCPU asked 1 with CUSTOM_FAST, nobody who has it"
+    )
+
+
+class Without:
+    """A filter that refuses a host."""
+
+    name = "without"
+
+    def __init__(self, fleet: Any, refused: str) -> None:
+        self.refused, self.fleet = fleet.hosts.index(refused), fleet
+        self.rule = exceptions.Rule.FILTER
+
+    def mask(self) -> Any:
+        found = np.ones(len(self.fleet.hosts), dtype=np.bool_)
+        found[self.refused] = False
+        return found
+
+    def among(self, trees: Any) -> Any:
+        return self.mask()[trees]
+
+    def cuts(self) -> Iterator[Any]:
+        yield Cut(self.mask(), self.rule, label="without")
+
+    def holds(self, tree: int) -> bool:
+        return tree != self.refused
+
+    def reasons(self, host: Any) -> list[exceptions.Reason]:
+        return []
+
+
+def test_a_filter_that_leaves_nobody_is_told(ledger: ro.Ledger) -> None:
+    ledger.sync(host("h0", "VCPU=4"))
+    refused = fit_of(
+        ledger,
+        Gang([Member("worker", "VCPU=1")]),
+        filters=[lambda fleet, request: Without(fleet, "h0")],
+    )
+    assert str(refused) == "worker asked 1, fits 0 (filter without: 1 -> 0 hosts)"
+
+
+def test_who_stays_together_is_told_of_its_own_place(ledger: ro.Ledger) -> None:
+    ledger.sync(*(host(f"h{n}", "VCPU=2", f"r{n // 2}") for n in range(4)))
+    gang = Gang([Member("a", "VCPU=2", count=3, together="rack"), Member("b", "VCPU=1")])
+    assert str(fit_of(ledger, gang)) == "rack r0: a asked 3, fits 2 (VCPU asked 6, free 4)"
+    gang = Gang([Member("a", "VCPU=2", count=2, together="host")])
+    assert str(fit_of(ledger, gang)) == "host h0: a asked 2, fits 1 (VCPU asked 4, free 2)"
+    three = [Member(name, "VCPU=2", count=2, together="rack") for name in "abc"]
+    assert str(fit_of(ledger, Gang(three))) == "a asked 2, fits 0 beside b, c"
+
+
 # --- bad input ----------------------------------------------------------------------------------
 
 
@@ -243,68 +384,95 @@ def test_a_budget_that_ends_is_no_answer(ledger: ro.Ledger) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
-    """Hosts with their racks, and a gang."""
+class Machine:
+    """A host of a world: what it has, where it stands, and which pools serve it."""
 
-    hosts: tuple[tuple[int, int, int, str], ...]  # CPUs, GPUs as one inventory, GPU devices, rack
-    disks: int | None  # of a pool that serves all racks
+    cpus: int
+    gpus: int  # as one inventory
+    devices: int  # GPUs that are providers
+    disk: int
+    rack: str
+    is_fast: bool
+    pools: frozenset[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Hosts, what pools have, and a gang."""
+
+    hosts: tuple[Machine, ...]
+    pools: tuple[int, ...]  # disks of each
     gang: Gang
 
     def open(self) -> ro.Ledger:
         ledger = ro.connect("memory://")
-        for number, (cpus, gpus, devices, rack) in enumerate(self.hosts):
-            whole = f",PGPU={gpus}" if gpus else ""
-            ledger.sync(host(f"h{number}", f"VCPU={cpus}{whole}", rack, gpus=devices))
-        if self.disks is not None:
-            sharing = ["MISC_SHARES_VIA_AGGREGATE"]
-            racks = ["r0", "r1"]
-            ledger.sync(
-                ro.Provider("disks", {"DISK_GB": self.disks}, aggregates=racks, traits=sharing)
-            )
+        for number, one in enumerate(self.hosts):
+            counts = {"VCPU": one.cpus, "PGPU": one.gpus, "DISK_GB": one.disk}
+            kept = ",".join(f"{name}={count}" for name, count in counts.items() if count)
+            row = "w0" if one.rack == "r0" else "w1"
+            traits = ["CUSTOM_FAST"] if one.is_fast else []
+            ledger.sync(host(f"h{number}", kept, one.rack, row, gpus=one.devices, traits=traits))
+        for number, disks in enumerate(self.pools):
+            linked = [f"h{n}" for n, one in enumerate(self.hosts) if number in one.pools]
+            share(ledger, f"pool{number}", f"DISK_GB={disks}", *linked)
         return ledger
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    hosts = tuple(
-        (
-            draw(st.integers(1, 4)),
-            draw(st.integers(0, 2)),
-            draw(st.integers(0, 2)),
-            draw(st.sampled_from(["r0", "r1"])),
-        )
-        for _ in range(draw(st.integers(1, 3)))
+    pools = tuple(draw(st.lists(st.integers(1, 4), max_size=2)))
+    linked = st.frozensets(st.sampled_from(range(len(pools)))) if pools else st.just(frozenset())
+    machines = st.builds(
+        Machine,
+        cpus=st.integers(1, 4),
+        gpus=st.integers(0, 2),
+        devices=st.integers(0, 2),
+        disk=st.integers(0, 2),
+        rack=st.sampled_from(["r0", "r1"]),
+        is_fast=st.booleans(),
+        pools=linked,
     )
-    disks = draw(st.none() | st.integers(1, 4))
+    hosts = draw(st.lists(machines, min_size=1, max_size=3))
+    for number in range(len(pools)):  # a pool serves somebody
+        hosts[0] = dataclasses.replace(hosts[0], pools=hosts[0].pools | {number})
 
-    def request() -> str:
+    def request() -> ro.Request:
         parts = [f"VCPU={draw(st.integers(1, 3))}"]
         if draw(st.booleans()):
             parts.append(f"PGPU={draw(st.integers(1, 2))}")
-        if disks is not None and draw(st.booleans()):
+        if draw(st.booleans()):
             parts.append(f"DISK_GB={draw(st.integers(1, 2))}")
-        return ",".join(parts)
+        required = draw(st.sampled_from([(), (), (), ("CUSTOM_FAST",)]))
+        return ro.Request(",".join(parts), root_required=required)
 
     levels = st.none() | st.sampled_from(["rack", "host"])
-    bounds = st.dictionaries(st.sampled_from(["rack", "host"]), st.integers(2, 3), max_size=1)
+    places = st.sampled_from(["row", "rack", "host"])
+    bounds = st.dictionaries(places, st.integers(2, 3), max_size=2)
     members = [
         Member(name, request(), draw(st.integers(1, 2)), draw(bounds), draw(levels))
         for name in "abc"[: draw(st.integers(1, 3))]
     ]
-    count = sum(one.count for one in members)
     together = draw(levels)
     at_most = {} if together else draw(bounds)
     at_most = {} if any(one.count > n for one in members for n in at_most.values()) else at_most
-    assert count <= 6
-    return World(hosts, disks, Gang(members, together, at_most))
+    return World(tuple(hosts), pools, Gang(members, together, at_most))
+
+
+ROWS = {"rack": ("r0", "r1"), "row": ("w0", "w1")}
+
+
+def levels_in(world: World) -> dict[str, list[str]]:
+    """Return the places of each level that have a host: of others a gang may not speak."""
+    racks = sorted({one.rack for one in world.hosts})
+    return {"rack": racks, "row": [ROWS["row"][ROWS["rack"].index(rack)] for rack in racks]}
 
 
 def keeps(world: World, placed: Mapping[str, str]) -> bool:
     """Return whether the hosts of the members keep to what the gang asks."""
-    racks = {f"h{n}": rack for n, (*_, rack) in enumerate(world.hosts)}
+    racks = {f"h{n}": one.rack for n, one in enumerate(world.hosts)}
 
     def place(level: str, name: str) -> str:
-        return placed[name] if level == "host" else racks[placed[name]]
+        return placed[name] if level == "host" else racks[placed[name]]  # a rack is a row here
 
     def is_kept(names: list[str], together: str | None, at_most: Mapping[str, int]) -> bool:
         if together and len({place(together, name) for name in names}) > 1:
@@ -339,17 +507,12 @@ def is_possible(world: World, ledger: ro.Ledger) -> bool:
     return placed(0, {})
 
 
-@given(worlds())
-def test_a_gang_fits_if_and_only_if_some_choice_does(world: World) -> None:
+@given(worlds(), st.sampled_from(["name", "pack", "spread"]))
+def test_a_gang_fits_if_and_only_if_some_choice_does(world: World, order: str) -> None:
     with world.open() as ledger:
         expected = is_possible(world, ledger)
-        try:
-            fit = fit_of(ledger, world.gang)
-        except exceptions.SearchLimitReached:
-            event("cut short")
-            assert world.disks is not None, "only a pool makes it hard to tell"
-            return
-        event(f"fits: {bool(fit)}")
+        fit = ledger.snapshot().fit_gang(world.gang, levels=levels_in(world), order=order)
+        event(f"fits: {bool(fit)}, pools: {len(world.pools)}")
         assert bool(fit) == expected
         if fit:
             assert list(fit.candidates) == [n for one in world.gang.members for n in one.names]
@@ -358,3 +521,50 @@ def test_a_gang_fits_if_and_only_if_some_choice_does(world: World) -> None:
         else:
             assert fit.shortages
             assert all(one.fits < one.asked for one in fit.shortages)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pinned:
+    """Hosts with cells of dedicated CPUs, and members that want some of them."""
+
+    hosts: tuple[tuple[int, ...], ...]  # CPUs of each cell
+    members: tuple[tuple[int, int], ...]  # guest cells, and CPUs of each
+
+
+pinned_worlds = st.builds(
+    Pinned,
+    hosts=st.lists(
+        st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), min_size=1, max_size=2
+    ).map(tuple),
+    members=st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4)), min_size=1, max_size=4).map(
+        tuple
+    ),
+)
+
+
+def can_pin(left: tuple[tuple[int, ...], ...], members: tuple[tuple[int, int], ...]) -> bool:
+    """Return whether some way puts each member on cells of one host: all are tried."""
+    if not members:
+        return True
+    (guest_cells, cpus), rest = members[0], members[1:]
+    for number, cells_left in enumerate(left):
+        for chosen in itertools.combinations(range(len(cells_left)), guest_cells):
+            after = tuple(n - cpus * (c in chosen) for c, n in enumerate(cells_left))
+            if min(after) >= 0 and can_pin((*left[:number], after, *left[number + 1 :]), rest):
+                return True
+    return False
+
+
+@given(pinned_worlds)
+def test_topologies_are_placed_if_and_only_if_some_choice_is(world: Pinned) -> None:
+    members = [
+        pinned(f"m{number}", guest_cells * cpus, guest_cells=guest_cells)
+        for number, (guest_cells, cpus) in enumerate(world.members)
+    ]
+    with ro.connect("memory://") as ledger:
+        ledger.sync(*(cells(f"h{n}", *cpus) for n, cpus in enumerate(world.hosts)))
+        fit = fit_of(ledger, Gang(members))
+        event(f"fits: {bool(fit)}")
+        assert bool(fit) == can_pin(world.hosts, world.members)
+        if fit:
+            ledger.claim_all(fit.candidates)

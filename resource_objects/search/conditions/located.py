@@ -16,12 +16,14 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
 from resource_objects.providers.located import LocatedView, fit_jointly
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.conditions.amounts import (
     bits,
 )
@@ -103,6 +105,10 @@ class LocatedTreeDemand:
     def with_traits(self, count: int) -> LocatedTreeDemand:
         """Return the same with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
+
+    def among(self, parts: int) -> LocatedTreeDemand:
+        """Return the same asked of those of its parts that are among some."""
+        return dataclasses.replace(self, allowed=self.allowed & parts)
 
     def only(self, parts: int) -> LocatedTreeDemand:
         """Return the same asked of some parts, whatever their traits."""
@@ -189,6 +195,76 @@ def enough_parts(ask: LocatedFleetDemand, trees: int, trait: int | None = None) 
         every = {name for shape in ask.parts.shapes for name in shape}
         found &= _sum(ask, every, able, trees) >= ask.amount.pieces
     return found
+
+
+def most_of_parts(ask: LocatedFleetDemand, trees: int) -> Integers:
+    """Return, by tree, for how many of an amount it has parts at most."""
+    found = np.full(trees, MAX_AMOUNT)
+    for name, count in [*_in_all(ask).items(), *ask.amount.of_parts.items()]:
+        np.minimum(found, _sum(ask, (name,), ask.allowed, trees) // count, out=found)
+    if issubclass(resource(ask.resource_class).inventory_kind, Identified):
+        every = {name for shape in ask.parts.shapes for name in shape}
+        pieces = max(1, ask.amount.pieces)
+        np.minimum(found, _sum(ask, every, ask.allowed, trees) // pieces, out=found)
+    return found
+
+
+def _in_all(ask: LocatedFleetDemand) -> Mapping[str, int]:
+    """Return what all pieces of an amount need at least, by class, whichever parts they are on."""
+    kind, found = resource(ask.resource_class), Counter[str]()
+    by_shape = [kind.lower_bounds(ask.amount, classes) for classes in ask.parts.shapes]
+    for piece in zip(*by_shape, strict=True):
+        for name in piece[0]:
+            found[name] += min(counts.get(name, 0) for counts in piece)
+    return {name: count for name, count in found.items() if count}
+
+
+def may_hold(asks: Sequence[LocatedFleetDemand], tree: int, budget: Budget) -> bool:
+    """Return whether the parts of a tree have what amounts of one class need at least, all at once.
+
+    Each piece of an amount is on a part of its own. All ways are tried, so a no is one; a yes says
+    nothing of what lower bounds do not tell, such as which CPUs of a cell are taken.
+
+    :raises SearchLimitReached: if the budget runs out first
+    """
+    fleet, parts = asks[0].fleet, asks[0].parts
+    here = parts.of_tree(tree)
+    places, shapes = parts.provider[here].tolist(), parts.shape[here].tolist()
+    kind = resource(asks[0].resource_class)
+    #: by amount and part, what each piece needs of it
+    needs = [
+        [kind.lower_bounds(one.amount, parts.shapes[shape]) for shape in shapes] for one in asks
+    ]
+    is_allowed = [one.allowed[here].tolist() for one in asks]
+    names = sorted({name for one in needs for of in one for piece in of for name in piece})
+    numbers = [[fleet.number(place, name) for name in names] for place in places]
+    free = fleet.inventories.free
+    start = tuple(
+        tuple(0 if number is None else int(free[number]) for number in some) for some in numbers
+    )
+
+    def expand(state: _Filled) -> Iterator[_Filled | Solution[bool]]:
+        number, piece, taken, left = state
+        while number < len(needs) and (not needs[number] or piece == len(needs[number][0])):
+            number, piece, taken = number + 1, 0, 0
+        if number == len(needs):
+            yield Solution(True)
+            return
+        for part, counts in enumerate(left):
+            if taken >> part & 1 or not is_allowed[number][part]:
+                continue
+            need = needs[number][part][piece]
+            after = tuple(has - need.get(name, 0) for has, name in zip(counts, names, strict=True))
+            if min(after, default=0) >= 0:
+                others = (*left[:part], after, *left[part + 1 :])
+                yield number, piece + 1, taken | 1 << part, others
+
+    start_at: _Filled = (0, 0, 0, start)
+    return next(solutions(start_at, expand, budget, lambda state: state), False)
+
+
+#: Of which amount which piece comes next, the parts that this one is on, what each part has left.
+_Filled = tuple[int, int, int, tuple[tuple[int, ...], ...]]
 
 
 def _sum(ask: LocatedFleetDemand, names: Iterable[str], parts: Booleans, trees: int) -> Integers:
