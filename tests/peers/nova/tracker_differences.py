@@ -19,6 +19,8 @@ __all__ = ["HERE", "SECTIONS", "TABLE", "text"]
 #: How many lives of two hosts, and steps of each unless it ends before.
 LIVES: Final = 60
 STEPS: Final = 30
+#: Of its own tests of claims, how many run on ours, and how many of these differ.
+OWN_TESTS: Final = (35, 3)
 #: Which drift of nova's tracker ends how many lives.
 DRIFTS: Final = {
     "FORGOTTEN": 12,
@@ -97,7 +99,29 @@ USE: Final = (
     ),
 )
 
-SECTIONS: Final = {"Claims of a host": CLAIMS, "What is used of a host": USE}
+_OWN_RUN, _OWN_DIFFER = OWN_TESTS
+OWN: Final = (
+    Difference(
+        "``test_abort`` (of a claim, a move and a live migration) claims 4096 MiB of a node that "
+        "has 2048, and aborts",
+        "Refused with the reason. On a node that has the memory it passes, and all is given back",
+        "test_claims.py",
+        "test_an_abort_where_there_is_room_gives_all_back",
+        met=f"{_OWN_DIFFER} of {_OWN_RUN} tests; the others pass as they are",
+    ),
+    Difference(
+        "Devices of its tests have the address ``a``, the vendor ``v``, and one address twice",
+        "Refused; the tests run with addresses and ids that can be",
+        "test_claims.py",
+        "test_devices_that_no_host_has_are_refused",
+    ),
+)
+
+SECTIONS: Final = {
+    "Claims of a host": CLAIMS,
+    "What is used of a host": USE,
+    "Nova's own tests of its claims, run on these": OWN,
+}
 
 
 def text() -> str:
