@@ -23,6 +23,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 html_theme = "furo"
 html_title = f"resource_objects {version}"
 html_static_path = ["_static"]
+html_css_files = ["code.css"]
 exclude_patterns: list[str] = []
 # `type` is a built-in and a field of every Resource; a reference to either is clear enough
 suppress_warnings = ["ref.python"]
