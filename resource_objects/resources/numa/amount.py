@@ -286,7 +286,8 @@ class NUMATopologyAmount(abstract.Amount):
         >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024").cells[1].dedicated
         (2, 3)
         """
-        said = text.read_request(text_form)
+        words = {"thread_policy": THREAD_POLICIES, "emulator_policy": EMULATOR_POLICIES}
+        said = text.read_request(text_form, words)
         if isinstance(said["cells"], list):
             said["cells"] = [GuestCell(**cell) for cell in said["cells"]]
         return numa(**said)

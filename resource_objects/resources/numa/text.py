@@ -13,7 +13,7 @@ takes them: so amounts use this module, and not the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from resource_objects import exceptions
@@ -27,11 +27,14 @@ _FLAGS = ("tunneled", "one_socket")
 _OPTIONS = (*_COUNTS, "page_size", "thread_policy", "emulator_policy", "physnets", *_FLAGS)
 
 
-def read_request(text_form: object) -> dict[str, Any]:
+def read_request(
+    text_form: object, words: Mapping[str, Collection[str]] | None = None
+) -> dict[str, Any]:
     """Return what a request says, as :func:`~resource_objects.resources.numa.numa` takes it.
 
     ``cells`` is a number, or a list of what each :class:`GuestCell` takes.
 
+    :param words: what an option may say, of those that say one of some words
     :raises InvalidText: if it does not parse
 
     >>> read_request("2:dedicated=4:memory=1024")
@@ -49,6 +52,8 @@ def read_request(text_form: object) -> dict[str, Any]:
             found[name] = text.flag(value, what)
         elif name == "physnets":
             found[name] = [text.unquoted(one, what) for one in value.split("+") if one]
+        elif words is not None and value not in words.get(name, [value]):
+            raise exceptions.InvalidText(what, value, f"one of {', '.join(words[name])}")
         elif not value:
             raise exceptions.InvalidText(what, value, "a word")
         else:

@@ -121,6 +121,19 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
         NUMATopologyAmount.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1:dedicated=1:thread_policy=most", "one of prefer, require, isolate"),
+        ("1:dedicated=1:emulator_policy=prefer", "one of share, isolate"),
+        ("1:dedicated=1:emulator_policy=", "one of share, isolate"),
+    ],
+)
+def test_a_policy_that_is_none_is_an_error_of_the_text(text: str, expected: str) -> None:
+    with pytest.raises(exceptions.InvalidText, match=f"policy: got .*, expected {expected}"):
+        NUMATopologyAmount.parse(text)
+
+
 pieces = st.lists(
     st.sampled_from([*"0123456789", *":;=/@!+>-|,%", "shared", "page_size", "dedicated=", "1:"]),
     max_size=14,
