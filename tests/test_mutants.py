@@ -91,3 +91,11 @@ class Example:
 def test_conditions_of_loops_and_comprehensions_are_forced() -> None:
     text = "while True:\n    found = [one for one in many if one.free]\n"
     assert {one.new for one in mutants.mutants_of("example.py", text)} >= {"(True)", "(False)"}
+
+
+def test_what_a_module_says_when_it_is_imported_is_every_test_s_affair() -> None:
+    text = "MOST = 1\ndef least(a: int = 2) -> int:\n    return max(a, MOST + 3)\n"
+    imported = {one.new for one in mutants.mutants_of("example.py", text) if one.is_imported}
+    within = {one.new for one in mutants.mutants_of("example.py", text) if not one.is_imported}
+    assert imported == {"(2)", "(3)"}
+    assert within == {"return None", "(MOST - 3)", "(4)"}

@@ -55,6 +55,7 @@ RUNS = [
     "tests/resources resource_objects/resources resource_objects/ratio.py",
     "tests/requests tests/providers resource_objects/requests resource_objects/providers",
     "tests/search tests/scenarios resource_objects/search",
+    "tests/scheduler resource_objects/scheduler",
     "tests/ledger resource_objects/ledger resource_objects/backends",
     "tests/host resource_objects/host",
     "tests/backends",
@@ -74,7 +75,7 @@ NO_SERVERS = {
 
 #: Where rules are.
 RULES = ["resources/*.py", "ratio.py", "requests/*.py", "search/*.py", "providers/*.py"]
-RULES += ["ledger/*.py", "backends/*.py", "host/*.py"]
+RULES += ["ledger/*.py", "backends/*.py", "host/*.py", "scheduler/*.py"]
 #: Not rules: what is said of them, how they are written down, and the files of a machine.
 LEFT_OUT = ["*/__init__.py", "*/text.py", "*/migrations/*", "host/linux.py", "host/sysfs.py"]
 
@@ -84,7 +85,10 @@ LEFT_OUT = ["*/__init__.py", "*/text.py", "*/migrations/*", "host/linux.py", "ho
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Mutant:
-    """One change of one module: the characters from ``start`` to ``end`` of it become ``new``."""
+    """One change of one module: the characters from ``start`` to ``end`` of it become ``new``.
+
+    ``is_imported``: it is passed while the module is imported, as a default of an argument is.
+    """
 
     path: str
     line: int
@@ -92,6 +96,7 @@ class Mutant:
     end: int
     old: str
     new: str
+    is_imported: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {_short(self.old)}  ->  {_short(self.new)}"
@@ -151,6 +156,7 @@ class _Finder:
         self.found: list[Mutant] = []
         self._path = path
         self._text = text.encode()
+        self._depth = 0  # functions around
         lines = self._text.splitlines(keepends=True)
         self._starts = [0]
         for line in lines:
@@ -165,8 +171,11 @@ class _Finder:
         for condition in _conditions(node):
             self._note(condition, "(True)")
             self._note(condition, "(False)")
+        body = node.body if isinstance(node, ast.FunctionDef) else ()
         for child in _inside(node):
+            self._depth += child in body
             self._walk(child)
+            self._depth -= child in body
 
     def _note(self, node: ast.AST, new: str) -> None:
         assert isinstance(node, ast.expr | ast.stmt)
@@ -174,7 +183,7 @@ class _Finder:
         start = self._starts[node.lineno - 1] + node.col_offset
         end = self._starts[node.end_lineno - 1] + node.end_col_offset
         old = self._text[start:end].decode()
-        self.found.append(Mutant(self._path, node.lineno, start, end, old, new))
+        self.found.append(Mutant(self._path, node.lineno, start, end, old, new, not self._depth))
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
@@ -235,25 +244,29 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
 # --- which of them ---
 
 
-def is_rule(path: str) -> bool:
-    """Return whether a module of the package holds rules.
+def is_rule(path: str, rules: Sequence[str] = RULES) -> bool:
+    """Return whether a module of the package holds rules, or some of them.
 
     >>> is_rule("resources/numa/fit.py"), is_rule("cli/main.py")
     (True, False)
+    >>> is_rule("resources/numa/fit.py", ["search/*.py"])
+    False
     """
     holds, left_out = (
         any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
-        for patterns in (RULES, LEFT_OUT)
+        for patterns in (rules, LEFT_OUT)
     )
     return holds and not left_out
 
 
-def sample(seed: int, count: int, root: pathlib.Path = ROOT) -> list[Mutant]:
+def sample(
+    seed: int, count: int, root: pathlib.Path = ROOT, rules: Sequence[str] = RULES
+) -> list[Mutant]:
     """Return some mutants of the rules of a checkout: the same ones for the same seed and text."""
     every: list[Mutant] = []
     for module in sorted((root / PACKAGE).rglob("*.py")):
         path = module.relative_to(root / PACKAGE).as_posix()
-        if is_rule(path):
+        if is_rule(path, rules):
             every += mutants_of(path, module.read_text())
     return random.Random(seed).sample(every, min(count, len(every)))
 
@@ -330,7 +343,7 @@ class Scratch:
     def passing(self, run: str, numbered: Mapping[int, Mutant]) -> dict[int, list[str]]:
         """Return the tests of a run that pass the place of each mutant, the quickest first.
 
-        What is passed only while modules are imported, before any test, is all tests' affair.
+        What is passed while modules are imported, by whichever test, is all tests' affair.
 
         :raises RuntimeError: if the tests cannot be run
         """
@@ -355,7 +368,7 @@ class Scratch:
                 passed.setdefault(int(value), set()).add(test)
         found: dict[int, list[str]] = {}
         for number, tests in passed.items():
-            if not tests & took.keys() and "" in tests:
+            if numbered[number].is_imported:
                 tests = set(took)
             quick = sorted(tests & took.keys(), key=lambda test: (took[test], test))
             if quick:
@@ -436,10 +449,11 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="show the sample and stop")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--servers", action="store_true", help="use database servers too")
+    parser.add_argument("--rules", nargs="+", default=RULES, help="modules in place of RULES")
     parser.add_argument("--runs", nargs="+", default=RUNS, help="tests in place of those of RUNS")
     parser.add_argument("--pytest", default=f"{sys.executable} -m pytest", help="the command")
     wanted = parser.parse_args()
-    left = dict(enumerate(sample(wanted.seed, wanted.count), 1))
+    left = dict(enumerate(sample(wanted.seed, wanted.count, rules=wanted.rules), 1))
     left = {number: left[number] for number in wanted.only or left}
     count, passed = len(left), set[int]()
     if wanted.list:

@@ -250,6 +250,16 @@ def test_which_devices_are_in_the_way(asked: Any, rule: Rule, expected: set[str]
     assert {unit for units in found.values() for unit in units} == expected
 
 
+def test_what_another_request_of_the_same_amount_needs_is_not_in_the_way() -> None:
+    """Functions are lacking; that the GPU is taken too is a reason of its own."""
+    inventory = PCIInventory([*card(), gpu(0x40)], resource_class=DEVICES)
+    inventory.consume(ro.devices(CARD) + ro.devices("PGPU"))
+    asked = ro.devices(FUNCTION) + ro.devices("PGPU")
+    for name, expected in [(FUNCTION, {*PARTS}), ("PGPU", {"0000:40:00.0"})]:
+        found = inventory.blocking_units(asked, exceptions.Reason(Rule.CAPACITY, 1, 0, 0, name))
+        assert {unit for units in found.values() for unit in units} == expected
+
+
 # --- units ---
 
 

@@ -79,6 +79,14 @@ def test_a_negative_amount_is_refused():
         Request("VCPU=-1,PGPU=1")
 
 
+def test_how_near_is_said_beside_a_level_alone():
+    with pytest.raises(
+        exceptions.InvalidRequest, match="near_policy: got 'required', expected a level"
+    ):
+        Request("VCPU=1", near_policy="required")
+    assert Request("VCPU=1", near="numa", near_policy="required").must_be_near
+
+
 def test_a_trait_cannot_be_required_and_forbidden():
     with pytest.raises(exceptions.InvalidRequest, match="CUSTOM_B"):
         Request("VCPU=1", required=["CUSTOM_A", "CUSTOM_B"], forbidden=["CUSTOM_B"])

@@ -229,6 +229,42 @@ def test_a_device_and_its_parts_are_near_to_one_cell() -> None:
     assert not inventories.can_provide(both)
 
 
+@pytest.mark.parametrize("near", [(0, 1), (1, 0)])
+def test_cells_whose_devices_exclude_others_elsewhere_do_not_stand_for_each_other(
+    near: tuple[int, int],
+) -> None:
+    """Each of the first two cells has a function; whose card is at which other cell decides.
+
+    The cell of one card has no CPU, so the other card is taken, which excludes its own function.
+    """
+    cards = [
+        ro.Device(f"0000:0{bus}:00.0", "8086", "1572", "type-PF", numa_node=node)
+        for bus, node in ((1, 2), (2, 3))
+    ]
+    functions = [
+        ro.Device(
+            f"0000:0{bus}:02.0",
+            "8086",
+            "154c",
+            "type-VF",
+            parent=f"0000:0{bus}:00.0",
+            numa_node=node,
+        )
+        for bus, node in enumerate(near, 1)
+    ]
+    cells = [HostCell(i, dedicated=[i]) for i in (0, 1, 3)]
+    host = ro.Inventories(
+        {
+            NUMA: NUMATopologyInventory([*cells, HostCell(2, shared=[2])]),
+            PCI: PCIInventory([*cards, *functions]),
+        }
+    )
+    asked = devices("8086:1572", types=["type-PF"], affinity="required")
+    asked += devices("8086:154c", types=["type-VF"], affinity="required")
+    assigned = host.fit({NUMA: ro.numa(2, dedicated=2), PCI: asked})
+    assert where(assigned) == ([near[0], 3], [3, near[0]])
+
+
 def test_networks_and_devices_are_decided_together() -> None:
     cells = NUMATopologyInventory(
         [HostCell(i, dedicated=[i], physnets=["red"] if i in (1, 3) else []) for i in range(4)]

@@ -271,6 +271,14 @@ def test_a_host_that_has_less_left_than_its_cells_gives_no_more() -> None:
     assert inventory.can_provide(numa(dedicated=2, memory_mb=1024, page_size="large"))
 
 
+def test_what_is_assigned_is_bound_by_what_the_host_has_left_too() -> None:
+    """Its cells would have it: who has no topology took the rest of the host."""
+    assigned = machine().fit(numa(dedicated=3, memory_mb=50))
+    (reason,) = refused(machine(room={"PCPU": 2, "MEMORY_MB": 100}), assigned)
+    assert str(reason) == "PCPU asked 3, free 2 of 2"
+    assert machine(room={"PCPU": 3, "MEMORY_MB": 50}).fit(assigned) == assigned
+
+
 def test_a_refusal_for_want_of_room_says_what_the_least_would_take() -> None:
     """What is taken of a host depends on where: the fewest CPUs left empty, the most huge pages."""
     cells = [

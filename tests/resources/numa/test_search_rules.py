@@ -17,6 +17,7 @@ from resource_objects.resources.numa import (
 from tests.resources.numa.hosts import (
     KIB_1G,
     KIB_2M,
+    cored,
     cpus_of,
     host,
     on,
@@ -264,3 +265,13 @@ def test_where_the_placement_that_draws_least_has_no_room_another_is_taken() -> 
     wider = host(plain_core, two_threads, room={"PCPU": 3, "MEMORY_MB": 32})
     assert on(wider.fit(joint)) == [1, 0]
     assert refused(host(plain_core, two_threads, room={"PCPU": 1, "MEMORY_MB": 63}), asked)
+
+
+def test_of_sockets_that_draw_as_little_the_first_by_preference_is_taken() -> None:
+    """The emptier socket, which has a core more: half of that would stay empty, so draws vary."""
+    threads = cored(4, (8, 9), socket=1)
+    cells = [plain(i, [i], socket=i // 2) for i in range(4)]
+    asked = numa(2, dedicated=2, thread_policy="isolate", one_socket=True)
+    inventory = host(*cells, threads)
+    assert on(inventory.consume(asked)) == [2, 3]
+    assert on(inventory.consume(asked)) == [0, 1]
