@@ -16,6 +16,7 @@ Laws: ``@pytest.mark.law`` and ``--laws-table`` come from :mod:`resource_objects
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -202,23 +203,45 @@ def everywhere(everywhere_url: str) -> Iterator[ro.Ledger]:
 
 
 @pytest.fixture(scope="session")
-def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ledger_file(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[Callable[[ro.Ledger], object] | None], Path]:
+    """A function ``build -> path`` of the file of a ledger, to be copied; None is an empty one."""
+
+    @functools.cache
+    def made(build: Callable[[ro.Ledger], object] | None) -> Path:
+        path = tmp_path_factory.mktemp("template") / "ledger.db"
+        if build is None:
+            SQLBackend.open(f"sqlite:///{path}").close()
+        else:
+            shutil.copy(made(None), path)
+            with ro.connect(f"sqlite:///{path}") as ledger:
+                build(ledger)
+        assert [found.name for found in path.parent.iterdir()] == ["ledger.db"]
+        return path
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def empty_ledger(ledger_file: Callable[[None], Path]) -> Path:
     """The file of an empty ledger, to be copied."""
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    SQLBackend.open(f"sqlite:///{path}").close()
-    assert [found.name for found in path.parent.iterdir()] == ["empty.db"]
-    return path
+    return ledger_file(None)
 
 
 @pytest.fixture
-def sqlite_url(empty_ledger: Path, tmp_path: Path) -> Callable[[str], str]:
-    """A function ``name -> URL`` of an empty ledger in a file of that name.
+def sqlite_url(
+    ledger_file: Callable[[Callable[[ro.Ledger], object] | None], Path], tmp_path: Path
+) -> Callable[..., str]:
+    """A function ``name, build=None -> URL`` of a ledger in a file of that name.
 
-    A copy costs half of what making the tables does, and waits a third as long.
+    It is empty, or as ``build(ledger)`` leaves one, which is called once in a test process: a
+    function of a module, for it is the key. A copy costs half of what making the tables does, and
+    waits a third as long.
     """
 
-    def copy(name: str) -> str:
-        return f"sqlite:///{shutil.copy(empty_ledger, tmp_path / name)}"
+    def copy(name: str | Path, build: Callable[[ro.Ledger], object] | None = None) -> str:
+        return f"sqlite:///{shutil.copy(ledger_file(build), tmp_path / name)}"
 
     return copy
 

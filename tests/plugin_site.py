@@ -6,22 +6,25 @@ the directory on their path see what it declares, this one does not.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.forked import Program
+
 SOURCE = Path(__file__).parent / "site_plugin"
 
 #: Runs a program and returns what it says as JSON.
-Run = Callable[[str], Any]
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -39,13 +42,24 @@ def plugin_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_with_plugins(plugin_site: Path, tmp_path: Path) -> Run:
-    """A function that runs a program beside the plug-in and returns what it says as JSON."""
+    """A function that runs a program beside the plug-in and returns what it says as JSON.
 
-    def run(program: str) -> Any:
+    Every program has a process of its own, which is forked from one that has the library imported
+    already; with ``anew=True`` Python is started for it.
+    """
+
+    def run(program: str, anew: bool = False) -> Any:
+        if not anew:
+            argv, environ = [str(plugin_site), textwrap.dedent(program)], {"XDG_CACHE_HOME": cache}
+            forked = Program(argv, os.environ | environ, cache, False, _run)
+            with contextlib.closing(forked):
+                out, err = forked.communicate()
+            assert (forked.returncode, err) == (0, "")
+            return json.loads(out)
         path = os.pathsep.join(filter(None, [str(plugin_site), os.environ.get("PYTHONPATH")]))
         ran = subprocess.run(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-            env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(tmp_path)},
+            env=os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": cache},
             capture_output=True,
             text=True,
         )
@@ -53,4 +67,11 @@ def run_with_plugins(plugin_site: Path, tmp_path: Path) -> Run:
         assert ran.stderr == ""
         return json.loads(ran.stdout)
 
+    cache = str(tmp_path)
     return run
+
+
+def _run(argv: Sequence[str]) -> None:
+    site, program = argv
+    sys.path.insert(0, site)
+    exec(compile(program, "program", "exec"), {"__name__": "__main__"})

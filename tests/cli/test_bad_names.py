@@ -57,17 +57,19 @@ NOBODY = {
 }
 
 
+def build(ledger: ro.Ledger) -> None:
+    """Keep two machines with a GPU each, one of which somebody has."""
+    for number in range(2):
+        host = ro.Provider(f"lab-{number}", "VCPU=8")
+        partitions.thousandths(host.add(f"lab-{number}/gpu0", "PGPU=1"))
+        ledger.sync(host)
+    ledger.claim("job", {"lab-0": "VCPU=2", "lab-0/gpu0": "PGPU=1"}, user="ann")
+
+
 @pytest.fixture
 def url(sqlite_url) -> str:
-    """A ledger of two machines with a GPU each, one of which somebody has."""
-    url = sqlite_url("lab.db")
-    with ro.connect(url) as ledger:
-        for number in range(2):
-            host = ro.Provider(f"lab-{number}", "VCPU=8")
-            partitions.thousandths(host.add(f"lab-{number}/gpu0", "PGPU=1"))
-            ledger.sync(host)
-        ledger.claim("job", {"lab-0": "VCPU=2", "lab-0/gpu0": "PGPU=1"}, user="ann")
-    return url
+    """A ledger of them."""
+    return sqlite_url("lab.db", build)
 
 
 @pytest.fixture

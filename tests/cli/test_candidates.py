@@ -17,18 +17,20 @@ from resource_objects.testing.conformance.suite import host_of
 BRIEF = ("-c", "#", "-c", "allocation", "-c", "resource provider", "-f", "value")
 
 
-@pytest.fixture
-def url(sqlite_url) -> str:
-    """A ledger of a host with two GPUs, a half used one without, and a pool that both may use."""
-    url = sqlite_url("lab.db")
+def build(ledger: ro.Ledger) -> None:
+    """Keep a host with two GPUs, a half used one without, and a pool that both may use."""
     host = ro.Provider("host0", "VCPU=8", traits=["CUSTOM_FAST"], aggregates=["rack1"])
     for number, trait in enumerate(("CUSTOM_A100", "CUSTOM_H100")):
         host.add(f"host0/gpu{number}", "PGPU=1", traits=[trait])
-    with ro.connect(url) as ledger:
-        ledger.sync(host, ro.Provider("host1", "VCPU=8"), ro.Provider("nfs", "DISK_GB=100"))
-        ledger.pools.share("nfs", hosts=["host0", "host1"])
-        ledger.claim("job", {"host1": "VCPU=4"})
-    return url
+    ledger.sync(host, ro.Provider("host1", "VCPU=8"), ro.Provider("nfs", "DISK_GB=100"))
+    ledger.pools.share("nfs", hosts=["host0", "host1"])
+    ledger.claim("job", {"host1": "VCPU=4"})
+
+
+@pytest.fixture
+def url(sqlite_url) -> str:
+    """A ledger of them."""
+    return sqlite_url("lab.db", build)
 
 
 @pytest.fixture

@@ -45,21 +45,24 @@ def host(name: str) -> ro.Provider:
     return made
 
 
+def build(ledger: ro.Ledger) -> None:
+    """Keep two hosts with devices and one without, of which jobs hold some."""
+    ledger.sync(host("h1"), host("rack7/h2"), ro.Provider("h3", "VCPU=4"))
+    for job, at, asked in (
+        ("job-1", "h1", "DEVICES=PGPU"),
+        ("job-2", "h1", "DEVICES=2*SRIOV_NET_VF"),
+        ("job-3", "rack7/h2", "DEVICES=CUSTOM_NIC"),
+    ):
+        ledger.claim(job, ledger.snapshot(at).candidates(asked))
+    ledger.claim("job-4", {"rack7/h2/0000:86:00.0": "PGPU=1"})
+
+
 @pytest.fixture(autouse=True)
 def url(sqlite_url, home, monkeypatch) -> str:
-    """A ledger of two hosts with devices and one without, of which jobs hold some."""
-    url = sqlite_url("lab.db")
+    """A ledger of them."""
+    url = sqlite_url("lab.db", build)
     monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", url)
     monkeypatch.setattr(pci_ids, "PATHS", ())
-    with ro.connect(url) as ledger:
-        ledger.sync(host("h1"), host("rack7/h2"), ro.Provider("h3", "VCPU=4"))
-        for job, at, asked in (
-            ("job-1", "h1", "DEVICES=PGPU"),
-            ("job-2", "h1", "DEVICES=2*SRIOV_NET_VF"),
-            ("job-3", "rack7/h2", "DEVICES=CUSTOM_NIC"),
-        ):
-            ledger.claim(job, ledger.snapshot(at).candidates(asked))
-        ledger.claim("job-4", {"rack7/h2/0000:86:00.0": "PGPU=1"})
     return url
 
 

@@ -11,17 +11,19 @@ import pytest
 import resource_objects as ro
 
 
+def build(ledger: ro.Ledger) -> None:
+    """Keep two hosts and a pool."""
+    ledger.sync(
+        ro.Provider("host0", "VCPU=8,MEMORY_MB=8192", traits=["CUSTOM_FAST"]),
+        ro.Provider("host1", "VCPU=8,MEMORY_MB=8192", aggregates=["rack-1"]),
+        ro.Provider("nfs", "DISK_GB=1000"),
+    )
+
+
 @pytest.fixture
 def url(sqlite_url) -> str:
-    """A ledger of two hosts and a pool."""
-    url = sqlite_url("lab.db")
-    with ro.connect(url) as ledger:
-        ledger.sync(
-            ro.Provider("host0", "VCPU=8,MEMORY_MB=8192", traits=["CUSTOM_FAST"]),
-            ro.Provider("host1", "VCPU=8,MEMORY_MB=8192", aggregates=["rack-1"]),
-            ro.Provider("nfs", "DISK_GB=1000"),
-        )
-    return url
+    """A ledger of them."""
+    return sqlite_url("lab.db", build)
 
 
 @pytest.fixture

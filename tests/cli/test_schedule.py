@@ -10,14 +10,17 @@ import resource_objects as ro
 from resource_objects.scheduler.pipeline import Pipeline
 
 
+def build(ledger):
+    ledger.sync(
+        ro.Provider("host0", "VCPU=8", aggregates=["north"]),
+        ro.Provider("host1", "VCPU=4", traits=["CUSTOM_A"]),
+    )
+
+
 @pytest.fixture
-def lab(default_ledger):
+def lab(default_ledger, sqlite_url):
     default_ledger.parent.mkdir(parents=True, exist_ok=True)
-    with ro.connect(f"sqlite:///{default_ledger}") as ledger:
-        ledger.sync(
-            ro.Provider("host0", "VCPU=8", aggregates=["north"]),
-            ro.Provider("host1", "VCPU=4", traits=["CUSTOM_A"]),
-        )
+    with ro.connect(sqlite_url(default_ledger, build)) as ledger:
         yield ledger
 
 

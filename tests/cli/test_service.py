@@ -27,8 +27,8 @@ def lab(run, url: str):
 
 
 @pytest.fixture
-def url(tmp_path) -> str:
-    return f"sqlite:///{tmp_path}/lab.db"
+def url(sqlite_url) -> str:
+    return sqlite_url("lab.db")
 
 
 def _open(url: str) -> Ledger:

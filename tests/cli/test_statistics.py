@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +20,8 @@ NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
-def url(tmp_path: pathlib.Path) -> str:
-    return f"sqlite:///{tmp_path}/lab.db"
+def url(sqlite_url: Callable[..., str]) -> str:
+    return sqlite_url("lab.db")
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ START = datetime.datetime(2026, 11, 3, 8, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
-def lab(run, tmp_path, monkeypatch):
+def lab(run, sqlite_url, monkeypatch):
     """Run commands on a ledger where ann had two GPUs for three hours, and bob has one for one."""
     now = [START]
     monkeypatch.setattr(clock, "now", lambda: now[0])
     monkeypatch.setattr(clock, "milliseconds", lambda: int(now[0].timestamp() * 1000))
-    url = f"sqlite:///{tmp_path / 'lab.db'}"
+    url = sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(ro.Provider("lab-0", "PGPU=8,VCPU=64"))
         ledger.use_over_time.record(datetime.timedelta(days=400))

@@ -39,11 +39,12 @@ def loaded():
 @pytest.fixture
 def run(run_with_plugins: Run) -> Run:
     """A function that runs a program beside the plug-in and returns what it says as JSON."""
-    return lambda program: run_with_plugins(PREAMBLE + textwrap.dedent(program))
+    return lambda program, **how: run_with_plugins(PREAMBLE + textwrap.dedent(program), **how)
 
 
 def test_plug_ins_are_listed_without_being_imported(run: Run) -> None:
-    names, modules = run(f'json.dump([plugins.names("{NAMESPACE}"), loaded()], sys.stdout)')
+    program = f'json.dump([plugins.names("{NAMESPACE}"), loaded()], sys.stdout)'
+    names, modules = run(program, anew=True)
     assert names == [
         "CUSTOM_SITE_BROKEN",
         "CUSTOM_SITE_DATABASE_SLOT",

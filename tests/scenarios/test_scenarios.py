@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import resource_objects as ro
-from tests.databases import Scratch
 from tests.support.drawing import Drawing
 from tests.support.drawn_cases import DrawnCase
+from tests.support.lengths import some
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
-def prepare(url: str) -> None:
-    ro.connect(url).close()
-
-
 @pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, scratch: Scratch) -> Iterator[ro.Ledger]:
+def ledger(request: pytest.FixtureRequest, sqlite_url: Callable[[str], str]) -> Iterator[ro.Ledger]:
     """An empty ledger."""
-    with contextlib.ExitStack() as stack:
-        url = "memory://"
-        if request.param == "sqlite":
-            url = stack.enter_context(scratch.prepared("sqlite", prepare))
-        yield stack.enter_context(ro.connect(url))
+    url = sqlite_url("ledger.db") if request.param == "sqlite" else "memory://"
+    with ro.connect(url) as opened:
+        yield opened
 
 
 @pytest.mark.law(6)
@@ -36,6 +29,7 @@ def test_it_is_as_the_scenario_says(path: Path, ledger: ro.Ledger) -> None:
     DrawnCase.read(path).run(ledger)
 
 
+@pytest.mark.parametrize("ledger", some(["memory", "sqlite"]), indirect=True)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_drawn_is_what_is_built_and_what_is_drawn_of_it(
     path: Path, ledger: ro.Ledger

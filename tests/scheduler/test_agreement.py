@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from resource_objects import plugins
@@ -19,6 +21,7 @@ def test_every_filter_and_weigher_of_ours_is_compared():
     assert set(fleets.WEIGHERS) == set(plugins.BUILT_IN[WEIGHERS])
 
 
+@functools.lru_cache(40)  # those that a test asks: the next one asks the same
 def asked(seed):
     ledger = fleets.ledger(seed)
     return HostStates(ledger.snapshot().fleet, Reports(ledger)), fleets.spec(seed)

@@ -7,8 +7,10 @@ sees to that.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import sqlite3
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -69,21 +71,30 @@ def loaded(value: Any) -> list[Any]:
 
 def read_tables(url: str) -> Tables:
     """Return the rows of a ledger's tables as plain tuples, all of one moment."""
-    engine = _engine(url)
-    level = "SERIALIZABLE" if engine.dialect.name == "sqlite" else "REPEATABLE READ"
-    with engine.execution_options(isolation_level=level).connect() as connection:
-        if engine.dialect.name == "sqlite":  # whose driver begins only when something is written
-            connection.exec_driver_sql("BEGIN")
-        return {
-            table: [tuple(map(_plain, row)) for row in connection.exec_driver_sql(query)]
-            for table, query in _QUERIES.items()
-        }
+    parsed = sqlalchemy.make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        with contextlib.closing(sqlite3.connect(str(parsed.database))) as file:
+            file.execute("BEGIN")  # the driver begins only when something is written
+            return _read(file.cursor())
+    with _engine(url).connect() as connection:
+        found = _read(connection.connection.cursor())
+    if parsed.get_backend_name() == "postgresql":
+        return {table: [tuple(map(_plain, row)) for row in rows] for table, rows in found.items()}
+    return found
+
+
+def _read(cursor: Any) -> Tables:
+    found: Tables = {}
+    for table, query in _QUERIES.items():
+        cursor.execute(query)
+        found[table] = list(cursor.fetchall())
+    return found
 
 
 @functools.lru_cache
 def _engine(url: str) -> sqlalchemy.Engine:
     """Return what connects, which keeps no connection: it asks a server what it is only once."""
-    return sqlalchemy.create_engine(url, poolclass=NullPool)
+    return sqlalchemy.create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CapacityException, Rule, SearchLimitReached
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
 from tests.resources.lamps import (
@@ -34,6 +34,7 @@ from tests.resources.lamps import (
 )
 from tests.resources.numa.hosts import host, plain, uneven
 from tests.support import numa_reference, numa_strategies
+from tests.support.lengths import some
 
 
 def fit_near_to(
@@ -239,7 +240,11 @@ def test_the_same_question_has_the_same_answer_however_cells_are_listed(
 
 
 @pytest.mark.law(9)
-def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
+@pytest.mark.parametrize("steps", some([1_000, DECISION]))
+def test_a_search_that_would_take_too_long_is_cut_short_and_says_so(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource_objects.resources.numa.fit.DECISION", steps)
     cells, asked, colours = hard()
     with pytest.raises(SearchLimitReached, match="neither yes nor no"):
         fit_near_to(cells, asked, colours)
