@@ -149,8 +149,8 @@ def installed(revision: str, *, same: bool = False) -> Iterator[tuple[Version, V
     theirs = git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as scratch:
         folder = pathlib.Path(scratch)
-        ours = _install("this checkout", _tree(folder / "index"), folder / "ours", commit())
-        other = _install(revision, theirs, folder / "theirs", theirs)
+        ours = install("this checkout", _tree(folder / "index"), folder / "ours", commit())
+        other = install(revision, theirs, folder / "theirs", theirs)
         if same:
             shutil.rmtree(other.folder / "benchmarks")
             shutil.copytree(ours.folder / "benchmarks", other.folder / "benchmarks")
@@ -164,10 +164,18 @@ def _tree(index: pathlib.Path) -> str:
     return git("write-tree", index=index)
 
 
-def _install(name: str, revision: str, folder: pathlib.Path, commit: str) -> Version:
+def install(name: str, revision: str, folder: pathlib.Path, commit: str) -> Version:
+    """Take a revision out of git into a folder, and install it there in an environment of its own.
+
+    :param name: what it is called in tables
+    :param revision: a commit or a tree
+    :raises Failed: if git does not have it, or it cannot be installed
+    """
     source, environment = folder / "source", folder / "environment"
     source.mkdir(parents=True)
-    archive = subprocess.run([*_GIT, "archive", revision], check=True, capture_output=True)
+    archive = subprocess.run([*_GIT, "archive", revision], capture_output=True)
+    if archive.returncode:
+        raise Failed(f"{name}: {archive.stderr.decode().strip()}")
     subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
     # without a pip, and a setuptools, of its own: those of the packages below are newer
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
