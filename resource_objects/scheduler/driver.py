@@ -10,8 +10,8 @@ from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
-from resource_objects.requests import Gang
-from resource_objects.scheduler.gangs import PlacedGang, place_gang, retried
+from resource_objects.requests import Gang, Request
+from resource_objects.scheduler.gangs import AskedOfGang, PlacedGang, place_gang_by, retried
 from resource_objects.scheduler.pipeline import (
     DEFAULT_FILTERS,
     DEFAULT_WEIGHERS,
@@ -25,7 +25,6 @@ from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.weighers.base import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
 from resource_objects.search.candidates import Chosen
-from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
 from resource_objects.search.snapshot import DEFAULT_BUDGET
@@ -184,29 +183,21 @@ class Scheduler:
     ) -> PlacedGang:
         """Place a gang, or the first of several that fits, by the filters and the order here.
 
-        Weighers are not asked: which hosts a gang gets follows from all of its members.
+        Filters are asked for each member by what that one asks, beside the members before it, and
+        what they bound is claimed so. A strict group of members is kept like any other bound of
+        the gang. Weighers are not asked: which hosts a gang gets follows from all of its members.
 
         :param consumers, seed, budget: as for :func:`~resource_objects.scheduler.gangs.place_gang`
-        :param said: of every member, as for :class:`RequestSpec`: project, user, zone, ...
+        :param said: of every member, as for :class:`RequestSpec`: project, user, zone, group, ...
         :raises NoCandidates: if none of them fits, with what each lacks
         :raises SearchLimitReached: if the budget ends before it is known whether one fits
         :raises FilterFailed: if a filter failed itself
         """
-        first = gangs if isinstance(gangs, Gang) else next(iter(gangs), None)
-        filters: tuple[LaysFilter, ...] = ()
-        if first is not None:
-            spec = RequestSpec(first.members[0].request, **said)
-            filters = Asked(self.pipeline, spec, self._told()).filters()
-        owner = {name: said[name] for name in ("project", "user") if said.get(name) is not None}
-        return place_gang(
-            self._ledger,
-            gangs,
-            consumers,
-            order=self._order,
-            seed=seed,
-            budget=budget,
-            filters=filters,
-            **owner,
+        wanted = [gangs] if isinstance(gangs, Gang) else list(gangs)
+        nothing = Request("VCPU=1")  # members say what they ask
+        asked = AskedOfGang(self.pipeline, RequestSpec(nothing, **said), self._told())
+        return place_gang_by(
+            asked, self._ledger, wanted, consumers, order=self._order, seed=seed, budget=budget
         )
 
 

@@ -7,21 +7,27 @@ alternatives in their order, and what follows when somebody was faster.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, NoCandidates
+from resource_objects.fields import FrozenDict
 from resource_objects.ledger import Ledger
-from resource_objects.requests import Gang
+from resource_objects.requests import Gang, Request
+from resource_objects.requests.gang import HOST
+from resource_objects.scheduler.pipeline import Asked, Pipeline
+from resource_objects.scheduler.reports import Reports
+from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.search.snapshot import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from resource_objects.providers import Claim
+    from resource_objects.providers.given import Limited
     from resource_objects.search import Order, Snapshot
-    from resource_objects.search.conditions.base import LaysFilter
+    from resource_objects.search.conditions.base import HostFilter, LaysFilter
+    from resource_objects.search.fleet import Fleet
     from resource_objects.search.gangs import GangFit
 
 T = TypeVar("T")
@@ -31,12 +37,14 @@ T = TypeVar("T")
 class PlacedGang:
     """A gang that was placed: which of the alternatives, and what its members hold.
 
-    ``claims`` are by the name of the member, and empty in a dry run.
+    ``claims`` are by the name of the member, and empty in a dry run. ``skipped`` are the filters
+    that failed and were left out by the policy of the scheduler, with why.
     """
 
     fit: GangFit
     alternative: int  #: its number among those that were asked for, from 0
     claims: Mapping[str, Claim]
+    skipped: Mapping[str, str] = FrozenDict()
 
     def __str__(self) -> str:
         if not self.claims:
@@ -61,6 +69,7 @@ def place_gang(
     order: Order | str = "name",
     seed: int | None = None,
     budget: int = DEFAULT_BUDGET,
+    limits: Limited = None,
     filters: Iterable[LaysFilter] = (),
     **said: Any,
 ) -> PlacedGang:
@@ -73,6 +82,7 @@ def place_gang(
     :param consumers: what the consumers are called: this, a ``/`` and the name of the member; None:
         nothing is claimed (a dry run)
     :param order: which hosts are taken first, as for ``snapshot.candidates``
+    :param limits: the most that may be used of hosts, as there; it is claimed under them, too
     :param filters: what hosts have to meet besides, as there
     :param said: of all claims, as for ``ledger.claim_all``: project, user, expires_in
     :raises NoCandidates: if none of them fits, with what each lacks
@@ -92,34 +102,172 @@ def place_gang(
     train-7/worker-0 holds VCPU=4 of host0
     train-7/worker-1 holds VCPU=4 of host0
     """
+    wanted, picked = _several(gangs), tuple(filters)
+    levels = _levels(ledger, wanted)
+
+    def fit(snapshot: Snapshot, gang: Gang) -> tuple[GangFit, Limited]:
+        options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
+        return snapshot.fit_gang(gang, levels=levels, filters=picked, **options), limits
+
+    return _placed(ledger, wanted, consumers, fit, said, is_bound=bool(picked))
+
+
+def place_gang_by(
+    asked: AskedOfGang,
+    ledger: Ledger,
+    gangs: Gang | Sequence[Gang],
+    consumers: str | None = None,
+    *,
+    order: Order | str = "name",
+    seed: int | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> PlacedGang:
+    """Place a gang as :func:`place_gang` does, by a pipeline.
+
+    :raises FilterFailed: if a filter failed itself
+    """
+    wanted = [asked.gang(one, consumers) for one in _several(gangs)]
+    levels, filters = _levels(ledger, wanted), asked.filters()
+
+    def fit(snapshot: Snapshot, gang: Gang) -> tuple[GangFit, Limited]:
+        limits = asked.limits(snapshot.fleet, gang)
+        options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
+        return snapshot.fit_gang(gang, levels=levels, filters=filters, **options), limits
+
+    placed = _placed(ledger, wanted, consumers, fit, asked.whose, is_bound=True)
+    return dataclasses.replace(placed, skipped=FrozenDict(asked.skipped))
+
+
+#: Returns where a gang fits in a picture, and under which limits.
+_Fit: TypeAlias = "Callable[[Snapshot, Gang], tuple[GangFit, Limited]]"
+
+
+def _several(gangs: Gang | Sequence[Gang]) -> list[Gang]:
     wanted = [gangs] if isinstance(gangs, Gang) else list(gangs)
     if not wanted:
         raise exceptions.InvalidRequest("gangs", gangs, "at least one gang")
-    levels = levels_of(ledger) if any(one.levels for one in wanted) else {}
-    picked = tuple(filters)
+    return wanted
 
-    def fitted(snapshot: Snapshot) -> tuple[int, GangFit]:
+
+def _levels(ledger: Ledger, gangs: Iterable[Gang]) -> Mapping[str, Sequence[str]]:
+    return levels_of(ledger) if any(one.levels for one in gangs) else {}
+
+
+def _placed(
+    ledger: Ledger,
+    wanted: Sequence[Gang],
+    consumers: str | None,
+    fit: _Fit,
+    said: Mapping[str, Any],
+    *,
+    is_bound: bool,
+) -> PlacedGang:
+    """Place the first of some gangs that fits.
+
+    :param is_bound: whether more than the request was asked of hosts, so that what was found must
+        not have been defined anew meanwhile
+    """
+
+    def fitted(snapshot: Snapshot) -> tuple[int, GangFit, Limited]:
         lacking: list[GangFit] = []
         for number, gang in enumerate(wanted):
-            fit = snapshot.fit_gang(
-                gang, levels=levels, order=order, seed=seed, budget=budget, filters=picked
-            )
-            if fit:
-                return number, fit
-            lacking.append(fit)
-        raise NoCandidates("no place for the gang:\n" + "\n".join(map(str, lacking)))
+            found, limits = fit(snapshot, gang)
+            if found:
+                return number, found, limits
+            lacking.append(found)
+        told = "\n".join(map(str, lacking))
+        every = (one.explanation for found in lacking for one in found.shortages)
+        why = next((one for one in every if one is not None), None)
+        reasons = () if why is None else why.reasons
+        raise NoCandidates(f"no place for the gang:\n{told}", reasons=reasons)
 
     if consumers is None:
-        number, fit = fitted(ledger.snapshot())
-        return PlacedGang(fit, number, {})
+        number, found, _ = fitted(ledger.snapshot())
+        return PlacedGang(found, number, {})
 
     def claimed(snapshot: Snapshot) -> PlacedGang:
-        number, fit = fitted(snapshot)
-        found = {f"{consumers}/{name}": one for name, one in fit.candidates.items()}
-        claims = ledger.claim_all(found, unchanged=bool(picked), **said)
-        return PlacedGang(fit, number, dict(zip(fit.candidates, claims, strict=True)))
+        number, found, limits = fitted(snapshot)
+        named = {f"{consumers}/{name}": one for name, one in found.candidates.items()}
+        claims = ledger.claim_all(named, unchanged=is_bound, limits=limits, **said)
+        return PlacedGang(found, number, dict(zip(found.candidates, claims, strict=True)))
 
     return retried(ledger, claimed)
+
+
+class AskedOfGang:
+    """A pipeline asked for the members of gangs, of each by what that member asks.
+
+    :param spec: what all members have in common; its request is not looked at
+    """
+
+    def __init__(self, pipeline: Pipeline, spec: RequestSpec, reports: Reports) -> None:
+        self._pipeline = pipeline
+        self._spec = spec
+        self._reports = reports
+        self._asked: dict[Request, Asked] = {}
+
+    def gang(self, gang: Gang, consumers: str | None) -> Gang:
+        """Return a gang with what the spec asks of its members: image traits, and their group.
+
+        A strict group on one host is a gang that is together there; of one apart no host gets more
+        than it may have. Who holds something already is left to the filter.
+        """
+        names = [name for one in gang.members for name in one.names]
+        self._belong(names, consumers)
+        members = []
+        for one in gang.members:
+            spec = self._spec.replace(request=one.request)
+            self._asked.setdefault(spec.wanted, Asked(self._pipeline, spec, self._reports))
+            members.append(dataclasses.replace(one, request=spec.wanted))
+        together, at_most = gang.together, dict(gang.at_most)
+        group = self._spec.group
+        if group is not None and group.policy == "affinity":
+            if together not in (None, HOST):  # on one host, which is in such a place
+                at_most.setdefault(together, gang.count)
+            together = HOST
+        elif group is not None and group.policy == "anti-affinity":
+            at_most[HOST] = min(group.most, at_most.get(HOST, group.most))
+        return Gang(members, together, at_most)
+
+    def filters(self) -> tuple[LaysFilter, ...]:
+        """Return the filters as the search takes them, each for whichever member it is asked."""
+        count = len(Asked(self._pipeline, self._spec, self._reports).filters())
+        return tuple(functools.partial(self._laid, number) for number in range(count))
+
+    def limits(self, fleet: Fleet, gang: Gang) -> dict[str, dict[str, int]]:
+        """Return the most that may be used of hosts, by uuid, whichever member is there."""
+        found: dict[str, dict[str, int]] = {}
+        for request in {one.request: None for one in gang.members}:
+            for uuid, bounds in self._asked[request].limits(fleet).items():
+                there = found.setdefault(uuid, {})
+                for name, most in bounds.items():
+                    there[name] = min(most, there.get(name, most))
+        return found
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Why filters were skipped, by their names."""
+        return {name: why for one in self._asked.values() for name, why in one.skipped.items()}
+
+    @property
+    def whose(self) -> dict[str, str]:
+        """Whose the claims are, as far as the spec says."""
+        said = {"project": self._spec.project, "user": self._spec.user}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def _laid(self, number: int, fleet: Fleet, request: Request) -> HostFilter:
+        return self._asked[request].filters()[number](fleet, request)
+
+    def _belong(self, names: Sequence[str], consumers: str | None) -> None:
+        """Let members be in the group, by the names they get and those they are tried by."""
+        from resource_objects.search.gangs import trial_name  # as the snapshot loads it
+
+        group = self._spec.group
+        if group is not None:
+            trial = map(trial_name, range(len(names)))
+            own = [f"{consumers}/{name}" for name in names] if consumers is not None else []
+            members = dataclasses.replace(group, members=group.members.union(trial, own))
+            self._spec = self._spec.replace(group=members)
 
 
 def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:

@@ -137,8 +137,9 @@ class RequestSpec:
 
     def replace(self, **changed: Any) -> Self:
         """Return one with other values of some fields."""
-        given = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return type(self)(given.pop("request"), **{**given, **changed})
+        kept = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        given = {**kept, **changed}
+        return type(self)(given.pop("request"), **given)
 
     @property
     def resources(self) -> Amounts:

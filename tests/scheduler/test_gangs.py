@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Gang, Member
-from resource_objects.scheduler import Scheduler
-from resource_objects.scheduler.gangs import levels_of, place_gang
+from resource_objects.scheduler import Group, HostState, HostStates, RequestSpec, Scheduler
+from resource_objects.scheduler.gangs import PlacedGang, levels_of, place_gang
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -125,3 +127,119 @@ def test_a_scheduler_places_a_gang_by_its_filters(ledger: ro.Ledger) -> None:
         scheduler.place_gang(workers(5), "other", only=["r0-0", "r0-1"])
     with pytest.raises(exceptions.InvalidRequest, match="at least one gang"):
         scheduler.place_gang([])
+
+
+# --- by a scheduler, for each member ------------------------------------------------------------
+
+
+def hosts_of(placed: PlacedGang) -> dict[str, str]:
+    return {name: one.host for name, one in placed.fit.candidates.items()}
+
+
+class Small:
+    """Refuses whoever asks for more than 2 CPUs on hosts of rack r0."""
+
+    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
+        cpus = max(int(amount) for _, amount in spec.resources.by_name())
+        return "is for small ones" if cpus > 2 and host.name.startswith("r0") else None
+
+
+class Alone:
+    """Refuses hosts on which somebody is."""
+
+    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
+        return f"{len(host.consumers)} are there" if host.consumers else None
+
+
+class Half:
+    """Lets half of the CPUs of each host be used."""
+
+    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
+        return None
+
+    def limits(self, hosts: HostStates, spec: RequestSpec) -> dict[str, Any]:
+        return {"VCPU": hosts.capacity("VCPU") // 2}
+
+
+class Broken:
+    """Fails on every host."""
+
+    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
+        raise RuntimeError("no file")
+
+
+def test_each_member_is_filtered_by_what_it_asks(ledger: ro.Ledger) -> None:
+    members = [Member("small", "VCPU=2"), Member("big", "VCPU=3", count=2)]
+    placed = Scheduler(ledger, filters=[Small()]).place_gang(Gang(members), "job")
+    found = hosts_of(placed)
+    assert found["small"][:2] == "r0"
+    assert {found["big-0"], found["big-1"]} == {"r1-0", "r1-1"}
+
+
+def test_filters_see_the_members_before(ledger: ro.Ledger) -> None:
+    scheduler = Scheduler(ledger, filters=[Alone()])
+    placed = scheduler.place_gang(workers(4, cpus=1), "job")
+    assert sorted(hosts_of(placed).values()) == ["r0-0", "r0-1", "r1-0", "r1-1"]
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        scheduler.place_gang(workers(1, cpus=1), "other")
+    assert str(refused.value) == (
+        "no place for the gang:\nworker asked 1, fits 0 (filter Alone: 4 -> 0 hosts)"
+    )
+    assert {(one.where, one.filter, one.unit) for one in refused.value.reasons} == {
+        (f"r{rack}-{number}", "Alone", "1 are there") for rack in (0, 1) for number in (0, 1)
+    }
+    for name in hosts_of(placed):
+        ledger.release(f"job/{name}")
+    with pytest.raises(exceptions.NoCandidates, match="worker asked 5, fits 4"):
+        scheduler.place_gang(workers(5, cpus=1), "job")
+
+
+def test_a_gang_is_claimed_under_the_limits_of_filters(ledger: ro.Ledger) -> None:
+    scheduler = Scheduler(ledger, filters=[Half()])
+    placed = scheduler.place_gang(workers(4), "job")
+    assert sorted(hosts_of(placed).values()) == ["r0-0", "r0-1", "r1-0", "r1-1"]
+    with pytest.raises(exceptions.NoCandidates, match="worker asked 1, fits 0"):
+        scheduler.place_gang(workers(1, cpus=1), "other")
+
+
+def test_a_group_of_members_is_kept(ledger: ro.Ledger) -> None:
+    scheduler = Scheduler(ledger)
+    ledger.claim("db-1", {"r0-1": "VCPU=1"})
+    apart = Group("db", "anti-affinity", ["db-1"])
+    placed = scheduler.place_gang(workers(3, cpus=1), "apart", group=apart)
+    assert sorted(hosts_of(placed).values()) == ["r0-0", "r1-0", "r1-1"]
+    with pytest.raises(exceptions.NoCandidates, match="fits 0"):
+        members = ["db-1", *(f"apart/worker-{n}" for n in range(3))]
+        scheduler.place_gang(
+            workers(1, cpus=1), "more", group=Group("db", "anti-affinity", members)
+        )
+    two = Group("db", "anti-affinity", ["db-1"], most=2)
+    spread = scheduler.place_gang(workers(7, cpus=1), group=two)
+    counts = Counter(hosts_of(spread).values())
+    assert counts == {"r0-0": 2, "r0-1": 1, "r1-0": 2, "r1-1": 2}
+    beside = Group("db", "affinity", ["db-1"])
+    placed = scheduler.place_gang(workers(3, cpus=1), "beside", group=beside)
+    assert set(hosts_of(placed).values()) == {"r0-1"}
+    with pytest.raises(exceptions.NoCandidates):
+        scheduler.place_gang(workers(1, cpus=1), "too-many", group=beside)
+    new = Group("web", "affinity")
+    placed = scheduler.place_gang(workers(3, cpus=1, together="rack"), "web", group=new)
+    assert len(set(hosts_of(placed).values())) == 1
+
+
+def test_the_traits_of_an_image_are_asked_of_every_member(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("fast", "VCPU=4", traits=["CUSTOM_FAST"]))
+    scheduler = Scheduler(ledger)
+    placed = scheduler.place_gang(workers(2), "job", image_traits=["CUSTOM_FAST"])
+    assert set(hosts_of(placed).values()) == {"fast"}
+    with pytest.raises(exceptions.NoCandidates, match="fits 0"):
+        scheduler.place_gang(workers(1), "other", image_traits=["CUSTOM_FAST"])
+
+
+def test_a_filter_that_fails_is_told_of(ledger: ro.Ledger) -> None:
+    skipping = Scheduler(ledger, filters=[Broken()], on_error="skip")
+    placed = skipping.place_gang(workers(2), "job")
+    assert list(placed.skipped) == ["Broken"]
+    assert "no file" in placed.skipped["Broken"]
+    with pytest.raises(exceptions.FilterFailed):
+        Scheduler(ledger, filters=[Broken()]).place_gang(workers(2), "other")
