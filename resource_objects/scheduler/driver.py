@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
-from resource_objects.requests import Gang, Request
+from resource_objects.requests import Gang, Member, Request
+from resource_objects.requests.gang import HOST
 from resource_objects.scheduler.gangs import AskedOfGang, PlacedGang, place_gang_by, retried
 from resource_objects.scheduler.pipeline import (
     DEFAULT_FILTERS,
@@ -28,6 +29,9 @@ from resource_objects.search.candidates import Chosen
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
 from resource_objects.search.snapshot import DEFAULT_BUDGET
+
+if TYPE_CHECKING:
+    from resource_objects.search.gangs import GangFit
 
 #: So many candidates are at hand beside the best and its alternates, for lost races. They cost
 #: nothing before one is lost.
@@ -266,9 +270,14 @@ class _Run:
         while any(map(snapshot.fleet.places_of_holders.get, called)):
             called = [f"new-{one}" for one in called]
         self._belong(called)
+        if least < count:
+            self._stay_together(snapshot, count, least)
+        at_once = self._at_once(snapshot, called) if least == count else {}
         scenario, found = snapshot.fork(), list[Destination]()
         for consumer in called:
-            candidates = self._search(scenario.snapshot, len(found))
+            candidates = at_once.get(consumer)
+            if candidates is None:
+                candidates = self._search(scenario.snapshot, len(found))
             if not candidates:
                 return self._selection(found, called, least, candidates.explain())
             taken = scenario.claim(consumer, candidates[0])
@@ -299,6 +308,8 @@ class _Run:
     def _one_by_one(
         self, consumers: Sequence[str], least: int, confirm: Confirm | None
     ) -> Selection:
+        if len(consumers) > 1:
+            self._stay_together(self._ledger.snapshot(), len(consumers), least)
         found: list[Destination] = []
         refusal: NoCandidates | None = None
         why: Explanation | None = None
@@ -339,7 +350,9 @@ class _Run:
     def _plan(
         self, scenario: Scenario[Snapshot], consumers: Sequence[str]
     ) -> dict[str, Candidates]:
-        plan: dict[str, Candidates] = {}
+        plan = self._at_once(scenario.snapshot, consumers)
+        if plan:
+            return plan
         for number, consumer in enumerate(consumers):
             found = self._search(scenario.snapshot, number)
             if not found:
@@ -389,6 +402,48 @@ class _Run:
                     errors.append(error)
         if errors:
             raise errors[0]
+
+    # --- all on one host ---
+
+    def _at_once(self, snapshot: Snapshot, consumers: Sequence[str]) -> dict[str, Candidates]:
+        """Return candidates for all members of a strict group, on the best host that holds all.
+
+        Who comes first does not take the best host for itself where that has no room for all.
+        Empty if there is no such host, or nobody has to be together.
+        """
+        fit = self._fit_together(snapshot, len(consumers))
+        if fit is None or not fit:
+            return {}
+        asked = self._search(snapshot, 0)
+        return {
+            consumer: asked.instead([one])
+            for consumer, one in zip(consumers, fit.candidates.values(), strict=True)
+        }
+
+    def _stay_together(self, snapshot: Snapshot, count: int, least: int) -> None:
+        """Let the members of a strict group go to the host that holds most of them, if any does."""
+        for fewer in range(count, max(1, least - 1), -1):
+            fit = self._fit_together(snapshot, fewer)
+            if fit is None:
+                return
+            if fit:
+                self._spec = self._spec.replace(only=[one.host for one in fit.candidates.values()])
+                self._asked = None
+                return
+
+    def _fit_together(self, snapshot: Snapshot, count: int) -> GangFit | None:
+        """Return whether so many of a strict group fit on one host; None if they need not."""
+        group = self._spec.group
+        if group is None or group.policy != "affinity" or count < 2:
+            return None
+        options = self._search(snapshot, 0).options
+        return snapshot.fit_gang(
+            Gang([Member("member", self._spec.wanted, count)], together=HOST),
+            order=options.order,
+            seed=options.seed,
+            limits=None if self._asked is None else self._asked.limits(snapshot.fleet),
+            filters=options.filters,
+        )
 
     # --- searching ---
 

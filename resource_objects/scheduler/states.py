@@ -10,6 +10,7 @@ import numpy as np
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Inventories, Inventory
+from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.scheduler.reports import Figures, Reports
 from resource_objects.search.arrays import Booleans, Integers
@@ -203,20 +204,20 @@ class HostState:
     def inventories(self) -> Inventories:
         """What there is of each resource, over all its providers; cells and devices as they are.
 
-        Of a class that several providers have, one claim may take what they have together. Cost:
-        some 10 microseconds for a class, more where a topology is gathered.
+        Of a class that several providers have, one claim may take what the search would give it:
+        what one of them has free, or devices together. Cost: some 10 microseconds for a class, more
+        where a topology is gathered.
         """
         fleet = self._fleet
         records = []
-        for rows in fleet.classes.values():
+        for name, rows in fleet.classes.items():
             here = rows.of_tree(self.tree)
-            numbers = [
-                rows.first + entry
-                for entry in range(here.start, here.stop)
-                if not rows.is_part[entry]
-            ]
-            if numbers:
-                records.append(_together([fleet.record(number) for number in numbers]))
+            entries = [e for e in range(here.start, here.stop) if not rows.is_part[e]]
+            if entries:
+                each = [fleet.record(rows.first + entry) for entry in entries]
+                shares = rows.is_below if is_device(name) else rows.is_single
+                parts = [(int(rows.high[e]), bool(shares[e])) for e in entries]
+                records.append(_together(each, parts))
         found: dict[str, Inventory] = dict(inventories_of(records).by_name())
         for kind in fleet.views.parts:
             view = fleet.views.of_tree(kind, self.tree)
@@ -237,18 +238,28 @@ class HostState:
         return f"<HostState: {self.name}>"
 
 
-def _together(records: list[InventoryRecord]) -> InventoryRecord:
-    """Return what several providers have of a class, as one."""
+def _together(records: list[InventoryRecord], parts: list[tuple[int, bool]]) -> InventoryRecord:
+    """Return what several providers have of a class, as one.
+
+    :param parts: of each the most that it gives in one part, and whether it may give a part
+    """
     if len(records) == 1:
         return records[0]
+    highs = [max(0, high) for high, _ in parts]
+    alone = max(range(len(records)), key=lambda at: highs[at])
+    of_parts = sum(high for high, (_, is_part) in zip(highs, parts, strict=True) if is_part)
+    able = [one for one, high in zip(records, highs, strict=True) if high] or records
+    steps = {one.step_size for one in able}
+    # what no two of them give alike is that of who gives most
+    rules = able if len(steps) == 1 else [records[alone]]
     capacity = sum(one.capacity for one in records)
     return InventoryRecord(
         records[0].resource_class,
         capacity,
         0,
-        min(one.min_unit for one in records),
-        None,
-        min(one.step_size for one in records),
+        min(one.min_unit for one in rules),
+        max(1, highs[alone], of_parts),
+        rules[0].step_size,
         1_000_000,
         capacity,
         sum(one.used for one in records),

@@ -174,6 +174,18 @@ class Candidates(Sequence[Candidate]):
         #: limit, order, seed and budget of the search
         self.options = options
 
+    def instead(self, found: Sequence[Candidate]) -> Candidates:
+        """Return an answer to the same question that is just these candidates."""
+        return Candidates(
+            iter(found),
+            self.request,
+            build=self._build,
+            explain=self.explain,
+            ended=lambda: (0, False),
+            options=self.options,
+            at=self.at,
+        )
+
     @property
     def steps(self) -> int:
         """Steps the search took."""

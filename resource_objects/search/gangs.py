@@ -601,8 +601,9 @@ class _Fitting:
         if fits >= asked:
             return None
         told = Shortage(kind.label, asked, fits, explanation=self._explained(kind))
-        if not kind.most.any() and told.explanation is not None:
-            return dataclasses.replace(told, stage=told.explanation.emptied)
+        stage = None if kind.most.any() else self._explained(kind).emptied
+        if stage is not None and stage.requested is None:  # it is no question of amounts
+            return dataclasses.replace(told, stage=stage)
         scarce = min(count, key=lambda name: count[name], default=None)
         if scarce is None or count[scarce] >= asked:
             bounds = FrozenDict({**self.gang.at_most, **kind.like.at_most})

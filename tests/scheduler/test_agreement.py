@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.scheduler.filters.base import ColumnarFilter
 from resource_objects.scheduler.pipeline import FILTERS, WEIGHERS, Pipeline
@@ -42,6 +45,34 @@ def test_a_filter_passes_at_once_those_that_it_does_not_refuse_one_by_one(name, 
         assert filter_.passing(hosts, spec).tolist() == [one is None for one in refusals], seed
         found.update(one is None for one in refusals)
     assert found == ({True} if name == "aggregate_ratios" else {True, False})
+
+
+@st.composite
+def machines(draw):
+    """Return a host whose CPUs and GPUs several providers have."""
+    host = ro.Provider("h", {"VCPU": draw(st.integers(1, 4))} if draw(st.booleans()) else {})
+    for number in range(draw(st.integers(1, 3))):
+        rules = draw(st.sampled_from(["", "", ":max_unit=2", ":min_unit=2"]))
+        host.add(f"h/a{number}", f"VCPU={draw(st.integers(2, 4))}{rules}")
+    for number in range(draw(st.integers(0, 3))):
+        host.add(f"h/gpu{number}", f"PGPU={draw(st.integers(1, 2))}")
+    return host
+
+
+@pytest.mark.law(5)
+@given(machines(), st.integers(0, 3), st.integers(1, 9))
+def test_what_a_host_can_provide_is_what_a_search_gives_of_it(host, taken, asked):
+    with ro.connect("memory://") as ledger:
+        ledger.sync(host)
+        for number in range(taken):
+            found = ledger.snapshot().candidates("VCPU=1")
+            if found:
+                ledger.claim(f"job-{number}", found)
+        snapshot = ledger.snapshot()
+        (state,) = HostStates(snapshot.fleet).values()
+        for name, inventory in state.inventories.by_name():
+            found = bool(snapshot.candidates({name: asked}))
+            assert inventory.can_provide(ro.IntegerAmount(asked)) == found
 
 
 @pytest.mark.law(5)

@@ -448,6 +448,38 @@ def test_members_that_have_to_be_apart_are_so_after_a_lost_race(monkeypatch):
         assert sorted(one.host for one in found) == ["h1", "h2"]
 
 
+@pytest.fixture
+def uneven():
+    """Hosts of which the fullest has no room for two more."""
+    with ro.connect() as ledger:
+        ledger.sync(*(ro.Provider(f"h{n}", f"VCPU={cpus}") for n, cpus in enumerate((4, 8, 16))))
+        ledger.claim("others", {"h0": "VCPU=2", "h1": "VCPU=3"})
+        yield ledger
+
+
+@pytest.mark.parametrize("consumers", [[], ["a", "b", "c"]])
+def test_members_of_a_strict_group_go_where_all_have_room(uneven, consumers):
+    """The best host for the first has no room for the others."""
+    scheduler = Scheduler(uneven, order="pack")
+    spec = RequestSpec("VCPU=2", group=Group("g", "affinity"))
+    assert hosts(scheduler.select_destinations("VCPU=2")) == ["h0"]
+    assert hosts(scheduler.select_destinations(spec, 2, consumers=consumers[:2])) == ["h1", "h1"]
+    three = RequestSpec("VCPU=4", group=Group("h", "affinity"))
+    named = [f"new-{one}" for one in consumers]
+    assert hosts(scheduler.select_destinations(three, 3, consumers=named)) == ["h2"] * 3
+    with pytest.raises(exceptions.NoCandidates, match="could be placed"):
+        spec = RequestSpec("VCPU=9", group=Group("i", "affinity"))
+        scheduler.select_destinations(spec, 2, consumers=[f"last-{n}" for n in consumers[:2]])
+
+
+def test_as_many_of_a_strict_group_as_one_host_holds(uneven):
+    scheduler = Scheduler(uneven, order="pack")
+    spec = RequestSpec("VCPU=5", group=Group("g", "affinity"))
+    found = scheduler.select_destinations(spec, consumers=["a", "b", "c", "d"], at_least=2)
+    assert hosts(found) == ["h2"] * 3
+    assert found.missing == ("d",)
+
+
 def test_two_filters_of_one_name_are_refused():
     class Quiet:
         def refuses(self, host, spec):
