@@ -2,7 +2,8 @@
 
 Names are those of Nova's ``compute_nodes`` table (Nova 34). Four sorts:
 
-* *counted*: totals, used figures and ratios of VCPU, MEMORY_MB and DISK_GB (:class:`CountColumn`);
+* *counted*: totals, used figures and ratios of VCPU, MEMORY_MB and DISK_GB, and of counts of
+  plug-ins (:class:`CountColumn`);
 * *located*: columns of text that say where things are, such as ``numa_topology``
   (:mod:`resource_objects.host.located_columns`, and plug-ins);
 * *derived*: ``free_ram_mb`` and ``free_disk_gb``, computed from the counted ones whenever asked;
@@ -35,7 +36,7 @@ import dataclasses
 import datetime
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -56,6 +57,9 @@ NAMESPACE = "resource_objects.columns"
 
 #: ``{derived column: resource class it is the rest of}``
 DERIVED = {"free_ram_mb": "MEMORY_MB", "free_disk_gb": "DISK_GB"}
+
+#: What Nova's record counts, in the order of its columns.
+_OF_NOVA = ("VCPU", "MEMORY_MB", "DISK_GB")
 
 #: The bound on disk that the host reports, in GiB.
 DISK_REPORT = "disk_available_least"
@@ -229,7 +233,7 @@ def columns() -> tuple[Column, ...]:
     :raises PluginError: if a plug-in fails
     """
     made = [plugins.load(NAMESPACE, name)() for name in plugins.names(NAMESPACE)]
-    order = [*COUNTS, *(column.resource for column in made)]
+    order = [*_OF_NOVA, *(column.resource for column in made)]
     return tuple(sorted(made, key=lambda one: (not one.is_read_first, order.index(one.resource))))
 
 
@@ -385,10 +389,26 @@ class DiskColumn(CountColumn):
     total, used, ratio = names = ("local_gb", "local_gb_used", "disk_allocation_ratio")
 
 
+class _Counts(Mapping[str, CountColumn]):
+    """Those of a record of Nova's first, then those of plug-ins."""
+
+    def __getitem__(self, name: str) -> CountColumn:
+        return _counted(columns())[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_counted(columns()))
+
+    def __len__(self) -> int:
+        return len(_counted(columns()))
+
+
+@functools.lru_cache(maxsize=4)
+def _counted(every: tuple[Column, ...]) -> dict[str, CountColumn]:
+    return {one.resource: one for one in every if isinstance(one, CountColumn)}
+
+
 #: ``{resource class: its columns}`` of what is counted.
-COUNTS: dict[str, CountColumn] = {
-    column.resource: column for column in (VCPUColumn(), MemoryColumn(), DiskColumn())
-}
+COUNTS: Mapping[str, CountColumn] = _Counts()
 
 
 def reserved_of(settings: Settings, name: str) -> int:

@@ -12,7 +12,14 @@ import pytest
 import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.host import columns as registry
-from resource_objects.host.columns import Column, NodeState, Settings, carried_field, coerced
+from resource_objects.host.columns import (
+    Column,
+    CountColumn,
+    NodeState,
+    Settings,
+    carried_field,
+    coerced,
+)
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
@@ -199,6 +206,47 @@ class SeatsColumn(Column):
         self, inventory: Inventory, found: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         return {self.resource: inventory}
+
+
+class MbitColumn(CountColumn):
+    """A count that a site has besides those of Nova."""
+
+    resource = "CUSTOM_MBIT"
+    total, used, ratio = names = ("mbit", "mbit_used", "mbit_ratio")
+
+
+@pytest.fixture
+def mbit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    known = dict(plugins.BUILT_IN["resource_objects.columns"])
+    known["CUSTOM_MBIT"] = f"{__name__}:MbitColumn"
+    monkeypatch.setitem(plugins.BUILT_IN, "resource_objects.columns", known)
+    registry.columns.cache_clear()
+    yield
+    registry.columns.cache_clear()
+
+
+@pytest.mark.usefixtures("mbit")
+def test_a_count_of_a_plug_in_is_kept_in_a_ledger_as_others_are(ledger: ro.Ledger) -> None:
+    assert list(registry.COUNTS) == ["VCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_MBIT"]
+    row = {"vcpus": 8, "vcpus_used": 0, "mbit": 1000, "mbit_used": 100, "mbit_ratio": 1.5}
+    node = ComputeNode.read(row, reserved="CUSTOM_MBIT=50").bind(ledger, provider="edge")
+    node.save()
+    assert str(ledger.provider("edge").inventories["CUSTOM_MBIT"].reserved) == "50"
+    ledger.claim("vm", {"edge": "CUSTOM_MBIT=300"})
+    loaded = ComputeNode.load(ledger, "edge")
+    assert (loaded.mbit, loaded.mbit_used, loaded.mbit_ratio) == (1000, 400, 1.5)
+    loaded.inventories.consume("CUSTOM_MBIT=200,VCPU=1")
+    loaded.save()
+    assert ledger.inventories("edge")["CUSTOM_MBIT"].used == 550
+    node.reload()
+    found = node.changes()
+    assert (found["mbit_used"], found["vcpus_used"], "mbit" in found) == (600, 1, False)
+    with pytest.raises(ro.CapacityException, match="CUSTOM_MBIT asked 900"):
+        node.inventories.consume("CUSTOM_MBIT=900")
+    node.update_inventories({"CUSTOM_MBIT": ro.IntegerInventory(2000, used=550)})
+    node.save()
+    assert ledger.inventories("edge")["CUSTOM_MBIT"].total == 2000
+    assert ComputeNode.read({"vcpus": 8, "vcpus_used": 0}).changes() == {}
 
 
 @pytest.fixture

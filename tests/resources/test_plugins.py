@@ -47,11 +47,14 @@ def test_plug_ins_are_listed_without_being_imported(run: Run) -> None:
     names, modules = run(program, anew=True)
     assert names == [
         "CUSTOM_SITE_BROKEN",
+        "CUSTOM_SITE_CPU_ENTITLEMENT",
         "CUSTOM_SITE_DATABASE_SLOT",
         "CUSTOM_SITE_LICENCE",
         "CUSTOM_SITE_MISNAMED",
+        "CUSTOM_SITE_NET_MBIT",
         "CUSTOM_SITE_NO_RESOURCE",
         "CUSTOM_SITE_PORTS",
+        "CUSTOM_SITE_WATT",
         "DEVICES",
         "NUMA_TOPOLOGY",
         "SITE_WIDGET",

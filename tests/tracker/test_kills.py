@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -115,15 +116,15 @@ def test_who_is_killed_before_any_statement_leaves_all_of_a_step_or_nothing(
 # --- killed at random ---
 
 
-def _agent(url: str, guests: list[str], seed: int, until: float) -> None:
-    """Claim and move guests for ever, as an agent that first finishes what it finds begun."""
+def _agent(url: str, guests: list[str], seed: int, end: Path) -> None:
+    """Claim and move guests until a file is there; first finish what is found begun."""
     chance = random.Random(seed)
     with ro.connect(url) as ledger:
         mine = tracker(ledger)
         for move in mine.moves():
             if move.consumer in guests:
                 (move.confirm if chance.random() < 0.5 else move.revert)()
-        while time.time() < until:
+        while not end.exists():
             _live(mine, chance.choice(guests), chance)
 
 
@@ -148,20 +149,21 @@ def _live(mine: ResourceTracker, guest: str, chance: random.Random) -> None:
         pass
 
 
-def _storm(url: str, seconds: float, agents: int = 3) -> int:
-    """Let agents loose, kill them at random and start them again; return how often."""
-    until, killed, chance = time.time() + seconds, 0, random.Random(7)
+def _storm(url: str, end: Path, seconds: float, agents: int = 3) -> int:
+    """Let agents loose, kill them at random, each once or more, and start them again."""
+    killed, chance = 0, random.Random(7)
     of = {n: [f"vm-{n}-{k}" for k in range(2)] for n in range(agents)}
 
     def started(number: int) -> object:
         process = processes().Process(
-            target=_agent, args=(url, of[number], chance.randrange(2**32), until)
+            target=_agent, args=(url, of[number], chance.randrange(2**32), end)
         )
         process.start()
         return process
 
     running = {number: started(number) for number in of}
-    while time.time() < until:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or killed < agents:
         time.sleep(chance.uniform(0.1, 0.4))
         number = chance.choice(list(of))
         process = running[number]
@@ -169,6 +171,7 @@ def _storm(url: str, seconds: float, agents: int = 3) -> int:
         process.join()  # type: ignore[attr-defined]
         killed += 1
         running[number] = started(number)
+    end.touch()
     for process in running.values():
         process.join(60)  # type: ignore[attr-defined]
         assert process.exitcode == 0  # type: ignore[attr-defined]
@@ -196,15 +199,17 @@ def _judge(url: str) -> None:
 
 
 @pytest.mark.law(1, 2, 4)
-def test_agents_that_are_killed_lose_and_double_nothing(shared_url: str) -> None:
-    assert _storm(shared_url, FAST_SECONDS)
+def test_agents_that_are_killed_lose_and_double_nothing(shared_url: str, tmp_path: Path) -> None:
+    assert _storm(shared_url, tmp_path / "end", FAST_SECONDS) >= 3
     _judge(shared_url)
 
 
 @pytest.mark.long
 @pytest.mark.law(1, 2, 4)
-def test_agents_that_are_killed_for_long_lose_and_double_nothing(shared_url: str) -> None:
-    assert _storm(shared_url, LONG_SECONDS, agents=5) > 20
+def test_agents_that_are_killed_for_long_lose_and_double_nothing(
+    shared_url: str, tmp_path: Path
+) -> None:
+    assert _storm(shared_url, tmp_path / "end", LONG_SECONDS, agents=5) > 20
     _judge(shared_url)
 
 

@@ -1,4 +1,4 @@
-"""What a site adds to its hosts: configured, discovered, abstract, and broken."""
+"""What a site adds to each of its hosts: abstract, configured, discovered, and broken."""
 
 from __future__ import annotations
 
@@ -8,34 +8,40 @@ from pathlib import Path
 from typing import Any
 
 from resource_objects.host.tracker.extending import HostResource
+from site_plugin.plain import BANDWIDTH, ENTITLEMENT
+from site_plugin.slot import DATABASE_SLOT
 
 
 class OneDatabase(HostResource):
-    """At most one consumer of a type on each host: one of it, which each takes."""
+    """At most one database on each host: one slot, which each database takes."""
 
-    resource_classes = ("CUSTOM_ONE_DATABASE",)
+    resource_classes = (DATABASE_SLOT.name,)
 
-    def inventories(self, host: str) -> str:
-        return "CUSTOM_ONE_DATABASE=1"
+    def inventories(self, host: str) -> Any:
+        return {DATABASE_SLOT: DATABASE_SLOT.make_inventory()}
 
 
 class Entitlement(HostResource):
-    """CPU entitlement in hundredths of a core, sold more than once."""
+    """CPU entitlement, as a file of the operator configures it: total and ratio."""
 
-    resource_classes = ("CUSTOM_CPU_ENTITLEMENT",)
+    resource_classes = (ENTITLEMENT.name,)
 
-    def inventories(self, host: str) -> str:
-        return "CUSTOM_CPU_ENTITLEMENT=800:step_size=10:allocation_ratio=1.5"
+    def inventories(self, host: str) -> Any:
+        said = json.loads(Path(os.environ["SITE_CONFIG"]).read_text())["entitlement"]
+        inventory = ENTITLEMENT.make_inventory(
+            said["total"], step_size=10, allocation_ratio=said["ratio"]
+        )
+        return {ENTITLEMENT: inventory}
 
 
 class Bandwidth(HostResource):
-    """Network bandwidth in Mbit/s, as a file says it for each host."""
+    """Network bandwidth, discovered: the sum of the speeds of a host's network cards."""
 
-    resource_classes = ("CUSTOM_NET_MBIT",)
+    resource_classes = (BANDWIDTH.name,)
 
     def inventories(self, host: str) -> Any:
-        total = json.loads(Path(os.environ["SITE_BANDWIDTH"]).read_text())[host]
-        return {"CUSTOM_NET_MBIT": total}
+        cards = sorted(Path(os.environ["SITE_HOSTS"], host, "class", "net").iterdir())
+        return {BANDWIDTH: sum(int((card / "speed").read_text()) for card in cards)}
 
 
 class Broken(HostResource):
