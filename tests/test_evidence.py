@@ -8,7 +8,12 @@ from types import ModuleType
 import pytest
 
 from benchmarks import candidates_picture, numa_picture, pci_picture, schedulers_picture, table
-from tests.peers.nova import numa_differences, pci_differences, tracker_differences
+from tests.peers.nova import (
+    filter_differences,
+    numa_differences,
+    pci_differences,
+    tracker_differences,
+)
 
 
 @pytest.mark.parametrize("path", table.TABLES, ids=[path.stem for path in table.TABLES])
@@ -35,8 +40,8 @@ def test_the_picture_of_the_documentation_is_of_the_committed_results(drawn: Mod
 
 @pytest.mark.parametrize(
     "told",
-    [numa_differences, pci_differences, tracker_differences],
-    ids=["numa", "pci", "tracker"],
+    [filter_differences, numa_differences, pci_differences, tracker_differences],
+    ids=["filter", "numa", "pci", "tracker"],
 )
 def test_the_table_of_differences_is_of_tests_that_there_are(told: ModuleType) -> None:
     assert told.TABLE.read_text() == told.text(), f"run python -m {told.__name__}"
