@@ -297,11 +297,12 @@ class Provider(base.ResourceObject):
                 known.add(target)
         for (name, _), targets in stated.items():
             for target in targets:
-                if not stated.get(target, set()) <= targets:
-                    missing = sorted(stated[target] - targets)
-                    raise exceptions.InvalidTree(
-                        f"shares of {name}", missing, "what a share uses in turn, stated too"
-                    )
+                further = stated.get(target)
+            if further is not None and not further <= targets:
+                missing = sorted(stated[target] - targets)
+                raise exceptions.InvalidTree(
+                    f"shares of {name}", missing, "what a share uses in turn, stated too"
+                )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):

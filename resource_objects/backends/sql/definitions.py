@@ -118,10 +118,10 @@ class Definition:
         named |= {
             uuid for uuid, number in providers.numbers.items() if number in self._shares.recounted
         }
-        return {
-            uuid: {providers.roots[uuid], providers.left.get(uuid, providers.roots[uuid])}
-            for uuid in named
-        }
+        roots, left = providers.roots, providers.left
+        if not left:
+            return {uuid: {roots[uuid]} for uuid in named}
+        return {uuid: {roots[uuid], left.get(uuid, roots[uuid])} for uuid in named}
 
     # --- looking ---
 
@@ -621,11 +621,10 @@ class Figures:
     def write(self, shares: Mapping[NumberKey, int]) -> None:
         """Make and change inventories; ``shares`` are how many each of some has now."""
         figures = _SameFigures()
-        found = [
-            (*key, 0, shares.get(key, 0), *figures.of(record))
-            for key, record in self._put.items()
-            if key not in self._numbers
-        ]
+        new = self._put
+        if self._numbers:
+            new = {key: record for key, record in new.items() if key not in self._numbers}
+        found = [(*key, 0, shares.get(key, 0), *figures.of(record)) for key, record in new.items()]
         columns = ("provider_id", "class_id", "used", "shares", *_NAMES)
         statements.insert_tuples(self._connection, tables.inventories, columns, found)
         changed = {
@@ -763,7 +762,7 @@ def check_trees(connection: Connection, roots: Iterable[int]) -> None:
         shares: list[Pair] = []
         root_of: dict[int, int] = {}
         name_of: dict[int, str] = {}
-        for row in connection.execute(_OF_TREES, {"roots": part}):
+        for row in connection.execute(_OF_TREES, {"roots": part}).all():
             sharer, class_, of, of_class, root, of_root, name = row
             shares.append(((sharer, class_), (of, of_class)))
             root_of[sharer], root_of[of], name_of[sharer] = root, of_root, name
@@ -783,6 +782,8 @@ class ShareChanges:
         self._sharers: dict[int, str] = {}  # names, by number
         self._classes: dict[int, str] = {}
         self._kept: dict[Pair, int] = {}
+        self._added: dict[Pair, int] = {}
+        self._removed: dict[Pair, int] = {}
         self.recounted: set[int] = set()  #: providers of which more or less is used now
 
     def want(self, sharer: NumberKey, of: NumberKey, factor: int, name: str, of_class: str) -> None:
@@ -793,12 +794,17 @@ class ShareChanges:
         self._sharers[sharer[0]], self._classes[of[1]] = name, of_class
 
     def find(self, providers: Iterable[int]) -> None:
-        """Find what some providers share, of which nothing stays but what is wanted."""
+        """Find what some providers share, of which nothing stays but what is wanted.
+
+        To be asked when all that is wanted was said.
+        """
         self._kept = self._find(_FROM, providers)
+        self._added = {pair: k for pair, k in self._wanted.items() if self._kept.get(pair) != k}
+        self._removed = {pair: k for pair, k in self._kept.items() if self._wanted.get(pair) != k}
 
     def ends(self) -> set[NumberKey]:
         """Return every inventory whose shares change, or what is used of it with them."""
-        return {key for pair in {**self._added(), **self._removed()} for key in pair}
+        return {key for some in (self._added, self._removed) for pair in some for key in pair}
 
     def counts(self) -> dict[NumberKey, int]:
         """Return how many shares each sharer has now, of those that change."""
@@ -807,28 +813,22 @@ class ShareChanges:
 
     def check(self, figures: Figures) -> None:
         """Raise unless all that shares and is shared is there."""
-        for pair in self._added():
+        for pair in self._added:
             if not all(figures.is_there(key) for key in pair):
                 (number, _), (_, class_) = pair
                 raise _no_target(self._sharers[number], self._classes[class_])
 
     def write(self, figures: Figures) -> None:
         """Write the shares, and what is used with them."""
-        statements.delete(self._connection, tables.shares, _rows(self._removed()))
-        added = self._added()
+        statements.delete(self._connection, tables.shares, _rows(self._removed))
+        added = self._added
         found = [(*sharer, *target, factor) for (sharer, target), factor in added.items()]
         statements.insert_tuples(self._connection, tables.shares, (*_PAIR, "factor"), found)
-        changed = {**self._removed(), **added}
+        changed = {**self._removed, **added}
         targets = {target for sharer, target in changed if figures.used(sharer)}
         used = self._used(targets)
         figures.set_used(used)
         self.recounted = {target[0] for target in used}
-
-    def _added(self) -> dict[Pair, int]:
-        return {pair: k for pair, k in self._wanted.items() if self._kept.get(pair) != k}
-
-    def _removed(self) -> dict[Pair, int]:
-        return {pair: k for pair, k in self._kept.items() if self._wanted.get(pair) != k}
 
     def _used(self, targets: Collection[NumberKey]) -> dict[NumberKey, int]:
         """Return what is used of locked inventories, summed anew."""

@@ -303,7 +303,7 @@ class _Comparer:
         """Yield what is put out of service, or into it again; what is over is in service."""
         wanted: dict[str, Outage] = {}
         units: dict[str, dict[str, Outage]] = {}
-        for entry in some:
+        for entry in some if self._prune else _saying_outages(some):
             wanted |= outages_of(entry, self._prune)
             units |= unit_outages_of(entry, self._prune)
         if not wanted and not units:
@@ -330,6 +330,13 @@ class _Comparer:
                 outage = outage if now is None else outage.at(now)
                 if outage != Outage.of(out_alone[name].get(unit)):
                     yield DisableOrder(uuids[name], outage.reason, outage.until, unit)
+
+
+def _saying_outages(some: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that say what is in service; many machines are of one entry."""
+    parts = {id(entry.part): entry.part for entry in some}
+    say = {key for key, part in parts.items() if part.says_outages}
+    return [entry for entry in some if id(entry.part) in say]
 
 
 def _kept(columns: Columns) -> tuple[dict[str, Kept], dict[str, KeptDefinition]]:

@@ -65,6 +65,13 @@ class SitePart:
         """Whether it says what the provider has."""
         return self.inventories is not None or bool(self.structured)
 
+    @property
+    def says_outages(self) -> bool:
+        """Whether it says of itself, or of something below it, whether that is in service."""
+        if self.disabled is not None or self.disabled_units is not None:
+            return True
+        return any(child.says_outages for child in self.children)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:

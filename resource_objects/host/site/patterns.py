@@ -10,8 +10,7 @@ changes, shares that may lead nowhere, names that are uuids), the tree is worked
 from __future__ import annotations
 
 import dataclasses
-import uuid as uuids
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from resource_objects import exceptions, names
@@ -104,11 +103,14 @@ class Pattern:
     """The providers of a machine, parents before children.
 
     ``below`` are the names of those below it: whether it begins with that of the machine, and what
-    follows.
+    follows, which is a slash and more; ``others`` those that do not; ``longest`` is how long the
+    longest of what follows is.
     """
 
     pieces: tuple[Piece, ...]
     below: tuple[tuple[bool, str], ...]
+    others: tuple[str, ...]
+    longest: int
 
     @classmethod
     def of(cls, made: DefinitionChanges, entry: Entry) -> Self:
@@ -126,10 +128,12 @@ class Pattern:
             )
             for one in made.creates
         )
-        below = (name for name, _ in providers_below(entry.part, _MACHINE))
+        below = [name for name, _ in providers_below(entry.part, _MACHINE)]
         return cls(
             tuple(pieces),
             tuple((name[:1] == _MACHINE, name.removeprefix(_MACHINE)) for name in below),
+            tuple(name for name in below if name[:1] != _MACHINE),
+            max((len(name) - 1 for name in below if name[:1] == _MACHINE), default=0),
         )
 
     def called(self, machine: str) -> tuple[str, ...]:
@@ -138,15 +142,14 @@ class Pattern:
 
     def made(self, called: Sequence[str]) -> DefinitionChanges:
         """Return what makes a machine of it."""
-        new = [str(uuids.uuid4()) for _ in called]
+        new = names.new_uuids(len(called))
         made = (piece.definition(called, new) for piece in self.pieces)
         return DefinitionChanges(called[0], tuple(made))
 
     def changed(self, called: Sequence[str], kept: Kept, prune: bool) -> DefinitionChanges | None:
         """Return what a machine that is kept is to be changed by, None if it must be worked out."""
-        uuid = [
-            kept[name].definition.uuid if name in kept else str(uuids.uuid4()) for name in called
-        ]
+        new = iter(names.new_uuids(sum(name not in kept for name in called)))
+        uuid = [kept[name].definition.uuid if name in kept else next(new) for name in called]
         wanted: list[ProviderDefinition] = []
         found = changed = 0
         keeps_shares = False
@@ -205,7 +208,7 @@ class Patterns:
         self._found: dict[tuple[int, bool], tuple[SitePart, Pattern | None]] = {}
 
     def changes(
-        self, entry: Entry, kept: Kept | None, taken: Collection[str]
+        self, entry: Entry, kept: Kept | None, taken: frozenset[str]
     ) -> DefinitionChanges | None:
         """Return what a machine is to be changed by, None where that has to be worked out.
 
@@ -217,9 +220,13 @@ class Patterns:
             return None
         called = pattern.called(entry.name)
         new = called if kept is None else [name for name in called if name not in kept]
-        if len(set(called)) != len(called) or any(name in taken for name in new):
+        if len(set(called)) != len(called) or not taken.isdisjoint(new):
             return None
-        if any(names.is_uuid(names.provider_name(name)) for name in new):
+        # what follows on the name of a machine was checked with the first one, and is no uuid
+        if len(entry.name) + pattern.longest > names.MAX_PROVIDER_NAME:
+            return None
+        alone = (name for name in (entry.name, *pattern.others) if kept is None or name not in kept)
+        if any(names.is_uuid(names.provider_name(name)) for name in alone):
             return None
         if kept is None:
             return pattern.made(called)
