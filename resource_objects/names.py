@@ -9,7 +9,6 @@ up to 200), os-resource-classes and os-traits.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import uuid
@@ -121,26 +120,6 @@ def is_uuid(value: object) -> bool:
     False
     """
     return isinstance(value, uuid.UUID) or _uuid_match(value) is not None
-
-
-def new_uuids(count: int) -> list[str]:
-    """Return so many random uuids (version 4 of RFC 9562), as the ledger spells them.
-
-    Cost: some 0.6 microseconds each, where ``str(uuid.uuid4())`` takes four.
-
-    >>> [uuid.UUID(one).version for one in new_uuids(2)]
-    [4, 4]
-    """
-    digits = os.urandom(16 * count).hex()
-    every = (digits[place : place + 32] for place in range(0, len(digits), 32))
-    return [
-        f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{_VARIANTS[int(one[16], 16)]}{one[17:20]}-{one[20:]}"
-        for one in every
-    ]
-
-
-#: The first digit of the fourth group: its upper two bits are 10.
-_VARIANTS = "89ab" * 4
 
 
 def consumer_name(value: object) -> str:
