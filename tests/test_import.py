@@ -229,6 +229,7 @@ ROOMS = [
     "interop",
     "host",
     "scheduler",
+    "rest",
     "testing",
     "cli",
     "__main__",

@@ -92,8 +92,10 @@ class ListedProvider:
     kinds: tuple[KindRecord, ...] = ()
     reported_at: datetime.datetime | None = None
     adopted_at: datetime.datetime | None = None
-    #: writes of allocations so far (D7); with ``generation`` it gives Placement's generation
+    #: writes that took some of it so far, each counted once (D7)
     allocation_writes: int = 0
+    #: writes of its definition that Placement counts too; the sum of both is its generation there
+    definition_writes: int = 0
     disabled: Disabled | None = None  #: why it is out of service itself
     #: why units of it are out of service alone: devices by address, also of those that went away
     disabled_units: Mapping[str, Disabled] = dataclasses.field(default_factory=FrozenDict)

@@ -501,7 +501,7 @@ class ConsumerRecord:
     """A consumer as kept, with its claim, which has its uuid: the outcome of every order.
 
     ``generation`` is the number of the operation that wrote it last; no later life of a consumer of
-    that name repeats it.
+    that name repeats it. ``writes`` counts the writes since the consumer came.
     """
 
     uuid: str
@@ -515,6 +515,7 @@ class ConsumerRecord:
     user: str | None = None
     consumer_type: str | None = None
     expires_at: datetime.datetime | None = None
+    writes: int = dataclasses.field(default=0, compare=False)
 
     def written(self, generation: int, state: str | None = None) -> ConsumerRecord:
         """Return the record as a write leaves it, in another state if one is said."""
@@ -530,6 +531,7 @@ class ConsumerRecord:
             self.user,
             self.consumer_type,
             self.expires_at,
+            self.writes,
         )
 
 

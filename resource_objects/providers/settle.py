@@ -107,6 +107,21 @@ class Settlement:
     nets: Mapping[Key, int]
     overridden: tuple[str, ...] = ()  #: uuids of providers that were taken of though disabled
 
+    def counted(self, places: Mapping[Key, Place]) -> frozenset[Key]:
+        """Return where the write is counted: at one inventory of each provider that gives some.
+
+        So the sum over the inventories of a provider counts each write once, and nobody has to lock
+        the provider to count it.
+        """
+        first: dict[str, Key] = {}
+        for settled in self.consumers:
+            for change in settled.changes:
+                if change.after:
+                    first.setdefault(change.key[0], change.key)
+                    for key, _ in places[change.key].shares:
+                        first.setdefault(key[0], key)
+        return frozenset(first.values())
+
 
 def keys_of(orders: Iterable[ConsumerOrder], kept: Mapping[str, ConsumerRecord]) -> dict[Key, None]:
     """Return every place that orders touch, given what their consumers hold."""
@@ -533,7 +548,11 @@ def _settled(
         state = order.state or kept.state
         expires_at = _expiry(order, now)
         renewed = dataclasses.replace(
-            kept, generation=generation, expires_at=expires_at, state=state
+            kept,
+            generation=generation,
+            expires_at=expires_at,
+            state=state,
+            writes=kept.writes + 1,
         )
         return Settled(kept, renewed, ())
     if order.is_release:
@@ -541,7 +560,7 @@ def _settled(
         return Settled(kept, kept.written(generation, RELEASED), draft.changes)
     held = _held(() if kept is None else kept.held, draft.changes, names)
     if kept is not None:
-        said = {"generation": generation, **_described(order, now)}
+        said = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
         if not held:
             said["state"] = RELEASED
         return Settled(kept, dataclasses.replace(kept, held=held, **said), draft.changes)
@@ -557,6 +576,7 @@ def _settled(
         order.user,
         order.consumer_type,
         _expiry(order, now),
+        1,
     )
     return Settled(kept, made, draft.changes)
 

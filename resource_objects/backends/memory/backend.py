@@ -548,11 +548,12 @@ def _use_inventories(draft: Draft, settlement: Settlement, places: Mapping[Key, 
             direct[change.key] += change.after - change.before
             for of, _ in places[change.key].shares:
                 direct[of] += 0
-    nets = settlement.nets
+    nets, counted = settlement.nets, settlement.counted(places)
     for key, more in direct.items():
         row, net = draft.rows[key], nets.get(key, 0)
         record = row.record.using(row.record.used + net) if net else row.record
-        draft.rows.put(key, InventoryRow(record, row.direct + more, row.writes + 1, row.shares))
+        writes = row.writes + (key in counted)
+        draft.rows.put(key, InventoryRow(record, row.direct + more, writes, row.shares))
 
 
 def _give_back(draft: Draft, settled: Settled) -> None:

@@ -137,6 +137,7 @@ def _update(draft: Draft, update: ProviderUpdate) -> None:
         aggregates=(kept.aggregates | update.aggregates_added) - update.aggregates_removed,
         kinds=wanted.kinds if update.kinds_changed else kept.kinds,
         generation=draft.number,
+        definition_writes=kept.definition_writes + update.writes,
     )
     _put_provider(draft, now, update.changed)
     _adopt(draft, now, kept.parent_uuid, wanted.parent_uuid)

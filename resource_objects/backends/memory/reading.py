@@ -304,6 +304,7 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
         kept.reported_at,
         kept.adopted_at,
         kept.writes + sum(row.writes for row in rows),
+        kept.definition_writes,
         disabled,
         FrozenDict({unit: one for _, unit, one in _disabled_unit_rows(state, [kept])}),
     )

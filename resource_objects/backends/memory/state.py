@@ -44,6 +44,7 @@ class ProviderRow:
     reported_at: datetime.datetime | None = None
     adopted_at: datetime.datetime | None = None
     writes: int = 0  #: of allocations, counted at inventories that are gone
+    definition_writes: int = 0  #: as Placement counts them
 
 
 @set_directly
@@ -51,7 +52,8 @@ class ProviderRow:
 class InventoryRow:
     """An inventory as kept: its figures with all that is used, and what is used of it directly.
 
-    ``writes`` counts the writes of allocations that changed it; ``shares`` are ``(key, factor)``.
+    ``writes`` counts the writes of allocations that are counted here, each at one inventory of its
+    provider; ``shares`` are ``(key, factor)``.
     """
 
     record: InventoryRecord

@@ -577,10 +577,10 @@ def _carry_out(
     operations.record_operation(connection, write, number, at.now)
     nets = _nets(settlement, at)
     if nets and any(order.adopts for order in write.orders):
-        places.change_used(connection, nets, adopts=True)
+        places.change_used(connection, nets, _counted(settlement, at), adopts=True)
     elif nets:
         bounds = _bounds(write, nets, at) if write.limits else None
-        places.change_used(connection, nets, bounds=bounds)
+        places.change_used(connection, nets, _counted(settlement, at), bounds=bounds)
     numbers = claims.put(connection, settlement.consumers, kept, at, number)
     if records_use:
         use_over_time.record(connection, settlement.consumers, kept, numbers, at, number)
@@ -687,6 +687,11 @@ def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
             for key, _ in place.shares:
                 found[at.by_key[key].inventory_id] = settlement.nets.get(key, 0)
     return found
+
+
+def _counted(settlement: Settlement, at: Places) -> set[int]:
+    """Return the numbers of the inventories at which a write is counted."""
+    return {at.by_key[key].inventory_id for key in settlement.counted(at.by_key)}
 
 
 def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]:

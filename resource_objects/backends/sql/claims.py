@@ -70,7 +70,7 @@ def _pass_on_query(ids: int, generations: int) -> sa.Update:
             listed(_consumers.id, "ids", ids),
             listed(_consumers.generation, "generations", generations),
         )
-        .values(generation=sa.bindparam("now"))
+        .values(generation=sa.bindparam("now"), writes=_consumers.writes + 1)
     )
 
 
@@ -86,7 +86,7 @@ _EMPTY = Sized(
 _MAKE_CONSUMERS = Insert(
     tables.consumers,
     *("id", "uuid", "name", "gone", "state", "generation", "request", "project_id", "user_id"),
-    *("consumer_type", "created_at", "expires_at"),
+    *("consumer_type", "created_at", "expires_at", "writes"),
 )
 
 
@@ -126,7 +126,7 @@ def make_consumers(
         created, request = moment(connection, one.created_at), _text(one.request)
         until = None if one.expires_at is None else moment(connection, one.expires_at)
         said = request, one.project, one.user, one.consumer_type
-        row = number, one.uuid, one.consumer, 0, one.state, generation, *said, created, until
+        row = number, one.uuid, one.consumer, 0, one.state, generation, *said, created, until, 1
         values.append(row)
     _MAKE_CONSUMERS.many(connection, values)
     return numbers

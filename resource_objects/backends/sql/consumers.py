@@ -35,6 +35,7 @@ _SAID = (
     *(_consumers.id, _consumers.generation, _consumers.gone, _consumers.uuid, _consumers.name),
     *(_consumers.created_at, _consumers.state, _consumers.request, _consumers.project_id),
     *(_consumers.user_id, _consumers.consumer_type, _consumers.expires_at),
+    _consumers.writes,
 )
 
 
@@ -179,7 +180,7 @@ def _places(
 
 
 def record_of(generation: int, said: Sequence[Any], held: tuple[Use, ...]) -> ConsumerRecord:
-    uuid, name, created_at, state, request, project, user, kind, expires_at = said
+    uuid, name, created_at, state, request, project, user, kind, expires_at, writes = said
     return ConsumerRecord(
         uuid,
         name,
@@ -192,6 +193,7 @@ def record_of(generation: int, said: Sequence[Any], held: tuple[Use, ...]) -> Co
         user,
         kind,
         None if expires_at is None else from_moment(expires_at),
+        writes,
     )
 
 

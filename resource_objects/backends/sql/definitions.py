@@ -81,7 +81,7 @@ class Definition:
         self._check()
         self._check_names()
         self._providers.make(self._changes.creates)
-        self._providers.update([update.definition for update in self._changes.updates])
+        self._providers.update(self._changes.updates)
         self._set_inventories(others)
         self._set_members()
         self._set_kinds()
@@ -303,6 +303,7 @@ _LOCK = Sized(
             _providers.generation,
             _providers.parent_id,
             _providers.root_id,
+            _providers.definition_writes,
         )
         .where(listed(_providers.id, "ids", ids))
         .order_by(_providers.id)
@@ -349,6 +350,7 @@ class _LockedProvider(NamedTuple):
     generation: int
     parent_id: int | None
     root_id: int
+    definition_writes: int
 
 
 class Providers:
@@ -434,8 +436,10 @@ class Providers:
         for ids in chunks(sorted(roots)):
             self._connection.execute(_IS_ROOT, {"ids": ids})
 
-    def update(self, definitions: Sequence[ProviderDefinition]) -> None:
+    def update(self, updates: Sequence[ProviderUpdate]) -> None:
         """Write names and parents of kept providers, at the generation of this operation."""
+        definitions = [update.definition for update in updates]
+        writes = [self.kept[one.definition.uuid].definition_writes + one.writes for one in updates]
         found = [
             {
                 "id": self.numbers[definition.uuid],
@@ -443,8 +447,9 @@ class Providers:
                 "parent_id": self._parent(definition),
                 "generation": self._operation,
                 "updated_at": self._now,
+                "definition_writes": written,
             }
-            for definition in definitions
+            for definition, written in zip(definitions, writes, strict=True)
         ]
         found.sort(key=lambda values: values["id"])
         statements.update(self._connection, tables.resource_providers, ["id"], found)

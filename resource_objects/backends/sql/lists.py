@@ -77,6 +77,7 @@ class _PagedProvider(NamedTuple):
     reported_at: Any
     adopted_at: Any
     writes: int
+    definition_writes: int
     disabled: tuple[Any, ...]
 
 
@@ -102,13 +103,16 @@ def list_providers(
             _providers.reported_at,
             _providers.adopted_at,
             _providers.allocation_writes,
+            _providers.definition_writes,
             *disabled.FACTS,
         )
         .where(_providers.id > after, *of_providers(wanted, now_for(connection, wanted)))
         .order_by(_providers.id)
         .limit(_known(limit))
     )
-    rows = [_PagedProvider(*row[:9], disabled=tuple(row[9:])) for row in connection.execute(query)]
+    rows = [
+        _PagedProvider(*row[:10], disabled=tuple(row[10:])) for row in connection.execute(query)
+    ]
     return _Page(connection, catalogue, rows).listed() if rows else ()
 
 
@@ -187,6 +191,7 @@ class _Page:
             reported_at=None if row.reported_at is None else from_moment(row.reported_at),
             adopted_at=None if row.adopted_at is None else from_moment(row.adopted_at),
             allocation_writes=row.writes + self._writes.get(row.number, 0),
+            definition_writes=row.definition_writes,
             disabled=disabled.in_force(row.disabled, self._now),
             disabled_units=FrozenDict(self._disabled_units.get(row.number, {})),
         )

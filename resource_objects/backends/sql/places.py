@@ -162,31 +162,33 @@ def _lock_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
     )
 
 
-def _change_used_query(ids: int, nets: int) -> sa.Update:
+def _change_used_query(ids: int, nets: int, counts: int) -> sa.Update:
     net = chosen(_inventories.id, "ids", "nets", ids)
     after = _inventories.used + net
     fits = after <= _inventories.capacity
+    counted = chosen(_inventories.id, "ids", "counts", ids)
     return (
         sa.update(tables.inventories)
         .where(listed(_inventories.id, "ids", ids), after >= 0, sa.or_(fits, net <= 0))
-        .values(used=after, writes=_inventories.writes + 1)
+        .values(used=after, writes=_inventories.writes + counted)
     )
 
 
-def _change_within_query(ids: int, nets: int, bounds: int) -> sa.Update:
+def _change_within_query(ids: int, nets: int, counts: int, bounds: int) -> sa.Update:
     # the same, and of each row no more afterwards than the limit that came with the claim
     after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
     bound = chosen(_inventories.id, "ids", "bounds", ids)
     is_less = after <= _inventories.used
-    return _change_used_query(ids, nets).where(sa.or_(after <= bound, is_less))
+    return _change_used_query(ids, nets, counts).where(sa.or_(after <= bound, is_less))
 
 
-def _adopt_used_query(ids: int, nets: int) -> sa.Update:
+def _adopt_used_query(ids: int, nets: int, counts: int) -> sa.Update:
+    counted = chosen(_inventories.id, "ids", "counts", ids)
     after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
     return (
         sa.update(tables.inventories)
         .where(listed(_inventories.id, "ids", ids), after >= 0)
-        .values(used=after, writes=_inventories.writes + 1)
+        .values(used=after, writes=_inventories.writes + counted)
     )
 
 
@@ -393,6 +395,7 @@ def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequen
 def change_used(
     connection: Connection,
     nets: Mapping[int, int],
+    counted: Collection[int],
     *,
     adopts: bool = False,
     bounds: Mapping[int, int] | None = None,
@@ -403,11 +406,16 @@ def change_used(
     beyond the capacity, nor beyond the limit that came with the write. The second does not bind a
     write that ``adopts``.
 
+    :param counted: the inventories at which the write is counted
     :param bounds: limits by number, of some of the inventories
     """
     query = _ADOPT_USED if adopts else _CHANGE_WITHIN if bounds else _CHANGE_USED
     for part in chunks(sorted(nets), MOST_CHANGES):
-        given = {"ids": part, "nets": [nets[number] for number in part]}
+        given = {
+            "ids": part,
+            "nets": [nets[number] for number in part],
+            "counts": [int(number in counted) for number in part],
+        }
         if bounds:
             given["bounds"] = [bounds.get(number, MAX_AMOUNT) for number in part]
         query.must_match(connection, len(part), partial(_refused, len(part)), **given)

@@ -157,6 +157,8 @@ resource_providers = _table(
     sa.Column("updated_at", _TIME, nullable=False),
     # writes of allocations counted at inventories that are gone (see inventories.writes)
     _counter("allocation_writes"),
+    # writes of the definition, as Placement counts them
+    _counter("definition_writes"),
     sa.Column("reported_at", _TIME, nullable=True),
     # since when the ledger knows what was in use of a host before it knew the host
     sa.Column("adopted_at", _TIME, nullable=True),
@@ -186,7 +188,8 @@ inventories = _table(
     _count("ratio_millionths"),
     _count("capacity"),
     _count("used"),
-    # how often allocations here were written: D7's second counter is their sum over the provider
+    # how often allocations were written, each time counted at one inventory of the provider: D7's
+    # second counter is their sum over it
     _counter("writes"),
     # how many shares an allocation here has: 0 spares the claim a look at them
     _counter("shares"),
@@ -299,6 +302,8 @@ consumers = _table(
     sa.Column("request", _JSON, nullable=True),
     sa.Column("created_at", _TIME, nullable=False),
     sa.Column("expires_at", _TIME, nullable=True),
+    # how often it was written since it came
+    _counter("writes"),
     _unique("consumers", "uuid"),
     _unique("consumers", "name", "gone"),
     # pages of the consumers of a project, of a user, of a type

@@ -1,0 +1,94 @@
+"""Refusals as Placement tells them: a JSON list with status, title, detail and a code.
+
+Handlers raise what these functions return. The code of an error is told from microversion 1.23 on;
+clients compare it, and some of them compare the text too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import webob.exc
+
+#: Where the words of an error come from that is made by others: see :func:`as_json`.
+REQUEST_ID = "resource_objects.rest.request_id"
+VERSION = "placement.microversion"
+MIN_VERSION, MAX_VERSION = "1.0", "1.39"
+
+UNDEFINED = "placement.undefined_code"
+CONCURRENT_UPDATE = "placement.concurrent_update"
+INVENTORY_IN_USE = "placement.inventory.inuse"
+PROVIDER_IN_USE = "placement.resource_provider.inuse"
+CANNOT_DELETE_PARENT = "placement.resource_provider.cannot_delete_parent"
+PROVIDER_NOT_FOUND = "placement.resource_provider.not_found"
+DUPLICATE_NAME = "placement.duplicate_name"
+DUPLICATE_KEY = "placement.query.duplicate_key"
+BAD_VALUE = "placement.query.bad_value"
+MISSING_VALUE = "placement.query.missing_value"
+
+#: Where the code of an error waits until it is told.
+_CODE = "resource_objects.rest.error_code"
+
+
+class Refused(Exception):
+    """A request is refused: with a status, a text, and a code for programs."""
+
+    def __init__(
+        self, status: int, detail: str, code: str = UNDEFINED, allow: str | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.allow = status, code, allow
+
+    def response(self, environ: dict[str, Any]) -> webob.exc.HTTPException:
+        """Return it as a response to a request."""
+        environ[_CODE] = self.code
+        headers = {} if self.allow is None else {"Allow": self.allow}
+        made: webob.exc.HTTPException = webob.exc.status_map[self.status](
+            str(self), headers=headers, json_formatter=as_json
+        )
+        return made
+
+
+def bad(detail: str, code: str = UNDEFINED) -> Refused:
+    """Return the refusal of a request that cannot be."""
+    return Refused(400, detail, code)
+
+
+def not_found(detail: str) -> Refused:
+    """Return the refusal of what is not there."""
+    return Refused(404, detail)
+
+
+def conflict(detail: str, code: str = UNDEFINED) -> Refused:
+    """Return the refusal of what does not go with what is kept."""
+    return Refused(409, detail, code)
+
+
+def as_json(*, body: str, status: str, title: str, environ: dict[str, Any]) -> dict[str, Any]:
+    """Return an error as Placement's body of it; WebOb asks for it."""
+    number = int(status.split()[0])
+    told: dict[str, Any] = {
+        "status": number,
+        "title": title,
+        "detail": webob.exc.strip_tags(body),  # type: ignore[attr-defined]
+        "request_id": environ.get(REQUEST_ID, ""),
+    }
+    version = environ.get(VERSION)
+    if version is not None and version.matches((1, 23)):
+        told["code"] = environ.get(_CODE, UNDEFINED)
+    if version is None and number == 406:
+        told |= {"max_version": MAX_VERSION, "min_version": MIN_VERSION}
+    return {"errors": [told]}
+
+
+def internal(environ: dict[str, Any]) -> webob.exc.HTTPException:
+    """Return the response where something failed that nobody meant to: the log knows what."""
+    return Refused(500, "The server failed; its log tells more by the request id.").response(
+        environ
+    )
+
+
+def body_text(made: dict[str, Any]) -> bytes:
+    """Return JSON as bytes."""
+    return json.dumps(made, separators=(", ", ": ")).encode()

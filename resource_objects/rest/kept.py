@@ -1,0 +1,190 @@
+"""What is kept, as Placement shows it: generations, consumers, and names.
+
+=========================  =======================================================================
+Placement's word           what the ledger keeps
+=========================  =======================================================================
+generation of a provider   ``definition_writes + allocation_writes`` (:func:`generation`), which
+                           counts what Placement counts; the ledger's own one is what is compared
+                           in the write
+generation of a consumer   ``writes``: how often it was written since it came
+consumer uuid              the consumer of that name, which is given the uuid too
+consumer type ``unknown``  no type
+aggregate uuid             an aggregate of that name
+max_unit 2147483647        no bound
+=========================  =======================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+from resource_objects import exceptions
+from resource_objects.ledger import Ledger
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderRemoval,
+    ProviderUpdate,
+    update_of,
+)
+from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
+from resource_objects.providers.orders import ConsumerRecord, NameKind, Operation, Write
+from resource_objects.resources import standard_resources
+from resource_objects.resources.traits import standard_traits
+from resource_objects.rest import errors
+
+ACTOR = "rest"
+UNKNOWN_TYPE = "unknown"
+#: Who has a consumer that was made before clients had to say so (microversion 1.8).
+INCOMPLETE = "00000000-0000-0000-0000-000000000000"
+
+
+def operation() -> Operation:
+    """Return a new operation of this service."""
+    return Operation(actor=ACTOR)
+
+
+# --- providers ---
+
+
+def generation(one: ListedProvider) -> int:
+    """Return a provider's generation as Placement counts it."""
+    return one.definition_writes + one.allocation_writes
+
+
+def listed(ledger: Ledger, wanted: ProviderFilter) -> Iterator[ListedProvider]:
+    """Yield the providers of a filter. Cost: a few statements for each 10,000."""
+    after = 0
+    while True:
+        page = ledger.backend.list_providers(wanted, MOST_ROWS, after)
+        yield from page
+        if len(page) < MOST_ROWS:
+            return
+        after = page[-1].number
+
+
+def by_uuid(ledger: Ledger, uuids: Collection[str]) -> dict[str, ListedProvider]:
+    """Return providers by uuid; those that are not there are left out."""
+    if not uuids:
+        return {}
+    wanted = ProviderFilter(uuids=frozenset(uuids))
+    return {one.uuid: one for one in listed(ledger, wanted)}
+
+
+def provider(
+    ledger: Ledger, uuid: str, said: str = "No resource provider with uuid {} found"
+) -> ListedProvider:
+    """Return a provider, or refuse the request."""
+    found = by_uuid(ledger, [uuid]).get(uuid)
+    if found is None:
+        raise errors.not_found(said.format(uuid))
+    return found
+
+
+def definition(one: ListedProvider, **changed: Any) -> ProviderDefinition:
+    """Return the definition of a provider with other fields; shares, if any, stay as they are."""
+    fields: dict[str, Any] = {
+        "uuid": one.uuid,
+        "name": one.name,
+        "parent_uuid": one.parent_uuid,
+        "inventories": tuple(record.definition() for record in one.records),
+        "traits": one.traits,
+        "aggregates": one.aggregates,
+        "kinds": one.kinds,
+    }
+    return ProviderDefinition(**(fields | changed))
+
+
+def updated(one: ListedProvider, **changed: Any) -> ProviderUpdate:
+    """Return the update that gives a provider other fields, at the generation it was read at."""
+    return update_of(definition(one), definition(one, **changed), one.generation)
+
+
+def change(
+    ledger: Ledger,
+    uuid: str,
+    edit: Callable[[ListedProvider], ProviderUpdate | None],
+    said: str = "No resource provider with uuid {} found",
+) -> ListedProvider:
+    """Read a provider, write what becomes of it (None: nothing), again if somebody was faster.
+
+    Returns it as it was read. Who demands a generation looks at it in ``edit``.
+    """
+
+    def attempt() -> ListedProvider:
+        one = provider(ledger, uuid, said)
+        update = edit(one)
+        if update is not None:
+            write(ledger, one.name, updates=(update,))
+        return one
+
+    return ledger.retries.again(attempt, exceptions.StaleDefinition)
+
+
+def write(ledger: Ledger, subject: str, **changes: Any) -> None:
+    """Write definitions."""
+    made = DefinitionChanges(subject, **changes)
+    ledger.backend.commit(Write(operation(), "define", subject, made))
+
+
+def remove(ledger: Ledger, one: ListedProvider) -> None:
+    """Remove a provider that nobody uses and that has nobody below it."""
+    gone = ProviderRemoval(one.uuid, one.name, one.generation)
+    write(ledger, one.name, removals=(gone,))
+
+
+def check_generation(one: ListedProvider, given: int, said: str | None = None) -> None:
+    """Refuse a request that was made of a provider as it was at another generation."""
+    now = generation(one)
+    if given != now:
+        raise errors.conflict(
+            said or f"resource provider generation conflict: actual: {now}, given: {given}",
+            errors.CONCURRENT_UPDATE,
+        )
+
+
+# --- consumers ---
+
+
+def consumer_generation(kept: ConsumerRecord | None) -> int | None:
+    """Return a consumer's generation as Placement counts it; None if it holds nothing."""
+    return None if kept is None else kept.writes
+
+
+# --- names ---
+
+
+def all_names(ledger: Ledger, kind: NameKind) -> list[str]:
+    """Return the names of a kind: standard ones, then custom ones, each in order."""
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        page = [one.name for one in ledger.backend.list_names(kind, MOST_ROWS, after)]
+        found += page
+        if len(page) < MOST_ROWS:
+            return sorted(found, key=name_order)
+        after = page[-1]
+
+
+def name_order(name: str) -> tuple[bool, str]:
+    """Return a sort key: standard names come first."""
+    return name.startswith("CUSTOM_"), name
+
+
+def unknown_classes(ledger: Ledger, given: Iterable[str]) -> list[str]:
+    """Return those of some names that no resource class has.
+
+    Cost: nothing where all are standard, else a statement.
+    """
+    standard = {one.name for one in standard_resources()}
+    return _unknown(ledger, NameKind.RESOURCE_CLASS, set(given) - standard)
+
+
+def unknown_traits(ledger: Ledger, given: Iterable[str]) -> list[str]:
+    """Return those of some names that no trait has; cost as of classes."""
+    return _unknown(ledger, NameKind.TRAIT, set(given) - standard_traits())
+
+
+def _unknown(ledger: Ledger, kind: NameKind, rest: set[str]) -> list[str]:
+    return sorted(rest.difference(all_names(ledger, kind))) if rest else []

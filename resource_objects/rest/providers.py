@@ -1,0 +1,179 @@
+"""``/resource_providers``."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid as uuids
+
+import webob
+
+from resource_objects import exceptions, names
+from resource_objects.providers.definition import ProviderDefinition, ProviderUpdate
+from resource_objects.providers.listing import ListedProvider, ProviderFilter
+from resource_objects.rest import errors, kept, schemas, words
+from resource_objects.rest.asked import Asked
+
+_RULE = "placement:resource_providers:"
+#: Links to what a provider has, and since which microversion they are told.
+_LINKS = {"inventories": 0, "usages": 0, "aggregates": 1, "traits": 6, "allocations": 11}
+
+
+def list_all(asked: Asked) -> webob.Response:
+    asked.query(schemas.providers_query(asked.version.minor))
+    given = asked.http.GET
+    wanted = ProviderFilter(
+        names=frozenset([given["name"]]) if "name" in given else None,
+        uuids=frozenset([names.uuid_text(given["uuid"])]) if "uuid" in given else None,
+        trees=frozenset([words.tree("in_tree", given["in_tree"])]) if "in_tree" in given else None,
+    )
+    if "member_of" in given:
+        told = words.aggregates(asked, "member_of", given.getall("member_of"))
+        wanted = dataclasses.replace(
+            wanted, aggregates=told.required, forbidden_aggregates=told.forbidden
+        )
+    if "required" in given:
+        traits = words.traits(asked, "required", given.getall("required"))
+        words.check_traits(asked.ledger, traits.all())
+        wanted = dataclasses.replace(
+            wanted, required=traits.required, forbidden=traits.forbidden, any_of=traits.any_of
+        )
+    if "resources" in given:
+        room = words.resources(asked.ledger, given["resources"])
+        wanted = dataclasses.replace(wanted, room=tuple(room.items()))
+    found = [_told(asked, one) for one in kept.listed(asked.ledger, wanted)]
+    return asked.reply(json={"resource_providers": found})
+
+
+def show(asked: Asked) -> webob.Response:
+    return asked.reply(json=_told(asked, kept.provider(asked.ledger, asked.path["uuid"])))
+
+
+def create(asked: Asked) -> webob.Response:
+    given = asked.body(schemas.new_provider(asked.version.minor))
+    ledger, name = asked.ledger, given["name"]
+    uuid = names.uuid_text(given["uuid"]) if "uuid" in given else str(uuids.uuid4())
+    parent = given.get("parent_provider_uuid")
+    above = None if parent is None else names.uuid_text(parent)
+    cannot = f'Unable to create resource provider "{name}", {uuid}'
+    if above == uuid:
+        raise errors.bad(f"{cannot}: parent provider UUID cannot be same as UUID.")
+    if above is not None and not kept.by_uuid(ledger, [above]):
+        raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
+    made = ProviderDefinition(uuid, name, above, (), frozenset())
+    try:
+        kept.write(ledger, name, creates=(made,))
+    except exceptions.ProviderExists as error:
+        raise _exists(asked, name, uuid) from error
+    except exceptions.StaleDefinition as error:
+        raise errors.bad(f"{cannot}: parent provider UUID does not exist.") from error
+    except exceptions.InvalidInput as error:
+        raise errors.bad(f"{cannot}: {error}") from error
+    location = asked.url(f"/resource_providers/{uuid}")
+    if not asked.since(20):
+        return asked.reply(201, location=location, cached=False)
+    return asked.reply(json=_told(asked, kept.provider(ledger, uuid)), location=location)
+
+
+def _exists(asked: Asked, name: str, uuid: str) -> errors.Refused:
+    same = list(kept.listed(asked.ledger, ProviderFilter(names=frozenset([name]))))
+    clash = f"name: {name}" if same else f"uuid: {uuid}"
+    return errors.conflict(
+        f"Conflicting resource provider {clash} already exists.", errors.DUPLICATE_NAME
+    )
+
+
+def put(asked: Asked) -> webob.Response:
+    """Give it another name, and another place in its tree or another one."""
+    ledger, uuid = asked.ledger, asked.path["uuid"]
+    given = asked.body(schemas.provider(asked.version.minor))
+    one = kept.provider(ledger, uuid)
+    name = given["name"]
+    cannot = f"Unable to save resource provider {uuid}"
+    try:
+        if "parent_provider_uuid" in given:
+            _move(asked, one, given["parent_provider_uuid"], cannot)
+        if name != one.name:
+            kept.change(ledger, uuid, lambda now: _named(now, name))
+    except exceptions.ProviderExists as error:
+        raise errors.conflict(
+            f"Conflicting resource provider {name} already exists.", errors.DUPLICATE_NAME
+        ) from error
+    except exceptions.InvalidInput as error:
+        raise errors.bad(f"{cannot}: {error}") from error
+    return asked.reply(json=_told(asked, kept.provider(ledger, uuid)))
+
+
+def _named(one: ListedProvider, name: str) -> ProviderUpdate:
+    return dataclasses.replace(kept.updated(one, name=name), uncounted=True)
+
+
+def _move(asked: Asked, one: ListedProvider, parent: str | None, cannot: str) -> None:
+    above = None if parent is None else names.uuid_text(parent)
+    if above == one.parent_uuid:
+        return
+    if not asked.since(37) and one.parent_uuid is not None:
+        what = "un-parenting" if above is None else "re-parenting"
+        raise errors.bad(f"{cannot}: {what} a provider is not currently allowed.")
+    if above is not None and not kept.by_uuid(asked.ledger, [above]):
+        raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
+    try:
+        asked.ledger.change(one.uuid, parent=above)
+    except exceptions.InvalidTree as error:
+        raise errors.bad(f"{cannot}: creating loop in the provider tree is not allowed.") from error
+
+
+def delete(asked: Asked) -> webob.Response:
+    ledger, uuid = asked.ledger, asked.path["uuid"]
+    one = kept.provider(ledger, uuid, "No resource provider with uuid {} found for delete")
+    cannot = f"Unable to delete resource provider {uuid}: Resource provider has allocations."
+    is_parent = errors.conflict(
+        f"Unable to delete parent resource provider {uuid}: It has child resource providers.",
+        errors.CANNOT_DELETE_PARENT,
+    )
+    if any(other.parent_uuid == uuid for other in _tree(asked, one)):
+        raise is_parent
+    try:
+        kept.remove(ledger, one)
+    except exceptions.ProviderInUse as error:
+        raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
+    except exceptions.StaleDefinition as error:
+        raise is_parent from error
+    return asked.reply(204, cached=False)
+
+
+def _tree(asked: Asked, one: ListedProvider) -> list[ListedProvider]:
+    return list(kept.listed(asked.ledger, ProviderFilter(trees=frozenset([one.uuid]))))
+
+
+def _told(asked: Asked, one: ListedProvider) -> dict[str, object]:
+    """Return a provider as Placement tells it."""
+    href = asked.url(f"/resource_providers/{one.uuid}")
+    links = [{"rel": "self", "href": href}]
+    links += [
+        {"rel": rel, "href": f"{href}/{rel}"} for rel, minor in _LINKS.items() if asked.since(minor)
+    ]
+    told: dict[str, object] = {
+        "uuid": one.uuid,
+        "name": one.name,
+        "generation": kept.generation(one),
+        "links": links,
+    }
+    if asked.since(14):
+        told |= {"parent_provider_uuid": one.parent_uuid, "root_provider_uuid": one.root_uuid}
+    return told
+
+
+ROUTES = (
+    (
+        "/resource_providers",
+        {"GET": (_RULE + "list", list_all), "POST": (_RULE + "create", create)},
+    ),
+    (
+        "/resource_providers/{uuid}",
+        {
+            "GET": (_RULE + "show", show),
+            "PUT": (_RULE + "update", put),
+            "DELETE": (_RULE + "delete", delete),
+        },
+    ),
+)

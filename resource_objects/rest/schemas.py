@@ -1,0 +1,227 @@
+"""What bodies and queries look like, by microversion (JSON Schema)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, TypeAlias
+
+Schema: TypeAlias = dict[str, Any]
+
+CLASS = "^[A-Z0-9_]+$"
+CUSTOM = "^CUSTOM_[A-Z0-9_]+$"
+UUID = "^[0-9a-fA-F-]{36}$"
+CONSUMER_TYPE = "^[A-Z0-9_]+$"
+MOST = 2147483647
+
+_UUID: Schema = {"type": "string", "format": "uuid"}
+_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+_GENERATION: Schema = {"type": "integer"}
+
+
+def _object(required: list[str], /, **properties: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _mapping(pattern: str, of: Schema, least: int = 1) -> Schema:
+    return {
+        "type": "object",
+        "patternProperties": {pattern: of},
+        "additionalProperties": False,
+        "minProperties": least,
+    }
+
+
+# --- resource classes, traits, aggregates ---
+
+CUSTOM_NAME: Schema = {"type": "string", "pattern": CUSTOM, "minLength": 1, "maxLength": 255}
+RESOURCE_CLASS = _object(["name"], name=CUSTOM_NAME)
+TRAITS_QUERY = _object([], name={"type": "string"}, associated={"type": "string"})
+PROVIDER_TRAITS = _object(
+    ["traits", "resource_provider_generation"],
+    traits={"type": "array", "items": {"type": "string", "pattern": CLASS}},
+    resource_provider_generation=_GENERATION,
+)
+AGGREGATES: Schema = {"type": "array", "items": _UUID, "uniqueItems": True}
+AGGREGATES_1_19 = _object(
+    ["aggregates", "resource_provider_generation"],
+    aggregates=AGGREGATES,
+    resource_provider_generation=_GENERATION,
+)
+
+# --- providers ---
+
+_PROVIDER_NAME: Schema = {"type": "string", "maxLength": 200, "minLength": 1}
+_PARENT: Schema = {"anyOf": [_UUID, {"type": "null"}]}
+
+
+@functools.cache
+def new_provider(minor: int) -> Schema:
+    """Return the schema of a provider to make."""
+    parent = {"parent_provider_uuid": _PARENT} if minor >= 14 else {}
+    return _object(["name"], name=_PROVIDER_NAME, uuid=_UUID, **parent)
+
+
+@functools.cache
+def provider(minor: int) -> Schema:
+    """Return the schema of a provider to change."""
+    parent = {"parent_provider_uuid": _PARENT} if minor >= 14 else {}
+    return _object(["name"], name=_PROVIDER_NAME, **parent)
+
+
+@functools.cache
+def providers_query(minor: int) -> Schema:
+    """Return the schema of the query of a list of providers."""
+    text = {"type": "string"}
+    since = {"member_of": 3, "resources": 4, "in_tree": 14, "required": 18}
+    more = {name: _UUID if name == "in_tree" else text for name, at in since.items() if minor >= at}
+    return _object([], name=text, uuid=_UUID, **more)
+
+
+# --- inventories ---
+
+_FIGURES: Schema = {
+    "total": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "reserved": {"type": "integer", "minimum": 0, "maximum": MOST},
+    "min_unit": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "max_unit": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "step_size": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "allocation_ratio": {"type": "number", "maximum": 3.40282e38},
+}
+INVENTORIES = _mapping(CLASS, _object(["total"], **_FIGURES), 0)
+PUT_INVENTORIES = _object(
+    ["resource_provider_generation", "inventories"],
+    resource_provider_generation=_GENERATION,
+    inventories=INVENTORIES,
+)
+PUT_INVENTORY = _object(
+    ["total", "resource_provider_generation"], resource_provider_generation=_GENERATION, **_FIGURES
+)
+POST_INVENTORY = _object(
+    ["resource_class", "total"],
+    resource_class={"type": "string", "pattern": CLASS},
+    resource_provider_generation=_GENERATION,
+    **_FIGURES,
+)
+
+# --- allocations ---
+
+_RESOURCES = _mapping(CLASS, {"type": "integer", "minimum": 1})
+_CONSUMER_GENERATION: Schema = {"type": ["integer", "null"]}
+
+
+@functools.cache
+def allocations(minor: int, *, put: bool) -> Schema:
+    """Return the schema of what one consumer shall hold.
+
+    :param put: of ``PUT /allocations/{consumer}``, where nothing to hold is allowed from 1.28 on
+    """
+    said: Schema = {}
+    required = ["allocations"]
+    if minor >= 8:
+        said |= {"project_id": _NAME, "user_id": _NAME}
+        required += ["project_id", "user_id"]
+    if minor >= 28:
+        said["consumer_generation"] = _CONSUMER_GENERATION
+        required.append("consumer_generation")
+    if minor >= 34:
+        said["mappings"] = _mapping(
+            "^[a-zA-Z0-9_-]{0,64}$",
+            {
+                "type": "array",
+                "minItems": 1,
+                "items": _UUID,
+            },
+        )
+    if minor >= 38:
+        said["consumer_type"] = {
+            "type": "string",
+            "pattern": CONSUMER_TYPE,
+            "minLength": 1,
+            "maxLength": 255,
+        }
+        required.append("consumer_type")
+    if minor < 12:
+        provider = _object(["uuid"], uuid=_UUID)
+        one = _object(
+            ["resource_provider", "resources"], resource_provider=provider, resources=_RESOURCES
+        )
+        held: Schema = {"type": "array", "minItems": 1, "items": one}
+    else:
+        one = _object(["resources"], resources=_RESOURCES, generation=_GENERATION)
+        held = _mapping(UUID, one, 1 if put and minor < 28 else 0)
+    return _object(required, allocations=held, **said)
+
+
+@functools.cache
+def many_allocations(minor: int) -> Schema:
+    """Return the schema of what several consumers shall hold."""
+    return _mapping(UUID, allocations(minor, put=False))
+
+
+@functools.cache
+def reshaper(minor: int) -> Schema:
+    """Return the schema of a reshape."""
+    one = _object(
+        ["inventories", "resource_provider_generation"],
+        inventories=INVENTORIES,
+        resource_provider_generation=_GENERATION,
+    )
+    held = _mapping(UUID, allocations(minor, put=False), 0)
+    return _object(
+        ["inventories", "allocations"], inventories=_mapping(UUID, one), allocations=held
+    )
+
+
+# --- usages ---
+
+
+@functools.cache
+def usages_query(minor: int) -> Schema:
+    """Return the schema of the query of usages."""
+    more: Schema = {}
+    if minor >= 38:
+        more["consumer_type"] = {
+            "type": "string",
+            "pattern": "^[A-Z0-9_]+$|^all$|^unknown$",
+            "minLength": 1,
+            "maxLength": 255,
+        }
+    return _object(["project_id"], project_id=_NAME, user_id=_NAME, **more)
+
+
+# --- candidates ---
+
+
+@functools.cache
+def candidates_query(minor: int) -> Schema:
+    """Return the schema of the query of candidates."""
+    text: Schema = {"type": "string"}
+    said: Schema = {}
+    since = {
+        "limit": 16,
+        "required": 17,
+        "member_of": 21,
+        "group_policy": 25,
+        "in_tree": 31,
+        "root_required": 35,
+        "same_subtree": 36,
+    }
+    for name, at in since.items():
+        if minor >= at:
+            said[name] = text
+    if minor >= 16:
+        said["limit"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
+    if minor >= 25:
+        said["group_policy"] = {"type": "string", "enum": ["none", "isolate"]}
+    if minor < 25:
+        return _object(["resources"], resources=text, **said)
+    suffix = "([1-9][0-9]*)?" if minor < 33 else "([a-zA-Z0-9_-]{1,64})?"
+    keys = ("resources", "required", "member_of", *(("in_tree",) if minor >= 31 else ()))
+    made = _object([], **{name: one for name, one in said.items() if name not in keys})
+    made["patternProperties"] = {f"^{name}{suffix}$": text for name in keys}
+    return made

@@ -1,0 +1,153 @@
+"""``/traits``, and the traits of a provider, from microversion 1.6 on."""
+
+from __future__ import annotations
+
+import re
+
+import webob
+
+from resource_objects import exceptions
+from resource_objects.providers.definition import ProviderUpdate
+from resource_objects.providers.listing import ListedProvider
+from resource_objects.providers.orders import NameKind
+from resource_objects.rest import errors, kept, schemas
+from resource_objects.rest.asked import Asked
+
+_INVALID = (
+    "The trait is invalid. A valid trait must be no longer than 255 characters, start with the "
+    'prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
+)
+_STALE = (
+    "Resource provider's generation already changed. Please update the generation and try again."
+)
+_RULE = "placement:traits:"
+_OF_PROVIDER = "placement:resource_providers:traits:"
+
+
+def list_all(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    asked.query(schemas.TRAITS_QUERY)
+    found = kept.all_names(asked.ledger, NameKind.TRAIT)
+    said = asked.http.GET.get("name")
+    if said is not None:
+        kind, colon, value = said.partition(":")
+        if not colon or kind not in ("in", "startswith"):
+            raise errors.bad(
+                "Badly formatted name parameter. Expected name query string parameter in form: "
+                f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{said}"'
+            )
+        some = set(value.split(","))
+        by_name = some.__contains__ if kind == "in" else lambda name: name.startswith(value)
+        found = [name for name in found if by_name(name)]
+    wanted = asked.http.GET.get("associated")
+    if wanted is not None:
+        if wanted not in ("true", "false"):
+            raise errors.bad(
+                f'The query parameter "associated" only accepts "true" or "false". Got: "{wanted}"'
+            )
+        had = asked.ledger.snapshot().fleet.traits
+        found = [name for name in found if (name in had) == (wanted == "true")]
+    return asked.reply(json={"traits": found})
+
+
+def show(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    _there(asked)
+    return asked.reply(204)
+
+
+def put(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    name = asked.path["name"]
+    if len(name) > 255 or not re.fullmatch("CUSTOM_[A-Z0-9_]+", name):
+        raise errors.bad(_INVALID)
+    known = not kept.unknown_traits(asked.ledger, [name])
+    if not known:
+        asked.ledger.names.traits.ensure(name)
+    return asked.reply(204 if known else 201, location=asked.url(f"/traits/{name}"))
+
+
+def delete(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    name = _there(asked)
+    try:
+        asked.ledger.names.traits.remove(name)
+    except exceptions.StandardName as error:
+        raise errors.bad(f"Cannot delete standard trait {name}.") from error
+    except exceptions.TraitInUse as error:
+        raise errors.conflict(f"The trait {name} is in use by a resource provider.") from error
+    except exceptions.TraitNotFound as error:
+        raise errors.not_found(f"No such trait(s): {name}.") from error
+    return asked.reply(204, cached=False)
+
+
+def _there(asked: Asked) -> str:
+    name = asked.path["name"]
+    if kept.unknown_traits(asked.ledger, [name]):
+        raise errors.not_found(f"No such trait(s): {name}.")
+    return name
+
+
+# --- of a provider ---
+
+
+def of_provider(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    one = kept.provider(asked.ledger, asked.path["uuid"])
+    return _reply(asked, one.told_traits, kept.generation(one))
+
+
+def set_of_provider(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    given = asked.body(schemas.PROVIDER_TRAITS)
+    wanted, at = frozenset(given["traits"]), given["resource_provider_generation"]
+    written = False
+
+    def edit(one: ListedProvider) -> ProviderUpdate | None:
+        nonlocal written
+        kept.check_generation(one, at, _STALE)
+        unknown = kept.unknown_traits(asked.ledger, wanted)
+        if unknown:
+            raise errors.bad(f"No such trait {', '.join(unknown)}")
+        written = wanted != one.told_traits
+        return kept.updated(one, traits=wanted) if written else None
+
+    one = kept.change(asked.ledger, asked.path["uuid"], edit)
+    return _reply(asked, wanted, kept.generation(one) + written)
+
+
+def clear_of_provider(asked: Asked) -> webob.Response:
+    asked.needs(6)
+    none = frozenset[str]()
+    kept.change(
+        asked.ledger,
+        asked.path["uuid"],
+        lambda one: kept.updated(one, traits=none) if one.traits else None,
+    )
+    return asked.reply(204, cached=False)
+
+
+def _reply(asked: Asked, found: frozenset[str], generation: int) -> webob.Response:
+    told = sorted(found, key=kept.name_order)
+    return asked.reply(json={"traits": told, "resource_provider_generation": generation})
+
+
+ROUTES = (
+    ("/traits", {"GET": (_RULE + "list", list_all)}),
+    (
+        "/traits/{name}",
+        {
+            "GET": (_RULE + "show", show),
+            "PUT": (_RULE + "update", put),
+            "DELETE": (_RULE + "delete", delete),
+        },
+    ),
+    (
+        "/resource_providers/{uuid}/traits",
+        {
+            "GET": (_OF_PROVIDER + "list", of_provider),
+            "PUT": (_OF_PROVIDER + "update", set_of_provider),
+            "DELETE": (_OF_PROVIDER + "delete", clear_of_provider),
+        },
+    ),
+)
