@@ -75,9 +75,9 @@ class ProviderUpdate:
     those of the definition replace the kept ones. ``only_children`` says that nothing of the
     provider itself changes: children come or go, and its generation tells it to whoever read the
     tree before. ``used`` says how much of some of ``changed`` was used when the update was worked
-    out: if it is another amount by now, that is refused like another generation. ``uncounted`` says
-    that it is no write by Placement's count (``ListedProvider.definition_writes``), like a new name
-    or children that come and go.
+    out: if it is another amount by now, that is refused like another generation. ``counts`` says
+    how many writes it is by Placement's count (``ListedProvider.definition_writes``); where
+    children come and go it is none.
     """
 
     definition: ProviderDefinition
@@ -92,12 +92,12 @@ class ProviderUpdate:
     shares_changed: bool = False
     kinds_changed: bool = False
     used: tuple[UsedBefore, ...] = ()
-    uncounted: bool = False
+    counts: int = 1
 
     @property
     def writes(self) -> int:
         """How many writes it is by Placement's count."""
-        return 0 if self.only_children or self.uncounted else 1
+        return 0 if self.only_children else self.counts
 
     def check_used(self, resource_class: str, now: int) -> None:
         """Raise if an inventory that is locked is not used as it was when it was read.

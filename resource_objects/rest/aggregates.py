@@ -36,7 +36,7 @@ def put(asked: Asked) -> webob.Response:
             return kept.updated(one, aggregates=wanted)
         if wanted == one.aggregates:
             return None
-        return dataclasses.replace(kept.updated(one, aggregates=wanted), uncounted=True)
+        return dataclasses.replace(kept.updated(one, aggregates=wanted), counts=0)
 
     one = kept.change(ledger, uuid, edit)
     return _reply(asked, told, kept.generation(one) + 1)

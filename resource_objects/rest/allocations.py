@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import webob
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import Rule
-from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.definition import DefinitionChanges, ProviderUpdate
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -20,6 +21,7 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
+from resource_objects.resources.records import InventoryRecord
 from resource_objects.rest import errors, kept, schemas
 from resource_objects.rest.asked import Asked
 
@@ -123,13 +125,19 @@ def write(
     faster.
     """
 
+    updates = () if definitions is None else definitions.updates
+    new = {update.definition.uuid: update.definition.inventories for update in updates}
+
     def attempt() -> None:
-        orders = tuple(_orders(asked, given))
+        orders = tuple(_orders(asked, given, new))
         if not orders and definitions is None:
             return
         if definitions is not None:
             subject = definitions.root
-            doing = Write(kept.operation(), "reshape", subject, definitions, orders)
+            changes = dataclasses.replace(
+                definitions, updates=tuple(_counted(one, orders, asked) for one in updates)
+            )
+            doing = Write(kept.operation(), "reshape", subject, changes, orders)
         else:
             subject = subject_of(order.consumer for order in orders)
             doing = Write(kept.operation(), "replace", subject, orders=orders)
@@ -152,11 +160,38 @@ def write(
         raise errors.bad(f"Unable to allocate inventory: {error}") from error
 
 
-def _orders(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> Iterator[ConsumerOrder]:
-    """Yield what each consumer shall hold, as orders; of one that shall hold nothing a release."""
+def _counted(
+    update: ProviderUpdate, orders: Iterable[ConsumerOrder], asked: Asked
+) -> ProviderUpdate:
+    """Return the update of a provider in a reshape, with the writes that Placement counts for it.
+
+    These are two of inventories, and one of allocations, also of those that stay as they are.
+    """
+    uuid = update.definition.uuid
+    here = {
+        order.consumer: [use for use in order.uses if use.provider_uuid == uuid] for order in orders
+    }
+    some = {name: uses for name, uses in here.items() if uses}
+    held = asked.ledger.backend.held_by(some)
+    before = {(name, use.key): use.amount for name in held for use in held[name].held}
+    stays = all(
+        before.get((name, use.key)) == use.amount for name, uses in some.items() for use in uses
+    )
+    return dataclasses.replace(update, counts=2 + bool(some and stays))
+
+
+def _orders(
+    asked: Asked,
+    given: Mapping[str, Mapping[str, Any]],
+    new: Mapping[str, Iterable[InventoryRecord]],
+) -> Iterator[ConsumerOrder]:
+    """Yield what each consumer shall hold, as orders; of one that shall hold nothing a release.
+
+    :param new: inventories that providers get in the same write
+    """
     held = asked.ledger.backend.held_by(given)
     wanted = {consumer: _uses(one["allocations"]) for consumer, one in given.items()}
-    _check_places(asked, [use for uses in wanted.values() for use in uses], [*given])
+    _check_places(asked, [use for uses in wanted.values() for use in uses], [*given], new)
     for consumer, one in given.items():
         kept_now = held.get(consumer)
         if asked.since(28):
@@ -216,8 +251,16 @@ def _with_units(uses: tuple[Use, ...], now: ConsumerRecord) -> tuple[Use, ...]:
     )
 
 
-def _check_places(asked: Asked, uses: list[Use], consumers: list[str]) -> None:
-    """Refuse what is of no resource class, or of no provider."""
+def _check_places(
+    asked: Asked,
+    uses: list[Use],
+    consumers: list[str],
+    new: Mapping[str, Iterable[InventoryRecord]],
+) -> None:
+    """Refuse what is of no resource class or provider, or against unit rules.
+
+    Placement's unit rules bind what is held already, too; the ledger's only what grows.
+    """
     unknown = kept.unknown_classes(asked.ledger, {use.resource_class for use in uses})
     if unknown:
         raise errors.bad(
@@ -228,6 +271,25 @@ def _check_places(asked: Asked, uses: list[Use], consumers: list[str]) -> None:
     there = kept.by_uuid(asked.ledger, places)
     for uuid in sorted(places - there.keys()):
         raise errors.bad(f"Allocation for resource provider '{uuid}' that does not exist.")
+    records = {
+        (uuid, record.resource_class): record
+        for uuid, one in there.items()
+        for record in new.get(uuid, one.records)
+    }
+    for use in uses:
+        record = records.get(use.key)
+        if record is not None and not _keeps_rules(use.amount, record):
+            raise errors.conflict(
+                f"Unable to allocate inventory: Unable to create allocation for "
+                f"'{use.resource_class}' on resource provider '{use.provider_uuid}'. The requested "
+                "amount would violate inventory constraints."
+            )
+
+
+def _keeps_rules(amount: int, record: InventoryRecord) -> bool:
+    most = record.max_unit
+    is_within = record.min_unit <= amount and (most is None or amount <= most)
+    return is_within and amount % record.step_size == 0
 
 
 def _refused(error: exceptions.CapacityException, consumers: list[str]) -> errors.Refused:

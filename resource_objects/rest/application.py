@@ -178,7 +178,7 @@ class Service:
                 allow=", ".join(methods),
             )
         rule, handler = methods[request.method]
-        if not _takes_json(request):
+        if request.method == "GET" and not _takes_json(request):
             raise errors.Refused(406, "Only application/json is provided")
         asked = Asked(request, self._ledger, found, creds, self._policy)
         if rule is not None:

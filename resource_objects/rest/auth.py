@@ -36,7 +36,8 @@ def noauth2(environ: dict[str, Any]) -> Mapping[str, Any]:
         roles = [role.strip() for role in said.split(",") if role.strip()]
     else:
         roles = ["admin"] if user == "admin" else []
-    return {"user_id": user, "project_id": project or user, "roles": roles} | _system(environ)
+    project = environ.get("HTTP_X_PROJECT_ID", project or user)
+    return {"user_id": user, "project_id": project, "roles": roles} | _system(environ)
 
 
 def keystone(environ: dict[str, Any]) -> Mapping[str, Any]:

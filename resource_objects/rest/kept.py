@@ -16,16 +16,19 @@ max_unit 2147483647        no bound
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
+from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
+    moved,
     update_of,
 )
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
@@ -120,6 +123,27 @@ def change(
         return one
 
     return ledger.retries.again(attempt, exceptions.StaleDefinition)
+
+
+def move(ledger: Ledger, uuid: str, parent: str | None) -> None:
+    """Make a provider a child of another one, or a root; clients see no other generation.
+
+    :raises InvalidTree: if the parent is below it
+    """
+
+    def attempt() -> None:
+        keys = [uuid] if parent is None else [uuid, parent]
+        roots = trees(ledger.backend.read(*keys, allocations=False))
+        found = {one.uuid: one for root in roots for one in root.walk()}
+        if uuid not in found:
+            raise errors.not_found(f"No resource provider with uuid {uuid} found")
+        made = moved(roots, found[uuid], None if parent is None else found[parent])
+        updates = tuple(dataclasses.replace(one, counts=0) for one in made.changes.updates)
+        changes = dataclasses.replace(made.changes, updates=updates)
+        doing = Write(operation(), "reparent", uuid, changes, unchanged=made.unchanged)
+        ledger.backend.commit(doing)
+
+    ledger.retries.again(attempt, exceptions.StaleDefinition)
 
 
 def write(ledger: Ledger, subject: str, **changes: Any) -> None:

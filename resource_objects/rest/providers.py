@@ -104,7 +104,7 @@ def put(asked: Asked) -> webob.Response:
 
 
 def _named(one: ListedProvider, name: str) -> ProviderUpdate:
-    return dataclasses.replace(kept.updated(one, name=name), uncounted=True)
+    return dataclasses.replace(kept.updated(one, name=name), counts=0)
 
 
 def _move(asked: Asked, one: ListedProvider, parent: str | None, cannot: str) -> None:
@@ -117,7 +117,7 @@ def _move(asked: Asked, one: ListedProvider, parent: str | None, cannot: str) ->
     if above is not None and not kept.by_uuid(asked.ledger, [above]):
         raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
     try:
-        asked.ledger.change(one.uuid, parent=above)
+        kept.move(asked.ledger, one.uuid, above)
     except exceptions.InvalidTree as error:
         raise errors.bad(f"{cannot}: creating loop in the provider tree is not allowed.") from error
 

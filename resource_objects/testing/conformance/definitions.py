@@ -20,6 +20,7 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     ProviderUpdate,
     UsedBefore,
+    update_of,
 )
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
@@ -898,6 +899,7 @@ class DescriptionRules(Kit):
     # --- the counter of allocation writes ---
 
     def test_writes_of_allocations_are_counted(self, backend: Backend) -> None:
+        """Once at each provider that gives some, whatever the classes; giving back is not."""
         tree = host("host0", "VCPU=8,MEMORY_MB=64")
         tree.add(
             "host0/cell0",
@@ -906,15 +908,46 @@ class DescriptionRules(Kit):
         )
         names = define(backend, tree, host("host1"))
         assert _writes(backend) == {"host0": 0, "host0/cell0": 0, "host1": 0}
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        claim(backend, "job", {names["host0"]: "VCPU=1,MEMORY_MB=1"})
         assert _writes(backend) == {"host0": 1, "host0/cell0": 0, "host1": 0}
         claim(backend, "job-2", {names["host0/cell0"]: "VCPU=1"})
         assert _writes(backend) == {"host0": 2, "host0/cell0": 1, "host1": 0}
         order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=1"})))
-        assert _writes(backend) == {"host0": 3, "host0/cell0": 1, "host1": 1}
+        assert _writes(backend) == {"host0": 2, "host0/cell0": 1, "host1": 1}
         adjust(backend, "job-2", {names["host0/cell0"]: "VCPU=1"})
         release(backend, "job")
-        assert _writes(backend) == {"host0": 4, "host0/cell0": 2, "host1": 2}
+        assert _writes(backend) == {"host0": 3, "host0/cell0": 2, "host1": 1}
+
+    def test_writes_of_a_definition_are_counted(self, backend: Backend) -> None:
+        """A change is, also of nothing; children that come are none, nor what says that it is."""
+        [uuid] = define(backend, host("host0", "VCPU=8")).values()
+        kept = ProviderDefinition(uuid, "host0", None, (), frozenset())
+
+        def write(after: ProviderDefinition, **said: Any) -> int:
+            [listed] = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1)
+            before = dataclasses.replace(after, name=listed.name)
+            update = update_of(before, after, listed.generation)
+            _update(backend, dataclasses.replace(update, **said))
+            [listed] = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1)
+            assert listed.generation > 0
+            return listed.definition_writes
+
+        assert write(kept) == 1
+        assert write(kept, only_children=True) == 1
+        assert write(dataclasses.replace(kept, name="host1"), counts=0) == 1
+        assert write(dataclasses.replace(kept, name="host2")) == 2
+
+    def test_writes_of_a_consumer_are_counted(self, backend: Backend) -> None:
+        """Since it came: who comes again begins anew."""
+        [uuid] = define(backend, host("host0", "VCPU=8")).values()
+        written = [claim(backend, "job", {uuid: "VCPU=1"})]
+        written.append(adjust(backend, "job", {uuid: "VCPU=1"}))
+        written += order(backend, ConsumerOrder.replace("job", deltas({uuid: "VCPU=3"})))
+        assert [one.writes for one in written] == [1, 2, 3]
+        kept = backend.held("job")
+        assert kept is not None and kept.writes == 3
+        release(backend, "job")
+        assert claim(backend, "job", {uuid: "VCPU=1"}).writes == 1
 
     def test_the_counter_never_goes_back(self, backend: Backend) -> None:
         names = define(backend, host("host0", "VCPU=8,DISK_GB=9"))
