@@ -4,9 +4,10 @@
 Figures are of one noisy machine: believe the ratios. Only where they are named with ``--only``
 run ``placement``, ``candidates`` (both with Placement installed), ``growth``, ``schedulers`` and
 ``scheduling``, which take minutes, ``gangs`` and ``prompt``, which take one, ``jobs`` and
-``refreshes``, which older versions can run too, and ``numa``, ``pci`` and ``tracker``, which have a
-peer where Nova is installed; these write a file only where ``--write`` names one. ``--against
-REVISION`` measures this checkout and an older one in turn instead, see :mod:`benchmarks.against`.
+``refreshes``, which older versions can run too, and ``numa``, ``pci`` and ``tracker``; these three
+and ``scheduling`` have a peer where Nova is installed. They write a file only where ``--write``
+names one. ``--against REVISION`` measures this checkout and an older one in turn instead, see
+:mod:`benchmarks.against`.
 """
 
 from __future__ import annotations
