@@ -202,6 +202,27 @@ def everywhere(everywhere_url: str) -> Iterator[ro.Ledger]:
         yield opened
 
 
+@pytest.fixture
+def everywhere_with(
+    everywhere_kind: str, everywhere_url: str, sqlite_url: Callable[..., str]
+) -> Iterator[Callable[[Callable[[ro.Ledger], object]], ro.Ledger]]:
+    """A function ``build -> ledger`` of ``everywhere_url``, as ``build(ledger)`` leaves it.
+
+    On SQLite that is called once in a test process, see ``sqlite_url``.
+    """
+    with contextlib.ExitStack() as opened:
+
+        def made(build: Callable[[ro.Ledger], object]) -> ro.Ledger:
+            if everywhere_kind == "sqlite":
+                sqlite_url("everywhere.db", build)
+            ledger = opened.enter_context(ro.connect(everywhere_url))
+            if everywhere_kind != "sqlite":
+                build(ledger)
+            return ledger
+
+        yield made
+
+
 @pytest.fixture(scope="session")
 def ledger_file(
     tmp_path_factory: pytest.TempPathFactory,

@@ -50,6 +50,13 @@ def default_ledger(home: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
+def begun(default_ledger: pathlib.Path, sqlite_url: Callable[..., str]) -> None:
+    """The default ledger is there, and empty: to make its tables takes longer than most tests."""
+    default_ledger.parent.mkdir(parents=True)
+    sqlite_url(default_ledger)
+
+
+@pytest.fixture
 def run(home: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Run the command in this process."""
 

@@ -25,27 +25,23 @@ from resource_objects.providers.statistics import StatisticType
 from tests.cli.conftest import ROOT
 
 
-def fill(url: str) -> str:
+def fill(ledger: ro.Ledger) -> None:
     """Keep some names of each kind."""
-    if not url.startswith("sqlite"):
-        backend_for(url).upgrade_database(url)
-    with ro.connect(url) as ledger:
-        for number in (1, 2, 10):
-            host = ro.Provider(f"lab-{number}", "VCPU=8,CUSTOM_FPGA=2", aggregates=["rack-1"])
-            host.add(f"lab-{number}/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
-            ledger.sync(host)
-        ledger.sync(ro.Provider("Lab-x", "VCPU=1"), ro.Provider("lab_%", "VCPU=1"))
-        for name in ("job-1", "job-2", "two words", "a:b", "gone"):
-            ledger.claim(name, {"lab-1": "VCPU=1"})
-        ledger.release("gone")
-        ledger.statistics.declare(StatisticType("cpu.percent", "decimal", "%"))
-    return url
+    for number in (1, 2, 10):
+        host = ro.Provider(f"lab-{number}", "VCPU=8,CUSTOM_FPGA=2", aggregates=["rack-1"])
+        host.add(f"lab-{number}/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
+        ledger.sync(host)
+    ledger.sync(ro.Provider("Lab-x", "VCPU=1"), ro.Provider("lab_%", "VCPU=1"))
+    for name in ("job-1", "job-2", "two words", "a:b", "gone"):
+        ledger.claim(name, {"lab-1": "VCPU=1"})
+    ledger.release("gone")
+    ledger.statistics.declare(StatisticType("cpu.percent", "decimal", "%"))
 
 
 @pytest.fixture
 def lab(home, sqlite_url, monkeypatch) -> str:
     """The URL of a ledger with some names, which the environment says."""
-    url = fill(sqlite_url("lab.db"))
+    url = sqlite_url("lab.db", fill)
     monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", url)
     return url
 
@@ -239,7 +235,10 @@ def test_what_is_not_yet_in_the_file_itself_is_seen(lab, asked):
 
 
 def test_names_by_their_beginning_in_every_database(database_url):
-    url = fill(database_url)
+    if not database_url.startswith("sqlite"):
+        backend_for(database_url).upgrade_database(database_url)
+    with ro.connect(database_url) as ledger:
+        fill(ledger)
     for kind, prefix, expected in (
         ("provider", "lab-1", ["lab-1", "lab-1/gpu0", "lab-10", "lab-10/gpu0"]),
         ("provider", "lab_", ["lab_%"]),
@@ -253,8 +252,8 @@ def test_names_by_their_beginning_in_every_database(database_url):
         ("trait", "CUSTOM_", ["CUSTOM_H100"]),
         ("aggregate", "r", ["rack-1"]),
     ):
-        assert names_beginning(url, kind, prefix) == expected, (kind, prefix)
-    assert len(names_beginning(url, "trait", "")) == MOST
+        assert names_beginning(database_url, kind, prefix) == expected, (kind, prefix)
+    assert len(names_beginning(database_url, "trait", "")) == MOST
 
 
 # --- the shells themselves ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import shutil
 import socket
 import sys
 
@@ -16,7 +17,7 @@ from resource_objects.host.facts import DiscoveryFinding
 
 
 @pytest.fixture(autouse=True)
-def _on_machine(on_machine):
+def _on_machine(begun, on_machine):
     """Every test here sees the machine of the fixture, unless it asks another process."""
 
 
@@ -141,6 +142,7 @@ def test_show_of_a_rule_that_is_none_is_one_line(run):
 
 
 def test_show_touches_no_ledger(run, home):
+    shutil.rmtree(home / ".local")
     assert run("host", "show").status == 0
     assert list(home.iterdir()) == []
 

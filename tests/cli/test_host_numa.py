@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import pytest
 
@@ -32,7 +33,7 @@ def machine() -> Machine:
 
 
 @pytest.fixture(autouse=True)
-def _on_machine(on_machine):
+def _on_machine(begun, on_machine):
     """Every test here sees the machine of the fixture, unless it asks another process."""
 
 
@@ -47,6 +48,7 @@ def inside(lines: list[str]) -> list[str]:
 
 
 def test_the_cells_of_this_machine_are_facts_where_nothing_is_kept(run, home):
+    shutil.rmtree(home / ".local")
     done = run("host", "show", "--numa")
     assert (done.status, done.err) == (0, "")
     assert done.lines == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import pytest
 
@@ -71,7 +72,7 @@ def machine() -> Machine:
 
 
 @pytest.fixture(autouse=True)
-def _on_machine(on_machine):
+def _on_machine(begun, on_machine):
     """Every test here sees the machine of the fixture."""
 
 
@@ -99,6 +100,7 @@ def rows(done) -> list[dict]:
 
 
 def test_the_functions_of_this_machine_are_facts(run, home):
+    shutil.rmtree(home / ".local")
     done = run("host", "show", "--pci")
     assert (done.status, done.err) == (0, "")
     assert table(done) == [

@@ -14,27 +14,30 @@ from resource_objects.cli.host_lines import host_lines
 from resource_objects.providers import partitions
 
 
+def build(ledger):
+    """Keep three machines with four GPUs each, of which jobs hold some."""
+    for number in (10, 2, 0):
+        host = ro.Provider(f"lab-{number}", "VCPU=64,MEMORY_MB=515000")
+        for gpu in range(4):
+            partitions.thousandths(host.add(f"lab-{number}/gpu{gpu}", "PGPU=1"))
+        ledger.sync(host)
+
+    def start(job, where, amounts, user=None):
+        asked = ro.Request(amounts, in_tree=where)
+        ledger.claim(job, ledger.snapshot().candidates(asked), user=user)
+
+    start("job-7", "lab-0", "VCPU=32,PGPU=2", "ann")
+    start("job-9", "lab-0", "VCPU=8,CUSTOM_PGPU_THOUSANDTHS=500", "bob")
+    start("cpus", "lab-0", "VCPU=3", "bob")
+    for number in range(9):
+        start(f"many-{number}", "lab-10", "CUSTOM_PGPU_THOUSANDTHS=250")
+
+
 @pytest.fixture
 def lab(run, sqlite_url, monkeypatch):
-    """Run a command on a ledger of three machines with four GPUs each."""
+    """Run a command on a ledger of them."""
     monkeypatch.setenv("LOGNAME", "ann")
-    url = sqlite_url("lab.db")
-    with ro.connect(url) as ledger:
-        for number in (10, 2, 0):
-            host = ro.Provider(f"lab-{number}", "VCPU=64,MEMORY_MB=515000")
-            for gpu in range(4):
-                partitions.thousandths(host.add(f"lab-{number}/gpu{gpu}", "PGPU=1"))
-            ledger.sync(host)
-
-        def start(job, where, amounts, user=None):
-            asked = ro.Request(amounts, in_tree=where)
-            ledger.claim(job, ledger.snapshot().candidates(asked), user=user)
-
-        start("job-7", "lab-0", "VCPU=32,PGPU=2", "ann")
-        start("job-9", "lab-0", "VCPU=8,CUSTOM_PGPU_THOUSANDTHS=500", "bob")
-        start("cpus", "lab-0", "VCPU=3", "bob")
-        for number in range(9):
-            start(f"many-{number}", "lab-10", "CUSTOM_PGPU_THOUSANDTHS=250")
+    url = sqlite_url("lab.db", build)
     return lambda *argv: run(*argv, "--database", url)
 
 

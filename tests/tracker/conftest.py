@@ -22,7 +22,6 @@ def ledger(url: str) -> Iterator[ro.Ledger]:
 
 
 @pytest.fixture
-def lab(everywhere: ro.Ledger) -> ro.Ledger:
+def lab(everywhere_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
     """A ledger with box-0 and box-1, once for each backend."""
-    labs.declare(everywhere)
-    return everywhere
+    return everywhere_with(labs.declare)
