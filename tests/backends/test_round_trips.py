@@ -110,3 +110,33 @@ def test_a_connection_that_the_server_ended_is_replaced(made: tuple[ro.Ledger, l
         administrator.exec_driver_sql(f"SELECT pg_terminate_backend({number}, 5000)")
     assert ledger.claim("job", {"host0": "VCPU=1"}).consumer == "job"
     assert len(connections) == 2
+
+
+def test_many_rows_are_told_in_a_statement_of_few_parameters(
+    made: tuple[ro.Ledger, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver reads each mark in the text of a statement, which took a third of an apply."""
+    ledger, connections = made
+    psycopg = pytest.importorskip("psycopg")
+    marks: list[int] = []
+    execute = psycopg.Cursor.execute
+
+    def counted(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+        if "INSERT" in str(query):
+            marks.append(str(query).count("%"))
+        return execute(self, query, *args, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
+    hosts = []
+    for number in range(40):
+        host = ro.Provider(f"many{number}", "VCPU=64,MEMORY_MB=1000", traits=["CUSTOM_A"])
+        host.add(f"many{number}/gpu", "PGPU=1,CUSTOM_HALF=2")
+        hosts.append(host)
+    before = ledger.feed.cursor()
+    ledger.sync(*hosts)
+    assert marks and max(marks) < 20
+    told = ledger.feed.changes(before)
+    made_now = {one.uuid: one.name for one in ledger.providers() if one.name != "host0"}
+    assert len(made_now) == 80
+    assert {uuid for one in told for uuid in one.definitions} == set(made_now)
+    assert not ledger.audit()
