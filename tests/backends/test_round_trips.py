@@ -116,7 +116,7 @@ def test_many_rows_are_told_in_a_statement_of_few_parameters(
     made: tuple[ro.Ledger, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver reads each mark in the text of a statement, which took a third of an apply."""
-    ledger, connections = made
+    ledger, _ = made
     psycopg = pytest.importorskip("psycopg")
     marks: list[int] = []
     execute = psycopg.Cursor.execute
