@@ -30,6 +30,12 @@ def frozen(array: Any) -> Any:
     return array
 
 
+def writable(array: Any) -> Any:
+    """Return a frozen array that may be written: itself, so that whoever has it sees it."""
+    array.flags.writeable = True
+    return array
+
+
 def coded(values: Sequence[str]) -> tuple[dict[str, int], Integers]:
     """Return the different values, numbered in their order, and the numbers of all."""
     codes = {value: number for number, value in enumerate(sorted(set(values)))}

@@ -219,6 +219,24 @@ class Fleet:
         """Return the inventories of a class, which may be none."""
         return self.classes.get(resource_class, NO_ROWS)
 
+    def has_one_each(self, resource_class: str) -> bool:
+        """Return whether no tree has two inventories of a class. Cost: a pass over it, once."""
+        known = self._ones_each.get(resource_class)
+        if known is None:
+            tree = self.rows(resource_class).tree
+            known = self._ones_each[resource_class] = bool((tree[1:] > tree[:-1]).all())
+        return known
+
+    def is_everywhere(self, resource_class: str) -> bool:
+        """Return whether each tree has one inventory of a class: it is where its tree is."""
+        rows = self.rows(resource_class)
+        return len(rows.tree) == len(self.hosts) and self.has_one_each(resource_class)
+
+    @functools.cached_property
+    def _ones_each(self) -> dict[str, bool]:
+        """Of which classes no tree has two, as far as somebody asked."""
+        return {}
+
     def totals(self, resource_class: str) -> tuple[Integers, Integers]:
         """Return how much of a class each tree has, and how much could be taken of it.
 
@@ -490,7 +508,7 @@ _FIELDS = tuple(one.name for one in dataclasses.fields(Fleet))
 #: What of a fleet is worked out when it is first asked for, and does not depend on use.
 _WORKED_OUT = (
     *("roots", "is_pool", "equivalence", "listed", "places", "place_by_key"),
-    "_starts",
+    *("_starts", "_ones_each"),
 )
 
 
@@ -499,7 +517,9 @@ def with_figures(old: Fleet, inventories: ClassRows, **changed: Any) -> Fleet:
 
     :param changed: other fields
     """
-    classes = {name: rows.with_figures(inventories) for name, rows in old.classes.items()}
+    classes = old.classes
+    if inventories is not old.inventories:
+        classes = {name: rows.with_figures(inventories) for name, rows in classes.items()}
     new = object.__new__(Fleet)  # dataclasses.replace takes longer than all else of a claim
     kept, made = old.__dict__, new.__dict__
     made.update({name: kept[name] for name in _FIELDS})

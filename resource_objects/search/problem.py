@@ -275,16 +275,18 @@ def _looked_at(
     """Return which trees may be found, which are explained if not, which have some of it.
 
     :param having: for each class that is asked for, the trees that have some of it
+
+    Where there are no pools, nobody asks who has some of it, and all are said to.
     """
     within = np.ones(len(fleet.hosts), dtype=np.bool_)
     if fleet.within is not None:
         within[:] = False
         within[fleet.within] = True
+    if not fleet.pools:
+        return within.copy(), within, np.ones_like(within)
     has_any = np.zeros_like(within)
     for trees in having:
         has_any[trees] = True
-    if not fleet.pools:
-        return within.copy(), within, has_any
     has_all = np.ones_like(within)
     for trees in having:
         has = np.zeros_like(within)
@@ -521,7 +523,7 @@ class Direct:
 
     decides: Booleans
     is_only: Booleans | None  #: that is the only way; None where nobody asks for another
-    first: tuple[Integers, ...]  #: by class, the number of the inventory that gives
+    first: tuple[Integers, ...]  #: by class, the number of the inventory that gives, where decided
     provider: Integers  #: of inventories, by their number
 
     def givers(self, tree: int) -> list[int]:
@@ -550,15 +552,14 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     first = []
     for ask in asks:
         rows = ask.rows
-        (entries,) = (ask.own.allowed & ask.gives_all).nonzero()
-        at = np.full(len(decides), -1)
-        at[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
+        gives = ask.own.allowed & ask.gives_all
+        at, is_given = _first_of_each(fleet, ask, gives)
         first.append(at)
-        decides &= at >= 0
-        if is_only is not None and not _has_one_each(ask):
-            is_only &= _gives_alone(fleet, ask, entries)
+        decides &= is_given
+        if is_only is not None and not _has_one_each(fleet, ask):
+            is_only &= _gives_alone(fleet, ask, np.flatnonzero(gives))
         if ask.pooled is not None:
-            decides[rows.tree[entries[fleet.is_pool[rows.provider[entries]]]]] = False
+            decides[rows.tree[gives & fleet.is_pool[rows.provider]]] = False
         for number, has in enumerate(ask.own.has_required):
             if ask.pooled is None:
                 lacks = np.zeros_like(decides)
@@ -574,6 +575,17 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     return Direct(decides, is_only, tuple(first), provider) if decides.any() else None
 
 
+def _first_of_each(fleet: Fleet, ask: FleetDemand, gives: Booleans) -> tuple[Integers, Booleans]:
+    """Return the first inventory of each tree that gives a class, and where there is one."""
+    rows = ask.rows
+    if fleet.is_everywhere(ask.resource_class):
+        return np.arange(rows.first, rows.first + len(gives)), gives
+    (entries,) = gives.nonzero()
+    found = np.full(len(fleet.hosts), -1)
+    found[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
+    return found, found >= 0
+
+
 def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
     """Return the trees where an inventory that gives shares, or is drawn on by another."""
     met = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
@@ -582,10 +594,9 @@ def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
     return found
 
 
-def _has_one_each(ask: FleetDemand) -> bool:
+def _has_one_each(fleet: Fleet, ask: FleetDemand) -> bool:
     """Return whether each tree has one inventory of a class at most, which gives alone."""
-    tree = ask.rows.tree
-    return not ask.is_split and ask.pooled is None and bool((tree[1:] > tree[:-1]).all())
+    return not ask.is_split and ask.pooled is None and fleet.has_one_each(ask.resource_class)
 
 
 def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:

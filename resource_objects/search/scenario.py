@@ -2,7 +2,8 @@
 
 A scenario is a chain of pictures. Each change makes the next one of the last: three columns of
 figures are copied, and the rows of the trees that it touches, when somebody looks; everything else
-belongs to all of them (copy on write). So the snapshot it was forked from stays as it is, and what
+belongs to all of them (copy on write). Between two looks there is nobody to copy for: the second of
+two changes writes where the first did. So the snapshot it was forked from stays as it is, and what
 was found in an earlier picture stays true of that one. To undo is to make the opposite change,
 which is exact: all of it is counted in integers.
 
@@ -26,7 +27,7 @@ from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
 from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Use
 from resource_objects.providers.settle import Place, Unit, keys_of, settle
 from resource_objects.resources import resource
-from resource_objects.search.arrays import Overlay, integers
+from resource_objects.search.arrays import Overlay, frozen, integers, writable
 from resource_objects.search.candidates import Candidate, Candidates
 from resource_objects.search.fleet import Fleet, with_figures
 from resource_objects.search.views import Views
@@ -68,9 +69,10 @@ class Scenario(Generic[P]):
     asked of it; :meth:`candidates` is short for that. Nothing in here reaches a ledger. One thread
     at a time may change a scenario.
 
-    Cost: nothing to make; a tenth of a millisecond for a change on 10,000 hosts, linear in the
-    inventories (24 bytes of each are copied) and in the tree where cells or devices are taken. The
-    first one also looks up who holds what and where each provider stands, once for a snapshot.
+    Cost: nothing to make; a tenth of a millisecond for a change on 10,000 hosts: linear in the tree
+    where cells or devices are taken, and if somebody has looked since the one before, in the
+    inventories (24 bytes of each are copied). The first one also looks up who holds what and where
+    each provider stands, once for a snapshot.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -170,9 +172,9 @@ class Scenario(Generic[P]):
         if not self._steps:
             raise exceptions.InvalidField("undo", "nothing", "a change that was made before")
         uses, consumer, self._held[consumer] = self._steps.pop()
-        self._picture = None
         back = [(number, place, _inverse(change)) for number, place, change in uses]
-        self._fleet = used_since(self._fleet, back) if self._steps else self._origin
+        self._fleet = self._after(back) if self._steps else self._origin
+        self._picture = None
 
     def __len__(self) -> int:
         """Return how many changes were made that are not undone."""
@@ -207,8 +209,13 @@ class Scenario(Generic[P]):
         at = fleet.place_by_key
         uses = [(numbers[one.key], at[one.key[0]], one) for one in outcome.changes]
         self._steps.append(_Step(uses, name, before))
-        self._fleet, self._picture = used_since(fleet, uses), None
+        self._fleet, self._picture = self._after(uses), None
         self._held[name] = None if outcome.is_gone else outcome.claim
+
+    def _after(self, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
+        """Return the fleet after changes; what nobody has seen yet gives its figures to it."""
+        is_own = self._picture is None and self._fleet is not self._origin
+        return used_since(self._fleet, uses, in_place=is_own)
 
     def _kept(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""
@@ -328,13 +335,20 @@ def _uses(one: Allocation) -> Iterator[Use]:
 # --- a fleet after changes ------------------------------------------------------------------------
 
 
-def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
+def used_since(
+    old: Fleet, uses: Sequence[tuple[int, int, Change]], *, in_place: bool = False
+) -> Fleet:
     """Return a fleet after changes of what is used, each with its inventory and provider.
 
     What an inventory shares is used with it. Cost: three copies of a column of all inventories.
+
+    :param in_place: write into the columns of the old one, which must be of no use to anybody then
     """
     inventories, shares = old.inventories, old.shares
-    used = inventories.used.copy()
+    used, free, high = (
+        writable(column) if in_place else column.copy()
+        for column in (inventories.used, inventories.free, inventories.high)
+    )
     touched: set[int] = set()
     at: dict[int, tuple[Change, ...]] = {}
     for entry, place, use in uses:
@@ -346,19 +360,20 @@ def used_since(old: Fleet, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
     if shares:
         touched.update([source for number in touched for source, _ in shares.into(number)])
     numbers = integers(sorted(touched))
-    free, high = inventories.free.copy(), inventories.high.copy()
     free[numbers] = shares.left_of(numbers, inventories.capacity, used)
     step = inventories.step_size[numbers]
     high[numbers] = np.minimum(free[numbers], inventories.max_unit[numbers]) // step * step
-    inventories = inventories.with_use(used, free, high)
     taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
     new = with_figures(
         old,
-        inventories,
+        inventories if in_place else inventories.with_use(used, free, high),
         allocations=old.allocations.after(at),
         units=old.units.after(taken),
         views=_views_after(old, at),
     )
+    if in_place:
+        for column in (used, free, high):
+            frozen(column)
     old.pass_on(new, numbers)
     if "places_of_holders" in old.__dict__:
         new.__dict__["places_of_holders"] = _holders_after(old, new, at)

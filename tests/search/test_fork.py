@@ -93,6 +93,37 @@ def lab():
 
 
 @pytest.mark.law(6)
+@pytest.mark.law(2)
+@pytest.mark.parametrize("fleets", [counted, numa_fleets.fleet, device_fleets.fleet])
+def test_who_looks_between_changes_keeps_what_it_saw(fleets):
+    """Changes that nobody looks at in between are written in one place."""
+    seen = 0
+    for seed in range(20):
+        made = fleets(seed)
+        if made is None:
+            continue
+        ledger, request = made
+        chance = random.Random(seed)
+        snapshot = ledger.snapshot()
+        found = list(snapshot.candidates(request, limit=20, per_host=4))
+        scenario, took, looks = snapshot.fork(), [], [(snapshot, picture_of(snapshot))]
+        for number in range(12 if found else 0):
+            if chance.random() < 0.7:
+                name, one = f"new-{number}", chance.choice(found)
+                ways = [attempt(door.claim, name, one) for door in (scenario, ledger)]
+                assert ways[0] == ways[1], seed
+                took += [name] if ways[0] == "done" else []
+            elif took:
+                scenario.undo()
+                ledger.release(took.pop())
+            if chance.random() < 0.3:
+                looks.append((scenario.snapshot, picture_of(scenario.snapshot)))
+                seen += 1
+        assert picture_of(scenario.snapshot) == read(ledger), seed
+        assert all(picture_of(one) == before for one, before in looks), seed
+    assert seen > 2
+
+
 def test_what_was_found_before_a_change_is_refused_with_who_holds_it(lab):
     scenario = lab.snapshot().fork()
     early = scenario.candidates("VCPU=2")

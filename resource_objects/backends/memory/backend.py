@@ -21,12 +21,11 @@ from resource_objects.backends.memory.state import (
     State,
     UnitHolder,
     changes_after,
-    count_after,
     cursor_of,
     forget,
     named_today,
     tell,
-    touched_after,
+    touched_in,
     with_provider_names,
 )
 from resource_objects.providers.backend import Backend, Operation, Outcome
@@ -195,8 +194,10 @@ class MemoryBackend(Backend):
         """Return the trees that were touched after a cursor (see the contract)."""
         with self._lock:
             state = self._open()
-            now, count = cursor_of(state), count_after(state, after)
-            keys = choose(touched_after(state, after)) if count <= most else None
+            now = cursor_of(state)
+            waiting = after.waiting(now)
+            count = sum(waiting.values())
+            keys = choose(touched_in(state, after, waiting)) if count <= most else None
             columns = None if keys is None else reading.read_trees_of(state, keys)
             return Changed(now, count, columns)
 

@@ -114,6 +114,7 @@ class State:
     changes: dict[int, dict[int, FeedEntry]] = dataclasses.field(default_factory=dict)  # by shard
     heads: dict[int, int] = dataclasses.field(default_factory=dict)
     last: dict[int, int] = dataclasses.field(default_factory=dict)  # operation at each head
+    cursor: Cursor | None = None  # where the feed is; None: nobody has looked since the last write
     disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)  # by provider
     disabled_units: dict[str, dict[str, Disabled]] = dataclasses.field(
         default_factory=dict
@@ -330,6 +331,7 @@ class Draft:
 
     def apply(self) -> None:
         """Make it so; twice is as good as once."""
+        self.state.cursor = None
         for table in self._tables:
             if table.changed:
                 table.apply()
@@ -439,13 +441,12 @@ def tell(draft: Draft, write: Write) -> None:
 
 
 def cursor_of(state: State) -> Cursor:
-    """Return where the feed is."""
-    heads, last = state.heads.get, state.last.get  # each look at a ledger in memory comes here
-    return Cursor(
-        tuple([heads(shard, 0) for shard in range(SHARDS)]),
-        tuple([last(shard, 0) for shard in range(SHARDS)]),
-        state.epoch,
-    )
+    """Return where the feed is. Cost: linear in the shards, once after each write."""
+    if state.cursor is None:
+        each, nothing = range(SHARDS), itertools.repeat(0)
+        heads, last = map(state.heads.get, each, nothing), map(state.last.get, each, nothing)
+        state.cursor = Cursor(tuple(heads), tuple(last), state.epoch)
+    return state.cursor
 
 
 def changes_after(state: State, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
@@ -458,15 +459,9 @@ def changes_after(state: State, after: Cursor, limit: int) -> tuple[FeedEntry, .
     return tuple(itertools.islice(merged, limit))
 
 
-def count_after(state: State, after: Cursor) -> int:
-    """Return how many entries there are after a cursor."""
-    return sum(after.waiting(cursor_of(state)).values())
-
-
-def touched_after(state: State, after: Cursor) -> Touched:
-    """Return whom the entries after a cursor touched. Cost: linear in these entries."""
-    waiting = after.waiting(cursor_of(state))
-    return Touched.of(entry for shard in waiting for entry in _of_shard(state, after, shard))
+def touched_in(state: State, after: Cursor, shards: Iterable[int]) -> Touched:
+    """Return whom the entries of shards after a cursor touched. Cost: linear in these entries."""
+    return Touched.of(entry for shard in shards for entry in _of_shard(state, after, shard))
 
 
 def _of_shard(state: State, after: Cursor, shard: int) -> list[FeedEntry]:

@@ -415,7 +415,9 @@ class Shortage:
 
 def alone(rows: ClassRows, amount: int) -> Booleans:
     """Return which entries of a class could give all of an amount by themselves."""
-    found: Booleans = (rows.low <= amount) & (amount <= rows.high) & (amount % rows.step_size == 0)
+    found: Booleans = (rows.low <= amount) & (amount <= rows.high)
+    if rows.step_size.max(initial=1) > 1:  # a division takes longer than all else here
+        found &= amount % rows.step_size == 0
     return found
 
 
@@ -478,7 +480,10 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
     if not len(rows.tree):
         return found
     sources = having(ask.own, trait)
-    found[rows.tree[sources & ask.gives_all]] = True
+    if fleet.is_everywhere(ask.resource_class):
+        found = sources & ask.gives_all
+    else:
+        found[rows.tree[sources & ask.gives_all]] = True
     if ask.is_split:
         shares = sources & ask.is_device & (rows.low <= rows.high)
         # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
