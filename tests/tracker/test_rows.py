@@ -30,6 +30,7 @@ from resource_objects.host.tracker import (
 from resource_objects.host.tracker.moves import migration_of
 from resource_objects.interop import nova as novas
 from resource_objects.providers.feed import FeedEntry
+from resource_objects.providers.statistics import StatisticType
 from tests.tracker.agents import Agent
 from tests.tracker.labs import holdings, tracker, used
 
@@ -61,6 +62,10 @@ ROWS: dict[str, tuple[str, ...]] = {
         "interop/nova/test_statistics.py::test_no_metric_loses_a_point",
         "interop/nova/test_statistics.py::test_counters_are_numbers_and_other_words_text",
     ),
+    "a look: failed builds stay though the rest is told anew": (
+        "tracker/test_reporting.py::test_a_driver_that_tells_nothing_costs_nothing",
+        "tracker/test_rows.py::test_what_another_tells_of_a_host_stays",
+    ),
     "a look: usage that nobody is told of is kept, not computed from zero": (
         "tracker/test_in_step.py::test_usage_is_added_and_given_back_exactly",
         "tracker/test_drift.py::test_orphans_are_told_and_released_by_the_plan_alone",
@@ -80,6 +85,9 @@ ROWS: dict[str, tuple[str, ...]] = {
         "tracker/test_moves.py::test_source_and_destination_are_held_at_once",
         "tracker/test_moves.py::test_a_rebuild_has_room_where_the_old_one_was",
         "tracker/test_moves.py::test_a_live_migration_keeps_the_size_of_its_pages",
+    ),
+    "live_migration_claim: devices are taken when it begins": (
+        "tracker/test_rows.py::test_a_live_migration_takes_its_devices_when_it_begins",
     ),
     "a migration's context: which CPUs and devices were and will be its": (
         "tracker/test_moves.py::test_cpus_and_devices_of_both_sizes_are_others",
@@ -109,9 +117,15 @@ ROWS: dict[str, tuple[str, ...]] = {
         "tracker/test_findings.py::test_a_wrong_host_is_a_finding_and_stays_as_it_was",
         "tracker/test_adopting.py::test_a_record_that_cannot_be_written_undoes_nothing_and_is_told",
     ),
+    "_update: pools of devices in the record": (
+        "host/test_compute_node_pci_ledger.py::test_devices_that_come_and_go_are_seen_by_a_reload",
+    ),
     "_update_usage: swap takes whole GB, and exactly these are given back": (
         "interop/nova/test_extra_specs.py::test_swap_is_rounded_up",
         "tracker/test_in_step.py::test_usage_is_added_and_given_back_exactly",
+    ),
+    "_update_usage: who boots from a volume has no root disk": (
+        "tracker/test_rows.py::test_who_boots_from_a_volume_takes_no_root_disk",
     ),
     "a resize on the same host counts both sizes": (
         "tracker/test_moves.py::test_a_resize_within_a_host_needs_room_for_both",
@@ -290,6 +304,42 @@ def test_nobody_gives_back_what_somebody_else_has(lab: ro.Ledger) -> None:
     assert used(lab) == {("box-0", "VCPU"): 3}
     mine.update_usage("box-0", "VCPU=-1")
     assert holdings(lab) == {"vm": "VCPU=2 of box-0"}
+
+
+def test_a_live_migration_takes_its_devices_when_it_begins(lab: ro.Ledger) -> None:
+    asked = "VCPU=1,DEVICES=2*PGPU"
+    mine = tracker(lab)
+    mine.claim("vm", "box-0", asked).confirm()
+    move = mine.move("vm", "box-1", kind=MigrationKind.LIVE_MIGRATION, migration="m")
+    for host in ("box-0", "box-1"):
+        with pytest.raises(exceptions.CapacityException):
+            tracker(lab).claim("other", host, "DEVICES=PGPU")
+    move.confirm()
+    tracker(lab).claim("other", "box-0", asked)
+
+
+def test_who_boots_from_a_volume_takes_no_root_disk(lab: ro.Ledger) -> None:
+    for name, root_gb, taken in (("of-a-volume", 0, 5), ("of-a-disk", 20, 25)):
+        flavor = novas.Flavor(1, 512, root_gb=root_gb, ephemeral_gb=4, swap_mb=512)
+        claim = tracker(lab).claim(name, "box-0", novas.request(flavor).request)
+        assert used(lab)["box-0", "DISK_GB"] == taken
+        claim.revert()
+    assert not used(lab)
+
+
+def test_what_another_tells_of_a_host_stays(lab: ro.Ledger) -> None:
+    builds, load = StatisticType("failed_builds", "integer"), StatisticType("load", "decimal")
+    agent = Agent(box="VCPU=4")
+    ResourceTracker(lab, agent).update_available_resource()
+    lab.statistics.put({"box": [builds(3)]}, source="builder")
+    for value in (1, 2):
+        agent.tells["box"] = [load(value)]
+        ResourceTracker(lab, agent).update_available_resource()  # as after a restart
+        told = lab.statistics.read("box")["box"]
+        assert {name: int(str(one.value)) for name, one in told.items()} == {
+            "failed_builds": 3,
+            "load": value,
+        }
 
 
 def test_a_refusal_tells_every_reason(lab: ro.Ledger) -> None:
