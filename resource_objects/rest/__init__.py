@@ -24,7 +24,8 @@ HTTP: microversion-parse and oslo.middleware, which this room needs anyway, brin
 ``usages``              ``/usages``, and those of a provider
 ``allocations``         ``/allocations``, and those of a provider
 ``reshaper``            ``/reshaper``
-``candidates``          ``/allocation_candidates``
+``candidates``          ``/allocation_candidates``; ``exchanged``: those that only exchange
+                        what is equal
 ======================  ===========================================================================
 """
 

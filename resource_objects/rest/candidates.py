@@ -17,6 +17,7 @@ from resource_objects import exceptions
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.rest import errors, schemas, words
 from resource_objects.rest.asked import Asked
+from resource_objects.rest.exchanged import Way, exchanged, way_of
 from resource_objects.search import Snapshot
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.fleet import Fleet
@@ -32,18 +33,20 @@ def list_all(asked: Asked) -> webob.Response:
     request = request_of(asked)
     limit = next(iter(asked.http.GET.getall("limit")), None)
     snapshot = asked.ledger.snapshot()
-    found = _found(snapshot, request, None if limit is None else int(limit))
-    if not asked.since(29):
-        found = _of_single_providers(snapshot.fleet, found)
-    told = [_told(asked, snapshot.fleet, one) for one in found]
-    summaries = _summaries(asked, snapshot.fleet, found, request)
+    fleet, most = snapshot.fleet, None if limit is None else int(limit)
+    found: list[Way] = []
+    if request is not None:
+        ways = [way_of(fleet, one) for one in _found(snapshot, request, most)]
+        if not asked.since(29):
+            ways = [way for way in ways if _is_of_single_providers(fleet, way)]
+        found = exchanged(fleet, request, ways, most)
+    told = [_told(asked, fleet, one) for one in found]
+    summaries = _summaries(asked, fleet, found, request)
     return asked.reply(json={"allocation_requests": told, "provider_summaries": summaries})
 
 
-def _found(snapshot: Snapshot, request: Request | None, limit: int | None) -> list[Candidate]:
+def _found(snapshot: Snapshot, request: Request, limit: int | None) -> list[Candidate]:
     """Return the candidates; of a tree or aggregate that nobody knows there are none."""
-    if request is None:
-        return []
     try:
         return list(snapshot.candidates(request, limit=limit, budget=BUDGET))
     except exceptions.ProviderNotFound:
@@ -232,53 +235,40 @@ def _subtrees(
 # --- what is told ---
 
 
-def _of_single_providers(fleet: Fleet, found: Iterable[Candidate]) -> list[Candidate]:
-    """Return those that take of no two providers of one tree, which is all that 1.28 could say."""
-    kept: list[Candidate] = []
-    for one in found:
-        places = {fleet.place_by_key[taken.provider] for taken in one.allocations}
-        if len({int(fleet.tree[place]) for place in places}) == len(places):
-            kept.append(one)
-    return kept
+def _is_of_single_providers(fleet: Fleet, way: Way) -> bool:
+    """Return whether it takes of no two providers of one tree, which is all that 1.28 could say."""
+    return len({int(fleet.tree[place]) for place in way.takes}) == len(way.takes)
 
 
-def _told(asked: Asked, fleet: Fleet, one: Candidate) -> dict[str, Any]:
-    resources: dict[str, dict[str, int]] = {}
-    for taken in one.allocations:
-        uuid = _uuid(fleet, taken.provider)
-        for record in taken.amount.to_records(taken.resource_class):
-            resources.setdefault(uuid, {})[record.resource_class] = record.amount
+def _told(asked: Asked, fleet: Fleet, way: Way) -> dict[str, Any]:
     if not asked.since(12):
         return {
             "allocations": [
-                {"resource_provider": {"uuid": uuid}, "resources": some}
-                for uuid, some in resources.items()
+                {"resource_provider": {"uuid": fleet.uuids[place]}, "resources": some}
+                for place, some in way.takes.items()
             ]
         }
     told: dict[str, Any] = {
-        "allocations": {uuid: {"resources": some} for uuid, some in resources.items()}
+        "allocations": {
+            fleet.uuids[place]: {"resources": some} for place, some in way.takes.items()
+        }
     }
     if asked.since(34):
         told["mappings"] = {
-            suffix: [_uuid(fleet, name) for name in names] for suffix, names in one.mappings.items()
+            suffix: [fleet.uuids[place] for place in places]
+            for suffix, places in way.groups.items()
         }
     return told
 
 
-def _uuid(fleet: Fleet, name: str) -> str:
-    return fleet.uuids[fleet.place_by_key[name]]
-
-
 def _summaries(
-    asked: Asked, fleet: Fleet, found: Iterable[Candidate], request: Request | None
+    asked: Asked, fleet: Fleet, found: Iterable[Way], request: Request | None
 ) -> dict[str, Any]:
     """Return every provider of every tree that occurs: what it has, uses, and is."""
     used = {
-        fleet.place_by_key[name]
-        for one in found
-        for name in itertools.chain(
-            (taken.provider for taken in one.allocations), *one.mappings.values()
-        )
+        place
+        for way in found
+        for place in itertools.chain(way.takes, itertools.chain.from_iterable(way.groups.values()))
     }
     trees = sorted({int(fleet.tree[place]) for place in used})
     classes = None
