@@ -15,7 +15,7 @@ HTTP: microversion-parse and oslo.middleware, which this room needs anyway, brin
 ``schemas``             what bodies and queries look like, by microversion
 ``kept``                what is kept as Placement shows it: generations, consumers, names
 ``words``               the query words that lists and candidates share: resources, traits
-``root``                ``/``, the versions
+``root``                ``/``, the versions, and ``/health``
 ``resource_classes``    ``/resource_classes``
 ``traits``              ``/traits``, and those of a provider
 ``providers``           ``/resource_providers``
@@ -26,6 +26,7 @@ HTTP: microversion-parse and oslo.middleware, which this room needs anyway, brin
 ``reshaper``            ``/reshaper``
 ``candidates``          ``/allocation_candidates``; ``exchanged``: those that only exchange
                         what is equal
+``serving``             it under a server with several processes: ``resource-objects serve``
 ======================  ===========================================================================
 """
 

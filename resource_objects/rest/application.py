@@ -48,6 +48,9 @@ Action: TypeAlias = tuple[str | None, Handler]
 
 VERSIONS = [f"1.{minor}" for minor in range(40)]
 
+#: What may be asked without a token.
+_OPEN = ("/", "/health")
+
 _ROOMS = (
     *(root, resource_classes, traits, providers, inventories, aggregates, usages, allocations),
     *(reshaper, candidates),
@@ -169,7 +172,7 @@ class Service:
 
     def _answer(self, request: webob.Request) -> webob.Response:
         path = _path(request.environ)
-        creds = {} if path == "/" else self._identify(request.environ)
+        creds = {} if path in _OPEN else self._identify(request.environ)
         found, methods = self._route(path)
         if request.method not in methods:
             raise errors.Refused(

@@ -1,9 +1,10 @@
-"""``GET /``: which versions there are."""
+"""``GET /``: which versions there are; ``GET /health``: whether the ledger answers."""
 
 from __future__ import annotations
 
 import webob
 
+from resource_objects import exceptions
 from resource_objects.rest import errors
 from resource_objects.rest.asked import Asked
 
@@ -24,4 +25,13 @@ def versions(asked: Asked) -> webob.Response:
     )
 
 
-ROUTES = (("/", {"GET": (None, versions)}),)
+def health(asked: Asked) -> webob.Response:
+    """Ask the ledger for its time; of one that does not answer the status is 503."""
+    try:
+        now = asked.ledger.now()
+    except exceptions.LedgerError as error:
+        raise errors.Refused(503, f"The ledger does not answer: {error}") from error
+    return asked.reply(json={"now": now.isoformat()})
+
+
+ROUTES = (("/", {"GET": (None, versions)}), ("/health", {"GET": (None, health)}))
