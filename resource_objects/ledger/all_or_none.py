@@ -17,9 +17,9 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import without_consumers
 from resource_objects.providers.orders import UNLIMITED, Key, Totals
 from resource_objects.providers.settle import Unit
+from resource_objects.resources.backtracking import solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.search.backtracking import solutions
 from resource_objects.search.dealing import Place, Portion, deal, largest
 
 #: Steps that one choice among all demands may take: about a second.

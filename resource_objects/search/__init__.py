@@ -22,7 +22,6 @@
 ``tree_search``     the candidates of one tree, one after the other, each once
 ``solver``          the decision on one tree: who gives what of the unnamed group
 ``assignment``      who gives which named group on one tree
-``backtracking``    the one search by backtracking, within a budget of steps
 ``gangs``           where many fit at once; ``gang_fleet``: what hosts can hold of them
 ``dealing``         how many members of a gang each host gets, over places within places
 ``split``           one amount in parts that each keep the unit rules

@@ -23,9 +23,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.matching import Matching
-from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.conditions.groups import GroupKind, Named
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet

@@ -11,6 +11,10 @@ With one kind a frontier is a number, and all of it is an addition for each host
 it may grow with the product of their counts; that is what the budget is for. What fits easily is
 found before by handing out the kinds in turn, first the one that fewest hosts can take; what
 plainly does not is found by each kind alone.
+
+It is no search by backtracking (:mod:`resource_objects.resources.backtracking`): the stacks walk
+a tree of places once, and nothing is tried and taken back. To try what each host gets would be
+exponential in the hosts, where sums of frontiers are polynomial for any fixed number of kinds.
 """
 
 from __future__ import annotations

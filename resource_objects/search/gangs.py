@@ -22,9 +22,9 @@ from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests.gang import HOST, Gang
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Integers, integers
-from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.conditions.located import LocatedFleetDemand, may_hold
 from resource_objects.search.dealing import Portion, deal, most_of

@@ -23,9 +23,9 @@ import numpy as np
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
+from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
-from resource_objects.search.backtracking import CutShort
 from resource_objects.search.candidates import Candidate, Candidates, Hit
 from resource_objects.search.conditions.near import ANYWHERE
 from resource_objects.search.explain import Explanation, SearchOutcome

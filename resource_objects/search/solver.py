@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from resource_objects.exceptions import Reason, SearchLimitReached
 from resource_objects.resources import Amount
+from resource_objects.resources.backtracking import CutShort, Solution, solutions
 from resource_objects.resources.budget import Budget
-from resource_objects.search.backtracking import CutShort, Solution, solutions
 from resource_objects.search.conditions.amounts import (
     Decision,
     Sets,

@@ -20,8 +20,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
-from resource_objects.search.backtracking import Solution, solutions
 
 #: ``(low, high, step)`` of a device; low and high are multiples of step.
 Device = tuple[int, int, int]

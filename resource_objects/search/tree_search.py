@@ -18,10 +18,10 @@ from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.resources import Amount, Amounts, resource
+from resource_objects.resources.backtracking import CutShort, Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.assignment import Assigning, Assignment
-from resource_objects.search.backtracking import CutShort, Solution, solutions
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.conditions.amounts import (
     Decision,

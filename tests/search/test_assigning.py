@@ -12,8 +12,9 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources import backtracking
 from resource_objects.resources.budget import Budget
-from resource_objects.search import Snapshot, backtracking
+from resource_objects.search import Snapshot
 from resource_objects.search.assignment import Assigning
 from resource_objects.search.problem import lay
 from tests.support.columns import columns_of

@@ -18,11 +18,11 @@ from resource_objects.ledger.demand import merged_request
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
+from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.search import Snapshot, tree_search
 from resource_objects.search import tree_search as hosting
 from resource_objects.search import tree_search as ways
-from resource_objects.search.backtracking import CutShort
 from resource_objects.search.conditions import groups as named
 from resource_objects.search.tree_search import FewUnits
 from tests.search import device_fleets, numa_fleets, oracle

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.resources import matching
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.numa.amount import ISOLATE, NUMATopologyAmount
@@ -205,6 +206,10 @@ def within_room(
     return _tried(problem, may, required, budget)
 
 
+#: The places of the first guest cells, and the dedicated CPUs and MiB that they draw.
+_Tried: TypeAlias = tuple[tuple[int, ...], int, int]
+
+
 def _tried(
     problem: CellProblem, may: Sequence[int], required: Sequence[int], budget: Budget
 ) -> list[int] | None:
@@ -221,23 +226,24 @@ def _tried(
     ]
     least = [[min(cost[kind] for cost in row.values()) for row in costs] for kind in (0, 1)]
     rest = [(sum(least[0][at + 1 :]), sum(least[1][at + 1 :])) for at in range(len(guests))]
-    waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, 0)]
-    while waiting:
-        budget.spend()
-        hosts, cpus, memory = waiting.pop()
+
+    def following(state: _Tried) -> Iterator[_Tried | Solution[list[int]]]:
+        hosts, cpus, memory = state
         at = len(hosts)
         if at == len(guests):
             if set(required) <= set(hosts):
-                return [place for _, place in sorted(zip(guests, hosts, strict=True))]
-            continue
+                yield Solution([place for _, place in sorted(zip(guests, hosts, strict=True))])
+            return
         is_same = at > 0 and problem.needs[guests[at]] == problem.needs[guests[at - 1]]
         after = hosts[-1] if is_same else -1
-        for place, (some, mb) in reversed(costs[at].items()):
+        for place, (some, mb) in costs[at].items():
             used = cpus + some, memory + mb
             in_all = used[0] + rest[at][0], used[1] + rest[at][1]
             if place > after and place not in hosts and _is_within(problem, in_all):
-                waiting.append(((*hosts, place), *used))
-    return None
+                yield (*hosts, place), *used
+
+    start: _Tried = ((), 0, 0)
+    return next(solutions(start, following, budget), None)
 
 
 def _is_within(problem: CellProblem, used: tuple[int, int]) -> bool:

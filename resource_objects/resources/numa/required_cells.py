@@ -36,6 +36,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from resource_objects.resources import matching
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint
 from resource_objects.resources.numa.cpus import cpus_of
@@ -146,27 +147,26 @@ class RequiredCells:
         return not self._unmet(places)
 
     def found(self) -> Iterator[tuple[int, ...]]:
-        """Yield these sets, each as small as it was found.
+        """Return these sets as they are found, each as small as that.
 
         :raises SearchLimitReached: if the steps ran out
         """
         every = 0
         for places in self._may:
             every |= places
-        waiting = [iter([_Node((), 0, every)])] if self.is_enough(every) else []
-        while waiting:
-            node = next(waiting[-1], None)
-            if node is None:
-                waiting.pop()
-                continue
-            self._steps.spend()
-            unmet = self._unmet(node.mask)
-            if not unmet:
-                yield node.chosen
-            elif helpful := self._helpful(node, unmet):
-                waiting.append(self._branches(node, helpful))
-            else:
-                self._is_easy = False
+        if not self.is_enough(every):
+            return iter(())  # no set of places meets what all of them do not
+        return solutions(_Node((), 0, every), self._following, self._steps)
+
+    def _following(self, node: _Node) -> Iterator[_Node | Solution[tuple[int, ...]]]:
+        """Yield what follows on some places: they are enough, or one more of them is tried."""
+        unmet = self._unmet(node.mask)
+        if not unmet:
+            yield Solution(node.chosen)
+        elif helpful := self._helpful(node, unmet):
+            yield from self._branches(node, helpful)
+        else:
+            self._is_easy = False  # from here on it pays to look further ahead, at each step
 
     def _unmet(self, mask: int) -> list[CellCondition]:
         """Return the conditions that are not met; of networks, the one with the fewest places."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import (
@@ -353,6 +354,10 @@ def _conflicts(problem: DeviceProblem) -> Iterator[int]:
             yield group
 
 
+#: Functions that are taken whole alone, and those that are taken in parts alone.
+_Decided: TypeAlias = tuple[frozenset[int], frozenset[int]]
+
+
 def _exactly(problem: DeviceProblem, conflicts: Sequence[int], budget: Budget) -> Given | None:
     shelf = problem.shelf
     alike: dict[Hashable, list[int]] = {}
@@ -360,24 +365,26 @@ def _exactly(problem: DeviceProblem, conflicts: Sequence[int], budget: Budget) -
         alike.setdefault(_kind(problem, group), []).append(group)
     mates = {group: same for same in alike.values() for group in same}
     free = {group: len(some) for group, some in problem.free.items()}
-    waiting: list[tuple[frozenset[int], frozenset[int]]] = [(frozenset(), frozenset())]
-    each = 1 + sum(map(len, problem.may)) // _EDGES_OF_A_STEP
-    while waiting:
-        budget.spend(each)
-        whole, split = waiting.pop()
+
+    def following(decided: _Decided) -> Iterator[_Decided | Solution[Given]]:
+        whole, split = decided
         capacity = {**free, **dict.fromkeys(split, 0)}
         capacity.update((part, 0) for group in whole for part in shelf.parts[group])
         flow = Flow(problem.counts, problem.may, capacity)
         if not flow.is_complete:
-            continue
+            return  # as if the others excluded nothing: what does not fit so never does
         taken = {group for has in flow.given for group in has}
         both = [g for g in conflicts if g in taken and taken.intersection(shelf.parts[g])]
         if not both:
-            return flow.given
+            yield Solution(flow.given)
+            return
         open_ = [g for g in mates[both[0]] if g not in whole and g not in split]
-        waiting.append((whole | {open_[0]}, split))
-        waiting.append((whole, split.union(open_)))
-    return None
+        yield whole, split.union(open_)  # parts first, so that few are given away whole
+        yield whole | {open_[0]}, split
+
+    each = 1 + sum(map(len, problem.may)) // _EDGES_OF_A_STEP
+    start = frozenset[int](), frozenset[int]()
+    return next(solutions(start, following, budget, cost=each), None)
 
 
 def _kind(problem: DeviceProblem, group: int) -> Hashable:

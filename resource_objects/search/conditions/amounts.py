@@ -19,10 +19,10 @@ import numpy as np
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.decision import by_amount
 from resource_objects.resources import Amount
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.conditions.base import (
     Cut,
     Partial,

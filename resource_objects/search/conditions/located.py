@@ -20,10 +20,10 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
 from resource_objects.providers.located import LocatedView, fit_jointly
 from resource_objects.resources import Amount, resource
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.conditions.amounts import (
     bits,
 )

@@ -28,9 +28,9 @@ import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.requests.request import CELLS
+from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.backtracking import Solution, solutions
 from resource_objects.search.conditions.amounts import ClassCondition, TreeDemand, bits
 from resource_objects.search.conditions.base import Condition, Cut, Partial
 from resource_objects.search.conditions.groups import GroupKind, Groups, Named

@@ -50,12 +50,9 @@ def differing(before: Any, now: Any, path: tuple[str | int, ...] = ()) -> Iterat
         return
     if path[-1:] == ("reasons",):
         alone = _more(before, now), _more(now, before)
-        for is_whole in (False, True):  # of the whole topology, and all others
-            some = [
-                [one for one in told if ("NUMA_TOPOLOGY" in one[1]) is is_whole] for told in alone
-            ]
-            if any(some):
-                yield Differing(path, *some)
+        for subject in dict.fromkeys(map(_subject, alone[0] + alone[1])):
+            some = [[one for one in told if _subject(one) == subject] for told in alone]
+            yield Differing(path, *some)
     elif isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
         for key in before:
             yield from differing(before[key], now[key], (*path, key))
@@ -64,6 +61,13 @@ def differing(before: Any, now: Any, path: tuple[str | int, ...] = ()) -> Iterat
             yield from differing(*pair, (*path, number))
     else:
         yield Differing(path, before, now)
+
+
+def _subject(told: Told) -> str:
+    """Return what a reason is about: a whole topology, traits, or else."""
+    if told[0].startswith("TRAIT") or told[0] == "CONDITIONS":
+        return "traits"
+    return "topology" if "NUMA_TOPOLOGY" in told[1] else ""
 
 
 def _more(some: Iterable[Told], others: Iterable[Told]) -> list[Told]:
@@ -198,19 +202,31 @@ DIFFERENCES = [
         _tells_of_pools,
     ),
     Difference(
+        "conditions_together",
+        "Conditions that only exclude everybody together are one reason.",
+        lambda case, found: "CONDITIONS" in found.rules[1],
+    ),
+    Difference(
         "each_condition",
         "Each condition that excludes a host by itself is told, and each count that it lacks.",
         _tells_more,
     ),
     Difference(
+        "had_is_not_missing",
+        "A trait that a provider has is not told as missing because it lacks another one.",
+        lambda case, found: found.rules[0] == {"TRAIT_MISSING"} and not found.now,
+    ),
+    Difference(
+        "draws_of_each",
+        "What is used up through shares is told of each who could give, not of one choice of them.",
+        lambda case, found: (
+            found.rules == ({"CAPACITY"}, {"CAPACITY"}) and "Share'" in repr(case.get("trees"))
+        ),
+    ),
+    Difference(
         "in_steps",
         "What is free and does not go in steps is told as that.",
         lambda case, found: "IN_STEPS" in found.rules[1] and found.rules[0] <= {"CAPACITY"},
-    ),
-    Difference(
-        "conditions_together",
-        "Conditions that only exclude everybody together are one reason.",
-        lambda case, found: "CONDITIONS" in found.rules[1],
     ),
     Difference(
         "bound_is_told",

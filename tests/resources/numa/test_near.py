@@ -53,9 +53,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
     spend = Budget.spend
 
-    def count(self: Budget) -> None:
-        taken.append(1)
-        spend(self)
+    def count(self: Budget, steps: int = 1) -> None:
+        taken.extend([1] * steps)
+        spend(self, steps)
 
     monkeypatch.setattr(Budget, "spend", count)
     return taken

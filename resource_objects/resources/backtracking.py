@@ -1,4 +1,4 @@
-"""Search by backtracking within a budget: the one search of this room.
+"""Search by backtracking within a budget: the one search, of candidates and of one decision.
 
 What differs from one search to the next is where it starts, what follows on a state and what the
 rest of a state depends on. What they have in common is here: the stack, the states that are known
