@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -24,11 +25,32 @@ def ledger(url: str) -> Iterator[ro.Ledger]:
 
 
 @pytest.fixture
-def numa_ledger(ledger: ro.Ledger) -> ro.Ledger:
+def ledger_with(
+    url: str, sqlite_url: Callable[..., str]
+) -> Iterator[Callable[[Callable[[ro.Ledger], object]], ro.Ledger]]:
+    """A function ``build -> ledger`` of that URL as ``build(ledger)`` leaves it, see ``sqlite_url``."""
+    with contextlib.ExitStack() as opened:
+
+        def made(build: Callable[[ro.Ledger], object]) -> ro.Ledger:
+            if url != "memory://":
+                sqlite_url("ledger.db", build)
+            ledger = opened.enter_context(ro.connect(url))
+            if url == "memory://":
+                build(ledger)
+            return ledger
+
+        yield made
+
+
+@pytest.fixture
+def numa_ledger(ledger_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
     """A ledger with host0 and host1, each of two cells."""
+    return ledger_with(_numa_hosts)
+
+
+def _numa_hosts(ledger: ro.Ledger) -> None:
     for name in ("host0", "host1"):
         ledger.sync(host_of(name, cells(), DISK_GB=100))
-    return ledger
 
 
 def around_reads(

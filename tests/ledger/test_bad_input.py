@@ -10,6 +10,7 @@ import datetime
 import inspect
 import itertools
 import operator
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -178,7 +179,11 @@ METHODS = {
 
 
 @pytest.fixture
-def kept(ledger: ro.Ledger) -> ro.Ledger:
+def kept(ledger_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
+    return ledger_with(build)
+
+
+def build(ledger: ro.Ledger) -> None:
     host = ro.Provider("host0", "VCPU=8", children=[ro.Provider("host0/gpu", "PGPU=1")])
     ledger.sync(host, ro.Provider("host1", "VCPU=8"), ro.Provider("nfs", "DISK_GB=9"))
     ledger.claim("job", {"host0": "VCPU=1"})
@@ -189,7 +194,6 @@ def kept(ledger: ro.Ledger) -> ro.Ledger:
     ledger.names.traits.ensure("CUSTOM_KEPT")
     ledger.names.aggregates.ensure("kept")
     ledger.statistics.put({"host0": [LOAD(1)]})
-    return ledger
 
 
 def call(ledger: ro.Ledger, method: str, parameter: str, value: Any) -> Any:
@@ -264,7 +268,6 @@ def test_room_is_not_less_than_nothing(kept: ro.Ledger, room: Any) -> None:
         kept.providers(room=room)
 
 
-@pytest.mark.parametrize("wrong", [-1, True, False, 1.0, "1", 2**63, [1]])
 @pytest.mark.parametrize(
     "method",
     [
@@ -273,10 +276,12 @@ def test_room_is_not_less_than_nothing(kept: ro.Ledger, room: Any) -> None:
         if "generation" in inspect.signature(function).parameters
     ],
 )
-def test_a_generation_is_a_whole_number(kept: ro.Ledger, method: str, wrong: Any) -> None:
+def test_a_generation_is_a_whole_number(kept: ro.Ledger, method: str) -> None:
     before = state(kept)
-    with pytest.raises(exceptions.InvalidField, match=r"generation: got .*from 0 to"):
-        call(kept, method, "generation", wrong)
-    with pytest.raises(exceptions.InvalidField, match=r"unchanged: got .*from 0 to"):
-        kept.claim("new", {"host0": "VCPU=1"}, unchanged={"host0": wrong})
+    for wrong in (-1, True, False, 1.0, "1", 2**63, [1]):
+        got = rf"got {re.escape(repr(wrong))}.*from 0 to"
+        with pytest.raises(exceptions.InvalidField, match=f"generation: {got}"):
+            call(kept, method, "generation", wrong)
+        with pytest.raises(exceptions.InvalidField, match=f"unchanged: {got}"):
+            kept.claim("new", {"host0": "VCPU=1"}, unchanged={"host0": wrong})
     assert state(kept) == before

@@ -60,6 +60,7 @@ _PRELOADED = [
     "resource_objects.backends.sql.backend",
     "resource_objects.ledger",
     "resource_objects.search.search",
+    "resource_objects.host.tracker",
     "psycopg",
     "pymysql",
     "sqlalchemy.dialects.postgresql.psycopg",
