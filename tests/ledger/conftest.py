@@ -28,7 +28,7 @@ def ledger(url: str) -> Iterator[ro.Ledger]:
 def ledger_with(
     url: str, sqlite_url: Callable[..., str]
 ) -> Iterator[Callable[[Callable[[ro.Ledger], object]], ro.Ledger]]:
-    """A function ``build -> ledger`` of that URL as ``build(ledger)`` leaves it, see ``sqlite_url``."""
+    """A function ``build -> ledger`` of that URL, as ``build(ledger)`` leaves one."""
     with contextlib.ExitStack() as opened:
 
         def made(build: Callable[[ro.Ledger], object]) -> ro.Ledger:
