@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-from tests.cli.forked import Program
-
 SOURCE = Path(__file__).parent / "site_plugin"
 
 #: Runs a program and returns what it says as JSON.
@@ -50,6 +48,9 @@ def run_with_plugins(plugin_site: Path, tmp_path: Path) -> Run:
 
     def run(program: str, anew: bool = False) -> Any:
         if not anew:
+            # imported late: the kit's settings are those of the profile that is loaded before it
+            from tests.cli.forked import Program
+
             argv, environ = [str(plugin_site), textwrap.dedent(program)], {"XDG_CACHE_HOME": cache}
             forked = Program(argv, os.environ | environ, cache, False, _run)
             with contextlib.closing(forked):

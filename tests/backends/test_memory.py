@@ -27,6 +27,13 @@ class TestMemoryBackend(BackendConformance):
         return "memory://"
 
 
+def test_the_kit_draws_as_the_profile_of_the_run_says() -> None:
+    """It is not imported before that is loaded: settings stay what they were when they were made."""
+    of_kit = TestMemoryBackend.test_any_admitted_name_is_kept._hypothesis_internal_use_settings  # type: ignore[attr-defined]
+    assert (of_kit.max_examples, of_kit.deadline) == (25, None)
+    assert of_kit.derandomize is hypothesis.settings().derandomize
+
+
 @pytest.mark.drawn
 def test_random_steps_agree_with_the_model() -> None:
     machine = state_machine(lambda: MemoryBackend.open("memory://"))

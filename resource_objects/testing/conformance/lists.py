@@ -350,6 +350,7 @@ _consumer_filters = st.builds(
 #: Few conditions at a time, or hardly anything is ever wanted.
 _rarely = settings(
     max_examples=60,
+    deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,  # nothing is written
         HealthCheck.differing_executors,  # every backend inherits this test

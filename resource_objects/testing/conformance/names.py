@@ -416,6 +416,7 @@ class NameRules(Kit):
     @law(7)
     @settings(
         max_examples=25,
+        deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,  # one ledger for all examples will do
             HealthCheck.differing_executors,  # every backend inherits this test

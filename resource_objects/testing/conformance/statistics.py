@@ -331,7 +331,7 @@ class StatisticRules(Kit):
     def test_statistics_are_those_of_a_dict(self, backend: Backend) -> None:
         hosts = dict(zip(two_hosts(backend), ("host0", "host1"), strict=True))
 
-        @settings(max_examples=10)
+        @settings(max_examples=10, deadline=None)
         @given(data=st.data())
         def check(data: st.DataObject) -> None:
             backend.forget_statistics(StatisticFilter(None))

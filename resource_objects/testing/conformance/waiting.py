@@ -180,7 +180,7 @@ class WaitingRules(Kit):
         assert queue(backend) == []
 
     def test_the_queue_is_that_of_a_list(self, backend: Backend) -> None:
-        @settings(max_examples=10)
+        @settings(max_examples=10, deadline=None)
         @given(data=st.data())
         def check(data: st.DataObject) -> None:
             for one in backend.list_waiters(WaiterFilter(), 100):
