@@ -308,7 +308,6 @@ def test_a_machine_that_somebody_else_keeps_meanwhile_stays(run, url, monkeypatc
             (SystemExit(143), 143, ""),
             (RuntimeError("boom"), 70, "RuntimeError: boom (unexpected; --debug shows where)"),
         ],
-        fast=2,
     ),
 )
 def test_a_tour_that_ends_at_any_line_leaves_everything_as_it_was(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -29,6 +28,7 @@ from resource_objects.scheduler.simulation import (
 )
 from resource_objects.scheduler.simulation.trace import CPU, GPU, GPU_PART, MEMORY, PARTS
 from resource_objects.scheduler.weighers.fragments import Task, Usual, fragmentation, growth
+from resource_objects.testing.conformance.races import processes
 from tests import databases
 from tests.support.patience import until
 
@@ -232,23 +232,23 @@ def _worker(url: str, trace: Trace, share: tuple[int, int], done: Any) -> None:
     done.put((share[0], found.placed, found.refused, found.lost_races))
 
 
-def _play(url: str, trace: Trace, processes: int, kills: int) -> dict[int, tuple[int, ...]]:
-    """Let processes share the jobs; kill some and begin them again; return what each tells."""
-    context = multiprocessing.get_context("spawn")
+def _play(url: str, trace: Trace, workers: int, kills: int) -> dict[int, tuple[int, ...]]:
+    """Let workers share the jobs; kill some and begin them again; return what each tells."""
+    context = processes()
     done = context.Queue()
 
     def begin(number: int) -> Any:
-        made = context.Process(target=_worker, args=(url, trace, (number, processes), done))
+        made = context.Process(target=_worker, args=(url, trace, (number, workers), done))
         made.start()
         return made
 
-    running = [begin(number) for number in range(processes)]
+    running = [begin(number) for number in range(workers)]
     chance = random.Random(1)
     with ro.connect(url) as ledger:
         for _ in range(kills):
             seen = len(list(ledger.consumers()))
             until(lambda seen=seen: len(list(ledger.consumers())) != seen or not done.empty())
-            victim = chance.randrange(processes)
+            victim = chance.randrange(workers)
             if running[victim].is_alive():
                 assert running[victim].pid is not None
                 os.kill(running[victim].pid, signal.SIGKILL)
@@ -256,18 +256,18 @@ def _play(url: str, trace: Trace, processes: int, kills: int) -> dict[int, tuple
                 running[victim] = begin(victim)
             for provider in ledger.usage():
                 assert provider.free >= 0, provider
-    told = [done.get(timeout=120) for _ in range(processes)]
+    told = [done.get(timeout=120) for _ in range(workers)]
     for one in running:
         one.join()
     return {number: tuple(rest) for number, *rest in told}
 
 
-def _check_deaths(url: str, jobs: int, processes: int, kills: int) -> int:
+def _check_deaths(url: str, jobs: int, workers: int, kills: int) -> int:
     """Play a trace with processes that die; return how many races were lost."""
     trace = Trace.generated(hosts=4, jobs=jobs, seed=6)
     with ro.connect(url) as ledger:
         put_hosts(ledger, trace)
-        told = _play(url, trace, processes, kills)
+        told = _play(url, trace, workers, kills)
         assert sum(placed + refused for placed, refused, _ in told.values()) == jobs
         assert not list(ledger.consumers())
         assert all(one.used == 0 for one in ledger.usage())
@@ -277,7 +277,7 @@ def _check_deaths(url: str, jobs: int, processes: int, kills: int) -> int:
 
 @pytest.mark.law(4)
 def test_processes_that_die_lose_and_double_nothing(sqlite_url: Callable[[str], str]) -> None:
-    _check_deaths(sqlite_url("trace.db"), jobs=24, processes=2, kills=1)
+    _check_deaths(sqlite_url("trace.db"), jobs=24, workers=2, kills=1)
 
 
 @pytest.mark.long
@@ -291,7 +291,7 @@ def test_processes_that_die_lose_and_double_nothing_on_any_database(
     database_kind: str, database_url: str
 ) -> None:
     SQLBackend.upgrade_database(database_url)
-    _check_deaths(database_url, jobs=60, processes=3, kills=4)
+    _check_deaths(database_url, jobs=60, workers=3, kills=4)
 
 
 @pytest.mark.long
