@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
@@ -12,30 +11,24 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import new_operation
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.orders import Write
 from resource_objects.testing.conformance.suite import host_of
-from tests import conftest, databases
 from tests.ledger.numa_hosts import small
 
 HOUR = datetime.timedelta(hours=1)
 LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
-@pytest.fixture(params=["memory", *databases.KINDS])
-def ledger(request: pytest.FixtureRequest, scratch: databases.Scratch) -> Iterator[ro.Ledger]:
+def two_hosts(ledger: ro.Ledger) -> None:
+    ledger.sync(*(Provider(f"host{number}", "VCPU=4") for number in range(2)))
+
+
+@pytest.fixture
+def ledger(everywhere_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
     """A ledger with host0 and host1."""
-    with contextlib.ExitStack() as lent:
-        url = "memory://"
-        if request.param not in ("memory", "sqlite"):
-            conftest.require_server(request.param)
-        if request.param != "memory":
-            url = lent.enter_context(scratch.prepared(request.param, SQLBackend.upgrade_database))
-        opened = lent.enter_context(ro.connect(url))
-        opened.sync(*(Provider(f"host{number}", "VCPU=4") for number in range(2)))
-        yield opened
+    return everywhere_with(two_hosts)
 
 
 def full(ledger: ro.Ledger, *expired: int) -> None:

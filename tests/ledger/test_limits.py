@@ -37,13 +37,16 @@ WAYS: dict[str, Take] = {
 }
 
 
-@pytest.fixture
-def kept(ledger: ro.Ledger) -> ro.Ledger:
-    """Three hosts; somebody has two CPUs of host0, "job" one of host1."""
+def three_hosts(ledger: ro.Ledger) -> None:
     ledger.sync(*(Provider(f"host{n}", "VCPU=8,MEMORY_MB=4096") for n in range(3)))
     ledger.claim("other", {"host0": "VCPU=2"})
     ledger.claim("job", {"host1": "VCPU=1"})
-    return ledger
+
+
+@pytest.fixture
+def kept(ledger_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
+    """Three hosts; somebody has two CPUs of host0, "job" one of host1."""
+    return ledger_with(three_hosts)
 
 
 def used(ledger: ro.Ledger, host: str) -> int:

@@ -25,8 +25,12 @@ HOUR = datetime.timedelta(hours=1)
 
 
 @pytest.fixture
-def fleet(ledger: ro.Ledger) -> ro.Ledger:
+def fleet(ledger_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
     """Four hosts in two racks, one of them with a device, one with cells."""
+    return ledger_with(four_hosts)
+
+
+def four_hosts(ledger: ro.Ledger) -> None:
     first = ro.Provider("host0", "VCPU=8,MEMORY_MB=100", aggregates=["rack0", "ssd"])
     first.add("host0/gpu", "PGPU=1", traits=["CUSTOM_H100"], aggregates=["gpus"])
     last = ro.Provider("host3", "VCPU=8")
@@ -41,7 +45,6 @@ def fleet(ledger: ro.Ledger) -> ro.Ledger:
         ro.Provider("host2", "VCPU=8", traits=["CUSTOM_A", "CUSTOM_B"], aggregates=["rack1"]),
         last,
     )
-    return ledger
 
 
 def named(found: Iterator[Any]) -> list[str]:
@@ -437,8 +440,12 @@ def test_reading_writes_nothing(busy: ro.Ledger) -> None:
 
 
 @pytest.fixture
-def many(ledger: ro.Ledger) -> ro.Ledger:
+def many(ledger_with: Callable[[Callable[[ro.Ledger], object]], ro.Ledger]) -> ro.Ledger:
     """A ledger with seven of everything that is listed, read two at a time."""
+    return paged(ledger_with(seven_of_each), 2)
+
+
+def seven_of_each(ledger: ro.Ledger) -> None:
     for number in range(7):
         ledger.sync(
             ro.Provider(f"host{number}", "VCPU=8"), ro.Provider(f"nfs{number}", "DISK_GB=9")
@@ -447,7 +454,6 @@ def many(ledger: ro.Ledger) -> ro.Ledger:
         ledger.names.classes.ensure(f"CUSTOM_C{number}")
         ledger.names.traits.ensure(f"CUSTOM_T{number}")
         ledger.claim(f"job-{number}", {f"host{number}": "VCPU=1"}, expires_at=EARLY)
-    return paged(ledger, 2)
 
 
 EARLY = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
