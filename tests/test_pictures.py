@@ -52,6 +52,15 @@ def test_what_is_wrong_is_found(text, other, wrong):
     assert len(pictures.faults(PLAIN.format(text, other))) == wrong
 
 
+def test_the_states_that_are_drawn_are_those_that_are_told():
+    found = (PICTURES / "modelling_states.svg").read_text(encoding="utf-8")
+    drawn = set(re.findall(r'font-size="14"[^>]*font-weight="bold">([^<]+)<', found))
+    page = ROOT / "doc" / "source" / "explanation" / "modelling.rst"
+    _, _, rest = page.read_text(encoding="utf-8").partition("\nStates\n")
+    section, _, _ = rest.partition("\nFrom a host")
+    assert drawn == set(re.findall(r"^``([a-z ]+)`` ", section, re.MULTILINE)) and len(drawn) == 11
+
+
 def test_the_overview_draws_the_numbers_of_the_readme():
     found = (PICTURES / "overview.svg").read_text(encoding="utf-8")
     ledger = ro.connect("memory://")
