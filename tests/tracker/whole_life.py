@@ -36,6 +36,7 @@ from tests.tracker.life import (
 
 FPGA = "CUSTOM_FPGA"
 _LEAVING = migration_of("vm").removeprefix("vm")
+_REMOVERS = ("another", "agent", "agent, which claims")
 _ENDS = ("confirm", "revert", "leave", "raise")
 
 
@@ -160,6 +161,29 @@ class WholeLife(Life):
             assert row["vcpus_used"] == self._used(host).get("VCPU", 0)
             assert row["vcpus"] == kept.counts["VCPU"]
             assert self.ledger.provider(host).adopted_at is not None
+
+    @rule(host=hosts, used=few, is_known=st.booleans(), by=st.sampled_from(_REMOVERS))
+    def adopt_again(self, host: str, used: int, is_known: bool, by: str) -> None:
+        """Remove an adopted host that nobody holds; an old program uses it, then it is written."""
+        name = self.name(host)
+        row, is_held = self.records.rows.get(name), name in {at for at, _, _ in self.held.values()}
+        if row is None or name not in self.adopted or name not in self.kept or is_held:
+            return
+        if by == "another":
+            self.other.remove(name)
+            self._touched(host)
+        else:
+            self.tracker.remove(name)
+            self.seen.pop(name, None)
+        del self.kept[name]
+        self.removed(name)
+        row["vcpus_used"] = min(used, row["vcpus"])
+        self.records.known.pop(name, None)
+        if is_known:
+            self.records.known[name] = KnownConsumer(f"{name}-old", "VCPU=1")
+        if by == "agent, which claims":
+            self.claim_next(host, 1, 0)
+        self.records_say_what_the_ledger_says()
 
     @rule(host=hosts)
     def forget_who_was_there_before(self, host: str) -> None:
