@@ -164,11 +164,19 @@ class WholeLife(Life):
 
     @rule(host=hosts, used=few, is_known=st.booleans(), by=st.sampled_from(_REMOVERS))
     def adopt_again(self, host: str, used: int, is_known: bool, by: str) -> None:
-        """Remove an adopted host that nobody holds; an old program uses it, then it is written."""
+        """Empty an adopted host and remove it; an old program uses it, then it is written again."""
         name = self.name(host)
-        row, is_held = self.records.rows.get(name), name in {at for at, _, _ in self.held.values()}
-        if row is None or name not in self.adopted or name not in self.kept or is_held:
+        row, here = (
+            self.records.rows.get(name),
+            [n for n, one in self.held.items() if one[0] == name],
+        )
+        if row is None or name not in self.adopted or name not in self.kept:
             return
+        if any(one.endswith(_LEAVING) or self.is_moving(one) for one in here):
+            return
+        for consumer in here:
+            self.ledger.release(consumer)
+            del self.held[consumer]
         if by == "another":
             self.other.remove(name)
             self._touched(host)
