@@ -16,6 +16,7 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.reading import Reader, TreesByKey, by_key, find_provider
 from resource_objects.ledger.store import Store
 from resource_objects.providers import DefinitionChanges, Provider, diff
+from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import trees
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import (
@@ -127,6 +128,22 @@ class Comparison:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
+def _renamed(found: Comparison) -> dict[str, str]:
+    """Return who holds what nobody in particular uses of hosts that are renamed, by who held it.
+
+    Who is moved by the same write is left out: that order says what becomes of it.
+    """
+    taken = {order.consumer for order in found.orders}
+    pairs: dict[str, str] = {}
+    for update in (one for change in found.changes for one in change.updates):
+        now, before = update.definition, found.kept[update.definition.uuid].definition
+        if now.parent_uuid is None and before.parent_uuid is None and now.name != before.name:
+            old, new = unattributed(before.name), unattributed(now.name)
+            if taken.isdisjoint((old, new)):
+                pairs[old] = new
+    return pairs
+
+
 class Definitions:
     """The definitions of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
 
@@ -234,6 +251,33 @@ class Definitions:
         doing, done = self._store.begin(operation, kind, subject)
         return _NOTHING if done is not None else self._define(doing, kind, subject, compare)
 
+    def following(self, found: Comparison) -> tuple[ConsumerOrder, ...]:
+        """Return orders by which what nobody in particular uses of a host goes by its new name.
+
+        Cost: nothing where no host is renamed; else one read of consumers.
+        """
+        renamed = _renamed(found)
+        if not renamed:
+            return ()
+        kept = self._store.backend.held_by({*renamed, *renamed.values()})
+        held = {name: list(one.held) for name, one in kept.items() if name not in renamed}
+        for before, now in renamed.items():
+            if before in kept:
+                held.setdefault(now, []).extend(kept[before].held)
+        orders: list[ConsumerOrder] = []
+        for name in sorted({*renamed, *renamed.values()}):
+            uses, at = tuple(held.get(name, ())), kept[name].generation if name in kept else None
+            said: dict[str, Any] = {"aggregate": True, "adopts": True}
+            if name in kept and uses == kept[name].held:
+                continue
+            if at is None and uses:
+                orders.append(ConsumerOrder.claim(name, uses, **said))
+            elif uses:
+                orders.append(ConsumerOrder.replace(name, uses, generation=at, **said))
+            elif at is not None:
+                orders.append(ConsumerOrder.release(name, at))
+        return tuple(orders)
+
     def _define(
         self, doing: Operation, kind: str, subject: str, compare: Callable[[], Comparison]
     ) -> SyncResult:
@@ -249,9 +293,11 @@ class Definitions:
             # somebody changed a tree, or made it at the same moment, or took something of what
             # moves: look again. What the comparison itself raises is about what was asked, and is
             # not tried again
-            faster = (*(FASTER if found.moves else FASTER[:1]), exceptions.ProviderExists)
+            orders = self.following(found)
+            faster = (*(FASTER if found.moves or orders else FASTER[:1]), exceptions.ProviderExists)
             try:
-                self._store.backend.commit(self._write_of(doing, kind, subject, found, changes))
+                write = self._write_of(doing, kind, subject, found, changes, orders)
+                self._store.backend.commit(write)
             except exceptions.LedgerError as error:
                 if isinstance(error, faster) and tries > 0:
                     tries -= 1
@@ -270,15 +316,17 @@ class Definitions:
         subject: str,
         found: Comparison,
         changes: DefinitionChanges,
+        following: Sequence[ConsumerOrder],
     ) -> Write:
         """Return the write of what a comparison found."""
-        guarded = (*found.unchanged, *self.allowed(found.kept, changes, found.orders))
+        orders = (*found.orders, *following)
+        guarded = (*found.unchanged, *self.allowed(found.kept, changes, orders))
         return Write(
             doing,
             "reshape" if found.orders else kind,
             subject,
             changes if changes else None,
-            found.orders,
+            orders,
             unchanged=tuple(dict.fromkeys(guarded)),
             reported=found.reported,
             disabling=found.disabling,
