@@ -168,7 +168,8 @@ class Binding:
 
     A host that is there is known by its uuid, for names move: ``provider`` is only what it was
     called when it was read. ``sent`` is a change whose outcome is not known: the connection was
-    lost meanwhile. ``aggregate`` is whether the consumer stands for many, of whom nothing is known.
+    lost meanwhile. ``aggregate`` is whether the consumer stands for many, of whom nothing is known:
+    that one is called after the host, as it is called now.
     ``record`` is what a record says is used, until the host is adopted.
     """
 
@@ -183,7 +184,8 @@ class Binding:
     def at(self, host: Host | None) -> Binding:
         """Return the binding to a host as it was read, None if it was not there."""
         name = self.provider if host is None else host.name
-        return dataclasses.replace(self, provider=name, host=host)
+        holder = unattributed(name) if self.aggregate else self.consumer
+        return dataclasses.replace(self, provider=name, consumer=holder, host=host)
 
     @property
     def uuid(self) -> str | None:

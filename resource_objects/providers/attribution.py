@@ -17,6 +17,7 @@ from resource_objects.providers.located import LocatedView, Spot, disabled_units
 from resource_objects.resources import Amount
 
 _NOTHING: Mapping[str, object] = fields.FrozenDict()
+_NOBODY = "/unattributed"
 #: The rules that what others hold makes fail.
 _BY_OTHERS = frozenset(
     {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
@@ -29,7 +30,16 @@ def unattributed(host: str) -> str:
     >>> unattributed("host0")
     'host0/unattributed'
     """
-    return f"{host}/unattributed"
+    return f"{host}{_NOBODY}"
+
+
+def is_unattributed(consumer: str) -> bool:
+    """Return whether a consumer is one of those, whatever its host is called by now.
+
+    >>> is_unattributed(unattributed("host0")), is_unattributed("job-1")
+    (True, False)
+    """
+    return consumer.endswith(_NOBODY)
 
 
 def with_holders(

@@ -61,6 +61,32 @@ def test_what_nobody_in_particular_uses_goes_by_the_new_name(
         everywhere.held(unattributed("old"))
 
 
+def test_a_node_that_was_read_before_goes_on_under_the_new_name(
+    everywhere: ro.Ledger, tracker: ResourceTracker
+) -> None:
+    node, mine = tracker.compute_node("old"), tracker.compute_node("old", "vm")
+    everywhere.change("old", name="new")
+    node.reload()
+    for view, amount in ((node, "VCPU=-1"), (mine, "VCPU=2"), (node, "VCPU=4")):
+        view.inventories.consume(amount)
+        view.save()
+    assert holdings(everywhere) == {"vm": "VCPU=2 of new", unattributed("new"): "VCPU=6 of new"}
+    node.reload()
+    assert (node.vcpus_used, node.consumer) == (8, unattributed("new"))
+
+
+def test_what_a_node_that_was_not_read_since_writes_is_no_orphan(
+    everywhere: ro.Ledger, tracker: ResourceTracker
+) -> None:
+    """It goes by the old name, but is still what nobody in particular uses."""
+    node = tracker.compute_node("old")
+    everywhere.change("old", name="new")
+    node.inventories.consume("VCPU=2")
+    node.save()
+    assert everywhere.inventories("new")["VCPU"].used == 5
+    assert not tracker.drift("new")
+
+
 @pytest.mark.law(1)
 def test_two_hosts_that_change_names_keep_what_is_theirs(everywhere: ro.Ledger) -> None:
     agent = Agent(a="VCPU=8", b="VCPU=4,MEMORY_MB=64")

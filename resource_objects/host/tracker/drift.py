@@ -34,7 +34,7 @@ from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind
 from resource_objects.host.tracker.moves import MIGRATION_TYPES, migration_of
 from resource_objects.providers.allocation import CONFIRMED
-from resource_objects.providers.attribution import unattributed
+from resource_objects.providers.attribution import is_unattributed
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.given import ago
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use
@@ -279,7 +279,7 @@ class _Compared:
             record = self._records.get(name)
             here = () if record is None else _at(tree, record)
             if name not in now:
-                if record is not None and here and self._is_orphan(tree, record):
+                if record is not None and here and self._is_orphan(record):
                     self._orphan(tree, record)
             elif record is not None and here:
                 was, runs = before[name], now[name]
@@ -303,8 +303,8 @@ class _Compared:
             return False
         return self._before is None or record.created_at >= self._before
 
-    def _is_orphan(self, tree: _Tree, record: ConsumerRecord) -> bool:
-        if record.consumer_type in MIGRATION_TYPES or record.consumer == unattributed(tree.host):
+    def _is_orphan(self, record: ConsumerRecord) -> bool:
+        if record.consumer_type in MIGRATION_TYPES or is_unattributed(record.consumer):
             return False
         return not self._is_on_its_way(record)
 
