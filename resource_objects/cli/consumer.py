@@ -8,6 +8,8 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cliff.columns import FormattableColumn
+
 from resource_objects import exceptions
 from resource_objects.cli.base import (
     Age,
@@ -27,6 +29,7 @@ from resource_objects.cli.base import (
     records_of,
 )
 from resource_objects.cli.hosts import add_user, consumers_of, user_of
+from resource_objects.cli.site import Bar
 from resource_objects.names import natural_order, resource_class_order
 
 if TYPE_CHECKING:
@@ -374,7 +377,7 @@ _USAGE = ("provider", "resource_class", "used", "capacity", "free", "holders", "
 class ShowUsage(Lister):
     """Show who uses how much of what; --tree draws it.
 
-    Free is what is left, also of what is out of service, which is told beside it.
+    Free is what is left, also of what is out of service, which is told beside its holders.
     """
 
     columns = _USAGE
@@ -393,7 +396,7 @@ class ShowUsage(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read the usage."""
-        with self.open_ledger() as ledger:
+        with self.open_ledger() as ledger, Bar("usage", is_told=False):
             usage = in_natural_order(ledger.usage(parsed_args.tree))
             user = user_of(parsed_args)
             consumers = consumers_of(ledger, user)
@@ -404,9 +407,8 @@ class ShowUsage(Lister):
             from resource_objects.cli import render
 
             return (), Drawing.of(render.usage_tree(usage, self.glyphs) or self.nothing)
-        # told to people only where it says something, for their lines are short
+        # people are told beside the holders, for their lines are short
         is_told = parsed_args.formatter != "table" or "disabled" in parsed_args.columns
-        is_told = is_told or any(use.disabled for use in usage)
         return _USAGE[: None if is_told else -1], [
             (
                 use.provider,
@@ -414,11 +416,23 @@ class ShowUsage(Lister):
                 use.used,
                 use.capacity,
                 use.free,
-                Pairs(dict(use.holders)),
+                Pairs(dict(use.holders)) if is_told else _HoldersOf(use),
                 *([Maybe(use.disabled and str(use.disabled))] if is_told else []),
             )
             for use in usage
         ]
+
+
+class _HoldersOf(FormattableColumn[Any]):
+    """Who holds something of an inventory, and why it is out of service: in few columns."""
+
+    def human_readable(self) -> str:
+        """Return the holders, and in short that it is disabled; ``usage -c disabled`` tells all."""
+        use = self._value
+        told = [f"{name} {amount}" for name, amount in use.holders]
+        if use.disabled is not None:
+            told.append(f"disabled: {use.disabled.reason}" if use.disabled.reason else "disabled")
+        return ", ".join(told)
 
 
 def in_natural_order(usage: Usage) -> Usage:
@@ -493,7 +507,7 @@ class ShowTotals(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Ask for the sums."""
-        with self.open_ledger() as ledger:
+        with self.open_ledger() as ledger, Bar("usage total", is_told=False):
             found = ledger.totals(
                 parsed_args.by,
                 **whose(parsed_args),

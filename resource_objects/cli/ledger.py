@@ -16,6 +16,7 @@ from resource_objects.cli.base import (
     database_url,
     read_input,
 )
+from resource_objects.cli.site import Bar
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -84,7 +85,7 @@ class ListFindings(Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read everything and look through it."""
-        with self.open_ledger() as ledger:
+        with self.open_ledger() as ledger, Bar("audit", is_told=False):
             found = list(ledger.audit())
         return self.columns, [(str(one.kind), str(one)) for one in found]
 
@@ -120,7 +121,8 @@ class ApplyReshape(Command):
 
             wanted = Plan.from_dict(read_data(text, "standard input" if name == "-" else name))
         with self.open_ledger() as ledger:
-            done = ledger.reshape(wanted, dry_run=parsed_args.dry_run)
+            with Bar("reshape", is_told=False):
+                done = ledger.reshape(wanted, dry_run=parsed_args.dry_run)
             self.say(str(done))
             if parsed_args.dry_run and done.definitions is not None:
                 self._draw(ledger, done.definitions)
@@ -162,5 +164,6 @@ class UpgradeDatabase(Command):
         from resource_objects.ledger import backend_for
 
         url = database_url(self.app.options.database, os.environ)
-        steps = backend_for(url).upgrade_database(url)
+        with Bar("db upgrade", is_told=False):
+            steps = backend_for(url).upgrade_database(url)
         self.say("\n".join(steps) or "nothing to do")

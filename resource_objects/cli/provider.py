@@ -19,6 +19,7 @@ from resource_objects.cli.base import (
     misused,
     records_of,
 )
+from resource_objects.cli.site import Bar
 from resource_objects.cli.use_over_time import WHEN, moment_of
 from resource_objects.names import natural_order
 from resource_objects.ratio import MILLION
@@ -86,7 +87,7 @@ class ListProviders(Lister):
 
         members = [given for given in parsed_args.member_of if not given.startswith("!")]
         others = [given[1:] for given in parsed_args.member_of if given.startswith("!")]
-        with self.open_ledger() as ledger:
+        with self.open_ledger() as ledger, Bar("provider list", is_told=False):
             now, before = ledger.now(), parsed_args.reported_before
             if before is not None:
                 with misused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
 import time
 from typing import Any
 
@@ -85,17 +86,26 @@ class Bar:
     """How far something is, on a terminal, if it takes longer than two seconds.
 
     It is drawn by rich, which is imported then only; without it there is none.
+
+    :param is_told: whether :meth:`tell` says how far it is; else only that it goes on is shown
     """
 
-    def __init__(self, word: str) -> None:
+    def __init__(self, word: str, *, is_told: bool = True) -> None:
         self.done = 0
         self.total = 0
         self._word = word
+        self._lock = threading.Lock()
         self._since = time.monotonic()
         self._is_seen = sys.__stderr__ is not None and sys.__stderr__.isatty()
         self._drawn: tuple[Any, Any] | None = None
+        self._timer: threading.Timer | None = None
+        if self._is_seen and not is_told:
+            self._timer = threading.Timer(_PATIENCE, self._begin)
+            self._timer.daemon = True  # nobody waits for it
 
     def __enter__(self) -> Bar:
+        if self._timer is not None:
+            self._timer.start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -120,12 +130,18 @@ class Bar:
             self._is_seen = False
             return
         shown = Progress(console=Console(file=sys.__stderr__), transient=True)
-        shown.start()
-        self._drawn = shown, shown.add_task(self._word)
+        task = shown.add_task(self._word, total=self.total or None)
+        with self._lock:  # who is done does not wait for a bar that is about to be drawn
+            if self._is_seen:
+                shown.start()
+                self._drawn = shown, task
 
     def close(self) -> None:
         """Take it away."""
-        if self._drawn is not None:
-            self._drawn[0].stop()
-            self._drawn = None
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            if self._drawn is not None:
+                self._drawn[0].stop()
+                self._drawn = None
             self._is_seen = False

@@ -145,6 +145,22 @@ def test_totals_tell_what_is_free_and_what_there_is(lab):
     ]
 
 
+def test_a_disabled_device_leaves_the_table_of_usage_as_narrow(run, sqlite_url):
+    url = sqlite_url("narrow.db")
+    with ro.connect(url) as ledger:
+        host = ro.Provider("lab-10", "VCPU=64,MEMORY_MB=1024000")
+        host.add("lab-10/cell0/gpu0", "PGPU=1,CUSTOM_PGPU_HALF=2")
+        ledger.sync(host)
+        ledger.claim("ann-train", {"lab-10/cell0/gpu0": "CUSTOM_PGPU_HALF=1"})
+        ledger.disable("lab-10/cell0/gpu0", reason="xid 79")
+    lines = run("usage", "--database", url, "--max-width", "80").lines
+    assert lines[0].startswith("+--") and max(map(len, lines)) <= 80
+    told = " ".join(" ".join(line.split("|")[-2].split()) for line in lines if "|" in line)
+    assert " ".join(told.split()) == "holders disabled: xid 79 ann-train 1, disabled: xid 79"
+    (row, *_) = json.loads(run("usage", "--database", url, "-f", "json", "-c", "disabled").out)[2:]
+    assert row["disabled"].endswith(": xid 79")
+
+
 @pytest.mark.parametrize("command", ["usage", "provider list"])
 def test_lists_are_in_natural_order(lab, command):
     rows = json.loads(lab(*command.split(), "-f", "json").out)

@@ -292,6 +292,41 @@ def test_what_takes_longer_shows_a_bar_and_takes_it_away(clock, terminal):
     assert terminal.text == shown
 
 
+def test_what_cannot_tell_how_far_it_is_shows_that_it_goes_on(terminal, monkeypatch):
+    monkeypatch.setattr(site, "_PATIENCE", 0.0)
+    with site.Bar("audit", is_told=False):
+        until(lambda: "audit" in terminal.text)
+    assert "%" not in terminal.text.replace("  0%", "") and "\x1b[?25h" in terminal.text
+    shown = terminal.text
+    monkeypatch.setattr(site, "_PATIENCE", 60.0)
+    with site.Bar("audit", is_told=False) as bar:
+        waiting = bar._timer
+    waiting.join(60)  # it was taken back
+    assert terminal.text == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["audit"], ""),
+        (["reshape"], "version: 1\nmoves: []"),
+        (["db", "upgrade"], ""),
+        (["usage"], ""),
+        (["usage", "total"], ""),
+        (["provider", "list"], ""),
+    ],
+)
+def test_commands_that_walk_all_that_is_kept_show_it(run, monkeypatch, tmp_path, words, text):
+    seen = []
+    monkeypatch.setattr(site.Bar, "__enter__", lambda bar: seen.append(bar._word) or bar)
+    if text:
+        (tmp_path / "plan.yaml").write_text(text)
+        words = [*words, str(tmp_path / "plan.yaml")]
+    done = run(*words)
+    assert done.status == 0, done.err
+    assert seen == [" ".join(words[:2] if not text else words[:1])]
+
+
 def test_a_bar_is_taken_away_by_an_error_too(clock, terminal):
     with pytest.raises(KeyboardInterrupt), site.Bar("export") as bar:
         clock.now += 3
