@@ -96,6 +96,10 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "SearchLimitReached",
+    "ServerGroupExists",
+    "ServerGroupInUse",
+    "ServerGroupNotFound",
+    "ServerGroupViolated",
     "StaleConsumer",
     "StaleDefinition",
     "StandardName",
@@ -391,6 +395,7 @@ class Rule(enum.StrEnum):
     NEAR_AT_ONCE = "near_at_once"  #: each is given by some place, none gives all (bound: 0)
     TOGETHER = "together"  #: each part fits somewhere, all at once do not (bound: as many as do)
     FILTER = "filter"  #: a scheduler's filter refuses the host (bound: what it compares with)
+    SERVER_GROUP = "server_group"  #: other members are there, or elsewhere (bound: so many may be)
 
 
 class DisabledFacts(Protocol):
@@ -434,7 +439,8 @@ class Reason:
     ``where``, or ``unit`` of it, is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for
     :attr:`Rule.NOT_WHOLE` who has how much of which device, as ``(consumer, provider, parts, of how
     many)``, and ``holders`` who has whole ones. ``filter`` is the scheduler's filter that refuses,
-    for :attr:`Rule.FILTER`; ``unit`` then says why in words.
+    for :attr:`Rule.FILTER`; ``unit`` then says why in words. For :attr:`Rule.SERVER_GROUP`
+    ``group`` is the server group, ``holders`` are its members in the way, and ``unit`` says so.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -492,7 +498,7 @@ class Reason:
 
     def _held(self) -> str:
         """Return who holds it, the largest three by name."""
-        if not self.holders or self.rule is Rule.NOT_WHOLE:
+        if not self.holders or self.rule in (Rule.NOT_WHOLE, Rule.SERVER_GROUP):
             return ""
         named = ", ".join(f"{name} holds {amount}" for name, amount in self.holders[:_NAMED])
         more = len(self.holders) - _NAMED
@@ -538,6 +544,7 @@ _OF_NO_CLASS = frozenset(
         Rule.NO_PLACE,
         Rule.NEAR_AT_ONCE,
         Rule.FILTER,
+        Rule.SERVER_GROUP,
     }
 )
 
@@ -593,6 +600,7 @@ _FINDINGS = {
     "none gives all at once",
     Rule.TOGETHER: "asked {reason.requested} guest cells, at most {reason.bound} fit at once",
     Rule.FILTER: "{reason.unit} ({reason.filter})",
+    Rule.SERVER_GROUP: "{reason.unit}",
 }
 
 
@@ -630,6 +638,8 @@ class CapacityException(ResourceObjectsError):
             return InventoryNotFound(found)
         if rules == {Rule.UNIT_TAKEN}:
             return UnitTaken(found)
+        if rules == {Rule.SERVER_GROUP}:
+            return ServerGroupViolated(found)
         return CapacityException(found)
 
 
@@ -643,6 +653,10 @@ class InventoryNotFound(CapacityException):
 
 class UnitTaken(CapacityException):
     """A unit (a CPU, a device) that was asked for by name is somebody else's."""
+
+
+class ServerGroupViolated(CapacityException):
+    """Members of a server group would be on one host, or on several, against its policy."""
 
 
 class ProviderDisabled(CapacityException):
@@ -904,6 +918,24 @@ class AggregateNotFound(LedgerError):
 
 class AggregateInUse(LedgerError):
     """An aggregate that has members cannot go."""
+
+    problem = "has members and cannot be removed"
+
+
+class ServerGroupNotFound(LedgerError):
+    """A server group is not kept."""
+
+    problem = "is not a server group of this ledger"
+
+
+class ServerGroupExists(LedgerError):
+    """A server group of that name is kept, and asks something else."""
+
+    problem = "is a server group with another policy, or another number of members for each host"
+
+
+class ServerGroupInUse(LedgerError):
+    """A server group that has members cannot go."""
 
     problem = "has members and cannot be removed"
 

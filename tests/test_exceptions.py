@@ -151,7 +151,8 @@ def test_the_type_of_a_refusal_is_the_most_telling_one(
 @pytest.mark.parametrize("rule", Rule)
 def test_every_rule_has_words_with_its_figures(rule: Rule) -> None:
     asked = -7 if rule is Rule.USED_BELOW_ZERO else 7
-    words = "7 builds failed" if rule is Rule.FILTER else None  # a filter finds its own
+    own = Rule.FILTER, Rule.SERVER_GROUP  # which find their own words
+    words = "7 builds failed" if rule in own else None
     reason = Reason(rule, asked, 5, 3, "VCPU", trait="CUSTOM_T", unit=words)
     assert str(reason).startswith("VCPU ")
     of_host = rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN)

@@ -44,15 +44,16 @@ if TYPE_CHECKING:
 
 
 def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
-    """Add the options about a consumer's project, user and type."""
-    for name in ("project", "user", "consumer-type"):
+    """Add the options about a consumer's project, user, type and server group."""
+    for name in ("project", "user", "consumer-type", "server-group"):
         told = said.format(name.replace("-", " "))
         parser.add_argument(f"--{name}", metavar="NAME", help=told)
 
 
 def whose(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the values of those options."""
-    return {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
+    found = {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
+    return {**found, "group": parsed_args.server_group}
 
 
 class ListConsumers(Lister):
@@ -119,6 +120,7 @@ class ShowConsumer(ShowOne):
         "project",
         "user",
         "type",
+        "server_group",
         "since",
         "expires",
         "total",
@@ -164,6 +166,7 @@ class ShowConsumer(ShowOne):
             "project": Maybe(held.project),
             "user": Maybe(held.user),
             "type": Maybe(held.consumer_type),
+            "server_group": Maybe(held.group),
             "since": held.created_at.isoformat(timespec="seconds"),
             "expires": Maybe(held.expires_at and held.expires_at.isoformat(timespec="seconds")),
             "total": str(held.amounts),
@@ -223,8 +226,7 @@ class SetAllocations(Lister):
         add("--generation", metavar="N", type=int, help="refuse if it was changed since this one")
         add_release_expired(parser)
         add_override(parser, "also of what is out of service")
-        for name in ("project", "user", "consumer-type"):
-            add(f"--{name}", metavar="NAME", help=f"its {name.replace('-', ' ')}")
+        add_whose(parser, "its {}")
         return parser
 
     def take_action(
@@ -248,9 +250,7 @@ class SetAllocations(Lister):
                 generation=parsed_args.generation,
                 release_expired=parsed_args.release_expired,
                 override_disabled=overrides,
-                project=parsed_args.project,
-                user=parsed_args.user,
-                consumer_type=parsed_args.consumer_type,
+                **whose(parsed_args),
             )
         return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
 
@@ -258,7 +258,7 @@ class SetAllocations(Lister):
 class ShowAllocations(Lister):
     """Show what a consumer holds, a line for each allocation."""
 
-    columns = COLUMNS
+    columns = (*COLUMNS, "server_group")
     nothing = "it holds nothing"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -273,7 +273,8 @@ class ShowAllocations(Lister):
         """Read its claim."""
         with self.open_ledger() as ledger:
             held = ledger.held(parsed_args.consumer)
-        return COLUMNS, allocation_rows(held.consumer, held.allocations)
+        rows = allocation_rows(held.consumer, held.allocations)
+        return self.columns, [(*row, Maybe(held.group)) for row in rows]
 
 
 class ListAllocations(Lister):
@@ -478,7 +479,7 @@ class ShowProviderUsage(Lister):
 
 
 class ShowTotals(Lister):
-    """Show what is used in all, of each class, by provider, project, user or consumer type.
+    """Show what is used in all, of each class, by who uses it or by provider.
 
     By class or provider it also shows how much there is in all, and how much of that is free: what
     is out of service is not.
@@ -495,8 +496,9 @@ class ShowTotals(Lister):
             "--by",
             metavar="WHAT",
             default="resource_class",
-            choices=("resource_class", "provider", "project", "user", "consumer_type"),
-            help="what it is summed by, beside the class: provider, project, user, consumer_type",
+            choices=("resource_class", "provider", "project", "user", "consumer_type", "group"),
+            help="what it is summed by, beside the class: provider, project, user, consumer_type, "
+            "group (the server group)",
         )
         add_whose(parser, "only of this {}")
         add("--provider", metavar="PROVIDER", help="only there")
@@ -598,7 +600,7 @@ def claim_at(
 
     :param release_expired: whether to release expired claims that are in the way
     :param override_disabled: whether it may be of what is out of service
-    :param whose: the consumer's project, user and consumer_type
+    :param whose: the consumer's project, user, consumer_type and group
 
     :raises CapacityException: if others were faster every time, or nobody can give it although
         expired claims may be released

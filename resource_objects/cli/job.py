@@ -89,10 +89,16 @@ class _Asked:
         self.override_disabled: bool = said.override_disabled
         self.replaces: bool = getattr(said, "replace", False)
 
-    def search(self, snapshot: Snapshot) -> Candidates:
-        """Return who could give it."""
+    def search(self, ledger: Ledger, snapshot: Snapshot) -> Candidates:
+        """Return who could give it, of hosts that its server group allows."""
+        options, group = self.options, self.described["group"]
+        if group is not None:
+            from resource_objects.scheduler.pipeline import group_filters
+
+            filters = group_filters(ledger, group, self.request, self.consumer)
+            options = {**options, "filters": filters}
         with misused():
-            return snapshot.candidates(self.request, **self.options)
+            return snapshot.candidates(self.request, **options)
 
     def take(self, ledger: Ledger, attempt: Callable[[], Claim]) -> Claim:
         """Take it.
@@ -107,7 +113,7 @@ class _Asked:
         except exceptions.CapacityException as refusal:
             if not self.replaces and next(ledger.consumers(name=self.consumer), None):
                 raise exceptions.ConsumerExists(self.consumer) from refusal
-            found = self.search(ledger.snapshot(self.at))
+            found = self.search(ledger, ledger.snapshot(self.at))
             raise refused(ledger, self.consumer, found, refusal) from refusal
 
 
@@ -247,7 +253,7 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     if kept is None:
         return ledger.claim(
             asked.consumer,
-            asked.search(ledger.snapshot(asked.at)),
+            asked.search(ledger, ledger.snapshot(asked.at)),
             expires_in=said.expires_in,
             operation=said.operation,
             **options,
@@ -256,7 +262,7 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     if not _is_held(ledger, asked):
         from resource_objects.ledger.feed import snapshot_without
 
-        found = asked.search(snapshot_without(ledger.backend, asked.at, [asked.consumer]))
+        found = asked.search(ledger, snapshot_without(ledger.backend, asked.at, [asked.consumer]))
         done = ledger.replace(asked.consumer, found, generation=kept.generation, **options)
     if said.expires_in is not None:
         done = ledger.renew(asked.consumer, expires_in=said.expires_in, claim=done.id)
@@ -461,7 +467,7 @@ class RunJob(Command):
                 ledger,
                 lambda: ledger.claim(
                     asked.consumer,
-                    asked.search(ledger.snapshot(asked.at)),
+                    asked.search(ledger, ledger.snapshot(asked.at)),
                     expires_in=said.lease,
                     release_expired=True,
                     override_disabled=asked.override_disabled,

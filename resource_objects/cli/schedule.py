@@ -12,8 +12,9 @@ from resource_objects.cli.base import Lister, Many, Misused, Refused, misused, r
 
 if TYPE_CHECKING:
     from resource_objects.host.site.nodes import Node, NodeReader
+    from resource_objects.providers import ServerGroup
     from resource_objects.requests import Gang
-    from resource_objects.scheduler import Destination, Group, Pipeline, RequestSpec
+    from resource_objects.scheduler import Destination, Pipeline, RequestSpec
 
 
 class Schedule(Lister):
@@ -51,6 +52,7 @@ class Schedule(Lister):
             ("--project", "PROJECT", "whose it is"),
             ("--user", "USER", "whose it is"),
             ("--zone", "ZONE", "the availability zone"),
+            ("--server-group", "GROUP", "the server group that it is a member of"),
             ("--policy", "POLICY", "of --members: affinity, anti-affinity, soft-affinity or "
                 "soft-anti-affinity"),
         ):  # fmt: skip
@@ -190,14 +192,19 @@ def _gang_of(nodes: NodeReader, node: Node) -> Gang:
     return nodes.checked("", node, lambda _: Gang.from_dict(nodes.data(node)))
 
 
-def _group(said: argparse.Namespace) -> Group | None:
-    from resource_objects.scheduler import Group
+def _group(said: argparse.Namespace) -> ServerGroup | str | None:
+    from resource_objects.providers import ServerGroup
 
+    if said.server_group is not None:
+        if said.policy is not None or said.members:
+            raise Misused("--server-group: its --policy and --members are known")
+        group: str = said.server_group
+        return group
     if said.policy is None:
         if said.members:
             raise Misused("--members: say their --policy, too")
         return None
-    return Group("--members", said.policy, said.members)
+    return ServerGroup("--members", said.policy, said.members)
 
 
 def _consumers(said: argparse.Namespace) -> tuple[str, ...]:

@@ -18,6 +18,7 @@
 ``queue``           claims that wait, first come, first served
 ``demand``          what is to be taken, in one form; ``placing``: where it goes
 ``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``
+``server_groups``   consumers that are to be on one host, or on different ones
 ``service``         taking out of service: disable, enable, drain
 ``plans``           what a change would do, and doing it; the audit
 ``use_over_time``   who used how much of what between two moments

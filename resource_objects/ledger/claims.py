@@ -108,6 +108,7 @@ class _Described(TypedDict):
     project: str | None
     user: str | None
     consumer_type: str | None
+    group: str | None
 
 
 class _Selection(Protocol):
@@ -1109,7 +1110,9 @@ def _claim_id(claim: str | None) -> str | None:
     return None if claim is None else names.uuid_text(claim)
 
 
-def described(project: str | None, user: str | None, consumer_type: str | None) -> _Described:
+def described(
+    project: str | None, user: str | None, consumer_type: str | None, group: str | None = None
+) -> _Described:
     """Return what an order says of a consumer, checked."""
     return {
         "project": None if project is None else names.label(project, "project"),
@@ -1117,6 +1120,7 @@ def described(project: str | None, user: str | None, consumer_type: str | None) 
         "consumer_type": (
             None if consumer_type is None else names.label(consumer_type, "consumer type")
         ),
+        "group": None if group is None else names.label(group, "server group"),
     }
 
 

@@ -16,6 +16,7 @@ given what it needs by its constructor:
 ``UseOverTime``       who used how much of what between two moments
 ``Pools``             :attr:`Ledger.pools`
 ``Names``             :attr:`Ledger.names`
+``ServerGroups``      :attr:`Ledger.groups`
 ``Feed``              :attr:`Ledger.feed`
 ``Statistics``        :attr:`Ledger.statistics`
 ====================  =============================================================================
@@ -39,6 +40,7 @@ from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
+from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.service import Drained, Service
 from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.store import RetryPolicy, Store, claim_of
@@ -80,6 +82,8 @@ class Ledger:
     pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
     names           :attr:`names`: ``classes``, ``traits`` and ``aggregates``, each with ``list``,
                     ``ensure``, ``rename``, ``remove``
+    groups          :attr:`groups`: consumers that are to be on one host, or on different ones:
+                    ``ensure``, ``get``, ``list``, ``remove``
     history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``
     statistics      :attr:`statistics`: ``put``, ``read``, ``forget``, ``declare``, ``types``
     end             :meth:`close`, or use it in a ``with`` statement
@@ -119,6 +123,8 @@ class Ledger:
         self.pools = Pools(definitions, reader)
         #: resource classes, traits and aggregates by themselves
         self.names = Names(store)
+        #: server groups: consumers that are to be on one host, or on different ones
+        self.groups = ServerGroups(store)
         #: what was changed
         self.feed = Feed(store)
         #: who used how much of what between two moments
@@ -364,6 +370,7 @@ class Ledger:
         project: str | None = None,
         user: str | None = None,
         consumer_type: str | None = None,
+        group: str | None = None,
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         unchanged: Unchanged = False,
@@ -385,6 +392,9 @@ class Ledger:
             count of devices without their units, taken of their provider, names none: no tree is
             read for it, and it counts as the last ones that are free there
         :param project, user, consumer_type: of the consumer, for lists and totals
+        :param group: the server group (:attr:`groups`) that it is a member of until it is gone,
+            wherever it moves. If its policy is strict, that is judged in the same transaction:
+            members that others claim at the same moment count. Cost: four statements more
         :param expires_in, expires_at: when whoever cleans up may release it
             (:meth:`release_expired`); neither: never. ``expires_in`` counts from when it is
             written, by the clock of the ledger's database
@@ -426,6 +436,9 @@ class Ledger:
         :raises InvalidField: if it overrides that and the ledger has no actor
         :raises CapacityException: if it does not fit (any more), or more would be used than a limit
             allows, with who holds what
+        :raises ServerGroupNotFound: if there is no such server group
+        :raises ServerGroupViolated: (a ``CapacityException``) if its other members, who are named,
+            are on that host or on another one, against its policy
         :raises ConsumerExists: if the consumer holds something already
         :raises ProviderNotFound: if a provider named directly, or in the limits, is not there
         :raises InvalidField: if limits are no mapping of providers
@@ -440,7 +453,7 @@ class Ledger:
         return self._claims.claim(
             consumer,
             found,
-            described(project, user, consumer_type),
+            described(project, user, consumer_type, group),
             expiry(expires_in, expires_at),
             unchanged,
             release_expired,
@@ -457,6 +470,7 @@ class Ledger:
         project: str | None = None,
         user: str | None = None,
         consumer_type: str | None = None,
+        group: str | None = None,
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         unchanged: Unchanged = False,
@@ -486,7 +500,7 @@ class Ledger:
         """
         return self._claims.claim_all(
             found,
-            described(project, user, consumer_type),
+            described(project, user, consumer_type, group),
             expiry(expires_in, expires_at),
             unchanged,
             release_expired,
@@ -588,6 +602,7 @@ class Ledger:
         project: str | None = None,
         user: str | None = None,
         consumer_type: str | None = None,
+        group: str | None = None,
         unchanged: Unchanged = False,
         generation: int | None = None,
         release_expired: bool = False,
@@ -613,7 +628,7 @@ class Ledger:
         return self._claims.replace(
             consumer,
             found,
-            described(project, user, consumer_type),
+            described(project, user, consumer_type, group),
             generation,
             unchanged,
             release_expired,
@@ -645,7 +660,8 @@ class Ledger:
         :meth:`swap` of both and ``release(leaving)`` takes it back.
 
         :param found: where to, as for :meth:`claim`
-        :param leaving: who is to hold what the consumer held; it gets its project, user and type
+        :param leaving: who is to hold what the consumer held; it gets its project, user and type.
+            It is in no server group: the consumer itself is, where it goes
         :param leaving_type: another type for it, such as ``MIGRATION``
         :param leaving_id: the uuid of its claim; None: one is made up
         :param generation: the one the consumer was read at; None demands none
@@ -909,6 +925,7 @@ class Ledger:
         project: NamesGiven = None,
         user: NamesGiven = None,
         consumer_type: NamesGiven = None,
+        group: NamesGiven = None,
         older_than: datetime.timedelta | None = None,
         younger_than: datetime.timedelta | None = None,
         state: NamesGiven = None,
@@ -925,6 +942,7 @@ class Ledger:
         :param project: the same for its project; None among several stands for not given
         :param user: the same for its user
         :param consumer_type: the same for its type
+        :param group: the same for its server group
         :param older_than: it took what it holds longer ago than this
         :param younger_than: it took it less long ago
         :param state: its claim is ``held`` or ``confirmed``
@@ -942,6 +960,7 @@ class Ledger:
             project=project,
             user=user,
             consumer_type=consumer_type,
+            group=group,
             tree=tree,
             provider=provider,
         )
@@ -965,6 +984,7 @@ class Ledger:
         project: NamesGiven = None,
         user: NamesGiven = None,
         consumer_type: NamesGiven = None,
+        group: NamesGiven = None,
         tree: str | None = None,
         provider: str | None = None,
         limit: int | None = None,
@@ -975,8 +995,8 @@ class Ledger:
         What is of no group, such as no project, comes last. Cost: a few statements; the database
         sums all that the filter wants, whatever ``limit`` and ``after`` leave of it.
 
-        :param by: ``resource_class`` (each class is a group), ``provider``, ``project``, ``user``
-            or ``consumer_type``
+        :param by: ``resource_class`` (each class is a group), ``provider``, ``project``, ``user``,
+            ``consumer_type`` or ``group`` (the server group)
         :param project: only what consumers of this project use, or of one of these; the rest as
             in :meth:`consumers`, but of ``tree`` and ``provider`` only what is used there
         :param limit: the totals of at most so many groups
@@ -987,6 +1007,7 @@ class Ledger:
             project=project,
             user=user,
             consumer_type=consumer_type,
+            group=group,
             tree=tree,
             provider=provider,
         )

@@ -266,6 +266,7 @@ def consumer_filter(
     project: NamesGiven = None,
     user: NamesGiven = None,
     consumer_type: NamesGiven = None,
+    group: NamesGiven = None,
     tree: str | None = None,
     provider: str | None = None,
 ) -> ConsumerFilter:
@@ -281,6 +282,7 @@ def consumer_filter(
         projects=_labels("project", project),
         users=_labels("user", user),
         types=_labels("consumer type", consumer_type),
+        groups=_labels("server group", group),
         tree=None if tree is None else names.provider_key(tree),
         provider=None if provider is None else names.provider_key(provider),
     )

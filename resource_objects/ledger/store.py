@@ -307,6 +307,7 @@ def _fields_of(record: ConsumerRecord) -> dict[str, Any]:
         "user": record.user,
         "consumer_type": record.consumer_type,
         "expires_at": record.expires_at,
+        "group": record.group,
         "allocations": tuple([_allocation(held) for held in record.held]),
     }
 
@@ -332,5 +333,6 @@ def consumer_of(record: ConsumerRecord) -> Consumer:
         project=record.project,
         user=record.user,
         consumer_type=record.consumer_type,
+        group=record.group,
         claim=claim_of(record),
     )

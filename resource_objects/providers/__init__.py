@@ -22,6 +22,7 @@
                     and generations as callers give them
 ``feed``            what was written, by whom and when; ``changed``: with the trees it was in
 ``waiting``         who waits for something to be given back
+``server_groups``   ServerGroup: consumers that are to be on one host, or on different ones
 ``statistics``      what a host's agent tells beside what there is: declared, typed, since when
 ``backend``         the contract of a backend
 ==================  ===============================================================================
@@ -42,6 +43,7 @@ from resource_objects.providers.definition import DefinitionChanges, diff
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
+from resource_objects.providers.server_groups import ServerGroup
 
 __all__ = [
     "Aggregate",
@@ -54,6 +56,7 @@ __all__ = [
     "Disabled",
     "Provider",
     "ResourceClass",
+    "ServerGroup",
     "Share",
     "Trait",
     "diff",

@@ -46,8 +46,9 @@ class Claim(base.ResourceObject, frozen=True):
 
     ``id`` identifies the claim, ``state`` is ``held``, ``confirmed`` or ``released``; ``request``
     is what it was made for, where a search found it. ``expires_at`` is when whoever cleans up may
-    release it; None: never. ``project``, ``user`` and ``consumer_type`` are those of the consumer;
-    ``generation`` is the consumer's version, never repeated by a later life of its name.
+    release it; None: never. ``project``, ``user``, ``consumer_type`` and ``group``, the server
+    group that it is in, are those of the consumer; ``generation`` is the consumer's version, never
+    repeated by a later life of its name.
 
     ``str()`` tells it in one line: ``job-1 holds VCPU=16 of host0, PGPU=1 of host0/gpu0``.
     """
@@ -67,6 +68,7 @@ class Claim(base.ResourceObject, frozen=True):
     user: str | None = fields.label(default=None)
     consumer_type: str | None = fields.label(default=None)
     expires_at: datetime.datetime | None = fields.timestamp(default=None)
+    group: str | None = fields.label(default=None)
 
     @property
     def amounts(self) -> Amounts:
@@ -111,7 +113,7 @@ def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
 
 @base.register
 class Consumer(base.ResourceObject, frozen=True):
-    """Who uses something: any name, optionally with a project, a user and a type.
+    """Who uses something: any name, optionally with a project, a user, a type and a server group.
 
     ``claim`` is what it holds, ``generation`` its version, which no later consumer of that name
     repeats. A consumer that holds nothing is not kept.
@@ -128,6 +130,7 @@ class Consumer(base.ResourceObject, frozen=True):
     project: str | None = fields.label(default=None)
     user: str | None = fields.label(default=None)
     consumer_type: str | None = fields.label(default=None)
+    group: str | None = fields.label(default=None)
     claim: Claim = fields.nested("Claim")
 
     @property

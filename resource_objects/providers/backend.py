@@ -16,6 +16,8 @@ The laws a backend keeps, under any number of threads and processes and a kill a
   never refused for that). What orders come to is decided by
   :func:`~resource_objects.providers.settle.settle`, on rows nobody else can change meanwhile;
 * a unit belongs to one consumer;
+* members of a server group whose policy is strict are on one host, or on different ones: no write
+  that is committed puts one where the policy does not want it, whoever else writes meanwhile;
 * of a provider that is disabled (``Write.disabling``), and of all below it, no write that is
   committed later takes anything, unless its order overrides it; it ends by the ledger's clock;
 * a write whose operation was done before returns the recorded outcome and does nothing. An
@@ -69,6 +71,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
@@ -204,6 +207,15 @@ class Backend(abc.ABC):
         self, kind: NameKind, limit: int, after: str | None = None
     ) -> tuple[ListedName, ...]:
         """Return a page of resource classes, traits or aggregates, by name (code points)."""
+
+    @abc.abstractmethod
+    def list_server_groups(
+        self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
+    ) -> tuple[ServerGroup, ...]:
+        """Return a page of server groups with their members, by name (code points). One query.
+
+        :param names: of these alone; None: of all
+        """
 
     @abc.abstractmethod
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
@@ -362,6 +374,9 @@ class Backend(abc.ABC):
         :raises ClassNotFound, TraitNotFound, AggregateNotFound: if a name to rename, delete or
             give a level is not there
         :raises NameExists: if a new name is taken
+        :raises ServerGroupExists: if a group to make is there and asks something else
+        :raises ServerGroupNotFound: if a group to remove, or to be in, is not there
+        :raises ServerGroupInUse: if a group to remove has members
         :raises StandardName: if a standard name would be renamed or deleted
         :raises ClassInUse, TraitInUse, AggregateInUse: if a name to delete is used
         :raises OperationExpired: if it is older than what is kept, and not known

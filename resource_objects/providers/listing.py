@@ -115,7 +115,7 @@ class ListedProvider:
 class ConsumerFilter:
     """Which consumers to list.
 
-    ``names``, ``projects``, ``users``, ``types``, ``states``
+    ``names``, ``projects``, ``users``, ``types``, ``states``, ``groups``
         one of these; None asks nothing, an empty set matches nobody. None as a member stands for
         not given
     ``tree``
@@ -136,6 +136,7 @@ class ConsumerFilter:
     created_before: datetime.datetime | None = None
     created_after: datetime.datetime | None = None
     expires_before: datetime.datetime | None = None
+    groups: frozenset[str | None] | None = None
 
 
 class By(enum.StrEnum):
@@ -146,14 +147,15 @@ class By(enum.StrEnum):
     PROJECT = "project"
     USER = "user"
     CONSUMER_TYPE = "consumer_type"
+    GROUP = "group"  #: the server group
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Total:
     """What is used of one resource class by one group of consumers.
 
-    ``group`` is a provider's name, a project, user or consumer type (None: not given), or None
-    where only the class is summed by. ``consumers`` counts who uses it.
+    ``group`` is a provider's name, a project, user, consumer type or server group (None: not
+    given), or None where only the class is summed by. ``consumers`` counts who uses it.
     """
 
     group: str | None

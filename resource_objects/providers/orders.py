@@ -24,6 +24,7 @@ from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.requests import Request
 
 #: (provider's uuid, resource class): where something is counted.
@@ -245,6 +246,8 @@ class ConsumerOrder:
 
     One that ``overrides_disabled`` may take of what is out of service; the change feed tells of it.
 
+    ``group`` is the name of a server group that the consumer is a member of from then on.
+
     :raises DuplicateKey: for two uses of one (provider, class)
     :raises InvalidAmount: for a use that is 0, or negative where it is not added, or for none
     :raises InvalidField: for a state that no claim of something held has
@@ -265,6 +268,7 @@ class ConsumerOrder:
     aggregate: bool = False
     adopts: bool = False
     overrides_disabled: bool = False
+    group: str | None = None
 
     def __post_init__(self) -> None:
         _check_consumer(self)
@@ -373,6 +377,8 @@ def _check_consumer(order: ConsumerOrder) -> None:
         names.label(order.user, "user of a consumer")
     if order.consumer_type is not None:
         names.label(order.consumer_type, "type of a consumer")
+    if order.group is not None:
+        names.label(order.group, "server group")
     if order.uuid is not None and names.uuid_text(order.uuid) != order.uuid:
         raise exceptions.InvalidName("claim id", order.uuid, "a uuid in lower case with hyphens")
     until = order.expires_at
@@ -416,12 +422,20 @@ class NameChange:
     to: str | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupChange:
+    """A change of one server group: made as ``wanted`` says, or found so; None: it is removed."""
+
+    name: str
+    wanted: ServerGroup | None
+
+
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
     """Everything one operation changes: done whole or not at all, in this order.
 
-    1. ``names`` are changed;
+    1. ``names`` and server ``groups`` are changed;
     2. providers and inventories of ``definitions`` are created and updated;
     3. ``orders`` are carried out together: capacity is judged by the net change of all of them;
     4. inventories and providers of ``definitions`` that go are removed.
@@ -448,6 +462,7 @@ class Write:
     adopted: tuple[str, ...] = ()
     disabling: tuple[DisableOrder, ...] = ()
     limits: Totals = UNLIMITED
+    groups: tuple[GroupChange, ...] = ()
 
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]
@@ -516,6 +531,7 @@ class ConsumerRecord:
     consumer_type: str | None = None
     expires_at: datetime.datetime | None = None
     writes: int = dataclasses.field(default=0, compare=False)
+    group: str | None = None
 
     def written(self, generation: int, state: str | None = None) -> ConsumerRecord:
         """Return the record as a write leaves it, in another state if one is said."""
@@ -532,6 +548,7 @@ class ConsumerRecord:
             self.consumer_type,
             self.expires_at,
             self.writes,
+            self.group,
         )
 
 

@@ -290,7 +290,7 @@ def _taken(delta: Use, known: Mapping[str, str]) -> str:
 
 
 #: Each kind of order by the word for it in a file, with what it may say.
-_SAID = ("uses", "uuid", "request", "project", "user", "consumer_type")
+_SAID = ("uses", "uuid", "request", "project", "user", "consumer_type", "group")
 _ORDERS: dict[str, tuple[str, ...]] = {
     "claim": (*_SAID, "expires_at", "aggregate", "adopts"),
     "adjust": ("uses", "uuid", "request", "aggregate", "adopts", "generation"),
@@ -310,6 +310,7 @@ class _PlainOrder:
     project: str | None = None
     user: str | None = None
     consumer_type: str | None = None
+    group: str | None = None
     expires_at: datetime.datetime | None = None
     aggregate: bool = False
     overrides_disabled: bool = False
@@ -347,6 +348,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "project": names.label,
     "user": names.label,
     "consumer_type": names.label,
+    "group": names.label,
     "request": _request,
     "generation": given.generation,
 }

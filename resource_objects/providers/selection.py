@@ -125,6 +125,7 @@ def _is_described(record: ConsumerRecord, wanted: ConsumerFilter) -> bool:
         and (wanted.users is None or record.user in wanted.users)
         and (wanted.types is None or record.consumer_type in wanted.types)
         and (wanted.states is None or record.state in wanted.states)
+        and (wanted.groups is None or record.group in wanted.groups)
         and (wanted.created_before is None or created < wanted.created_before)
         and (wanted.created_after is None or created > wanted.created_after)
         and (
@@ -148,6 +149,7 @@ _GROUPS: Mapping[By, Callable[[ConsumerRecord, Use], str | None]] = {
     By.PROJECT: lambda record, held: record.project,
     By.USER: lambda record, held: record.user,
     By.CONSUMER_TYPE: lambda record, held: record.consumer_type,
+    By.GROUP: lambda record, held: record.group,
 }
 
 

@@ -19,7 +19,12 @@ Rules, in the order they are looked at for each consumer and place:
    is disabled alone is not taken while it is free, and those that are left free are no part of the
    capacity that rule 4 asks for: who lacks them is told of them beside who holds the rest.
 
-Rules 3, 4 and 6 do not bind an order that adopts: it says what is in use already.
+7. who joins a server group whose policy is strict, or is in one, and takes something of another
+   host, leaves the members as the policy wants them. What is judged is where all of them are after
+   all orders, so members may change places; that others are already as they should not be refuses
+   nobody elsewhere.
+
+Rules 3, 4, 6 and 7 do not bind an order that adopts: it says what is in use already.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from typing import Any, TypeAlias
 from resource_objects import exceptions
 from resource_objects._fast import set_directly
 from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.names import natural_order
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.disabled import Disabled, DisabledUnit
@@ -49,6 +55,7 @@ from resource_objects.providers.orders import (
     Use,
     new_id,
 )
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.resources.records import InventoryRecord
 
 #: (provider's uuid, unit): a CPU or device by name.
@@ -61,6 +68,24 @@ OutOfService: TypeAlias = Callable[[Collection[str]], Mapping[str, Disabled]]
 DisabledUnits: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[DisabledUnit]]]
 #: Which of some units are taken, and by which consumer.
 Takers: TypeAlias = Callable[[Collection[Unit]], Mapping[Unit, str]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupPlaces:
+    """Some server groups, and on which hosts their members are.
+
+    A host is the root of a tree. What a pool gives is of no host: pools are left out.
+    """
+
+    groups: Mapping[str, ServerGroup]  #: those that are there, by name
+    #: by group, the names of the hosts of which each member holds something; of soft ones none
+    members: Mapping[str, Mapping[str, Collection[str]]]
+    host_of: Mapping[str, str]  #: by uuid, the name of the host of each provider
+
+
+#: Server groups by their names, and the hosts of some providers: asked for only where somebody in a
+#: group takes something of another provider. Nobody may change them meanwhile.
+Groups: TypeAlias = Callable[[Collection[str], Collection[str]], GroupPlaces]
 
 
 @dataclasses.dataclass(slots=True)
@@ -146,6 +171,7 @@ def settle(
     takers: Takers,
     out_of_service: OutOfService,
     disabled_units: DisabledUnits,
+    groups: Groups | None = None,
     generation: int | None = None,
     limits: Totals = UNLIMITED,
 ) -> Settlement:
@@ -155,6 +181,7 @@ def settle(
         not in it
     :param places: every inventory that is there, of :func:`keys_of` and of their shares
     :param names: ``{uuid: name}`` of the providers that are there
+    :param groups: None: what server groups ask is not judged, for a picture does not keep them
     :param generation: of what is written, where that is known before
     :param now: by the clock of the ledger
     :param limits: the most that may be used of some inventories in all, besides their capacity
@@ -166,6 +193,7 @@ def settle(
     :raises InvalidAmount: if a part of what has units is given back without naming any
     :raises ProviderDisabled: if something is taken of what is out of service, whatever others hold:
         of a provider, or a unit by name
+    :raises ServerGroupNotFound: if a consumer is to be in a server group that is not there
     :raises CapacityException: with every reason found, and who holds what
     """
     drafts = [_draft(order, kept.get(order.consumer)) for order in orders]
@@ -177,6 +205,8 @@ def settle(
             break
     reasons = _totals(drafts, nets, places, names, holders, limits, out.left)
     reasons += _units_taken(drafts, names, takers)
+    if groups is not None:
+        reasons += _groups_violated(drafts, groups)
     if reasons or out.providers or out.units:
         reasons += _disabled(out, reasons, names, out_of_service)
         if out.providers or out.units:
@@ -534,6 +564,136 @@ def _taken(change: Change, unit: str, names: Mapping[str, str], consumer: str) -
     )
 
 
+# --- server groups ---
+
+
+def _groups_violated(drafts: Sequence[_Draft], groups: Groups) -> list[Reason]:
+    """Return which members of strict server groups would not be as their policy wants them."""
+    names = {_group_of(one) for one in drafts if _goes_elsewhere(one)}
+    if not names:  # which is nearly every write
+        return []
+    mine = [one for one in drafts if not names.isdisjoint({_group_of(one), _group_before(one)})]
+    uuids = {change.key[0] for one in mine for change in one.changes}
+    uuids.update(use.provider_uuid for one in mine if one.kept for use in one.kept.held)
+    found = groups(sorted(filter(None, names)), uuids)
+    reasons: list[Reason] = []
+    for name in sorted(filter(None, names)):
+        if name not in found.groups:
+            raise exceptions.ServerGroupNotFound(name)
+        if not found.groups[name].is_soft:
+            reasons += _violations(found.groups[name], mine, found)
+    return reasons
+
+
+def _group_of(draft: _Draft) -> str | None:
+    """Return the server group that a consumer is in when the write is done."""
+    return draft.order.group or _group_before(draft)
+
+
+def _group_before(draft: _Draft) -> str | None:
+    return None if draft.kept is None else draft.kept.group
+
+
+def _goes_elsewhere(draft: _Draft) -> bool:
+    """Return whether a consumer joins a server group, or takes of a provider it held nothing of."""
+    group = _group_of(draft)
+    if group is None or draft.order.adopts:
+        return False
+    if group != _group_before(draft):
+        return True
+    had = {use.provider_uuid for use in draft.kept.held} if draft.kept is not None else ()
+    return any(one.after > one.before and one.key[0] not in had for one in draft.changes)
+
+
+def _violations(group: ServerGroup, mine: Sequence[_Draft], found: GroupPlaces) -> Iterator[Reason]:
+    """Yield where members are against the policy of a group that were not there before."""
+    then = {name: frozenset(hosts) for name, hosts in found.members.get(group.name, {}).items()}
+    came: dict[str, list[str]] = {}  # the hosts that are new to those who take
+    for draft in mine:
+        before, after = _hosts(draft, found.host_of)
+        then.pop(draft.order.consumer, None)
+        if _group_of(draft) != group.name:
+            continue
+        then[draft.order.consumer] = after
+        if _goes_elsewhere(draft):
+            stays = before if _group_before(draft) == group.name else frozenset()
+            came[draft.order.consumer] = sorted(after - stays)
+    if group.is_apart:
+        yield from _not_apart(group, then, came)
+    else:
+        yield from _not_together(group, then, came)
+
+
+def _hosts(draft: _Draft, host_of: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the hosts of which a consumer holds something before and after a write."""
+    amounts = {} if draft.kept is None else {use.key: use.amount for use in draft.kept.held}
+    then = {**amounts, **{change.key: change.after for change in draft.changes}}
+    before, after = (
+        frozenset(host_of[uuid] for (uuid, _), n in some.items() if n > 0 and uuid in host_of)
+        for some in (amounts, then)
+    )
+    return before, after
+
+
+def _not_apart(
+    group: ServerGroup, then: Mapping[str, Collection[str]], came: Mapping[str, Sequence[str]]
+) -> Iterator[Reason]:
+    for consumer, hosts in came.items():
+        for host in hosts:
+            others = [one for one, its in then.items() if one != consumer and host in its]
+            if len(others) >= group.max_per_host:
+                verb = "are" if len(others) > 1 else "is"
+                told = (
+                    f"at most {group.max_per_host} of it on a host, {_named(others)} {verb} there"
+                )
+                yield _violation(group, host, others, told, group.max_per_host)
+
+
+def _not_together(
+    group: ServerGroup, then: Mapping[str, Collection[str]], came: Mapping[str, Sequence[str]]
+) -> Iterator[Reason]:
+    there = frozenset[str]().union(*(its for one, its in then.items() if one not in came))
+    for consumer, hosts in came.items():
+        if not there:  # nobody is anywhere: where the first one goes
+            there = frozenset(hosts)
+        for host in hosts:
+            if host not in there:
+                others = [
+                    one for one in then if one != consumer and not there.isdisjoint(then[one])
+                ]
+                verb = "are" if len(others) > 1 else "is"
+                told = (
+                    f"all of it on one host, {_named(others)} {verb} on {', '.join(sorted(there))}"
+                )
+                yield _violation(group, host, others, told, 0)
+
+
+def _named(consumers: Iterable[str]) -> str:
+    some = sorted(consumers, key=natural_order)
+    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    return ", ".join(some[:_NAMED]) + more
+
+
+#: So many members are named in words.
+_NAMED = 3
+
+
+def _violation(
+    group: ServerGroup, host: str, others: Iterable[str], told: str, bound: int
+) -> Reason:
+    some = tuple((one, 1) for one in sorted(others, key=natural_order))
+    return Reason(
+        Rule.SERVER_GROUP,
+        1,
+        bound,
+        len(some),
+        where=host,
+        holders=some,
+        unit=told,
+        group=group.name,
+    )
+
+
 # --- what each consumer then holds ---
 
 
@@ -577,6 +737,7 @@ def _settled(
         order.consumer_type,
         _expiry(order, now),
         1,
+        order.group,
     )
     return Settled(kept, made, draft.changes)
 
@@ -595,7 +756,7 @@ def _described(order: ConsumerOrder, now: datetime.datetime) -> dict[str, Any]:
     """
     said: dict[str, Any] = {
         name: value
-        for name in ("request", "project", "user", "consumer_type")
+        for name in ("request", "project", "user", "consumer_type", "group")
         if (value := getattr(order, name)) is not None
     }
     expires_at = _expiry(order, now)

@@ -1,7 +1,7 @@
 """Which host: filters, weighers, and the driver that claims what they leave.
 
 ==================  ===============================================================================
-``request_spec``    RequestSpec: a request with what only a scheduler asks about; Group
+``request_spec``    RequestSpec: a request with what only a scheduler asks about
 ``states``          HostStates: what filters and weighers see of a fleet, host by host or at once
 ``filters``         what hosts have to meet, each filter in a file of its own
 ``weighers``        which hosts come first, each weigher in a file of its own
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from resource_objects.scheduler.driver import Scheduler as Scheduler
     from resource_objects.scheduler.driver import Selection as Selection
     from resource_objects.scheduler.pipeline import Pipeline as Pipeline
-    from resource_objects.scheduler.request_spec import Group as Group
     from resource_objects.scheduler.request_spec import RequestSpec as RequestSpec
     from resource_objects.scheduler.states import HostState as HostState
     from resource_objects.scheduler.states import HostStates as HostStates
 
 _HOME = {
     "Destination": "driver",
-    "Group": "request_spec",
     "HostState": "states",
     "HostStates": "states",
     "Pipeline": "pipeline",

@@ -153,6 +153,7 @@ class Scheduler:
         :raises FilterFailed: if a filter or weigher failed itself
         :raises InvalidField: for a count below 1, or one that is not that of the consumers
         :raises ConsumerExists: if a consumer holds something already
+        :raises ServerGroupNotFound: if it names a server group that the ledger does not keep
         """
         named = _named(consumers)
         wanted = _count(count, named)
@@ -198,8 +199,14 @@ class Scheduler:
         :raises FilterFailed: if a filter failed itself
         """
         wanted = [gangs] if isinstance(gangs, Gang) else list(gangs)
-        nothing = Request("VCPU=1")  # members say what they ask
-        asked = AskedOfGang(self.pipeline, RequestSpec(nothing, **said), self._told())
+        spec = RequestSpec(Request("VCPU=1"), **said)  # members say what they ask
+        asked = AskedOfGang(
+            self.pipeline,
+            _known(self._ledger, spec),
+            self._told(),
+            whose=_whose(spec),
+            again=lambda: _known(self._ledger, spec),
+        )
         return place_gang_by(
             asked, self._ledger, wanted, consumers, order=self._order, seed=seed, budget=budget
         )
@@ -255,6 +262,8 @@ class _Run:
         self._pipeline = pipeline
         self._order = order
         self._reports = reports
+        self._given = spec
+        self._members: frozenset[str] = frozenset()
         self._spec = spec
         self._alternates = alternates
         self._seed = seed
@@ -332,6 +341,9 @@ class _Run:
         """Claim for all in one transaction; again on a fresh picture after a lost race."""
 
         def claimed(snapshot: Snapshot) -> list[Destination]:
+            if self._asked is not None and isinstance(self._given.group, str):
+                self._belong(consumers)  # somebody was faster: who else is in the group by now
+                self._asked = None
             plan = self._plan(snapshot.fork(), consumers)
             wanted: Mapping[str, Any] = plan
             said = self._whose
@@ -385,9 +397,7 @@ class _Run:
 
     @property
     def _whose(self) -> dict[str, Any]:
-        """Whose the claims are, as far as the request says."""
-        said = {"project": self._spec.project, "user": self._spec.user}
-        return {name: value for name, value in said.items() if value is not None}
+        return _whose(self._given)
 
     def _give_back(self, found: Iterable[Destination], but: str | None = None) -> None:
         """Release what was claimed, all of it whatever one release comes to."""
@@ -433,7 +443,7 @@ class _Run:
 
     def _fit_together(self, snapshot: Snapshot, count: int) -> GangFit | None:
         """Return whether so many of a strict group fit on one host; None if they need not."""
-        group = self._spec.group
+        group = self._spec.server_group
         if group is None or group.policy != "affinity" or count < 2:
             return None
         options = self._search(snapshot, 0).options
@@ -449,7 +459,8 @@ class _Run:
 
     def _search(self, snapshot: Snapshot, number: int) -> Candidates:
         if self._asked is None:
-            self._asked = Asked(self._pipeline, self._spec, self._reports)
+            again = self._known if isinstance(self._given.group, str) else None
+            self._asked = Asked(self._pipeline, self._spec, self._reports, again)
         return snapshot.candidates(
             self._spec.wanted,
             limit=1 + self._alternates + SPARE,
@@ -474,11 +485,17 @@ class _Run:
         )
 
     def _belong(self, consumers: Iterable[str]) -> None:
-        """Let consumers be members of the group of the request."""
-        group = self._spec.group
+        """Let consumers be members of the server group of the request."""
+        self._members = frozenset(consumers)
+        self._known()
+
+    def _known(self) -> RequestSpec:
+        """Read who is in the server group of the request; return the request with all of them."""
+        group = _known(self._ledger, self._given).server_group
         if group is not None:
-            members = dataclasses.replace(group, members=group.members.union(consumers))
+            members = dataclasses.replace(group, members=group.members | self._members)
             self._spec = self._spec.replace(group=members)
+        return self._spec
 
     def _none(self, consumer: str, why: Explanation, placed: int, asked: int) -> NoCandidates:
         beside = f", {placed} of {asked} could be placed" if asked > 1 else ""
@@ -506,6 +523,23 @@ class _Run:
             assert why is not None, "somebody found none"
             raise self._none(missing[0], why, len(found), len(consumers))
         return Selection(tuple(found), missing, why, self._skipped, dict(self._refused))
+
+
+def _known(ledger: Ledger, spec: RequestSpec) -> RequestSpec:
+    """Return a request with its server group as the ledger keeps it. Cost: one query, if named.
+
+    :raises ServerGroupNotFound: if the ledger does not keep it
+    """
+    return (
+        spec.replace(group=ledger.groups.get(spec.group)) if isinstance(spec.group, str) else spec
+    )
+
+
+def _whose(spec: RequestSpec) -> dict[str, Any]:
+    """Return whose the claims of a request are, and in which server group the ledger keeps them."""
+    group = spec.group if isinstance(spec.group, str) else None
+    said = {"project": spec.project, "user": spec.user, "group": group}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _limits_of(host: str, found: Candidates, fleet: Fleet) -> dict[str, int]:

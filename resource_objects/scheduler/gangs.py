@@ -84,7 +84,7 @@ def place_gang(
     :param order: which hosts are taken first, as for ``snapshot.candidates``
     :param limits: the most that may be used of hosts, as there; it is claimed under them, too
     :param filters: what hosts have to meet besides, as there
-    :param said: of all claims, as for ``ledger.claim_all``: project, user, expires_in
+    :param said: of all claims, as for ``ledger.claim_all``: project, user, group, expires_in
     :raises NoCandidates: if none of them fits, with what each lacks
     :raises SearchLimitReached: if the budget ends before it is known whether one fits
     :raises ConsumerExists: if one of the consumers holds something already
@@ -130,6 +130,7 @@ def place_gang_by(
     levels, filters = _levels(ledger, wanted), asked.filters()
 
     def fit(snapshot: Snapshot, gang: Gang) -> tuple[GangFit, Limited]:
+        asked.look(snapshot)
         limits = asked.limits(snapshot.fleet, gang)
         options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
         return snapshot.fit_gang(gang, levels=levels, filters=filters, **options), limits
@@ -198,13 +199,29 @@ class AskedOfGang:
     """A pipeline asked for the members of gangs, of each by what that member asks.
 
     :param spec: what all members have in common; its request is not looked at
+    :param whose: what is said of all claims: project, user, the server group that the ledger keeps
+    :param again: returns the spec as it is now, for a picture after a lost race: who else is in the
+        server group meanwhile
     """
 
-    def __init__(self, pipeline: Pipeline, spec: RequestSpec, reports: Reports) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spec: RequestSpec,
+        reports: Reports,
+        *,
+        whose: Mapping[str, Any] = FrozenDict(),
+        again: Callable[[], RequestSpec] | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._spec = spec
         self._reports = reports
+        self._again = again
         self._asked: dict[Request, Asked] = {}
+        self._specs: dict[Request, RequestSpec] = {}
+        self._names: frozenset[str] = frozenset()
+        self._seen: Snapshot | None = None
+        self.whose = whose
 
     def gang(self, gang: Gang, consumers: str | None) -> Gang:
         """Return a gang with what the spec asks of its members: image traits, and their group.
@@ -217,16 +234,17 @@ class AskedOfGang:
         members = []
         for one in gang.members:
             spec = self._spec.replace(request=one.request)
+            self._specs[spec.wanted] = spec
             self._asked.setdefault(spec.wanted, Asked(self._pipeline, spec, self._reports))
             members.append(dataclasses.replace(one, request=spec.wanted))
         together, at_most = gang.together, dict(gang.at_most)
-        group = self._spec.group
+        group = self._spec.server_group
         if group is not None and group.policy == "affinity":
             if together not in (None, HOST):  # on one host, which is in such a place
                 at_most.setdefault(together, gang.count)
             together = HOST
         elif group is not None and group.policy == "anti-affinity":
-            at_most[HOST] = min(group.most, at_most.get(HOST, group.most))
+            at_most[HOST] = min(group.max_per_host, at_most.get(HOST, group.max_per_host))
         return Gang(members, together, at_most)
 
     def filters(self) -> tuple[LaysFilter, ...]:
@@ -249,11 +267,19 @@ class AskedOfGang:
         """Why filters were skipped, by their names."""
         return {name: why for one in self._asked.values() for name, why in one.skipped.items()}
 
-    @property
-    def whose(self) -> dict[str, str]:
-        """Whose the claims are, as far as the spec says."""
-        said = {"project": self._spec.project, "user": self._spec.user}
-        return {name: value for name, value in said.items() if value is not None}
+    def look(self, snapshot: Snapshot) -> None:
+        """Read who is in the server group again, for another picture than the first."""
+        is_first, self._seen = self._seen in (None, snapshot), snapshot
+        if is_first or self._again is None:
+            return
+        group = self._again().server_group
+        if group is None:
+            return
+        members = dataclasses.replace(group, members=group.members | self._names)
+        self._spec = self._spec.replace(group=members)
+        for request, spec in self._specs.items():
+            now = self._specs[request] = spec.replace(group=members)
+            self._asked[request] = Asked(self._pipeline, now, self._reports)
 
     def _laid(self, number: int, fleet: Fleet, request: Request) -> HostFilter:
         return self._asked[request].filters()[number](fleet, request)
@@ -262,11 +288,12 @@ class AskedOfGang:
         """Let members be in the group, by the names they get and those they are tried by."""
         from resource_objects.search.gangs import trial_name  # as the snapshot loads it
 
-        group = self._spec.group
+        group = self._spec.server_group
         if group is not None:
             trial = map(trial_name, range(len(names)))
             own = [f"{consumers}/{name}" for name in names] if consumers is not None else []
-            members = dataclasses.replace(group, members=group.members.union(trial, own))
+            self._names = self._names.union(trial, own)
+            members = dataclasses.replace(group, members=group.members | self._names)
             self._spec = self._spec.replace(group=members)
 
 

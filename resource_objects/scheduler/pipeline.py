@@ -8,14 +8,16 @@ filter of a plug-in is named here like ours.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from resource_objects import exceptions, plugins
 from resource_objects.fields import FrozenDict
+from resource_objects.ledger import Ledger
 from resource_objects.requests import Request
+from resource_objects.scheduler.filters.affinity import Affinity
 from resource_objects.scheduler.filters.base import (
     POLICIES,
     Filter,
@@ -169,16 +171,47 @@ def _require(what: Any, method: str) -> None:
         raise exceptions.InvalidField("filter or weigher", what, f"an object with {method}()")
 
 
+def group_filters(
+    ledger: Ledger, group: str, request: Request, consumer: str
+) -> tuple[LaysFilter, ...]:
+    """Return what a server group that the ledger keeps asks of hosts, for ``snapshot.candidates``.
+
+    For who searches without a scheduler, and claims by ``ledger.claim(..., group=)``. Who is in it
+    is read now, and again with each search that is done again after a lost race.
+
+    :param consumer: for whom is searched: where it is already does not count
+    :raises ServerGroupNotFound: if it is not there
+    """
+
+    def known() -> RequestSpec:
+        kept = ledger.groups.get(group)
+        others = dataclasses.replace(kept, members=kept.members - {consumer})
+        return RequestSpec(request, group=others)
+
+    affinity = NamedFilter("affinity", Affinity())
+    return Asked(Pipeline((affinity,)), known(), Reports(ledger), known).filters()
+
+
 class Asked:
     """A pipeline asked for one request: filters as conditions, weighers as an order.
 
     Hosts are viewed once for each picture that is searched, and what agents told is read once, if
     anything looks at it.
+
+    :param again: returns the specification as it is now, for a search that is done again after a
+        lost race: who else is in its server group meanwhile; None: it never changes
     """
 
-    def __init__(self, pipeline: Pipeline, spec: RequestSpec, reports: Reports) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spec: RequestSpec,
+        reports: Reports,
+        again: Callable[[], RequestSpec] | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._spec = spec
+        self._again = again
         self._reports = reports
         self._hosts: HostStates | None = None
         #: why filters were skipped, by their names
@@ -192,7 +225,8 @@ class Asked:
         every = self._pipeline.filters
         if self._spec.forced:
             every = tuple(one for one in every if one.name in ALWAYS)
-        return tuple(map(self._laying, every))
+        laid: set[str] = set()
+        return tuple(self._laying(one, laid) for one in every)
 
     def limits(self, fleet: Fleet) -> dict[str, dict[str, int]]:
         """Return the most that may be used of hosts, by uuid, where filters bound it."""
@@ -230,7 +264,7 @@ class Asked:
         weighers = self._pipeline.weighers
         if not weighers:
             return order
-        return dataclasses.replace(order, weigh=weigh(weighers, self.hosts, self._spec))
+        return dataclasses.replace(order, weigh=weigh(weighers, self.hosts, lambda: self._spec))
 
     def hosts(self, fleet: Fleet) -> HostStates:
         """Return the hosts of a picture as filters and weighers see them."""
@@ -238,10 +272,19 @@ class Asked:
             self._hosts = HostStates(fleet, self._reports)
         return self._hosts
 
-    def _laying(self, one: NamedFilter) -> LaysFilter:
+    def _laying(self, one: NamedFilter, laid: set[str]) -> LaysFilter:
+        """Return what lays a filter.
+
+        :param laid: the names of those that were laid for one search, which each is once: who is
+            laid twice is so for another search
+        """
         failures = self.skipped if self._pipeline.on_error == "skip" else None
 
         def lay(fleet: Fleet, request: Request) -> HostFilter:
+            if self._again is not None and one.name in laid:
+                laid.clear()
+                self._spec = self._again()
+            laid.add(one.name)
             return FilterCondition(one, self.hosts(fleet), self._spec, failures)
 
         return lay

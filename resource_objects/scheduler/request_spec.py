@@ -8,54 +8,10 @@ from typing import Any, Self
 
 from resource_objects import exceptions, names
 from resource_objects.fields import FrozenDict
+from resource_objects.providers import ServerGroup
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 from resource_objects.resources.traits import known_traits
-
-#: How consumers of a group stand to each other: on one host or never, strictly or if it can be.
-POLICIES = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Group:
-    """Consumers that are to be together, or apart.
-
-    :param name: of the group, as refusals name it
-    :param policy: one of :data:`POLICIES`
-    :param members: the consumers in it; those that are placed with it are members too
-    :param most: by ``anti-affinity``, how many of them a host may hold
-
-    :raises InvalidField: for another policy, or a number below 1
-    :raises InvalidName: if members are no names of consumers
-
-    >>> Group("db", "anti-affinity", ["db-1", "db-2"]).most
-    1
-    """
-
-    name: str
-    policy: str
-    members: frozenset[str] = frozenset()
-    most: int = 1
-
-    def __init__(self, name: str, policy: str, members: Iterable[str] = (), most: int = 1) -> None:
-        if policy not in POLICIES:
-            raise exceptions.InvalidField("policy", policy, f"one of {', '.join(POLICIES)}")
-        if type(most) is not int or most < 1:
-            raise exceptions.InvalidField("most", most, "an integer of 1 or more")
-        object.__setattr__(self, "name", names.label(name, "group"))
-        object.__setattr__(self, "policy", policy)
-        object.__setattr__(self, "members", frozenset(map(names.consumer_name, _several(members))))
-        object.__setattr__(self, "most", most)
-
-    @property
-    def is_soft(self) -> bool:
-        """Whether no host is refused for it."""
-        return self.policy.startswith("soft-")
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether its members are to be on different hosts."""
-        return self.policy.endswith("anti-affinity")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,9 +29,11 @@ class RequestSpec:
     :param image_traits: the traits that its image asks of a host
     :param extra_specs: conditions on hosts in the words of the field:
         ``{"capabilities:hypervisor_version": ">= 5"}``
-    :param group: the group it belongs to
+    :param group: the server group it belongs to: the name of one that the ledger keeps, of which
+        the scheduler reads policy and members, and which the claims are made members of; or one
+        that the caller keeps (:class:`~resource_objects.providers.ServerGroup`), with its members
     :raises InvalidRequest: for a request that cannot be
-    :raises InvalidName: for what are no names of hosts
+    :raises InvalidName: for what are no names of hosts, or of a server group
     :raises UnknownTrait: for a trait that there is not
 
     >>> spec = RequestSpec("VCPU=2,MEMORY_MB=4096", project="lab", zone="north")
@@ -95,7 +53,7 @@ class RequestSpec:
     tried: Mapping[str, str] = FrozenDict()
     image_traits: frozenset[str] = frozenset()
     extra_specs: Mapping[str, str] = FrozenDict()
-    group: Group | None = None
+    group: ServerGroup | str | None = None
 
     def __init__(
         self,
@@ -110,7 +68,7 @@ class RequestSpec:
         tried: Mapping[str, str] = FrozenDict(),
         image_traits: Iterable[str] = (),
         extra_specs: Mapping[str, str] = FrozenDict(),
-        group: Group | None = None,
+        group: ServerGroup | str | None = None,
     ) -> None:
         values = {
             "request": Request.of(request),
@@ -123,10 +81,8 @@ class RequestSpec:
             "tried": FrozenDict({names.provider_name(h): str(why) for h, why in tried.items()}),
             "image_traits": known_traits(image_traits),
             "extra_specs": _texts("extra_specs", extra_specs),
-            "group": group,
+            "group": group if isinstance(group, ServerGroup) else _label("server group", group),
         }
-        if group is not None and not isinstance(group, Group):
-            raise exceptions.InvalidField("group", group, "a Group")
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -145,6 +101,11 @@ class RequestSpec:
     def resources(self) -> Amounts:
         """All that is asked for, over all groups."""
         return self.request.resources
+
+    @property
+    def server_group(self) -> ServerGroup | None:
+        """The server group, if it has one and its members are known."""
+        return self.group if isinstance(self.group, ServerGroup) else None
 
     @property
     def wanted(self) -> Request:

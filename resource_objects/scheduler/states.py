@@ -105,10 +105,10 @@ class HostStates(Mapping[str, "HostState"]):
         return self._of_trees(self.fleet.having(self.fleet.aggregates, aggregates))
 
     def holding(self, consumers: Iterable[str]) -> Integers:
-        """Return how many of some consumers hold something of each host."""
-        found = np.zeros(len(self), dtype=np.int64)
+        """Return how many of some consumers hold something of each host, pools left out."""
+        found, pools = np.zeros(len(self), dtype=np.int64), self.fleet.pools.every
         for consumer in consumers:
-            places = self.fleet.places_of_holders.get(consumer) or ()
+            places = set(self.fleet.places_of_holders.get(consumer) or ()) - pools
             found[sorted({int(self.fleet.tree[place]) for place in places})] += 1
         return found
 

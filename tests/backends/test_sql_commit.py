@@ -37,6 +37,7 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.settle import settle
 from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder, StatisticType
 from resource_objects.testing.conformance.races import together
+from resource_objects.testing.conformance.server_groups import make_group
 from resource_objects.testing.conformance.suite import (
     changes_to,
     claim,
@@ -243,6 +244,38 @@ def test_statements_of_a_gang_do_not_grow_with_it(counted: SQLBackend, count: Co
             ledger.release_all(wanted)
         first, *again = found  # the first look at hosts reads what they are too
         assert first >= again[0] == again[1], count.texts
+
+
+def test_who_is_in_no_server_group_sends_nothing_of_groups(
+    counted: SQLBackend, count: Count
+) -> None:
+    names = define(counted, host("host0"), host("host1"))
+    here, there = names["host0"], names["host1"]
+    make_group(counted, "db")
+
+    def life(**said: Any) -> list[int]:
+        """Return how many statements each write sends, and how many of them are about groups."""
+        uses = [(Use(uuid, "VCPU", 1),) for uuid in (here, there)]
+        some = [
+            ConsumerOrder.claim("job", uses[0], **said),
+            ConsumerOrder.adjust("job", (Use(here, "MEMORY_MB", 1),)),
+            ConsumerOrder.replace("job", uses[1]),
+            ConsumerOrder.release("job"),
+        ]
+        found = []
+        for one in some:
+            found.append(count.of(lambda one=one: write(counted, one)))  # type: ignore[misc]
+            found.append(sum("server_groups" in text for text in count.texts))
+        return found
+
+    life()
+    alone, grouped = life(), life(group="db")
+    assert alone[1::2] == [0, 0, 0, 0]
+    more = [with_ - without for with_, without in zip(grouped, alone, strict=True)]
+    # a lock, where members are, where these providers are, and the count, which may go with others
+    count_up = 1 if more[0] == 4 else 0
+    assert more[::2] == [3 + count_up, 0, 4, 0], more
+    assert grouped[1::2][1] == grouped[1::2][3] == 0
 
 
 def test_a_claim_of_cells_reads_of_a_host_it_knows_what_is_used_alone(

@@ -59,6 +59,7 @@ def use_everything(backend: SQLBackend) -> None:
         ConsumerFilter(projects=nobody),
         ConsumerFilter(users=nobody),
         ConsumerFilter(types=nobody),
+        ConsumerFilter(groups=nobody),
         ConsumerFilter(created_before=NOW),
         ConsumerFilter(expires_before=NOW),
         ConsumerFilter(tree="host1"),

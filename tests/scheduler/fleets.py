@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import resource_objects as ro
-from resource_objects.providers import partitions
+from resource_objects.providers import ServerGroup, partitions
 from resource_objects.providers.statistics import StatisticType
-from resource_objects.scheduler import Group, RequestSpec
+from resource_objects.scheduler import RequestSpec
 
 TRAITS = ["CUSTOM_A", "CUSTOM_B", "HW_CPU_X86_AVX2"]
 AGGREGATES = ["rack0", "rack1", "rack2"]
@@ -73,8 +73,9 @@ def spec(seed):
         "aggregate_instance_extra_specs:size": chance.choice([">= 3", "<or> 2 <or> 5"]),
     }
     policy = chance.choice(["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"])
+    most = chance.choice([1, 1, 2]) if policy == "anti-affinity" else 1
     members = [f"job-{number}" for number in range(9) if chance.random() < 0.4]
-    group = Group("db", policy, members, chance.choice([1, 1, 2]))
+    group = ServerGroup("db", policy, members, most)
     return RequestSpec(
         chance.choice(["VCPU=1", "VCPU=2,MEMORY_MB=8", "PGPU=1,VCPU=1", "PGPU=2", PART]),
         project=chance.choice([None, "p1", "p2", "p3"]),

@@ -10,7 +10,8 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
-from resource_objects.scheduler import Group, Pipeline, RequestSpec, Scheduler
+from resource_objects.providers import ServerGroup
+from resource_objects.scheduler import Pipeline, RequestSpec, Scheduler
 
 WEIGHERS = {"free": {"VCPU": 1}}
 
@@ -410,10 +411,10 @@ def test_traits_of_an_image_are_asked_of_the_host(lab):
 
 def test_a_group_and_a_specification_that_cannot_be():
     for wrong in (
-        lambda: Group("db", "apart"),
-        lambda: Group("db", "affinity", "db-1"),
-        lambda: Group("db", "affinity", most=0),
-        lambda: RequestSpec("VCPU=1", group="db"),
+        lambda: ServerGroup("db", "apart"),
+        lambda: ServerGroup("db", "affinity", "db-1"),
+        lambda: ServerGroup("db", "affinity", max_per_host=0),
+        lambda: RequestSpec("VCPU=1", group=3),
         lambda: RequestSpec("VCPU=1", only="host0"),
         lambda: RequestSpec("VCPU=1", extra_specs={"a": 1}),
     ):
@@ -443,7 +444,7 @@ def test_members_that_have_to_be_apart_are_so_after_a_lost_race(monkeypatch):
             return claim_all(*args, **said)
 
         monkeypatch.setattr(ledger, "claim_all", faster)
-        spec = RequestSpec("VCPU=4", group=Group("g", "anti-affinity"))
+        spec = RequestSpec("VCPU=4", group=ServerGroup("g", "anti-affinity"))
         found = Scheduler(ledger).select_destinations(spec, consumers=["a", "b"])
         assert sorted(one.host for one in found) == ["h1", "h2"]
 
@@ -461,20 +462,20 @@ def uneven():
 def test_members_of_a_strict_group_go_where_all_have_room(uneven, consumers):
     """The best host for the first has no room for the others."""
     scheduler = Scheduler(uneven, order="pack")
-    spec = RequestSpec("VCPU=2", group=Group("g", "affinity"))
+    spec = RequestSpec("VCPU=2", group=ServerGroup("g", "affinity"))
     assert hosts(scheduler.select_destinations("VCPU=2")) == ["h0"]
     assert hosts(scheduler.select_destinations(spec, 2, consumers=consumers[:2])) == ["h1", "h1"]
-    three = RequestSpec("VCPU=4", group=Group("h", "affinity"))
+    three = RequestSpec("VCPU=4", group=ServerGroup("h", "affinity"))
     named = [f"new-{one}" for one in consumers]
     assert hosts(scheduler.select_destinations(three, 3, consumers=named)) == ["h2"] * 3
     with pytest.raises(exceptions.NoCandidates, match="could be placed"):
-        spec = RequestSpec("VCPU=9", group=Group("i", "affinity"))
+        spec = RequestSpec("VCPU=9", group=ServerGroup("i", "affinity"))
         scheduler.select_destinations(spec, 2, consumers=[f"last-{n}" for n in consumers[:2]])
 
 
 def test_as_many_of_a_strict_group_as_one_host_holds(uneven):
     scheduler = Scheduler(uneven, order="pack")
-    spec = RequestSpec("VCPU=5", group=Group("g", "affinity"))
+    spec = RequestSpec("VCPU=5", group=ServerGroup("g", "affinity"))
     found = scheduler.select_destinations(spec, consumers=["a", "b", "c", "d"], at_least=2)
     assert hosts(found) == ["h2"] * 3
     assert found.missing == ("d",)

@@ -8,8 +8,9 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.providers import ServerGroup
 from resource_objects.providers.statistics import StatisticType
-from resource_objects.scheduler import Group, RequestSpec, Scheduler
+from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.reports import Reports
@@ -111,7 +112,7 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
         (
             "affinity",
             {},
-            {"group": Group("db", "anti-affinity", ["db-1", "db-2"])},
+            {"group": ServerGroup("db", "anti-affinity", ["db-1", "db-2"])},
             [
                 "db-1 of group db is there already",
                 "db-2 of group db is there already",
@@ -122,17 +123,17 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
         (
             "affinity",
             {},
-            {"group": Group("db", "anti-affinity", ["db-1", "db-2"], most=2)},
+            {"group": ServerGroup("db", "anti-affinity", ["db-1", "db-2"], max_per_host=2)},
             [None] * 4,
         ),
         (
             "affinity",
             {},
-            {"group": Group("db", "affinity", ["db-1"])},
+            {"group": ServerGroup("db", "affinity", ["db-1"])},
             [None] + ["the others of group db are elsewhere"] * 3,
         ),
-        ("affinity", {}, {"group": Group("db", "affinity", ["db-9"])}, [None] * 4),
-        ("affinity", {}, {"group": Group("db", "soft-affinity", ["db-1"])}, [None] * 4),
+        ("affinity", {}, {"group": ServerGroup("db", "affinity", ["db-9"])}, [None] * 4),
+        ("affinity", {}, {"group": ServerGroup("db", "soft-affinity", ["db-1"])}, [None] * 4),
     ],
 )
 def test_a_filter_by_its_table(lab, name, settings, asked, expected):
@@ -243,7 +244,7 @@ def test_ratios_of_aggregates_bound_the_claim_as_a_limit(lab):
 
 def test_members_of_a_group_that_are_placed_together_are_apart_and_together(lab):
     for policy, hosts in (("anti-affinity", ["a", "b", "c"]), ("affinity", ["a", "a", "a"])):
-        spec = RequestSpec("VCPU=1", group=Group("web", policy))
+        spec = RequestSpec("VCPU=1", group=ServerGroup("web", policy))
         found = Scheduler(lab).select_destinations(spec, consumers=["w1", "w2", "w3"])
         assert [one.host for one in found] == hosts
         lab.release_all(["w1", "w2", "w3"])
@@ -254,7 +255,7 @@ def test_soft_policies_prefer_and_refuse_nobody(lab):
         ("soft-anti-affinity", ["a", "b", "c", "d", "a"]),
         ("soft-affinity", ["a", "a", "a", "a", "a"]),
     ):
-        spec = RequestSpec("VCPU=1", group=Group("web", policy))
+        spec = RequestSpec("VCPU=1", group=ServerGroup("web", policy))
         found = Scheduler(lab).select_destinations(spec, 5)
         assert [one.host for one in found] == hosts
 

@@ -11,8 +11,9 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.providers import ServerGroup
 from resource_objects.requests import Gang, Member
-from resource_objects.scheduler import Group, HostState, HostStates, RequestSpec, Scheduler
+from resource_objects.scheduler import HostState, HostStates, RequestSpec, Scheduler
 from resource_objects.scheduler.gangs import PlacedGang, levels_of, place_gang
 
 
@@ -205,24 +206,24 @@ def test_a_gang_is_claimed_under_the_limits_of_filters(ledger: ro.Ledger) -> Non
 def test_a_group_of_members_is_kept(ledger: ro.Ledger) -> None:
     scheduler = Scheduler(ledger)
     ledger.claim("db-1", {"r0-1": "VCPU=1"})
-    apart = Group("db", "anti-affinity", ["db-1"])
+    apart = ServerGroup("db", "anti-affinity", ["db-1"])
     placed = scheduler.place_gang(workers(3, cpus=1), "apart", group=apart)
     assert sorted(hosts_of(placed).values()) == ["r0-0", "r1-0", "r1-1"]
     with pytest.raises(exceptions.NoCandidates, match="fits 0"):
         members = ["db-1", *(f"apart/worker-{n}" for n in range(3))]
         scheduler.place_gang(
-            workers(1, cpus=1), "more", group=Group("db", "anti-affinity", members)
+            workers(1, cpus=1), "more", group=ServerGroup("db", "anti-affinity", members)
         )
-    two = Group("db", "anti-affinity", ["db-1"], most=2)
+    two = ServerGroup("db", "anti-affinity", ["db-1"], max_per_host=2)
     spread = scheduler.place_gang(workers(7, cpus=1), group=two)
     counts = Counter(hosts_of(spread).values())
     assert counts == {"r0-0": 2, "r0-1": 1, "r1-0": 2, "r1-1": 2}
-    beside = Group("db", "affinity", ["db-1"])
+    beside = ServerGroup("db", "affinity", ["db-1"])
     placed = scheduler.place_gang(workers(3, cpus=1), "beside", group=beside)
     assert set(hosts_of(placed).values()) == {"r0-1"}
     with pytest.raises(exceptions.NoCandidates):
         scheduler.place_gang(workers(1, cpus=1), "too-many", group=beside)
-    new = Group("web", "affinity")
+    new = ServerGroup("web", "affinity")
     placed = scheduler.place_gang(workers(3, cpus=1, together="rack"), "web", group=new)
     assert len(set(hosts_of(placed).values())) == 1
 

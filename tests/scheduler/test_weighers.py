@@ -6,8 +6,8 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers import partitions
-from resource_objects.scheduler import Group, RequestSpec, Scheduler
+from resource_objects.providers import ServerGroup, partitions
+from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.states import HostStates
 
@@ -46,8 +46,8 @@ def order(ledger, weighers, asked="VCPU=1", **said):
         ({"devices": {}}, {"asked": "PGPU=1"}, "ba"),
         ({"traits": {"CUSTOM_B": 1}}, {}, "bac"),
         ({"traits": {"CUSTOM_A": -1, "CUSTOM_B": 1}}, {}, "bca"),
-        ({"soft_affinity": 1}, {"group": Group("db", "soft-affinity", ["db-1"])}, "cab"),
-        ({"soft_affinity": 1}, {"group": Group("db", "soft-anti-affinity", ["db-1"])}, "abc"),
+        ({"soft_affinity": 1}, {"group": ServerGroup("db", "soft-affinity", ["db-1"])}, "cab"),
+        ({"soft_affinity": 1}, {"group": ServerGroup("db", "soft-anti-affinity", ["db-1"])}, "abc"),
         ({"free": {"VCPU": 1, "multiplier": 0}}, {}, "abc"),
         ({"devices": 2, "traits": {"CUSTOM_A": 1, "multiplier": 1}}, {}, "cab"),
         ({"devices": 1, "traits": {"CUSTOM_A": 1, "multiplier": 2}}, {}, "acb"),

@@ -9,6 +9,7 @@ databases; gone when it is closed.
 ``state``              what is kept, what a write makes of it until then, and the change feed
 ``definitions``        definitions in, with shares and moves to other trees; names
 ``reading``            columns, pages and totals out
+``server_groups``      consumers that are to be on one host, or on different ones
 ``statistics``         what agents tell of providers
 ``use_over_time``      who used how much from when until when
 =====================  ============================================================================

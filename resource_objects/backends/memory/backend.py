@@ -11,7 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, Self
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import definitions, reading, statistics, use_over_time
+from resource_objects.backends.memory import (
+    definitions,
+    reading,
+    server_groups,
+    statistics,
+    use_over_time,
+)
 from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
@@ -57,6 +63,7 @@ from resource_objects.providers.orders import (
     Totals,
     Write,
 )
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
 from resource_objects.providers.statistics import (
     StatisticFilter,
@@ -154,6 +161,13 @@ class MemoryBackend(Backend):
         """Return a page of resource classes, traits or aggregates (see the contract)."""
         with self._lock:
             return reading.page_of_names(self._open(), kind, limit, after)
+
+    def list_server_groups(
+        self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
+    ) -> tuple[ServerGroup, ...]:
+        """Return a page of server groups with their members (see the contract)."""
+        with self._lock:
+            return server_groups.page(self._open(), limit, after, names)
 
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return what the consumers of a filter use (see the contract)."""
@@ -372,6 +386,8 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
     _check_unchanged(draft, write)
     for change in write.names:
         definitions.change_name(draft, change)
+    for one in write.groups:
+        server_groups.change(draft, one)
     if write.definitions is not None:
         definitions.begin_definitions(draft, write.definitions)
     for uuid in write.reported:
@@ -464,6 +480,7 @@ def carry_out(
         generation=draft.number,
         out_of_service=lambda uuids: _out_of_service(draft, uuids),
         disabled_units=lambda uuids: _disabled_units(draft, uuids),
+        groups=lambda names, uuids: server_groups.places_of(draft, names, uuids),
         limits=limits,
     )
     for uuid in sorted(settlement.overridden):
@@ -568,6 +585,8 @@ def _give_back(draft: Draft, settled: Settled) -> None:
 def _hold(draft: Draft, settled: Settled) -> ConsumerRecord:
     """Write what a consumer holds; return its claim."""
     claim = settled.claim
+    if claim.group is not None:
+        server_groups.keep_member(draft, settled)
     draft.claims.put(claim.consumer, None if settled.is_gone else claim)
     if not settled.is_gone:
         if draft.claim_ids.get(claim.uuid) not in (None, claim.consumer):

@@ -18,6 +18,7 @@ from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import ListedName, Pruned
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome, Write
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import KeptStatistic, StatisticType
 from resource_objects.providers.use_over_time import UseInterval, UseRecording
 from resource_objects.providers.waiting import Waiter
@@ -126,6 +127,8 @@ class State:
         default_factory=dict
     )  # by provider and name
     statistic_types: dict[str, StatisticType] = dataclasses.field(default_factory=dict)  # by name
+    server_groups: dict[str, ServerGroup] = dataclasses.field(default_factory=dict)  # by name
+    members: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)  # of each of these
     use_recording: dict[str, UseRecording] = dataclasses.field(default_factory=dict)  # one, or none
     open_use: dict[str, dict[str, UseInterval]] = dataclasses.field(
         default_factory=dict
@@ -316,6 +319,8 @@ class Draft:
         self.statistic_types = Table(state.statistic_types)
         self.use_recording = Table(state.use_recording)
         self.open_use = Table(state.open_use)
+        self.server_groups = Table(state.server_groups)
+        self.members = NestedTable(state.members)
         self.ended_use = Table(state.ended_use)
         self._tables: tuple[Table[Any, Any] | NestedTable[Any, Any, Any], ...] = (
             *(self.names, self.providers, self.uuid_of, self.children, self.bearers),
@@ -323,7 +328,7 @@ class Draft:
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
             *(self.changes, self.heads, self.last, self.disabled, self.disabled_units),
             *(self.use_recording, self.open_use, self.ended_use),
-            *(self.statistics, self.statistic_types),
+            *(self.statistics, self.statistic_types, self.server_groups, self.members),
         )
         self.told: dict[int, ShardEntry] = {}  #: by shard
         #: uuids of providers whose definition says a name that is another now

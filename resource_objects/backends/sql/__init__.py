@@ -12,6 +12,7 @@
 ``definitions``     definitions in: providers, figures, shares, traits and aggregates
 ``disabled``        providers that are out of service, and the inventories that are so with them
 ``waiters``         who waits for something to be given back; ``statistics``: what agents tell
+``server_groups``   consumers that are to be on one host, or on different ones
 ``names``           resource classes, traits and aggregates, by name and number
 ``reading``         columns out; ``lists``: pages and sums
 ``beginnings``      names by their beginning, in a hurry

@@ -25,6 +25,7 @@ from resource_objects.backends.sql import (
     operations,
     places,
     reading,
+    server_groups,
     statistics,
     tables,
     urls,
@@ -69,6 +70,7 @@ from resource_objects.providers.orders import (
     Outcome,
     Write,
 )
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.settle import Settled, Settlement, keys_of
 from resource_objects.providers.statistics import (
     StatisticFilter,
@@ -257,6 +259,14 @@ class SQLBackend(Backend):
     ) -> tuple[ListedName, ...]:
         """Return a page of resource classes, traits or aggregates (see the contract)."""
         return self._reading(lambda connection: names.list_names(connection, kind, limit, after))
+
+    def list_server_groups(
+        self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
+    ) -> tuple[ServerGroup, ...]:
+        """Return a page of server groups with their members (see the contract)."""
+        return self._reading(
+            lambda connection: server_groups.list_groups(connection, limit, after, names)
+        )
 
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return what the consumers of a filter use (see the contract)."""
@@ -461,13 +471,15 @@ def _furnish(connection: Connection) -> None:
 #
 # 1. providers that are defined, must be unchanged, report, or are put out of service or into it
 #    again are locked and looked at;
-# 2. names are changed (``names``) and definitions applied (``definitions``), for which inventories
-#    are locked, those of the orders with them; providers are put out of service (``disabled``);
+# 2. names and server groups are changed (``names``, ``server_groups``) and definitions applied
+#    (``definitions``), for which inventories are locked, those of the orders with them; providers
+#    are put out of service (``disabled``);
 # 3. orders are carried out: what their consumers hold is read (``consumers``), the inventories
-#    concerned are found and locked, by number, in one statement (``places``), it is decided, the
-#    operation is recorded, which ends here if it was done before (``operations``), ``used`` is
-#    changed by the net amounts, guarded, and consumers, allocations and units are written
-#    (``claims``), and where it is recorded what they use from now on (``use_over_time``);
+#    concerned are found and locked, by number, in one statement (``places``), then server groups of
+#    which a member goes to another host (``server_groups``), it is decided, the operation is
+#    recorded, which ends here if it was done before (``operations``), ``used`` is changed by the
+#    net amounts, guarded, and consumers, allocations and units are written (``claims``), and where
+#    it is recorded what they use from now on (``use_over_time``);
 # 4. what definitions remove is removed;
 # 5. the change feed is told (``feed``), which also tells whether the write was right about whether
 #    use over time is recorded; if not, all of it is done again.
@@ -505,6 +517,7 @@ def commit_write(
     renamed = (
         names.change_names(connection, catalogue, write.names, number) if write.names else set()
     )
+    server_groups.change_groups(connection, write.groups, number)
     if definition is not None:
         definition.apply(_inventories_of_orders(connection, write))
         _note_made(connection, write, now, told)
@@ -572,7 +585,7 @@ def _carry_out(
     kept: dict[str, ConsumerRow] = {}
     if not _is_one_claim(write):
         kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
-    settlement = _settlement(connection, write, kept, at, now)
+    settlement = _settlement(connection, write, kept, at, now, number)
     assert at.now is not None, "it is read with the places"
     operations.record_operation(connection, write, number, at.now)
     nets = _nets(settlement, at)
@@ -630,7 +643,7 @@ def _is_alone(write: Write) -> bool:
     if len(write.orders) != 1 or not (write.orders[0].is_claim or write.orders[0].is_release):
         return False
     others = write.definitions, write.unchanged, write.reported, write.adopted, write.names
-    return not any(others) and not write.disabling
+    return not any(others) and not write.disabling and not write.groups
 
 
 # --- what it comes to ---
@@ -642,6 +655,7 @@ def _settlement(
     kept: Mapping[str, ConsumerRow],
     at: Places,
     now: datetime.datetime | None,
+    number: int,
 ) -> Settlement:
     """Lock the inventories concerned and decide."""
     records = {name: one.record for name, one in kept.items()}
@@ -656,7 +670,7 @@ def _settlement(
     if now is None:  # else it was looked at before definitions were
         _check_age(connection, write, at.now)
     try:
-        return decide(connection, write.orders, records, at, at.now, write.limits)
+        return decide(connection, write.orders, records, at, at.now, write.limits, number)
     except exceptions.ResourceObjectsError:
         _check_consumers(connection, write, kept)
         raise

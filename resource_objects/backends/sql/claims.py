@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import disabled, places, statements, tables
+from resource_objects.backends.sql import disabled, places, server_groups, statements, tables
 from resource_objects.backends.sql.consumers import ConsumerRow
 from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.places import Places
@@ -44,8 +44,12 @@ def decide(
     at: Places,
     now: datetime.datetime,
     limits: Totals,
+    number: int,
 ) -> Settlement:
-    """Return what orders come to, or raise (see ``settle``)."""
+    """Return what orders come to, or raise (see ``settle``).
+
+    :param number: of the operation
+    """
     return settle(
         orders,
         kept,
@@ -56,6 +60,7 @@ def decide(
         takers=lambda wanted: places.takers(connection, wanted),
         out_of_service=lambda uuids: disabled.out_of_service(connection, uuids, now),
         disabled_units=lambda uuids: disabled.disabled_units(connection, uuids),
+        groups=lambda names, uuids: server_groups.places_of(connection, names, uuids, number),
         limits=limits,
     )
 
@@ -86,7 +91,7 @@ _EMPTY = Sized(
 _MAKE_CONSUMERS = Insert(
     tables.consumers,
     *("id", "uuid", "name", "gone", "state", "generation", "request", "project_id", "user_id"),
-    *("consumer_type", "created_at", "expires_at", "writes"),
+    *("consumer_type", "created_at", "expires_at", "writes", "server_group"),
 )
 
 
@@ -126,7 +131,8 @@ def make_consumers(
         created, request = moment(connection, one.created_at), _text(one.request)
         until = None if one.expires_at is None else moment(connection, one.expires_at)
         said = request, one.project, one.user, one.consumer_type
-        row = number, one.uuid, one.consumer, 0, one.state, generation, *said, created, until, 1
+        times = created, until, 1
+        row = number, one.uuid, one.consumer, 0, one.state, generation, *said, *times, one.group
         values.append(row)
     _MAKE_CONSUMERS.many(connection, values)
     return numbers
@@ -149,8 +155,10 @@ def change_consumers(
             "project_id": now.project,
             "user_id": now.user,
             "consumer_type": now.consumer_type,
+            "server_group": now.group,
         }
-        if (*whose.values(),) != (_text(was.request), was.project, was.user, was.consumer_type):
+        before = _text(was.request), was.project, was.user, was.consumer_type, was.group
+        if (*whose.values(),) != before:
             described.append({"id": kept.number, **whose})
         if (now.state, now.expires_at) != (was.state, was.expires_at):
             until = None if now.expires_at is None else moment(connection, now.expires_at)

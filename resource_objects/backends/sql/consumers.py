@@ -36,6 +36,7 @@ _SAID = (
     *(_consumers.created_at, _consumers.state, _consumers.request, _consumers.project_id),
     *(_consumers.user_id, _consumers.consumer_type, _consumers.expires_at),
     _consumers.writes,
+    _consumers.server_group,
 )
 
 
@@ -180,7 +181,7 @@ def _places(
 
 
 def record_of(generation: int, said: Sequence[Any], held: tuple[Use, ...]) -> ConsumerRecord:
-    uuid, name, created_at, state, request, project, user, kind, expires_at, writes = said
+    uuid, name, created_at, state, request, project, user, kind, expires_at, writes, group = said
     return ConsumerRecord(
         uuid,
         name,
@@ -194,6 +195,7 @@ def record_of(generation: int, said: Sequence[Any], held: tuple[Use, ...]) -> Co
         kind,
         None if expires_at is None else from_moment(expires_at),
         writes,
+        group,
     )
 
 

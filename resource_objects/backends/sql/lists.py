@@ -259,6 +259,7 @@ def _sets(wanted: ProviderFilter | ConsumerFilter) -> Iterator[Collection[Any]]:
     """Yield the sets of which one member must be matched."""
     if isinstance(wanted, ConsumerFilter):
         given = [wanted.names, wanted.projects, wanted.users, wanted.types, wanted.states]
+        given.append(wanted.groups)
         yield from (found for found in given if found is not None)
         return
     names = (wanted.names, wanted.uuids, wanted.trees)
@@ -410,6 +411,7 @@ def of_consumers(wanted: ConsumerFilter) -> list[_Condition]:
         (_consumers.project_id, wanted.projects),
         (_consumers.user_id, wanted.users),
         (_consumers.consumer_type, wanted.types),
+        (_consumers.server_group, wanted.groups),
     )
     found += [_one_of(column, some) for column, some in given if some is not None]
     if wanted.states is not None:
@@ -464,6 +466,7 @@ _GROUPS = {
     By.PROJECT: _consumers.project_id,
     By.USER: _consumers.user_id,
     By.CONSUMER_TYPE: _consumers.consumer_type,
+    By.GROUP: _consumers.server_group,
 }
 
 

@@ -23,9 +23,9 @@ included:
 * room for what comes later. Revisions expand (see ``migrations``), and a column that may be null,
   or a table, is added without rewriting anything on all these databases; before something reads it,
   nobody knows its form. What is reserved for a time to come: a table (inventory, from, used),
-  locked like ``inventories``. Groups of consumers and their priority: columns of
-  ``consumers``. Limits of projects: a table, locked between inventories and heads. When a host was
-  last heard of is here: ``reported_at``.
+  locked like ``inventories``. The priority of consumers: a column of theirs. Limits of projects: a
+  table, locked between inventories and heads. When a host was last heard of is here:
+  ``reported_at``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
+from resource_objects.providers.server_groups import MOST as MAX_MEMBERS
 from resource_objects.providers.statistics import MAX_UNIT
 from resource_objects.ratio import MAX_RATIO, MILLION
 
@@ -285,6 +286,22 @@ structures = _table(
     sa.Column("body", _JSON, nullable=True),
 )
 
+#: Consumers that are to be on one host, or on different ones. Who puts a member on another host
+#: locks the row, after inventories and before anything is written, and counts it up: so of two who
+#: do so at once the second sees what the first did, also on Galera, where only writes are compared.
+server_groups = _table(
+    "server_groups",
+    _id(),
+    sa.Column("uuid", _UUID, nullable=False),
+    sa.Column("name", _SORTED_NAME, nullable=False),
+    sa.Column("policy", sa.String(32), nullable=False),
+    _figure("max_per_host"),
+    _drawn("generation"),
+    _unique("server_groups", "uuid"),
+    _unique("server_groups", "name"),
+    sa.CheckConstraint(f"max_per_host BETWEEN 1 AND {MAX_MEMBERS}", name="max_per_host"),
+)
+
 #: Consumers with their claims. ``gone`` is 0, or the number of the operation that forgot it: it is
 #: kept as long as that operation, so that a repetition and the feed can still tell of it.
 consumers = _table(
@@ -304,12 +321,16 @@ consumers = _table(
     sa.Column("expires_at", _TIME, nullable=True),
     # how often it was written since it came
     _counter("writes"),
+    # by name, so that a claim is read without another table; who is gone may say one that is, too
+    sa.Column("server_group", _NAME, nullable=True),
     _unique("consumers", "uuid"),
     _unique("consumers", "name", "gone"),
     # pages of the consumers of a project, of a user, of a type
     _index_of_said("project_id", "name"),
     _index_of_said("user_id", "name"),
     _index_of_said("consumer_type", "name"),
+    # who is in a server group
+    _index_of_said("server_group", "name"),
     # which claims have expired
     _index_of_said("expires_at"),
 )

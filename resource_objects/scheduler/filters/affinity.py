@@ -1,4 +1,4 @@
-"""Consumers of a group: on one host, or apart."""
+"""Consumers of a server group: on one host, or apart."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from resource_objects.search.arrays import Booleans
 
 
 class Affinity:
-    """Passes hosts that the group of a request allows (``affinity``, ``anti-affinity``).
+    """Passes hosts that the server group of a request allows (``affinity``, ``anti-affinity``).
 
     Who is where is what the picture shows; the members that are placed by the same call count as
-    soon as they are placed. Another scheduler that places a member of the same group at the same
-    moment is not seen: the ledger knows no groups.
+    soon as they are placed. Of a group that the ledger keeps, which the request names, the claim
+    judges again: who is faster with a member of it is seen there, and another host is searched.
     """
 
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return who of the group is there, or is elsewhere."""
-        group = spec.group
+        group = spec.server_group
         if group is None or group.is_soft:
             return None
-        here = sorted(host.consumers & group.members)
+        known = sorted(host.consumers & group.members)
+        here = [one for one in known if host.beside.holding([one])[host.tree]]
         if group.is_apart:
             told = f"{', '.join(here)} of group {group.name} {'is' if len(here) == 1 else 'are'}"
-            return None if len(here) < group.most else f"{told} there already"
+            return None if len(here) < group.max_per_host else f"{told} there already"
         if here or not host.beside.holding(group.members).any():
             return None
         return f"the others of group {group.name} are elsewhere"
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
         """Return which hosts are allowed."""
-        group = spec.group
+        group = spec.server_group
         if group is None or group.is_soft:
             return hosts.all()
         held = hosts.holding(group.members)
         if group.is_apart:
-            return held < group.most
+            return held < group.max_per_host
         return held > 0 if held.any() else hosts.all()

@@ -72,7 +72,7 @@ class NamedWeigher:
 def weigh(
     weighers: Sequence[NamedWeigher],
     states: Callable[[Fleet], HostStates],
-    spec: RequestSpec,
+    spec: Callable[[], RequestSpec],
 ) -> Callable[[Fleet, Request, Integers], Figures]:
     """Return what some weighers say together of hosts, for an order of the search."""
 
@@ -81,7 +81,7 @@ def weigh(
         total = np.zeros(len(trees))
         for one in weighers:
             if one.multiplier:
-                total += one.multiplier * normalized(_said(one, hosts, spec, trees))
+                total += one.multiplier * normalized(_said(one, hosts, spec(), trees))
         return total
 
     return together

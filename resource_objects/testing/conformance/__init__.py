@@ -26,7 +26,8 @@ laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
 One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
 ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
 devices), ``disabled`` (what is out of service), ``limits`` (totals that come with a write),
-``use_over_time``, ``lists``, ``feed``, ``races``, ``waiting`` (the queue), ``statistics``. Further,
+``use_over_time``, ``lists``, ``feed``, ``races``, ``waiting`` (the queue), ``statistics``,
+``server_groups``. Further,
 :func:`state_machine` of ``model`` compares a backend with a naive model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
@@ -49,6 +50,7 @@ _PARTS = (
     "orders",
     "races",
     "requirements",
+    "server_groups",
     "statistics",
     "suite",
     "use_over_time",
@@ -73,6 +75,7 @@ from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
 from resource_objects.testing.conformance.requirements import Requirement
+from resource_objects.testing.conformance.server_groups import ServerGroupRules
 from resource_objects.testing.conformance.statistics import StatisticRules
 from resource_objects.testing.conformance.use_over_time import UseOverTimeRules
 from resource_objects.testing.conformance.waiting import WaitingRules
@@ -105,5 +108,6 @@ class BackendConformance(
     RaceRules,
     WaitingRules,
     StatisticRules,
+    ServerGroupRules,
 ):
     """Every rule of the contract, as tests; subclass it (see the module)."""

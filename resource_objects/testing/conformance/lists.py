@@ -191,6 +191,7 @@ def _asked(
         (wanted.projects, record.project),
         (wanted.users, record.user),
         (wanted.types, record.consumer_type),
+        (wanted.groups, record.group),
         (wanted.states, record.state),
     ):
         if allowed is not None:
@@ -237,6 +238,7 @@ def wanted_totals(
                 By.PROJECT: record.project,
                 By.USER: record.user,
                 By.CONSUMER_TYPE: record.consumer_type,
+                By.GROUP: record.group,
             }[by]
             use = record.consumer, held.amount
             uses.setdefault((group, held.resource_class), []).append(use)

@@ -17,8 +17,9 @@ from typing import Any
 
 import resource_objects as ro
 from resource_objects import plugins
+from resource_objects.providers import ServerGroup
 from resource_objects.providers.statistics import StatisticType
-from resource_objects.scheduler import Group, HostStates, RequestSpec
+from resource_objects.scheduler import HostStates, RequestSpec
 from resource_objects.scheduler.pipeline import FILTERS
 from resource_objects.scheduler.reports import Reports
 from tests.peers.nova.numa_sides import objects
@@ -153,7 +154,7 @@ def nova_spec(
     *,
     project: str | None = None,
     zone: str | None = None,
-    group: Group | None = None,
+    group: ServerGroup | None = None,
     hosts: tuple[str, ...] = (),
     hints: Mapping[str, list[str]] | None = None,
     properties: Mapping[str, str] | None = None,
@@ -165,7 +166,7 @@ def nova_spec(
     )
     theirs = None
     if group is not None:
-        rules = {"max_server_per_host": group.most} if group.is_apart else {}
+        rules = {"max_server_per_host": group.max_per_host} if group.is_apart else {}
         theirs = objects.InstanceGroup(
             uuid=NEW,
             policy=group.policy,

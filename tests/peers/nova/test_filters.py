@@ -18,9 +18,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions, plugins
+from resource_objects.providers import ServerGroup
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PCIInventory
-from resource_objects.scheduler import Group, RequestSpec, Scheduler
+from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import FILTERS
 from tests.peers.nova import filter_differences, numa_sides, pci_chances, pci_sides
@@ -293,7 +294,8 @@ def test_groups(policy: str, most: int) -> None:
     tally = Tally()
     for number in NUMBERS:
         fleet = sides.fleet(number)
-        group = Group("db", policy, sides.MEMBERS[: number % 6], most)
+        bound = most if policy == "anti-affinity" else 1
+        group = ServerGroup("db", policy, sides.MEMBERS[: number % 6], bound)
         hosts = tuple(one.name for one in fleet.boxes if group.members & {*one.servers})
         nova = fleet.nova(kind, nova_spec(group=group, hosts=hosts))
         tally.add(nova, fleet.ours("affinity", RequestSpec(ANY, group=group)), number)
@@ -314,7 +316,7 @@ def test_hosts_of_other_servers(hint: str) -> None:
         if hint == "same_host" and not any({*members} & {*one.servers} for one in fleet.boxes):
             continue
         nova = fleet.nova(kind, nova_spec(hints={hint: list(members)}))
-        group = Group(hint, policy, members)
+        group = ServerGroup(hint, policy, members)
         tally.add(nova, fleet.ours("affinity", RequestSpec(ANY, group=group)), number)
     tally.check()
 
@@ -505,13 +507,13 @@ def test_the_first_of_a_group_goes_anywhere() -> None:
     members = [sides.MEMBERS[0]]
     same = affinity_filter.SameHostFilter
     assert BOX.nova(same, nova_spec(hints={"same_host": members})) == {"box": False}
-    group = Group("db", "affinity", members)
+    group = ServerGroup("db", "affinity", members)
     assert BOX.ours("affinity", RequestSpec(ANY, group=group)) == {"box": True}
 
 
 def test_where_a_group_is_is_read_when_it_is_searched() -> None:
     fleet = Fleet((Box("box", servers=(sides.MEMBERS[0],)), Box("other")))
-    group = Group("db", "affinity", [sides.MEMBERS[0]])
+    group = ServerGroup("db", "affinity", [sides.MEMBERS[0]])
     kind = affinity_filter.ServerGroupAffinityFilter
     before = nova_spec(group=group, hosts=("other",))  # it moved since
     assert fleet.nova(kind, before) == {"box": False, "other": True}
@@ -520,7 +522,7 @@ def test_where_a_group_is_is_read_when_it_is_searched() -> None:
 
 def test_a_server_is_a_member_of_its_group_where_it_is() -> None:
     fleet = Fleet((Box("box", servers=(sides.NEW, sides.MEMBERS[0])),))
-    group = Group("db", "anti-affinity", [sides.NEW, sides.MEMBERS[0]])
+    group = ServerGroup("db", "anti-affinity", [sides.NEW, sides.MEMBERS[0]])
     kind = affinity_filter.ServerGroupAntiAffinityFilter
     assert fleet.nova(kind, nova_spec(group=group)) == {"box": True}
     assert fleet.ours("affinity", RequestSpec(ANY, group=group)) == {"box": False}

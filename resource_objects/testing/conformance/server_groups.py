@@ -1,0 +1,444 @@
+"""Rules of server groups: whose members are on one host, or on different ones, whoever claims."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Rule
+from resource_objects.providers import Backend, Provider
+from resource_objects.providers.listing import By, ConsumerFilter
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    ConsumerRecord,
+    GroupChange,
+    Operation,
+    Use,
+    Write,
+)
+from resource_objects.providers.pools import SHARES
+from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.testing.conformance.races import processes, together
+from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.suite import (
+    Kit,
+    adjust,
+    claim,
+    define,
+    deltas,
+    host,
+    law,
+    order,
+    picture,
+    release,
+    two_hosts,
+)
+
+
+def make_group(
+    backend: Backend, name: str, policy: str = "anti-affinity", max_per_host: int = 1
+) -> None:
+    """Make a server group, or find that it is there."""
+    change_group(backend, name, ServerGroup(name, policy, (), max_per_host))
+
+
+def change_group(backend: Backend, name: str, wanted: ServerGroup | None) -> None:
+    """Make or remove a server group."""
+    backend.commit(Write(Operation(), "group", name, groups=(GroupChange(name, wanted),)))
+
+
+def group_of(backend: Backend, name: str) -> ServerGroup:
+    """Return a server group as it is kept."""
+    [found] = backend.list_server_groups(1, names=[name])
+    return found
+
+
+def replace(
+    backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any
+) -> ConsumerRecord:
+    """Let a consumer hold this and nothing else."""
+    [record] = order(backend, ConsumerOrder.replace(consumer, deltas(amounts), **said))
+    return record
+
+
+def refusal(work: Callable[[], object]) -> list[tuple[str | None, str | None, list[str]]]:
+    """Return what is refused: host, group, and the members in the way."""
+    with pytest.raises(exceptions.ServerGroupViolated) as refused:
+        work()
+    assert {one.rule for one in refused.value.reasons} == {Rule.SERVER_GROUP}
+    return [(one.where, one.group, [n for n, _ in one.holders]) for one in refused.value.reasons]
+
+
+def claim_in_turn(backend: Backend, uuid: str, what: str, who: str, turns: int) -> list[int]:
+    """Claim of a host for a member of one group after the other; return the turns that were won."""
+    won: list[int] = []
+    for turn in range(turns):
+        try:
+            claim(backend, f"{who}-{turn}", {uuid: {what: 1}}, group=f"g{turn}")
+        except exceptions.ServerGroupViolated:
+            continue
+        won.append(turn)
+    return won
+
+
+def claim_elsewhere_in_turn(
+    backend_class: type[Backend], url: str, uuid: str, what: str, who: str, turns: int
+) -> list[int]:
+    """Claim in a process of its own."""
+    backend = backend_class.open(url)
+    try:
+        return claim_in_turn(backend, uuid, what, who, turns)
+    finally:
+        backend.close()
+
+
+#: How many groups two processes race for.
+_TURNS = 25
+
+
+class ServerGroupRules(Kit):
+    """Server groups: kept, and judged with each write that puts a member on another host."""
+
+    # --- kept ---
+
+    def test_groups_are_made_once_listed_by_name_and_removed(self, backend: Backend) -> None:
+        for name, policy, most in (("web", "soft-affinity", 1), ("db", "anti-affinity", 2)):
+            make_group(backend, name, policy, most)
+            make_group(backend, name, policy, most)
+        found = backend.list_server_groups(10)
+        assert [(one.name, one.policy, one.max_per_host) for one in found] == [
+            ("db", "anti-affinity", 2),
+            ("web", "soft-affinity", 1),
+        ]
+        assert all(one.uuid and one.generation for one in found)
+        assert [one.name for one in backend.list_server_groups(1, "db")] == ["web"]
+        assert backend.list_server_groups(9, names=["nobody"]) == ()
+        change_group(backend, "db", None)
+        assert [one.name for one in backend.list_server_groups(10)] == ["web"]
+
+    @pytest.mark.parametrize(("policy", "most"), [("affinity", 1), ("anti-affinity", 2)])
+    def test_a_group_that_asks_something_else_is_refused(
+        self, backend: Backend, policy: str, most: int
+    ) -> None:
+        make_group(backend, "db")
+        before = group_of(backend, "db")
+        with pytest.raises(exceptions.ServerGroupExists, match=r"^db "):
+            make_group(backend, "db", policy, most)
+        assert group_of(backend, "db") == before
+
+    def test_a_group_that_is_not_there_has_no_members_and_is_not_removed(
+        self, backend: Backend
+    ) -> None:
+        here, _ = two_hosts(backend)
+        with pytest.raises(exceptions.ServerGroupNotFound, match=r"^db "):
+            claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        with pytest.raises(exceptions.ServerGroupNotFound, match=r"^db "):
+            change_group(backend, "db", None)
+        assert backend.held("db-1") is None
+
+    def test_a_group_with_members_stays(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        make_group(backend, "db", "soft-affinity")
+        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        with pytest.raises(exceptions.ServerGroupInUse, match=r"^db "):
+            change_group(backend, "db", None)
+        release(backend, "db-1")
+        change_group(backend, "db", None)
+        make_group(backend, "db")
+        assert group_of(backend, "db").members == frozenset()
+
+    def test_who_is_in_a_group_is_told_wherever_it_is_read(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db", "affinity")
+        made = claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        claim(backend, "alone", {there: "VCPU=3"})
+        assert made.group == "db"
+        for record in (backend.held("db-1"), *backend.list_consumers(_MEMBERS, 9)):
+            assert record is not None and (record.consumer, record.group) == ("db-1", "db")
+        [nobodys] = backend.list_consumers(ConsumerFilter(groups=frozenset([None])), 9)
+        assert (nobodys.consumer, nobodys.group) == ("alone", None)
+        assert group_of(backend, "db").members == {"db-1"}
+        totals = {(one.group, one.used) for one in backend.totals(ConsumerFilter(), By.GROUP)}
+        assert totals == {("db", 1), (None, 3)}
+        assert [one.used for one in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
+
+    def test_a_consumer_stays_in_its_group_until_it_is_gone(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db", "affinity")
+        make_group(backend, "web", "affinity")
+        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        adjust(backend, "db-1", {here: "MEMORY_MB=1"})
+        replace(backend, "db-1", {there: "VCPU=1"})
+        assert group_of(backend, "db").members == {"db-1"}
+        replace(backend, "db-1", {there: "VCPU=1"}, group="web")
+        assert not group_of(backend, "db").members
+        assert group_of(backend, "web").members == {"db-1"}
+        assert release(backend, "db-1").group == "web"
+        assert not group_of(backend, "web").members
+        claim(backend, "db-1", {here: "VCPU=1"})
+        assert not group_of(backend, "web").members
+
+    def test_a_repetition_tells_the_group(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        make_group(backend, "db")
+        doing = Operation()
+        asked = ConsumerOrder.claim("db-1", deltas({here: "VCPU=1"}), group="db")
+        assert backend.claim(doing, asked).group == "db"
+        again = backend.claim(doing, asked)
+        assert (again.group, again.consumer) == ("db", "db-1")
+        outcome = backend.outcome(doing)
+        assert outcome is not None and outcome.claims[0].group == "db"
+
+    # --- judged ---
+
+    @law(4, 6)
+    def test_members_that_are_to_be_apart_are(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db")
+        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        for work in (
+            lambda: claim(backend, "db-2", {here: "MEMORY_MB=1"}, group="db"),
+            lambda: claim(backend, "db-2", {there: "VCPU=1", here: "VCPU=1"}, group="db"),
+        ):
+            assert refusal(work) == [("host0", "db", ["db-1"])]
+        assert backend.held("db-2") is None
+        claim(backend, "other", {here: "VCPU=1"})
+        claim(backend, "db-2", {there: "VCPU=1"}, group="db")
+        for work in (
+            lambda: replace(backend, "db-2", {here: "VCPU=1"}),
+            lambda: adjust(backend, "db-2", {here: "VCPU=1"}),
+            lambda: replace(backend, "other", {here: "VCPU=1"}, group="db"),
+        ):
+            assert refusal(work) == [("host0", "db", ["db-1"])]
+        release(backend, "db-1")
+        replace(backend, "db-2", {here: "VCPU=1"})
+        assert picture(backend).holds("db-2") == {("host0", "VCPU"): 1}
+
+    @law(4, 6)
+    def test_members_that_are_to_be_together_are(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db", "affinity")
+        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        claim(backend, "db-2", {here: "VCPU=1"}, group="db")
+        for work in (
+            lambda: claim(backend, "db-3", {there: "VCPU=1"}, group="db"),
+            lambda: claim(backend, "db-3", {here: "VCPU=1", there: "VCPU=1"}, group="db"),
+        ):
+            assert refusal(work) == [("host1", "db", ["db-1", "db-2"])]
+        assert refusal(lambda: replace(backend, "db-2", {there: "VCPU=1"})) == [
+            ("host1", "db", ["db-1"])
+        ]
+        release(backend, "db-2")
+        replace(backend, "db-1", {there: "VCPU=1"})
+        claim(backend, "db-3", {there: "VCPU=1"}, group="db")
+
+    @law(6)
+    def test_the_refusal_says_it_in_words(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db", "anti-affinity", 4)
+        make_group(backend, "web", "affinity")
+        for number in (10, 9, 2, 1):
+            claim(backend, f"db-{number}", {here: "VCPU=1"}, group="db")
+        claim(backend, "web-1", {here: "VCPU=1"}, group="web")
+        told: dict[str, Callable[[], object]] = {
+            "host0: group db: at most 4 of it on a host, db-1, db-2, db-9 and 1 more are there": (
+                lambda: claim(backend, "db-5", {here: "VCPU=1"}, group="db")
+            ),
+            "host1: group web: all of it on one host, web-1 is on host0": (
+                lambda: claim(backend, "web-2", {there: "VCPU=1"}, group="web")
+            ),
+        }
+        for words, work in told.items():
+            with pytest.raises(exceptions.ServerGroupViolated) as refused:
+                work()
+            assert str(refused.value) == words
+            assert refused.value.reasons[0].to_dict()["rule"] == "server_group"
+
+    @law(6)
+    def test_all_that_stands_against_it_is_told(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        make_group(backend, "db")
+        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        with pytest.raises(exceptions.CapacityException) as refused:
+            claim(backend, "db-2", {here: "VCPU=8"}, group="db")
+        assert {one.rule for one in refused.value.reasons} == {Rule.CAPACITY, Rule.SERVER_GROUP}
+
+    @law(4)
+    def test_soft_policies_refuse_nothing(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        for policy in ("soft-affinity", "soft-anti-affinity"):
+            make_group(backend, policy, policy)
+            for number, uuid in enumerate((here, here, there)):
+                claim(backend, f"{policy}-{number}", {uuid: "VCPU=1"}, group=policy)
+            assert len(group_of(backend, policy).members) == 3
+
+    @law(2, 4)
+    def test_several_are_judged_by_where_all_are_in_the_end(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db")
+        make_group(backend, "web", "affinity")
+
+        def claims(group: str, *uuids: str) -> list[ConsumerOrder]:
+            return [
+                ConsumerOrder.claim(f"{group}-{n}", (Use(uuid, "VCPU", 1),), group=group)
+                for n, uuid in enumerate(uuids)
+            ]
+
+        assert refusal(lambda: order(backend, *claims("db", here, here))) == [
+            ("host0", "db", ["db-1"]),
+            ("host0", "db", ["db-0"]),
+        ]
+        assert refusal(lambda: order(backend, *claims("web", here, there))) == [
+            ("host1", "web", ["web-0"])
+        ]
+        assert picture(backend).allocations == {}
+        order(backend, *claims("db", here, there), *claims("web", there, there))
+        moved = [
+            ConsumerOrder.replace("db-0", (Use(there, "VCPU", 1),)),
+            ConsumerOrder.replace("db-1", (Use(here, "VCPU", 1),)),
+            ConsumerOrder.replace("web-0", (Use(here, "VCPU", 1),)),
+            ConsumerOrder.replace("web-1", (Use(here, "VCPU", 1),)),
+        ]
+        order(backend, *moved)
+        order(
+            backend,
+            ConsumerOrder.release("db-1"),
+            ConsumerOrder.claim("db-2", (Use(here, "VCPU", 1),), group="db"),
+        )
+        assert picture(backend).holds("db-2") == {("host0", "VCPU"): 1}
+
+    @law(4)
+    def test_a_host_is_the_whole_tree_and_a_pool_is_none(self, backend: Backend) -> None:
+        root = host("host0", "MEMORY_MB=64")
+        for number in range(2):
+            root.add(f"cell{number}", "VCPU=4")
+        pool = Provider("pool", "DISK_GB=100", traits=[SHARES], aggregates=["r0"])
+        names = define(backend, root, host("host1"), pool)
+        make_group(backend, "db")
+        claim(backend, "db-1", {names["cell0"]: "VCPU=1", names["pool"]: "DISK_GB=1"}, group="db")
+        work = {names["cell1"]: "VCPU=1", names["pool"]: "DISK_GB=1"}
+        assert refusal(lambda: claim(backend, "db-2", work, group="db")) == [
+            ("host0", "db", ["db-1"])
+        ]
+        claim(backend, "db-2", {names["host1"]: "VCPU=1", names["pool"]: "DISK_GB=1"}, group="db")
+        make_group(backend, "web", "affinity")
+        claim(backend, "web-1", {names["cell0"]: "VCPU=1"}, group="web")
+        claim(backend, "web-2", {names["cell1"]: "VCPU=1", names["pool"]: "DISK_GB=1"}, group="web")
+
+    @law(4)
+    def test_what_stays_where_it_is_is_not_judged_again(self, backend: Backend) -> None:
+        here, there = two_hosts(backend)
+        make_group(backend, "db")
+        claim(backend, "a", {here: "VCPU=1"}, group="db")
+        adopted = ConsumerOrder.claim("b", deltas({here: "VCPU=1"}), group="db", adopts=True)
+        order(backend, adopted)  # it runs there, whatever the group wants
+        adjust(backend, "b", {here: "VCPU=1"})
+        replace(backend, "b", {here: "VCPU=3"})
+        order(backend, ConsumerOrder.renew("b", state="confirmed"))
+        claim(backend, "c", {there: "VCPU=1"}, group="db")
+        assert group_of(backend, "db").members == {"a", "b", "c"}
+
+    @law(4)
+    @pytest.mark.parametrize("seed", range(4))
+    def test_chance_steps_are_as_a_naive_account_has_them(
+        self, backend: Backend, seed: int
+    ) -> None:
+        chance = random.Random(seed)
+        names = define(backend, *(host(f"host{n}", "VCPU=100") for n in range(3)))
+        kinds = {
+            "near": ("affinity", 1),
+            "apart": ("anti-affinity", 1),
+            "few": ("anti-affinity", 2),
+        }
+        for kind, (policy, most) in kinds.items():
+            make_group(backend, kind, policy, most)
+        member: dict[str, str | None] = {}
+        places: dict[str, set[str]] = {}
+        refused = 0
+        for _ in range(80):
+            name = f"c{chance.randint(0, 7)}"
+            hosts = set(chance.sample(sorted(names), chance.choice([1, 1, 1, 2])))
+            group: str | None = chance.choice([*kinds, None])
+            if name in places and chance.random() < 0.3:
+                release(backend, name)
+                del places[name], member[name]
+                continue
+            into = group or member.get(name)
+            stays = places.get(name, set()) if into == member.get(name) else set()
+            others = {one: places[one] for one in places if one != name and member[one] == into}
+            is_allowed = into is None or _allowed(kinds[into], hosts - stays, others)
+            uses = tuple(Use(names[one], "VCPU", 1) for one in sorted(hosts))
+            try:
+                order(backend, ConsumerOrder.replace(name, uses, group=group))
+            except exceptions.ServerGroupViolated:
+                assert not is_allowed
+                refused += 1
+                continue
+            assert is_allowed
+            places[name], member[name] = hosts, into
+            for one in kinds:
+                assert group_of(backend, one).members == {
+                    who for who, its in member.items() if its == one
+                }
+        assert refused > 5
+        holds = {(who, there) for who, there, _ in picture(backend).allocations}
+        assert holds == {(who, there) for who, its in places.items() for there in its}
+
+    # --- at once ---
+
+    @law(4)
+    @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
+    def test_of_threads_that_claim_for_one_group_at_once_one_has_the_place(
+        self, backend: Backend, policy: str
+    ) -> None:
+        hosts = define(backend, *(host(f"host{n}") for n in range(3)))
+        make_group(backend, "db", policy)
+        apart = policy == "anti-affinity"
+
+        def work(number: int) -> object:
+            uuid = hosts["host0"] if apart else hosts[f"host{number}"]
+            return claim(backend, f"db-{number}", {uuid: "VCPU=1"}, group="db")
+
+        came = together(work, 3)
+        assert sum(isinstance(one, exceptions.ServerGroupViolated) for one in came) == 2
+        assert len(picture(backend).allocations) == 1
+
+    @law(4)
+    @requires(Requirement.PROCESSES)
+    @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
+    def test_of_two_processes_one_has_the_place(
+        self, backend: Backend, url: str, policy: str
+    ) -> None:
+        """They take of nothing that is locked by both, but for the group."""
+        names = define(backend, *(host(f"host{n}", "VCPU=64,MEMORY_MB=64") for n in range(2)))
+        here, there = names["host0"], names["host1"]
+        for turn in range(_TURNS):
+            make_group(backend, f"g{turn}", policy)
+        place = here if policy == "anti-affinity" else there
+        with ProcessPoolExecutor(1, mp_context=processes()) as pool:
+            other = pool.submit(
+                claim_elsewhere_in_turn, self.backend_class, url, place, "VCPU", "other", _TURNS
+            )
+            won = claim_in_turn(backend, here, "MEMORY_MB", "mine", _TURNS)
+            assert sorted(won + other.result()) == list(range(_TURNS))
+        for turn in range(_TURNS):
+            assert len(group_of(backend, f"g{turn}").members) == 1
+
+
+_MEMBERS = ConsumerFilter(groups=frozenset(["db"]))
+
+
+def _allowed(
+    kind: tuple[str, int], new: Collection[str], others: Mapping[str, Collection[str]]
+) -> bool:
+    """Return whether hosts that are new to a member are as the policy wants them, by looking."""
+    policy, most = kind
+    if policy == "anti-affinity":
+        return all(sum(one in its for its in others.values()) < most for one in new)
+    there = {one for its in others.values() for one in its}
+    return not there or there.issuperset(new)
