@@ -120,7 +120,7 @@ class ShowConsumer(ShowOne):
         "project",
         "user",
         "type",
-        "server_group",
+        "group",
         "since",
         "expires",
         "total",
@@ -166,7 +166,7 @@ class ShowConsumer(ShowOne):
             "project": Maybe(held.project),
             "user": Maybe(held.user),
             "type": Maybe(held.consumer_type),
-            "server_group": Maybe(held.group),
+            "group": Maybe(held.group),
             "since": held.created_at.isoformat(timespec="seconds"),
             "expires": Maybe(held.expires_at and held.expires_at.isoformat(timespec="seconds")),
             "total": str(held.amounts),
@@ -258,7 +258,7 @@ class SetAllocations(Lister):
 class ShowAllocations(Lister):
     """Show what a consumer holds, a line for each allocation."""
 
-    columns = (*COLUMNS, "server_group")
+    columns = (*COLUMNS, "group")
     nothing = "it holds nothing"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -274,6 +274,8 @@ class ShowAllocations(Lister):
         with self.open_ledger() as ledger:
             held = ledger.held(parsed_args.consumer)
         rows = allocation_rows(held.consumer, held.allocations)
+        if held.group is None and "group" not in parsed_args.columns:
+            return COLUMNS, rows  # told where it says something, for lines are short
         return self.columns, [(*row, Maybe(held.group)) for row in rows]
 
 

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
+import resource_objects.providers.settle as settling
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend, backend, definitions, statistics
 from resource_objects.backends.sql import claims, places, tables
@@ -38,6 +39,7 @@ from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
 from resource_objects.testing.conformance import BackendConformance
+from resource_objects.testing.conformance.server_groups import make_group
 from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
     CLASS,
@@ -80,6 +82,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ConsumerOrder.claim("job-1", (Use(here, "VCPU", 2), Use(gpu, "PGPU", 1, ("gpu0",)))),
         ConsumerOrder.claim("job-2", (Use(here, "VCPU", 3),)),
     )
+    make_group(backend, "db", "affinity")
     adjust(backend, "job-2", {here: "VCPU=-1,MEMORY_MB=5"})
     claim(backend, "job-3", {names["host1"]: "VCPU=1"})
     release(backend, "job-3")
@@ -123,6 +126,9 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("DELETE FROM inventories WHERE id = 1", "refers to nothing"),
         ("DELETE FROM consumers WHERE name = 'job-1'", "refers to nothing"),
         ("UPDATE consumers SET state = 'released'", "is released"),
+        ("UPDATE consumers SET server_group = 'no' WHERE gone = 0", "in server group no"),
+        ("UPDATE server_groups SET policy = 'apart'", "asks apart"),
+        ("UPDATE server_groups SET max_per_host = 2", "2 on a host"),
         ("UPDATE consumers SET gone = 7", "gone and holds"),
         ("UPDATE consumers SET gone = 0", "holds nothing"),
         ("UPDATE consumers SET uuid = 'another'", "are called"),
@@ -361,6 +367,18 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
 @pytest.mark.parametrize(
     ("module", "name", "instead", "found_by"),
     [
+        (
+            settling,
+            "_groups_violated",
+            lambda *_: [],
+            "test_members_that_are_to_be_apart_are",
+        ),
+        (
+            settling,
+            "_groups_violated",
+            lambda *_: [],
+            "test_members_that_are_to_be_together_are",
+        ),
         (decision, "refusals", lambda *_, **__: (), "test_the_last_unit_can_be_had_and_no_more"),
         (backend, "_takers", lambda *_: {}, "test_a_unit_belongs_to_one_consumer"),
         (backend, "settle", _without_shares, "test_a_full_target_refuses"),

@@ -319,6 +319,7 @@ def wanted_totals(world: World, wanted: ConsumerFilter, by: By) -> dict[Any, tup
                 By.PROJECT: one.project,
                 By.USER: one.user,
                 By.CONSUMER_TYPE: one.consumer_type,
+                By.GROUP: one.group,
             }[by]
             used[group, held.resource_class] += held.amount
             who[group, held.resource_class].add(name)

@@ -69,8 +69,8 @@ def test_who_is_in_a_group_is_shown_and_listed(lab):
     lab("allocation", "set", "web-1", "--allocation", "host1,VCPU=2", "--server-group", "web")
     lab("claim", "other", "VCPU=1")
     (row,) = rows(lab, "allocation", "show", "web-1")
-    assert (row["provider"], row["server_group"]) == ("host1", "web")
-    assert rows(lab, "consumer", "show", "web-1")["server_group"] == "web"
+    assert (row["provider"], row["group"]) == ("host1", "web")
+    assert rows(lab, "consumer", "show", "web-1")["group"] == "web"
     listed = rows(lab, "consumer", "list", "--server-group", "web")
     assert [one["consumer"] for one in listed] == ["web-1"]
     totals = rows(lab, "usage", "total", "--by", "group")

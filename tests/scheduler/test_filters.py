@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import ServerGroup
 from resource_objects.providers.statistics import StatisticType
 from resource_objects.scheduler import RequestSpec, Scheduler
@@ -15,6 +17,7 @@ from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.states import HostStates
+from tests.scheduler import fleets
 
 
 @pytest.fixture
@@ -49,6 +52,13 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
         ("hosts", {}, {"only": ["a", "c"]}, [None, "is not one of the", None, "is not one of the"]),
         ("hosts", {}, {"forced": ["b"]}, ["is not the", None, "is not the", "is not the"]),
         ("hosts", {}, {"ignored": ["a"]}, ["is to be ignored", None, None, None]),
+        ("hosts", {}, {"forced": ["b", "nobody"], "ignored": ["b"]}, ["is not"] + ["is"] * 3),
+        (
+            "hosts",
+            {},
+            {"tried": {"b": "no firmware"}, "only": ["b", "c"]},
+            ["is not one of", "refused it already: no firmware", None, "is not one of"],
+        ),
         ("zones", ZONES, {}, [None] * 4),
         ("zones", ZONES, {"zone": "north"}, [None, None, "is not in zone north"] * 1 + ["is not"]),
         ("zones", ZONES, {"zone": "fast"}, [None, "is not", "is not", "is not"]),
@@ -84,6 +94,14 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
             {"image_traits": ["CUSTOM_LICENCE"]},
             [None] * 4,
         ),
+        (
+            "isolated",
+            {"traits": {"r0": ["CUSTOM_LICENCE"], "fast": ["HW_CPU_X86_AVX2"]}},
+            {"image_traits": ["CUSTOM_LICENCE"]},
+            ["is kept for who asks for the traits of fast"] + [None] * 3,
+        ),
+        ("isolated", {"traits": {"r0": []}}, {}, [None] * 4),
+        ("aggregate_ratios", {"ratios": {"r0": {"VCPU": "0.5"}}}, {}, [None] * 4),
         (
             "aggregate_metadata",
             {"metadata": {"r0": {"ssd": "no"}, "fast": {"ssd": "true"}}},
@@ -240,6 +258,52 @@ def test_ratios_of_aggregates_bound_the_claim_as_a_limit(lab):
     )
     (found,) = scheduler.select_destinations(RequestSpec("VCPU=1", only=["b"]), consumers=["y"])
     assert found.limits == {"VCPU": 2}
+
+
+@pytest.mark.law(7)
+def test_ratios_of_aggregates_are_floors_of_what_is_there_for_every_host_of_any_fleet():
+    """The smallest ratio of a host's aggregates, of its total less what is reserved."""
+    ratios = {"rack0": {"VCPU": "1.25"}, "rack1": {"VCPU": "0.5", "MEMORY_MB": "0.333333"}}
+    bounded = 0
+    for seed in range(30):
+        hosts = HostStates(fleets.ledger(seed).snapshot().fleet)
+        (one,) = (o for o in Pipeline.of({"aggregate_ratios": {"ratios": ratios}}).filters[-1:])
+        limits = one.filter.limits(hosts, RequestSpec("VCPU=1"))
+        for host in hosts.values():
+            for kind in ("VCPU", "MEMORY_MB"):
+                own = host.inventories[kind]
+                said = [
+                    int((own.total - own.reserved) * Decimal(by[kind]))
+                    for name, by in ratios.items()
+                    if name in host.aggregates and kind in by
+                ]
+                assert limits[kind][host.tree] == min(said, default=MAX_AMOUNT)
+                bounded += bool(said)
+    assert bounded > 30
+
+
+def test_who_asks_for_the_trait_itself_is_let_in_where_hosts_are_kept_for_it(lab):
+    filters = {"isolated": {"traits": {"r0": ["CUSTOM_LICENCE"]}}}
+    scheduler = Scheduler(lab, filters=filters)
+    (found,) = scheduler.select_destinations("VCPU=1")
+    assert found.host == "c"
+    (found,) = scheduler.select_destinations(ro.Request("VCPU=1", required=["CUSTOM_LICENCE"]))
+    assert found.host == "b"
+    spec = RequestSpec("VCPU=1", image_traits=["CUSTOM_LICENCE"])
+    (found,) = scheduler.select_destinations(spec)  # of a the image wants what it has not
+    assert found.host == "b"
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        scheduler.select_destinations(RequestSpec("VCPU=1", forced=["a"]))
+    assert "a: is kept for who asks for the traits of r0 (isolated)" in str(refused.value)
+
+
+def test_hosts_that_are_out_of_service_are_never_selected_also_if_they_are_forced(lab):
+    lab.disable("a", reason="fan")
+    assert Scheduler(lab).select_destinations("VCPU=1")[0].host == "b"
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        Scheduler(lab).select_destinations(RequestSpec("VCPU=1", forced=["a"]), consumers=["x"])
+    assert "a: disabled" in str(refused.value) and "fan" in str(refused.value)
+    assert "x" not in {one.name for one in lab.consumers()}
 
 
 def test_members_of_a_group_that_are_placed_together_are_apart_and_together(lab):

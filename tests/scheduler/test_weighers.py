@@ -7,6 +7,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import ServerGroup, partitions
+from resource_objects.providers.statistics import StatisticType
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.states import HostStates
@@ -55,6 +56,26 @@ def order(ledger, weighers, asked="VCPU=1", **said):
 )
 def test_a_weigher_by_its_table(lab, weighers, said, expected):
     assert order(lab, weighers, **said) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"weights": {"load": 1}}, "bac"),
+        ({"weights": {"load": -1}}, "cab"),
+        ({"weights": {"load": 0}}, "abc"),
+        ({"weights": {"load": 1, "builds": 3}}, "abc"),
+        ({"weights": {"builds": -1}, "missing": 1}, "bca"),
+        ({"weights": {"builds": -1}, "missing": 1, "multiplier": -1}, "acb"),
+    ],
+)
+def test_statistics_by_their_table(lab, settings, expected):
+    load, builds = StatisticType("load", "decimal"), StatisticType("builds", "integer")
+    told = {"a": [load("2.5"), builds(2)], "b": [load(7), builds(0)], "c": [load(1)]}
+    if "missing" not in settings:
+        told["c"].append(builds(0))
+    lab.statistics.put(told)
+    assert order(lab, {"statistics": settings}) == expected
 
 
 def test_an_order_stands_behind_weights_and_preferred_traits_before_them(lab):

@@ -45,6 +45,8 @@ _QUERIES = {
     " ended_at FROM use_intervals",
     "statistics": "SELECT provider_id, type_id, number, text, source FROM statistics",
     "statistic_types": "SELECT id, name, value_type FROM statistic_types",
+    "server_groups": "SELECT name, policy, max_per_host FROM server_groups",
+    "in_groups": "SELECT name, gone, server_group FROM consumers",
     "whose": "SELECT id, name, project_id, user_id FROM consumers",
     "changes": "SELECT shard, number, part, operation_id, what, consumer_id, provider_uuid,"
     " resource_class, used_before, used_after, taken, given FROM changes"
@@ -434,6 +436,18 @@ def _statistics(tables: Tables) -> Iterator[str]:
             yield f"statistic {name} of provider {provider} is said by nobody"
 
 
+def _server_groups(tables: Tables) -> Iterator[str]:
+    """Who is there is in a server group that is there; each asks what one can ask."""
+    names = {row[0] for row in tables["server_groups"]}
+    for name, gone, group in tables["in_groups"]:
+        if not gone and group is not None and group not in names:
+            yield f"consumer {name} is in server group {group}, which is not there"
+    for name, policy, most in tables["server_groups"]:
+        kinds = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
+        if policy not in kinds or most < 1 or (most > 1 and policy != "anti-affinity"):
+            yield f"server group {name} asks {policy}, {most} on a host"
+
+
 _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _sums,
     _figures,
@@ -452,4 +466,5 @@ _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _told,
     _use_over_time,
     _statistics,
+    _server_groups,
 )
