@@ -39,7 +39,6 @@ from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
 from resource_objects.testing.conformance import BackendConformance
-from resource_objects.testing.conformance.server_groups import make_group
 from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
     CLASS,
@@ -82,7 +81,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ConsumerOrder.claim("job-1", (Use(here, "VCPU", 2), Use(gpu, "PGPU", 1, ("gpu0",)))),
         ConsumerOrder.claim("job-2", (Use(here, "VCPU", 3),)),
     )
-    make_group(backend, "db", "affinity")
     adjust(backend, "job-2", {here: "VCPU=-1,MEMORY_MB=5"})
     claim(backend, "job-3", {names["host1"]: "VCPU=1"})
     release(backend, "job-3")
@@ -110,6 +108,9 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
     return DefinitionChanges(row.name, updates=(update,))
 
 
+GROUP = "INSERT INTO server_groups (uuid, name, policy, max_per_host, generation)"
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -127,8 +128,8 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
         ("DELETE FROM consumers WHERE name = 'job-1'", "refers to nothing"),
         ("UPDATE consumers SET state = 'released'", "is released"),
         ("UPDATE consumers SET server_group = 'no' WHERE gone = 0", "in server group no"),
-        ("UPDATE server_groups SET policy = 'apart'", "asks apart"),
-        ("UPDATE server_groups SET max_per_host = 2", "2 on a host"),
+        (f"{GROUP} VALUES ('u', 'db', 'apart', 1, 1)", "asks apart"),
+        (f"{GROUP} VALUES ('u', 'db', 'affinity', 2, 1)", "asks affinity, 2 on a host"),
         ("UPDATE consumers SET gone = 7", "gone and holds"),
         ("UPDATE consumers SET gone = 0", "holds nothing"),
         ("UPDATE consumers SET uuid = 'another'", "are called"),
@@ -446,10 +447,11 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     assert problems(url) != []
 
 
-def _unguarded(ids: int, nets: int) -> sqlalchemy.Update:
+def _unguarded(ids: int, nets: int, counts: int) -> sqlalchemy.Update:
     inventories = tables.inventories.c
+    writes = inventories.writes + chosen(inventories.id, "ids", "counts", ids)
     return (
         sqlalchemy.update(tables.inventories)
         .where(listed(inventories.id, "ids", ids))
-        .values(used=inventories.used + chosen(inventories.id, "ids", "nets", nets))
+        .values(used=inventories.used + chosen(inventories.id, "ids", "nets", nets), writes=writes)
     )
