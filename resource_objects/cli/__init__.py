@@ -13,8 +13,8 @@
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
                        ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``,
-                       ``schedule``, ``serve``, ``server_groups``, ``service``, ``simulate``, ``site``,
-                       ``statistic`` and ``use_over_time``
+                       ``schedule``, ``serve``, ``server_groups``, ``service``, ``simulate``,
+                       ``site``, ``statistic`` and ``use_over_time``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a
