@@ -30,6 +30,8 @@ from resource_objects.scheduler.reports import Reports
 
 HOSTS, MANY = 10_000, 100_000
 ROUNDS = 7
+#: So many steps of a search are enough for all hosts.
+EVERY = 10**9
 #: How many of the hosts Nova is asked about.
 BESIDE = 200
 #: How many states hosts of :func:`located` have by cells, CPUs and GPUs, and memory.
@@ -224,7 +226,8 @@ def _filtered(ledger: ro.Ledger, *, differ: bool) -> Iterator[Row]:
 
         def ours(asked: dict[str, int] = asked, numbers: Iterator[int] = numbers) -> int:
             request = _asked(next(numbers), **asked)  # nothing is known of it
-            return len(snapshot.candidates(request, limit=None, per_host=1))
+            found = snapshot.candidates(request, limit=None, per_host=1, budget=EVERY)
+            return len(found)
 
         peer = _their_filters(ours() / HOSTS, differ, **asked)
         yield _per_host(f"{hosts}: all that have room for {what} ({theirs})", ours, peer)

@@ -254,7 +254,7 @@ _FIGURES = ("vcpus_total", "vcpus_used", "total_usable_ram_mb", "free_ram_mb")
 
 def capabilities(number: int) -> dict[str, str]:
     """Return extra specs about what hosts tell, and some that are about something else."""
-    chance = random.Random(-number)
+    chance = random.Random(f"specs {number}")
     found = {"hw:cpu_policy": "dedicated", "nobody_tells_it": "3"}
     for name in chance.sample((*NUMBERS, *TEXTS, *_FIGURES), chance.randint(0, 3)):
         is_number = name not in ("model", "cpu_info:vendor")
@@ -268,7 +268,7 @@ def capabilities(number: int) -> dict[str, str]:
 
 def of_aggregates(number: int) -> dict[str, str]:
     """Return extra specs about what aggregates say."""
-    chance = random.Random(-number)
+    chance = random.Random(f"specs {number}")
     asked = {
         "ssd": chance.choice(("true", "<or> true <or> false", "s!= true")),
         "size": chance.choice((">= 5", "== 3", "<= 5", "<or> 3 <or> 10", "5")),
