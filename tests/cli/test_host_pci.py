@@ -211,12 +211,22 @@ def test_the_summary_counts_what_is_skipped(run):
 # --- a host that is kept ------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def kept_file(tmp_path_factory):
+    """Where the file of that ledger is put when it was made once."""
+    return tmp_path_factory.mktemp("kept") / "ledger.db"
+
+
 @pytest.fixture
-def kept(run):
+def kept(run, default_ledger, kept_file):
     """The machine is kept, and jobs hold some of it."""
+    if kept_file.exists():
+        shutil.copy(kept_file, default_ledger)
+        return
     run("host", "sync", *RULES)
     run("claim", "job-1", "DEVICES=PGPU")
     run("claim", "job-2", "DEVICES=SRIOV_NET_VF")
+    shutil.copy(default_ledger, kept_file)
 
 
 @pytest.mark.usefixtures("kept")
