@@ -16,7 +16,6 @@ import webob
 import webob.exc
 from microversion_parse.middleware import MicroversionMiddleware
 
-from resource_objects import exceptions
 from resource_objects.ledger import Ledger, connect
 from resource_objects.rest import (
     aggregates,
@@ -164,7 +163,7 @@ class Service:
             response = self._answer(webob.Request(environ))
         except errors.Refused as refused:
             response = refused.response(environ)
-        except exceptions.ResourceObjectsError:
+        except Exception:  # whatever it is, who asks is told of it in JSON, and the log of why
             LOG.exception("%s failed", environ.get(errors.REQUEST_ID))
             response = errors.internal(environ)
         told: Iterable[bytes] = response(environ, start_response)
@@ -172,6 +171,10 @@ class Service:
 
     def _answer(self, request: webob.Request) -> webob.Response:
         path = _path(request.environ)
+        try:
+            project = request.GET.get("project_id")
+        except UnicodeDecodeError as error:
+            raise errors.bad(f"Invalid query string parameters: {error}") from error
         creds = {} if path in _OPEN else self._identify(request.environ)
         found, methods = self._route(path)
         if request.method not in methods:
@@ -185,7 +188,7 @@ class Service:
             raise errors.Refused(406, "Only application/json is provided")
         asked = Asked(request, self._ledger, found, creds, self._policy)
         if rule is not None:
-            target = {"project_id": request.GET.get("project_id")}
+            target = {"project_id": project}
             if not self._policy.allows(rule, target, creds):
                 raise errors.Refused(403, f"Policy does not allow {rule} to be performed.")
         return handler(asked)

@@ -11,6 +11,8 @@ consumer uuid              the consumer of that name, which is given the uuid to
 consumer type ``unknown``  no type
 aggregate uuid             an aggregate of that name
 max_unit 2147483647        no bound
+name that is a uuid        ``=`` and the name, if it is not the provider's own uuid: the ledger
+                           looks providers up by name or uuid
 =========================  =======================================================================
 """
 
@@ -20,7 +22,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects import exceptions, names
 from resource_objects.ledger import Ledger
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import (
@@ -31,6 +33,7 @@ from resource_objects.providers.definition import (
     moved,
     update_of,
 )
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import ConsumerRecord, NameKind, Operation, Write
 from resource_objects.resources import standard_resources
@@ -49,6 +52,22 @@ def operation() -> Operation:
 
 
 # --- providers ---
+
+
+def kept_name(name: str, uuid: str) -> str:
+    """Return a provider's name as it is kept.
+
+    >>> other = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+    >>> kept_name("host0", other), kept_name(other, other), kept_name(other, "")
+    ('host0', '1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33', '=1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33')
+    """
+    return f"={name}" if names.is_uuid(name) and names.uuid_text(name) != uuid else name
+
+
+def told_name(one: ListedProvider) -> str:
+    """Return a provider's name as clients gave it."""
+    name = one.name
+    return name[1:] if name.startswith("=") and names.is_uuid(name[1:]) else name
 
 
 def generation(one: ListedProvider) -> int:
@@ -79,7 +98,8 @@ def provider(
     ledger: Ledger, uuid: str, said: str = "No resource provider with uuid {} found"
 ) -> ListedProvider:
     """Return a provider, or refuse the request."""
-    found = by_uuid(ledger, [uuid]).get(uuid)
+    key = names.uuid_text(uuid) if names.is_uuid(uuid) else None
+    found = None if key is None else by_uuid(ledger, [key]).get(key)
     if found is None:
         raise errors.not_found(said.format(uuid))
     return found
@@ -109,6 +129,7 @@ def change(
     uuid: str,
     edit: Callable[[ListedProvider], ProviderUpdate | None],
     said: str = "No resource provider with uuid {} found",
+    disabling: Callable[[ListedProvider], tuple[DisableOrder, ...]] = lambda one: (),
 ) -> ListedProvider:
     """Read a provider, write what becomes of it (None: nothing), again if somebody was faster.
 
@@ -119,7 +140,7 @@ def change(
         one = provider(ledger, uuid, said)
         update = edit(one)
         if update is not None:
-            write(ledger, one.name, updates=(update,))
+            write(ledger, one.name, disabling(one), updates=(update,))
         return one
 
     return ledger.retries.again(attempt, exceptions.StaleDefinition)
@@ -146,10 +167,12 @@ def move(ledger: Ledger, uuid: str, parent: str | None) -> None:
     ledger.retries.again(attempt, exceptions.StaleDefinition)
 
 
-def write(ledger: Ledger, subject: str, **changes: Any) -> None:
+def write(
+    ledger: Ledger, subject: str, disabling: tuple[DisableOrder, ...] = (), **changes: Any
+) -> None:
     """Write definitions."""
     made = DefinitionChanges(subject, **changes)
-    ledger.backend.commit(Write(operation(), "define", subject, made))
+    ledger.backend.commit(Write(operation(), "define", subject, made, disabling=disabling))
 
 
 def remove(ledger: Ledger, one: ListedProvider) -> None:

@@ -22,7 +22,7 @@ def list_all(asked: Asked) -> webob.Response:
     asked.query(schemas.providers_query(asked.version.minor))
     given = asked.http.GET
     wanted = ProviderFilter(
-        names=frozenset([given["name"]]) if "name" in given else None,
+        names=_known_names(given["name"]) if "name" in given else None,
         uuids=frozenset([names.uuid_text(given["uuid"])]) if "uuid" in given else None,
         trees=frozenset([words.tree("in_tree", given["in_tree"])]) if "in_tree" in given else None,
     )
@@ -44,6 +44,14 @@ def list_all(asked: Asked) -> webob.Response:
     return asked.reply(json={"resource_providers": found})
 
 
+def _known_names(name: str) -> frozenset[str]:
+    """Return a name that is asked for as it may be kept; nothing if nobody can be called so."""
+    try:
+        return frozenset([names.provider_name(name), kept.kept_name(name, "")])
+    except exceptions.InvalidName:
+        return frozenset()
+
+
 def show(asked: Asked) -> webob.Response:
     return asked.reply(json=_told(asked, kept.provider(asked.ledger, asked.path["uuid"])))
 
@@ -55,13 +63,14 @@ def create(asked: Asked) -> webob.Response:
     parent = given.get("parent_provider_uuid")
     above = None if parent is None else names.uuid_text(parent)
     cannot = f'Unable to create resource provider "{name}", {uuid}'
+    kept_as = _kept_name(name, uuid, cannot)
     if above == uuid:
         raise errors.bad(f"{cannot}: parent provider UUID cannot be same as UUID.")
     if above is not None and not kept.by_uuid(ledger, [above]):
         raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
-    made = ProviderDefinition(uuid, name, above, (), frozenset())
+    made = ProviderDefinition(uuid, kept_as, above, (), frozenset())
     try:
-        kept.write(ledger, name, creates=(made,))
+        kept.write(ledger, kept_as, creates=(made,))
     except exceptions.ProviderExists as error:
         raise _exists(asked, name, uuid) from error
     except exceptions.StaleDefinition as error:
@@ -74,8 +83,16 @@ def create(asked: Asked) -> webob.Response:
     return asked.reply(json=_told(asked, kept.provider(ledger, uuid)), location=location)
 
 
+def _kept_name(name: str, uuid: str, cannot: str) -> str:
+    """Return a name as it is kept, or refuse one that cannot be printed."""
+    try:
+        return names.provider_name(kept.kept_name(name, uuid))
+    except exceptions.InvalidName as error:
+        raise errors.bad(f"{cannot}: {error}") from error
+
+
 def _exists(asked: Asked, name: str, uuid: str) -> errors.Refused:
-    same = list(kept.listed(asked.ledger, ProviderFilter(names=frozenset([name]))))
+    same = list(kept.listed(asked.ledger, ProviderFilter(names=_known_names(name))))
     clash = f"name: {name}" if same else f"uuid: {uuid}"
     return errors.conflict(
         f"Conflicting resource provider {clash} already exists.", errors.DUPLICATE_NAME
@@ -89,11 +106,12 @@ def put(asked: Asked) -> webob.Response:
     one = kept.provider(ledger, uuid)
     name = given["name"]
     cannot = f"Unable to save resource provider {uuid}"
+    kept_as = _kept_name(name, one.uuid, cannot)
     try:
         if "parent_provider_uuid" in given:
             _move(asked, one, given["parent_provider_uuid"], cannot)
-        if name != one.name:
-            kept.change(ledger, uuid, lambda now: _named(now, name))
+        if kept_as != one.name:
+            kept.change(ledger, uuid, lambda now: _named(now, kept_as))
     except exceptions.ProviderExists as error:
         raise errors.conflict(
             f"Conflicting resource provider {name} already exists.", errors.DUPLICATE_NAME
@@ -154,7 +172,7 @@ def _told(asked: Asked, one: ListedProvider) -> dict[str, object]:
     ]
     told: dict[str, object] = {
         "uuid": one.uuid,
-        "name": one.name,
+        "name": kept.told_name(one),
         "generation": kept.generation(one),
         "links": links,
     }

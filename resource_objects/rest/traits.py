@@ -8,6 +8,7 @@ import webob
 
 from resource_objects import exceptions
 from resource_objects.providers.definition import ProviderUpdate
+from resource_objects.providers.disabled import TRAIT, DisableOrder
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.orders import NameKind
 from resource_objects.rest import errors, kept, schemas
@@ -110,9 +111,10 @@ def set_of_provider(asked: Asked) -> webob.Response:
         if unknown:
             raise errors.bad(f"No such trait {', '.join(unknown)}")
         written = wanted != one.told_traits
-        return kept.updated(one, traits=wanted) if written else None
+        return kept.updated(one, traits=wanted - {TRAIT}) if written else None
 
-    one = kept.change(asked.ledger, asked.path["uuid"], edit)
+    uuid = asked.path["uuid"]
+    one = kept.change(asked.ledger, uuid, edit, disabling=lambda one: _disabling(one, wanted))
     return _reply(asked, wanted, kept.generation(one) + written)
 
 
@@ -122,9 +124,18 @@ def clear_of_provider(asked: Asked) -> webob.Response:
     kept.change(
         asked.ledger,
         asked.path["uuid"],
-        lambda one: kept.updated(one, traits=none) if one.traits else None,
+        lambda one: kept.updated(one, traits=none) if one.told_traits else None,
+        disabling=lambda one: _disabling(one, none),
     )
     return asked.reply(204, cached=False)
+
+
+def _disabling(one: ListedProvider, wanted: frozenset[str]) -> tuple[DisableOrder, ...]:
+    """Return what takes a provider out of service, or into it: clients say that by a trait."""
+    is_out, shall_be_out = one.disabled is not None, TRAIT in wanted
+    if is_out == shall_be_out:
+        return ()
+    return (DisableOrder(one.uuid, f"{TRAIT} was set" if shall_be_out else None),)
 
 
 def _reply(asked: Asked, found: frozenset[str], generation: int) -> webob.Response:

@@ -26,6 +26,8 @@ def totals(asked: Asked) -> webob.Response:
     asked.needs(9)
     asked.query(schemas.usages_query(asked.version.minor))
     given = asked.http.GET
+    if not all(given[name].isprintable() for name in ("project_id", "user_id") if name in given):
+        return asked.reply(json={"usages": {}})  # no project or user is called so
     wanted = ConsumerFilter(
         projects=frozenset([given["project_id"]]),
         users=frozenset([given["user_id"]]) if "user_id" in given else None,

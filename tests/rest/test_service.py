@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import resource_objects as ro
@@ -53,6 +55,8 @@ def test_versions_need_no_token(client: Client) -> None:
         ("GET", "/resource_providers", {"openstack-api-version": "placement 1.40"}, 406),
         ("GET", "/resource_providers", {"openstack-api-version": "placement x"}, 400),
         ("GET", "/resource_providers?spam=eggs", {}, 400),
+        ("GET", "/resource_providers?name=%ff", {}, 400),
+        ("GET", "/resource_providers/%00", {}, 404),
     ],
 )
 def test_what_is_refused(
@@ -125,6 +129,34 @@ def test_inventories_are_written_at_the_generation_they_were_read_at(client: Cli
     assert error(client, "PUT", url, stale) == (409, "placement.concurrent_update")
 
 
+def test_a_name_that_is_a_uuid_is_told_as_it_was_given(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    client = Client(application(url, policy="legacy"))
+    client.do("POST", "/resource_providers", {"uuid": HOST, "name": CELL})
+    assert client.do("GET", f"/resource_providers/{HOST}")["name"] == CELL
+    [found] = client.do("GET", f"/resource_providers?name={CELL}")["resource_providers"]
+    assert found["uuid"] == HOST
+    with ro.connect(url) as ledger:  # programs can read it
+        assert ledger.provider(HOST).name == f"={CELL}"
+
+
+@pytest.mark.parametrize("name", [" host0", "a\nb", "\x00"])
+def test_a_name_that_cannot_be_printed_is_refused(client: Client, name: str) -> None:
+    assert client.ask("POST", "/resource_providers", {"name": name}).status_int == 400
+
+
+def test_a_trait_takes_a_provider_out_of_service(client: Client) -> None:
+    client.provider(HOST, "host0", {"VCPU": {"total": 8}})
+    url = f"/resource_providers/{HOST}/traits"
+    trait = "COMPUTE_STATUS_DISABLED"
+    body = {"traits": [trait], "resource_provider_generation": 1}
+    assert client.do("PUT", url, body) == {"traits": [trait], "resource_provider_generation": 2}
+    assert client.do("GET", url)["traits"] == [trait]
+    assert client.do("GET", "/allocation_candidates?resources=VCPU:1")["allocation_requests"] == []
+    client.do("DELETE", url)
+    assert client.do("GET", "/allocation_candidates?resources=VCPU:1")["allocation_requests"] != []
+
+
 # --- allocations ---
 
 
@@ -183,7 +215,7 @@ def test_candidates_are_those_of_the_moment(client: Client) -> None:
     assert found == {"allocation_requests": [], "provider_summaries": {}}
 
 
-def test_it_serves_what_the_library_wrote(tmp_path: object) -> None:
+def test_it_serves_what_the_library_wrote(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lab.db"
     with ro.connect(url) as ledger:
         ledger.sync(ro.Provider("host0", "VCPU=8", uuid=HOST))
