@@ -203,6 +203,7 @@ def settle(
         if place.disabled_until is not None or place.disabled_units:
             out = _out(drafts, nets, places, now, disabled_units)
             break
+    # every reason before any is raised: who is refused need not ask again to learn the next one
     reasons = _totals(drafts, nets, places, names, holders, limits, out.left)
     reasons += _units_taken(drafts, names, takers)
     if groups is not None:
@@ -259,6 +260,7 @@ def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
     if order.generation is not None and order.generation != is_at:
         now = "it holds nothing" if kept is None else f"now {is_at}"
         raise exceptions.StaleConsumer(name, f"read at generation {order.generation}, {now}")
+    # who renews means one claim: its consumer may have given it back and made another since
     meant = order.uuid if order.mode is Mode.KEEP else None
     if meant is not None and kept is not None and meant != kept.uuid:
         raise exceptions.StaleConsumer(name, f"its claim is {kept.uuid}, not {meant}")
@@ -273,7 +275,7 @@ def _added(consumer: str, use: Use, held: Use | None) -> Change:
     if units and after > 0 and not use.units:
         expected = "the units that are given back, by name"
         raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, expected)
-    given = units if after == 0 else use.units
+    given = units if after == 0 else use.units  # who gives back all need not name its units
     return Change(consumer, use.key, before, after, given=given)
 
 
@@ -449,6 +451,8 @@ def _totals(
         for change in draft.changes:
             if change.key[0] not in names:
                 raise exceptions.ProviderNotFound(change.key[0])
+            # what nobody else changes is decided once, unit rules and totals together; the rest
+            # is judged by its net below, so that consumers may swap full places
             alone = nets[change.key] == change.after - change.before
             limit = limits.get(change.key) if limits else None
             out = len(left[change.key]) if change.key in left else 0
@@ -458,6 +462,7 @@ def _totals(
             if alone:
                 decided.add(change.key)
     judged = nets
+    # what is adopted is in use already, so it is no part of what the others add
     if len(decided) < len(nets) and any(draft.order.adopts for draft in drafts):
         judged = _nets((draft for draft in drafts if not draft.order.adopts), places)
     for key, net in judged.items():
@@ -497,6 +502,7 @@ def _refusals(
         )
     if aggregate:
         return []
+    # totals are judged by the net of all: of an empty inventory the unit rules alone are left
     emptied = dataclasses.replace(place.record, used=0)
     found = decision.refusals(emptied, change.after, place.provider)
     return [reason for reason in found if reason.rule is not Rule.CAPACITY]
@@ -541,7 +547,7 @@ def _units_taken(
                     reasons.append(_taken(change, unit, names, draft.order.consumer))
                 wanted[change.key[0], unit] = change
     if wanted:
-        takes = takers(wanted.keys() - given)
+        takes = takers(wanted.keys() - given)  # what the same write gives back is free for it
         reasons += [
             _taken(change, place[1], names, takes[place])
             for place, change in wanted.items()  # in the order they were asked for

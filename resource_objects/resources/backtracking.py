@@ -78,6 +78,7 @@ def solutions(
             known, has_found = keys.pop(), found.pop()
             if has_found and found:
                 found[-1] = True
+            # only what led nowhere is dead: below what led somewhere there may be more
             elif not has_found and key is not None and len(waiting) < room:
                 room -= 1 + len(waiting)
                 dead.add(known)

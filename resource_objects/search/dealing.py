@@ -83,7 +83,7 @@ def deal(place: Place, need: Portion, budget: Budget) -> dict[str, Portion] | No
     if found is not None:
         return found
     if any(most_of(place, need, kind) < count for kind, count in enumerate(need)):
-        return None
+        return None  # linear, and what nearly every no comes from
     for whole in _frontier(place, need, budget):
         if whole.portion == need:
             return _handed_out(whole, need)
@@ -112,6 +112,7 @@ def _in_turn(place: Place, need: Portion) -> dict[str, Portion] | None:
             if not left:
                 break
             has = given[number] or [0] * len(need)
+            # only what leaves it all that it has of the kinds before
             most = max((p[kind] for p in host.portions if _covers(p, has)), default=0) - has[kind]
             more = min([left, most, *(room[id(one)].left(kind) for one in above)])
             if more <= 0:

@@ -98,7 +98,7 @@ def may_overcommit(amount: NUMATopologyAmount) -> bool:
 def choose_cell(cell: Cell, need: CellDemand, bounds: Bounds) -> CellChoice | None:
     """Return how a guest cell would be on a host cell, None if some rule forbids it."""
     if need.cpus and need.cpus > cell.free_dedicated:
-        return None
+        return None  # a count, which rules out most cells of a full host, before CPUs are looked at
     if need.shared and next(_shared(cell, need, bounds), None) is not None:
         return None
     size: int | None = None
@@ -113,7 +113,7 @@ def choose_cell(cell: Cell, need: CellDemand, bounds: Bounds) -> CellChoice | No
         return CellChoice(size, 0)
     taken = choose_cpus(cell, need.dedicated, need.thread_policy, need.has_emulator)
     if taken is None or taken.bit_count() > cell.free_dedicated:
-        return None
+        return None  # siblings that are left empty are taken too: it may be more than was asked for
     if taken & cell.facts.shared and next(_left_shared(cell, need, taken), None) is not None:
         return None
     return CellChoice(size, taken)
@@ -132,6 +132,8 @@ def cell_failures(cell: Cell, need: CellDemand, bounds: Bounds) -> Iterator[Fail
             yield Failure(Rule.PAGE_SIZE, "MEMORY_MB", need.memory_mb, 0, 0, word)
         found = [list(_memory(cell, need, bounds, size)) for size in sizes]
         if found and all(found):
+            # one of the sizes is told: where any would do, ordinary memory, of which hosts have
+            # most; else the one that would have been tried first
             yield from found[-1] if need.page_size == ANY else found[0]
 
 
@@ -174,14 +176,14 @@ def _left_shared(cell: Cell, need: CellDemand, taken: int) -> Iterator[Failure]:
         yield Failure(Rule.MAX_UNIT, "VCPU", requested, there, used)
     elif used + requested > capacity and requested:
         yield Failure(Rule.CAPACITY, "VCPU", requested, capacity, used)
-    elif used > capacity:
+    elif used > capacity:  # nobody asks here for shared CPUs, but who has some would lack them
         total, free = cell.facts.dedicated.bit_count(), _unneeded(cell)
         yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
 
 
 def _unneeded(cell: Cell) -> int:
     """Return how many dedicated CPUs the shared vCPUs leave, of those that serve either way."""
-    needed = -(-cell.shared_used * ratio.MILLION // cell.facts.ratio)
+    needed = -(-cell.shared_used * ratio.MILLION // cell.facts.ratio)  # rounded up
     either = (cell.free_cpus & cell.facts.shared).bit_count()
     shared = (cell.facts.shared & ~cell.pinned).bit_count()
     return cell.free_dedicated - min(either, max(0, needed - shared + either))

@@ -95,6 +95,7 @@ def _decide(problem: CellProblem) -> list[int] | None:
         best = _least(problem, ranking, budget)
         if best is None or has_room(problem, best):
             return best
+        # CPUs come first in what is least: with more of them it may take less memory, and fit
     for part in _parts(problem, ranking):
         hosts = _in_part(problem, part, ranking, budget)
         if hosts is not None:
@@ -119,6 +120,7 @@ def _least(problem: CellProblem, ranking: Sequence[int], budget: Budget) -> list
     except SearchLimitReached:
         if best is None:
             raise
+        # it does fit; that nothing draws less is a preference, which is not worth a refusal
     return best
 
 
@@ -165,7 +167,7 @@ def _parts(problem: CellProblem, ranking: Iterable[int]) -> Iterator[int]:
         yield problem.allowed
         return
     sockets: dict[int, int] = {}
-    for place in ranking:
+    for place in ranking:  # so the socket of the best cell is tried first
         socket = problem.cells[place].facts.socket
         if socket is not None:
             sockets[socket] = sockets.get(socket, 0) | 1 << place

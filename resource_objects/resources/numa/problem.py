@@ -77,7 +77,7 @@ def pose(
     context: Context,
 ) -> CellProblem:
     """Return the amount laid over the cells by id, however they are listed: who may be where."""
-    cells = sorted(cells, key=lambda cell: cell.facts.id)
+    cells = sorted(cells, key=lambda cell: cell.facts.id)  # the same answer however they are kept
     needs = cell_demands(amount)
     bounds: list[Bounds] = [NO_BOUNDS] * len(cells)
     if limit is not None:
@@ -225,6 +225,7 @@ def _tried(
         for guest in guests
     ]
     least = [[min(cost[kind] for cost in row.values()) for row in costs] for kind in (0, 1)]
+    # what those after one draw at least: a beginning that leaves less than that is given up
     rest = [(sum(least[0][at + 1 :]), sum(least[1][at + 1 :])) for at in range(len(guests))]
 
     def following(state: _Tried) -> Iterator[_Tried | Solution[list[int]]]:
@@ -329,8 +330,10 @@ def least(
     :param ranking: of equal placements, the one on the best set of cells by this order is taken
     """
     count = len(problem.cells)
+    # the sum is least where the binary number with a digit for each cell, the best one first, is
+    # largest: so of two sets the one with the best cell that only one of them has
     late = {place: (1 << count) - (1 << count - at) for at, place in enumerate(ranking, 1)}
-    scale = (len(may) << count) + 1 if ranking else 1
+    scale = (len(may) << count) + 1 if ranking else 1  # more than all that: draws count first
     table = [
         [
             _weighed(problem.draw(need, place), weights) * scale + late.get(place, 0)

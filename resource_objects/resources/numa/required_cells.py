@@ -187,7 +187,9 @@ class RequiredCells:
                 return 0
             first = first or told
             if node.chosen and self._is_easy:
-                return first
+                return (
+                    first  # looking ahead costs more than it saves, until something leads nowhere
+                )
             gathered |= told
             unmet = self._unmet(gathered)
         return first
@@ -201,7 +203,7 @@ class RequiredCells:
             more, bit = (*node.chosen, place), 1 << place
             if len(matching.best(self._may, (), more)) == len(more):
                 yield _Node(more, node.mask | bit, open_ & ~bit)
-            kind = self._kind(place)
+            kind = self._kind(place)  # what this one cannot do, no other of its kind can
             open_ &= ~sum(1 << one for one in cpus_of(open_) if self._kind(one) == kind)
 
     def _kind(self, place: int) -> Hashable:

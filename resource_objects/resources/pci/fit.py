@@ -38,7 +38,9 @@ def place(
     :raises SearchLimitReached: if the budget ran out before it was known
     """
     if names_addresses(amount):
-        shelf = shelf.apart()
+        shelf = (
+            shelf.apart()
+        )  # who asks for one by its address may not be given another of its kind
     demands = demands_of(shelf, amount)
     problem = lay(shelf, demands, where, within)
     given = divide(problem)
@@ -212,7 +214,7 @@ def _lay_bounded(
             usable = usable - bound.free
         elif bound.most < len(bound.free) and not usable.isdisjoint(bound.free):
             groups = [n for n, free in enumerate(shelf.free) if not bound.free.isdisjoint(free)]
-            spare = len(bound.free) - bound.most
+            spare = len(bound.free) - bound.most  # so many have to stay free, whichever
             found.append(DeviceDemand(_NOBODY, _ANYWHERE, spare, tuple(groups)))
     return _lay(shelf, found, where, usable, within)
 
@@ -332,7 +334,7 @@ def _best_first(problem: DeviceProblem) -> Given | None:
         for group in may:
             count = min(missing, len(problem.free[group]) - taken.get(group, 0))
             if count <= 0 or taken.get(whole.get(group, -1)):
-                continue
+                continue  # none is left, or the function that it was split off is taken whole
             if any(taken.get(part) for part in parts.get(group, ())):
                 continue
             has[group] = count
@@ -465,7 +467,7 @@ class Flow:
                     self._along(start, demand, group, came)
                     return True
                 seen.add(group)
-                for other in sorted(self._holders[group]):
+                for other in sorted(self._holders[group]):  # a set has no order to rely on
                     if other != start and other not in came:
                         came[other] = demand, group
                         waiting.append(other)
