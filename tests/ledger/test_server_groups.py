@@ -10,6 +10,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger, new_operation
 from resource_objects.providers import Claim, Consumer, ServerGroup
+from resource_objects.requests import Gang, Member
 from resource_objects.scheduler import RequestSpec, Scheduler
 
 pytestmark = pytest.mark.law(4)
@@ -226,3 +227,22 @@ def test_the_group_is_read_once_for_a_request(lab, monkeypatch):
     monkeypatch.setattr(type(lab.backend), "list_server_groups", counted)
     Scheduler(lab).select_destinations(RequestSpec("VCPU=1", group="db"), consumers=["a", "b", "c"])
     assert asked == [{"names": ["db"]}]
+
+
+@pytest.mark.parametrize(("group", "hosts"), [("db", ["h1", "h2"]), ("web", ["h1", "h1"])])
+def test_a_gang_is_of_a_group_and_goes_elsewhere_after_a_lost_race(lab, monkeypatch, group, hosts):
+    """Who was faster is in the group by then: apart from it, or where it is."""
+    take, seen = lab.claim_all, []
+
+    def faster(*args, **said):
+        if not seen:
+            place = "h0" if group == "db" else "h1"
+            seen.append(Ledger(lab.backend).claim("faster", {place: "VCPU=1"}, group=group))
+        return take(*args, **said)
+
+    monkeypatch.setattr(lab, "claim_all", faster)
+    gang = Gang([Member("worker", "VCPU=1", count=2)])
+    Scheduler(lab).place_gang(gang, "job", group=group)
+    names = ["job/worker-0", "job/worker-1"]
+    assert [host for name in names for host in where(lab, name)] == hosts
+    assert lab.groups.get(group).members == {"faster", *names}
