@@ -68,20 +68,7 @@ class Schedule(Lister):
             help_ = f"{told}; may be repeated"
             words.add_argument(name, metavar=metavar, action="append", default=[], help=help_)
         words = parser.add_argument_group("filters, weighers and the order")
-        words.add_argument(
-            "--filter", metavar="NAME", action="append", help="asked besides; may be repeated"
-        )
-        words.add_argument(
-            "--weigh",
-            metavar="NAME[=MULTIPLIER]",
-            action="append",
-            help="a weigher, and how much it counts (default: 1); may be repeated",
-        )
-        words.add_argument(
-            "--settings",
-            metavar="FILE",
-            help="filters and weighers with their settings, in YAML; - is standard input",
-        )
+        add_pipeline(words)
         arguments.add_order(words)
         return parser
 
@@ -96,7 +83,7 @@ class Schedule(Lister):
             return self.columns, self._gang(said)
         with misused():
             spec, order = _spec(said), arguments.parse_order(said)
-            pipeline = _pipeline(said)
+            pipeline = pipeline_of(said)
             consumers = _consumers(said)
         with self.open_ledger() as ledger:
             scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
@@ -129,7 +116,8 @@ class Schedule(Lister):
                 raise Misused(f"{word} means nothing beside --gang: members say what they ask")
         with misused():
             arguments.refuse_words(said, "--gang")
-            gangs, order, pipeline = _gangs(said.gang), arguments.parse_order(said), _pipeline(said)
+            gangs, order = _gangs(said.gang), arguments.parse_order(said)
+            pipeline = pipeline_of(said)
             words = _words(said)
         with self.open_ledger() as ledger:
             scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
@@ -222,7 +210,25 @@ def _pair(what: str, text: str) -> tuple[str, str]:
     return key, value
 
 
-def _pipeline(said: argparse.Namespace) -> Pipeline:
+def add_pipeline(words: Any) -> None:
+    """Add the options that say filters and weighers to a parser, or a group of one."""
+    words.add_argument(
+        "--filter", metavar="NAME", action="append", help="asked besides; may be repeated"
+    )
+    words.add_argument(
+        "--weigh",
+        metavar="NAME[=MULTIPLIER]",
+        action="append",
+        help="a weigher, and how much it counts (default: 1); may be repeated",
+    )
+    words.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="filters and weighers with their settings, in YAML; - is standard input",
+    )
+
+
+def pipeline_of(said: argparse.Namespace) -> Pipeline:
     """Return what a file says of filters and weighers, and what the words add to it."""
     from resource_objects.scheduler.pipeline import DEFAULT_FILTERS, DEFAULT_WEIGHERS, Pipeline
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from resource_objects.cli.base import Lister, Misused, database_url, misused
+from resource_objects.cli.schedule import add_pipeline, pipeline_of
 from resource_objects.cli.site import Bar
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class SimulateReplay(Lister):
         add = parser.add_argument
         add("--order", default="pack", help="hosts taken first: name, pack, spread or random")
         add("--name", help="of a replay that was ended, to go on with it; else a new one")
+        add_pipeline(parser.add_argument_group("filters and weighers, before the order"))
         add("--processes", type=int, default=1, help="so many share the jobs (1)")
         return parser
 
@@ -122,22 +124,24 @@ class SimulateReplay(Lister):
         from resource_objects.scheduler.simulation import plots
 
         trace, order = trace_of(parsed_args), parsed_args.order
+        with misused():
+            asked = parsed_args.filter or parsed_args.weigh or parsed_args.settings
+            pipeline = pipeline_of(parsed_args) if asked else None
         name = parsed_args.name or uuid.uuid4().hex
+        said: Any = {"order": order, "pipeline": pipeline, "name": name}
         if parsed_args.plot and parsed_args.processes > 1:
             raise Misused("--plot: what several processes hold is not drawn; say one")
         with self.open_ledger() as ledger, Bar("replay") as bar, misused():
             simulation.put_hosts(ledger, trace)
             if parsed_args.processes == 1:
-                done = [simulation.replay(ledger, trace, order=order, name=name, progress=bar.tell)]
+                done = [simulation.replay(ledger, trace, progress=bar.tell, **said)]
         if parsed_args.processes != 1:
             with misused():
                 url = database_url(self.app.options.database, os.environ)
                 processes = parsed_args.processes
-                done = list(
-                    simulation.replay_by_processes(url, trace, processes, order=order, name=name)
-                )
+                done = list(simulation.replay_by_processes(url, trace, processes, **said))
         if parsed_args.plot:
-            plots.plot_replay(done[0], trace.gpu_parts, parsed_args.plot)
+            plots.plot_replays({order: done[0]}, trace.gpu_parts, parsed_args.plot)
         return self.columns, [
             (number, one.placed, one.refused, one.released, one.lost_races, f"{one.rate:.0f}")
             for number, one in enumerate(done)

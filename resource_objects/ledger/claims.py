@@ -37,7 +37,6 @@ from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import AllocationColumns, Columns
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.disabled import TRAIT
-from resource_objects.providers.feed import Cursor
 from resource_objects.providers.given import (
     Expiry,
     any_generation,
@@ -871,25 +870,20 @@ class Claims:
             if expired and isinstance(latest, Candidates):
                 options = latest.options.within(within)
                 latest = picture(latest.at).searched(latest.request, options)
-            retries, searched = self._store.retries, 0
-            until = retries.clock() + retries.seconds
-            read: Cursor | None = None
+            retries, read = self._store.retries, None
+            afresh = retries.afresh()
             while True:
                 if isinstance(latest, Candidates) and not latest:
                     why = latest.explain()
                     told = f"no candidate for {consumer}"
                     raise exceptions.NoCandidates(told, why, why.reasons)
                 yield from demands_of(latest, self._store.uuids, "claim")
-                if not isinstance(latest, Candidates) or searched >= retries.searches:
-                    return
-                if searched:
-                    retries.pause(searched)
-                if retries.clock() >= until:
+                if not isinstance(latest, Candidates) or next(afresh, None) is None:
                     return
                 snapshot = picture(latest.at)
                 if snapshot.cursor is not None and snapshot.cursor == read:
                     return  # nobody was faster: it is about something else
-                read, searched = snapshot.cursor, searched + 1
+                read = snapshot.cursor
                 again = latest.options.again(int(retries.uniform(0, 2**32)))
                 latest = snapshot.searched(latest.request, again.within(within))
 

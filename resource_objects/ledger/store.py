@@ -105,6 +105,27 @@ class RetryPolicy:
                     raise
                 tries -= 1
 
+    def afresh(self) -> Iterator[int]:
+        """Return an iterator over the times that one may search afresh, after a pause from 2 on.
+
+        It ends after ``searches`` times, or when ``seconds`` are over, counted from this call.
+
+        >>> list(RetryPolicy(searches=2, sleep=print, uniform=lambda least, most: most).afresh())
+        0.004
+        [1, 2]
+        """
+        until = self.clock() + self.seconds
+
+        def turns() -> Iterator[int]:
+            for tried in range(self.searches):
+                if tried:
+                    self.pause(tried)
+                if self.clock() >= until:
+                    return
+                yield tried + 1
+
+        return turns()
+
     def pause(self, tried: int) -> None:
         """Wait before something is tried again that was tried so often.
 

@@ -157,17 +157,32 @@ class Scheduler:
         """
         named = _named(consumers)
         wanted = _count(count, named)
-        run = _Run(
+        run = self._run(spec, _number("alternates", alternates, 0), seed)
+        least = _least(at_least, wanted)
+        return run.claimed(named, least, confirm) if named else run.planned(wanted, least)
+
+    def candidates(self, spec: RequestSpec | Any, *, seed: int | None = None) -> Candidates:
+        """Return the best candidates of a request, one of each host; nothing is claimed.
+
+        Who claims them searches by the same filters and weighers after a lost race. For many
+        consumers, groups of them and hosts that have the last word there is
+        :meth:`select_destinations`.
+
+        :param spec, seed: as there
+        :raises FilterFailed: if a filter or weigher failed itself, when candidates are looked at
+        """
+        return self._run(spec, 0, seed).search(self._ledger.snapshot(), 0)
+
+    def _run(self, spec: RequestSpec | Any, alternates: int, seed: int | None) -> _Run:
+        return _Run(
             self._ledger,
             self.pipeline,
             self._order,
             self._told(),
             RequestSpec.of(spec),
-            _number("alternates", alternates, 0),
+            alternates,
             check_seed(seed),
         )
-        least = _least(at_least, wanted)
-        return run.claimed(named, least, confirm) if named else run.planned(wanted, least)
 
     def _told(self) -> Reports:
         """Return what agents told, which is not older than it may be."""
@@ -286,7 +301,7 @@ class _Run:
         for consumer in called:
             candidates = at_once.get(consumer)
             if candidates is None:
-                candidates = self._search(scenario.snapshot, len(found))
+                candidates = self.search(scenario.snapshot, len(found))
             if not candidates:
                 return self._selection(found, called, least, candidates.explain())
             taken = scenario.claim(consumer, candidates[0])
@@ -323,7 +338,7 @@ class _Run:
         refusal: NoCandidates | None = None
         why: Explanation | None = None
         for number, consumer in enumerate(consumers):
-            candidates = self._search(self._ledger.snapshot(), number)
+            candidates = self.search(self._ledger.snapshot(), number)
             try:
                 one = self._claim(consumer, candidates)
                 found.append(one if confirm is None else self._confirmed(one, confirm, number))
@@ -366,7 +381,7 @@ class _Run:
         if plan:
             return plan
         for number, consumer in enumerate(consumers):
-            found = self._search(scenario.snapshot, number)
+            found = self.search(scenario.snapshot, number)
             if not found:
                 raise self._none(consumer, found.explain(), number, len(consumers))
             scenario.claim(consumer, found[0])
@@ -388,7 +403,7 @@ class _Run:
                 self._refused[one.host] = str(refusal)
                 self._spec = self._spec.replace(tried={**self._spec.tried, one.host: str(refusal)})
                 self._asked = None
-                one = self._claim(one.consumer, self._search(self._ledger.snapshot(), number))
+                one = self._claim(one.consumer, self.search(self._ledger.snapshot(), number))
             except BaseException:
                 self._give_back([one])
                 raise
@@ -424,7 +439,7 @@ class _Run:
         fit = self._fit_together(snapshot, len(consumers))
         if fit is None or not fit:
             return {}
-        asked = self._search(snapshot, 0)
+        asked = self.search(snapshot, 0)
         return {
             consumer: asked.instead([one])
             for consumer, one in zip(consumers, fit.candidates.values(), strict=True)
@@ -446,7 +461,7 @@ class _Run:
         group = self._spec.server_group
         if group is None or group.policy != "affinity" or count < 2:
             return None
-        options = self._search(snapshot, 0).options
+        options = self.search(snapshot, 0).options
         return snapshot.fit_gang(
             Gang([Member("member", self._spec.wanted, count)], together=HOST),
             order=options.order,
@@ -457,7 +472,8 @@ class _Run:
 
     # --- searching ---
 
-    def _search(self, snapshot: Snapshot, number: int) -> Candidates:
+    def search(self, snapshot: Snapshot, number: int) -> Candidates:
+        """Return the best candidates for the next consumer, of whom so many were placed."""
         if self._asked is None:
             again = self._known if isinstance(self._given.group, str) else None
             self._asked = Asked(self._pipeline, self._spec, self._reports, again)

@@ -300,10 +300,12 @@ class AskedOfGang:
 def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:
     """Return what comes of claiming by a fresh picture; again after a lost race.
 
+    By the policy of the ledger, which does the same for one consumer by itself: what several get
+    beside each other only the caller can search again.
+
     :param claimed: searches a picture and claims, all in one write
     """
-    policy = ledger.retries
-    until, tried = policy.clock() + policy.seconds, 0
+    afresh = ledger.retries.afresh()
     while True:
         snapshot = ledger.snapshot()
         try:
@@ -311,8 +313,6 @@ def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:
         except NoCandidates:
             raise
         except (CapacityException, exceptions.StaleDefinition, exceptions.ProviderNotFound):
-            tried += 1
-            is_over = tried > policy.searches or policy.clock() >= until
-            if is_over or ledger.feed.is_fresh(snapshot):  # nobody was faster
+            nobody_was_faster = ledger.feed.is_fresh(snapshot)
+            if nobody_was_faster or next(afresh, None) is None:
                 raise
-            policy.pause(tried)

@@ -7,15 +7,12 @@ import functools
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.providers.statistics import Statistic, StatisticsByProvider
-from resource_objects.search.arrays import frozen
+from resource_objects.search.arrays import Figures, frozen
 
-#: A figure for each host.
-Figures = npt.NDArray[np.float64]
 #: After all that was ever reported.
 _EVER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 

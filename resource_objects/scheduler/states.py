@@ -12,8 +12,8 @@ from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.scheduler.reports import Figures, Reports
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.scheduler.reports import Reports
+from resource_objects.search.arrays import Booleans, Figures, Integers
 from resource_objects.search.fleet import Fleet
 
 

@@ -13,6 +13,8 @@ from resource_objects import exceptions
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+#: Such as how full each host is.
+Figures = npt.NDArray[np.float64]
 
 
 def integers(values: Iterable[int]) -> Integers:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import os_traits
 
 from resource_objects import clock, exceptions
@@ -30,6 +29,7 @@ from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,
+    Figures,
     Integers,
     Keys,
     Overlay,
@@ -129,8 +129,6 @@ class DisabledAlone:
     is_withheld: bool = False
 
 
-#: How full something is: from 0 to 1, more where there is less than asked for.
-Fullness = npt.NDArray[np.float64]
 #: By what hosts are ranked: weights of classes, and what is asked of them.
 Ranking: TypeAlias = "tuple[tuple[tuple[str, float], ...], tuple[tuple[str, int], ...]]"
 #: So many are kept, for as many kinds of requests that come again and again.
@@ -261,7 +259,7 @@ class Fleet:
         self._totals[resource_class] = found, ()  # two threads may both do it, alike
         return found
 
-    def fullness(self, weights: Mapping[str, float], asked: Mapping[str, int]) -> Fullness:
+    def fullness(self, weights: Mapping[str, float], asked: Mapping[str, int]) -> Figures:
         """Return how full each tree would be with an amount, the mean over classes by weight.
 
         Cost: some passes over the trees the first time; it goes on like :meth:`totals`.
@@ -280,7 +278,7 @@ class Fleet:
         self._fullness[key] = frozen(full), ()
         return full
 
-    def _full(self, key: Ranking, trees: Any) -> Fullness:
+    def _full(self, key: Ranking, trees: Any) -> Figures:
         weights, asked = key[0], dict(key[1])
         parts: list[Any] = []
         for name, weight in weights:
@@ -288,7 +286,7 @@ class Fleet:
             used = capacity - free + asked.get(name, 0)
             part = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
             parts.append(weight * part)
-        total: Fullness = sum(parts) / (sum(weight for _, weight in weights) or 1.0)
+        total: Figures = sum(parts) / (sum(weight for _, weight in weights) or 1.0)
         return total
 
     @functools.cached_property
@@ -297,7 +295,7 @@ class Fleet:
         return {}
 
     @functools.cached_property
-    def _fullness(self) -> dict[Ranking, tuple[Fullness, tuple[int, ...]]]:
+    def _fullness(self) -> dict[Ranking, tuple[Figures, tuple[int, ...]]]:
         """How full trees are by ranking, each with the trees that were touched since."""
         return {}
 

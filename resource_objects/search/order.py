@@ -17,16 +17,16 @@ from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.requests import Request
 from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Figures, Integers
 from resource_objects.search.conditions.amounts import TreeDemand, bits
 from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.equivalence import equivalence
-from resource_objects.search.fleet import Fleet, Fullness
+from resource_objects.search.fleet import Fleet
 
 #: The orders there are.
 ORDERS = ("name", "pack", "spread", "random")
 #: What each of some hosts is worth to who places a request, as a scheduler's weighers say it.
-Weigh: TypeAlias = "Callable[[Fleet, Request, Integers], Fullness]"
+Weigh: TypeAlias = "Callable[[Fleet, Request, Integers], Figures]"
 #: How many of the best are shuffled where a seed is given and nothing else is said.
 AMONG = 10
 #: The greatest weight and worth: sums of these are exact enough, and never too large.
@@ -255,7 +255,7 @@ class Preference:
     def _weights(self) -> dict[str, float]:
         return {**dict.fromkeys(self._counts, 1.0), **self._order.weights}
 
-    def _fullness(self) -> Fullness:
+    def _fullness(self) -> Figures:
         """Return how full each tree would be with the request, over its classes by weight."""
         return self._fleet.fullness(self._weights(), self._counts)
 
@@ -269,7 +269,7 @@ class Preference:
                 total += weight * (1 - float(rows.free[number]) / float(rows.capacity[number]))
         return total
 
-    def _worths(self) -> Fullness | None:
+    def _worths(self) -> Figures | None:
         """Return what the traits of each provider are worth, None where none is preferred."""
         if not self._order.preferred:
             return None
@@ -278,7 +278,7 @@ class Preference:
             found += worth * self._having(trait)
         return found
 
-    def _worth_of_trees(self) -> Fullness:
+    def _worth_of_trees(self) -> Figures:
         """Return what the traits that providers of each tree have are worth, each trait once."""
         found = np.zeros(len(self._fleet.hosts))
         for trait, worth in self._order.preferred.items():

@@ -42,6 +42,21 @@ def test_a_replay_leaves_nothing_behind(run: Run, tmp_path: Path, processes: int
     assert run("--database", database, "consumer", "list", "-f", "json").out.strip() in ("[]", "")
 
 
+def test_a_replay_takes_the_filters_and_weighers_of_a_scheduler(run: Run, tmp_path: Path) -> None:
+    settings, picture = tmp_path / "settings.yaml", tmp_path / "held.svg"
+    settings.write_text("weighers: {free: {MEMORY_MB: 1}}\n")
+    database = f"sqlite:///{tmp_path}/lab.db"
+    said = ["simulate", "replay", "--generate", "3,10", "-f", "json"]
+    more = ["--settings", str(settings), "--weigh", "devices=2", "--filter", "capabilities"]
+    done = run("--database", database, *said, *more, "--plot", str(picture))
+    assert done.status == 0, done.err
+    (row,) = json.loads(done.out)
+    assert (row["Placed"], row["Released"]) == (10, 10)
+    assert "<svg" in picture.read_text()
+    wrong = run("--database", database, *said, "--weigh", "nothing")
+    assert (wrong.status, "nothing" in wrong.err) == (70, True)
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

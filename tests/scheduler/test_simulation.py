@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.scheduler import HostState, Pipeline, RequestSpec
 from resource_objects.scheduler.simulation import (
     POLICIES,
     Trace,
@@ -305,6 +308,35 @@ def test_several_processes_share_a_trace(sqlite_url: Callable[[str], str]) -> No
         assert not list(ledger.consumers())
 
 
+class Kept:
+    """Refuses one host."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
+        return "is kept" if host.name == self.name else None
+
+
+def test_jobs_are_placed_by_the_filters_and_weighers_of_a_scheduler() -> None:
+    made = Trace.generated(hosts=4, jobs=12, seed=5)
+    trace = Trace(made.hosts, [dataclasses.replace(job, deleted=None) for job in made.jobs])
+    kept = trace.hosts[1].name
+
+    def used(pipeline: Pipeline) -> Counter[str]:
+        with ro.connect("memory://") as ledger:
+            put_hosts(ledger, trace)
+            done = replay(ledger, trace, order="name", pipeline=pipeline)
+            assert done.placed == 12
+            roots = {one.provider.partition("/")[0]: None for one in ledger.usage() if one.used}
+            return Counter(roots)
+
+    assert kept not in used(Pipeline.of([Kept(kept)], ()))
+    largest = max(trace.hosts, key=lambda host: host.cpu_milli).name
+    assert largest in used(Pipeline.of((), {"free": {CPU: 1}}))
+    assert largest not in used(Pipeline.of((), {"free": {CPU: -1}}))
+
+
 def test_a_share_that_is_none_is_refused() -> None:
     trace = Trace.generated(hosts=1, jobs=1)
     with pytest.raises(exceptions.InvalidField, match="processes"):
@@ -324,7 +356,8 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     assert text.count("<path") > 6
     with ro.connect("memory://") as ledger:
         put_hosts(ledger, trace)
-        plots.plot_replay(replay(ledger, trace), trace.gpu_parts, tmp_path / "held.png")
+        done = {"pack": replay(ledger, trace)}
+        plots.plot_replays(done, trace.gpu_parts, tmp_path / "held.png")
     assert (tmp_path / "held.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(exceptions.InvalidTrace, match="at least one packing"):
         plots.plot_packings([], tmp_path / "none.svg")

@@ -26,13 +26,12 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.scheduler.simulation.trace import PARTS, Trace, TraceJob
 from resource_objects.scheduler.weighers.fragments import (
-    Figures,
     Task,
     Usual,
     fragmentation,
     growth,
 )
-from resource_objects.search.arrays import Integers
+from resource_objects.search.arrays import Figures, Integers
 
 #: Tasks are usual that make up so much of a trace, the most frequent first.
 USUAL = 0.95
@@ -101,7 +100,6 @@ def pack(
         if len(able):
             host, device = choose.of(job, able)
             state.place(job, host, device)
-            choose.placed(host)
             given, placed = given + job.gpu_parts, placed + 1
             lost += state.growth_of(host)
         series.append((asked, given, lost))
@@ -126,6 +124,8 @@ class _State:
         self.free: Integers = gpus * PARTS
         self.usual = Usual.of(_usual(trace.jobs), ("cpu", "memory"))
         self.fragmented = fragmentation(self.counts, self.devices, self.usual)
+        #: the hosts on which something was placed, in that order
+        self.log: list[int] = []
 
     def able(self, job: TraceJob) -> Integers:
         """Return the hosts that can hold a job."""
@@ -147,6 +147,7 @@ class _State:
         self.whole[host] = np.count_nonzero(here == PARTS)
         self.largest[host] = here.max()
         self.free[host] -= job.gpu_parts
+        self.log.append(host)
 
     def growth_of(self, host: int) -> float:
         """Work out the fragmentation of a host anew; return by how much it grew."""
@@ -182,9 +183,6 @@ class _Policy(Protocol):
     def of(self, job: TraceJob, able: Integers) -> tuple[int, int]:
         """Return host and GPU; -1 where no part of one is taken."""
 
-    def placed(self, host: int) -> None:
-        """Note that something was placed on a host."""
-
 
 def _takes_part(job: TraceJob) -> bool:
     return job.gpus == 1 and job.gpu_milli < PARTS
@@ -201,9 +199,6 @@ class _Random:
         enough = np.flatnonzero(self._state.devices[host] >= job.gpu_milli)
         return host, int(enough[self._chance.integers(len(enough))])
 
-    def placed(self, host: int) -> None:
-        """Nothing is kept."""
-
 
 class _BestFit:
     def __init__(self, state: _State, chance: np.random.Generator) -> None:
@@ -219,16 +214,12 @@ class _BestFit:
         here = state.devices[host]
         return host, int(np.where(here >= job.gpu_milli, here, PARTS + 1).argmin())
 
-    def placed(self, host: int) -> None:
-        """Nothing is kept."""
-
 
 class _LeastFragmentation:
     """What fragmentation would grow by is kept by task, and worked out anew where one went."""
 
     def __init__(self, state: _State, chance: np.random.Generator) -> None:
         self._state = state
-        self._log: list[int] = []  # hosts, in the order in which something was placed
         #: by task, score and GPU of each host, and how much of the log they know
         self._known: dict[tuple[int, int, int], tuple[Integers, Integers, int]] = {}
 
@@ -247,7 +238,7 @@ class _LeastFragmentation:
         state = self._state
         if key in self._known:
             score, device, at = self._known[key]
-            hosts = np.array([*set(self._log[at:])], dtype=np.int64)
+            hosts = np.array([*set(state.log[at:])], dtype=np.int64)
         else:
             hosts = np.arange(len(state.counts))
             score, device = np.zeros_like(hosts), np.full(len(hosts), -1)
@@ -259,11 +250,8 @@ class _LeastFragmentation:
                 before=state.fragmented[hosts],
             )
             score[hosts] = _SCORES / (1 + np.exp(grown / PARTS))
-        self._known[key] = score, device, len(self._log)
+        self._known[key] = score, device, len(state.log)
         return score, device
-
-    def placed(self, host: int) -> None:
-        self._log.append(host)
 
 
 POLICIES: dict[str, Callable[[_State, np.random.Generator], _Policy]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resource_objects import exceptions
@@ -42,9 +42,12 @@ def plot_packings(packings: Sequence[Packing], path: str | os.PathLike[str]) -> 
     figure.savefig(path)
 
 
-def plot_replay(done: Replay, gpu_parts: int, path: str | os.PathLike[str]) -> None:
-    """Write a picture: what is held after each job that came.
+def plot_replays(
+    replays: Mapping[str, Replay], gpu_parts: int, path: str | os.PathLike[str]
+) -> None:
+    """Write a picture: what is held after each job that came, a line for each replay.
 
+    :param replays: by what they are called
     :param gpu_parts: all GPUs, in thousandths
     :raises PluginError: if Matplotlib is not installed
     :raises InvalidTrace: if there are no GPUs
@@ -52,7 +55,10 @@ def plot_replay(done: Replay, gpu_parts: int, path: str | os.PathLike[str]) -> N
     if not gpu_parts:
         raise exceptions.InvalidTrace("plot", "no GPUs", "hosts with GPUs")
     figure, (axes,) = _pictures(1)
-    axes.plot([100 * held / gpu_parts for held in done.held], linewidth=1)
+    for name, done in replays.items():
+        held = [100 * held / gpu_parts for held in done.held]
+        axes.plot(held, linewidth=1, label=f"{name}: {done.refused} refused")
+    axes.legend()
     axes.set_xlabel("jobs that came")
     axes.set_ylabel("held, % of all GPUs")
     figure.savefig(path)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import logging
 import multiprocessing
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger, connect
+from resource_objects.scheduler.driver import Scheduler
+from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.simulation.trace import Trace, TraceJob
-from resource_objects.search import Order
+from resource_objects.search import Candidates, Order
 
 #: So many candidates are at hand for lost races.
 _CANDIDATES = 5
@@ -64,6 +67,7 @@ def replay(
     trace: Trace,
     *,
     order: Order | str = "pack",
+    pipeline: Pipeline | None = None,
     share: tuple[int, int] = (0, 1),
     name: str = "trace",
     progress: Callable[[int, int], object] | None = None,
@@ -71,6 +75,7 @@ def replay(
     """Let the jobs of a trace come and go on a ledger that has its hosts.
 
     :param order: in which hosts are taken, as for ``snapshot.candidates``
+    :param pipeline: the filters and weighers of a scheduler, which go before the order; None: none
     :param share: ``(number, processes)``: only every so many-th job, from that number on
     :param name: of this replay, in operation ids. The same again on the same ledger repeats what
         was done, as a process that died has to; another replay needs another name
@@ -89,13 +94,13 @@ def replay(
     if not 0 <= number < processes:
         raise exceptions.InvalidField("share", share, "(number from 0, how many processes)")
     jobs = sorted(trace.jobs, key=lambda job: job.created)[number::processes]
-    picked, running = Order.of(order), _Running(ledger, name)
+    running = _Running(ledger, name, Order.of(order), pipeline)
     arrived, held = [], []
     begun = time.perf_counter()
     with _Races() as races:
         for come, job in enumerate(jobs, 1):
             running.end_until(job.created)
-            running.begin(job, picked)
+            running.begin(job)
             arrived.append(job.gpu_parts)
             held.append(running.gpu_parts)
             if progress is not None:
@@ -108,36 +113,53 @@ def replay(
         running.released,
         races.count,
         seconds,
-        tuple(_summed(arrived)),
+        tuple(itertools.accumulate(arrived)),
         tuple(held),
     )
 
 
 def replay_by_processes(
-    url: str, trace: Trace, processes: int, *, order: Order | str = "random", name: str = "trace"
+    url: str,
+    trace: Trace,
+    processes: int,
+    *,
+    order: Order | str = "random",
+    pipeline: Pipeline | None = None,
+    name: str = "trace",
 ) -> tuple[Replay, ...]:
     """Let several processes share the jobs of a trace, each on a ledger of its own at ``url``.
 
     :param order: in which hosts are taken; who all take the first one lose races
+    :param pipeline: as for :func:`replay`; each process gets a copy
     :raises InvalidField: for a number of processes below 1
     """
     if processes < 1:
         raise exceptions.InvalidField("processes", processes, "1 or more")
     shares = [(number, processes) for number in range(processes)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        return tuple(pool.map(partial(_share, url, trace, order, name), shares))
+        return tuple(pool.map(partial(_share, url, trace, order, pipeline, name), shares))
 
 
-def _share(url: str, trace: Trace, order: Order | str, name: str, share: tuple[int, int]) -> Replay:
+def _share(
+    url: str,
+    trace: Trace,
+    order: Order | str,
+    pipeline: Pipeline | None,
+    name: str,
+    share: tuple[int, int],
+) -> Replay:
     with connect(url) as ledger:
-        return replay(ledger, trace, order=order, share=share, name=name)
+        return replay(ledger, trace, order=order, pipeline=pipeline, share=share, name=name)
 
 
 class _Running:
     """The jobs that hold something."""
 
-    def __init__(self, ledger: Ledger, name: str) -> None:
-        self._ledger, self._name = ledger, name
+    def __init__(self, ledger: Ledger, name: str, order: Order, pipeline: Pipeline | None) -> None:
+        self._ledger, self._name, self._order = ledger, name, order
+        self._scheduler = None
+        if pipeline is not None:
+            self._scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
         self._ends: list[tuple[float, str, int]] = []
         self.placed = self.released = 0
         self.gpu_parts = 0
@@ -145,10 +167,16 @@ class _Running:
     def _operation(self, job: str, what: str) -> str:
         return str(uuid.uuid5(_SPACE, f"{self._name}/{job}/{what}"))
 
-    def begin(self, job: TraceJob, order: Order) -> None:
+    def _found(self, job: TraceJob) -> Candidates:
+        if self._scheduler is not None:
+            return self._scheduler.candidates(job.request())
+        return self._ledger.snapshot().candidates(
+            job.request(), limit=_CANDIDATES, per_host=1, order=self._order
+        )
+
+    def begin(self, job: TraceJob) -> None:
         """Place a job where there is room for it."""
-        snapshot = self._ledger.snapshot()
-        found = snapshot.candidates(job.request(), limit=_CANDIDATES, per_host=1, order=order)
+        found = self._found(job)
         try:
             self._ledger.claim(job.name, found, operation=self._operation(job.name, "begin"))
         except exceptions.CapacityException:
@@ -190,10 +218,3 @@ class _Races(logging.Handler):
         self._LOGGER.removeHandler(self)
         level, self._LOGGER.propagate = self._before
         self._LOGGER.setLevel(level)
-
-
-def _summed(some: Sequence[int]) -> Iterator[int]:
-    total = 0
-    for one in some:
-        total += one
-        yield total

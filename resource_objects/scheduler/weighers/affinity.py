@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.search.arrays import Figures
 
 
 class SoftAffinity:

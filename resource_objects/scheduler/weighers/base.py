@@ -18,10 +18,9 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.exceptions import FilterFailed
 from resource_objects.requests import Request
-from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
-from resource_objects.search.arrays import Integers
+from resource_objects.search.arrays import Figures, Integers
 from resource_objects.search.fleet import Fleet
 
 #: The greatest multiplier: sums of weights stay exact enough.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from resource_objects.resources.catalog import is_device
-from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.search.arrays import Figures
 
 #: A host with so many free devices, or more, weighs the same: there is no shortage there.
 MOST = 99

@@ -24,11 +24,11 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.resources import Amounts, resource
-from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.scheduler.weighers.base import finite
 from resource_objects.scheduler.weighers.fragments import Task, Usual, growth
+from resource_objects.search.arrays import Figures
 
 
 class Fragmentation:

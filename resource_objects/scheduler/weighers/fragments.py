@@ -12,11 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from resource_objects.search.arrays import Booleans, Integers
-
-Figures = npt.NDArray[np.float64]
+from resource_objects.search.arrays import Booleans, Figures, Integers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

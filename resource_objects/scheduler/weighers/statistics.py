@@ -9,10 +9,11 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.providers.statistics import statistic_name
-from resource_objects.scheduler.reports import Figures, number_of
+from resource_objects.scheduler.reports import number_of
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.scheduler.weighers.base import finite
+from resource_objects.search.arrays import Figures
 
 
 class Statistics:

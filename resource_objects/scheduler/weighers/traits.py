@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from resource_objects.resources.traits import known_traits
-from resource_objects.scheduler.reports import Figures
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.scheduler.weighers.base import finite
+from resource_objects.search.arrays import Figures
 
 
 class PreferredTraits:
