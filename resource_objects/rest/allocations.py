@@ -66,7 +66,8 @@ def of_provider(asked: Asked) -> webob.Response:
         told: dict[str, Any] = {"resources": {use.resource_class: use.amount for use in here}}
         if asked.since(28):
             told["consumer_generation"] = kept.consumer_generation(record)
-        allocations[record.uuid] = told
+        # whoever comes again has another claim, and the same name
+        allocations[record.consumer if names.is_uuid(record.consumer) else record.uuid] = told
     body = {"resource_provider_generation": kept.generation(one), "allocations": allocations}
     return asked.reply(json=body)
 
@@ -209,7 +210,6 @@ def _orders(
             Expect.ABSENT if kept_now is None else kept_now.generation,
             Mode.SET,
             uses,
-            uuid=consumer if kept_now is None else None,
             request=None if kept_now is None else kept_now.request,
             project=one.get("project_id", kept.INCOMPLETE),
             user=one.get("user_id", kept.INCOMPLETE),

@@ -7,7 +7,7 @@ generation of a provider   ``definition_writes + allocation_writes`` (:func:`gen
                            counts what Placement counts; the ledger's own one is what is compared
                            in the write
 generation of a consumer   ``writes``: how often it was written since it came
-consumer uuid              the consumer of that name, which is given the uuid too
+consumer uuid              the consumer of that name
 consumer type ``unknown``  no type
 aggregate uuid             an aggregate of that name
 max_unit 2147483647        no bound

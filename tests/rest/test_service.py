@@ -200,6 +200,16 @@ def test_several_consumers_are_written_together_or_not_at_all(client: Client) ->
     assert client.do("GET", f"/resource_providers/{HOST}/usages")["usages"] == {"VCPU": 8}
 
 
+def test_a_consumer_that_went_may_come_again(tmp_path: Path) -> None:
+    client = Client(application(f"sqlite:///{tmp_path}/lab.db", policy="legacy"))
+    client.provider(HOST, "host0", {"VCPU": {"total": 8}})
+    for _ in range(2):
+        client.do("PUT", f"/allocations/{JOB}", claim(6))
+        held = client.do("GET", f"/resource_providers/{HOST}/allocations")["allocations"]
+        assert held == {JOB: {"resources": {"VCPU": 6}, "consumer_generation": 1}}
+        client.do("DELETE", f"/allocations/{JOB}")
+
+
 # --- candidates ---
 
 
